@@ -1,0 +1,3 @@
+//! The longhaul command: cp, serve, depot, keys.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The session-layer relay: accept, authorise, dial on, splice, drain.

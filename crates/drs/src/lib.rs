@@ -1,0 +1,1 @@
+//! Measures TCP flows: what the kernel knows of a connection, read safely.

@@ -1,0 +1,1 @@
+//! A byte stream over a route of depots, secured end to end.

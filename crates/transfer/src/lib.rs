@@ -1,0 +1,1 @@
+//! File trees over sessions: walk, blocks, streams, integrity.

@@ -1,0 +1,1 @@
+//! Emulated wide-area networks on one machine, in network namespaces.

@@ -1,0 +1,3 @@
+//! Emulated wide-area networks on one machine, in network namespaces.
+
+fn main() {}
