@@ -1,9 +1,9 @@
 //! What a link reports about itself: counters for each direction, and how late it was.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A link's counters at one moment, all since it started.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The link's name.
     pub link: String,
@@ -18,7 +18,7 @@ pub struct Snapshot {
 }
 
 /// How the kernel schedules the link's thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
     /// `SCHED_FIFO`: before every ordinary thread.
@@ -32,7 +32,7 @@ pub enum Scheduling {
 }
 
 /// One direction's counters.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DirectionSnapshot {
     /// IP bytes delivered.
     pub bytes: u64,
@@ -65,7 +65,7 @@ pub struct DirectionSnapshot {
 }
 
 /// How late deliveries were against the time at which they were due, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Lag {
     /// The median.
     pub p50: u64,
