@@ -2,12 +2,20 @@
 //! rate, queue, loss and delay, and are written to the other node's port. All that a real link does to a
 //! packet is done for each segment, although TCP's super-packets pass whole wherever that makes no difference.
 
+mod bottleneck;
+mod cut;
+mod direction;
 mod engine;
+mod layout;
+mod loss;
 pub mod packet;
-pub mod port;
-pub mod report;
+mod port;
+mod report;
+mod ring;
+mod schedule;
+mod thread;
 pub mod tun;
-pub mod virtio;
+mod virtio;
 
 use std::io;
 
@@ -18,6 +26,9 @@ pub use report::{DirectionSnapshot, Lag, Scheduling, Snapshot};
 pub use tun::TunPort;
 
 use crate::spec::SpecError;
+
+/// Nanoseconds since the link started.
+type Nanos = u64;
 
 /// Why a link can't be set up, or ended by itself.
 #[derive(Debug, thiserror::Error)]
