@@ -31,7 +31,10 @@ pub(crate) enum Ask {
     Describe,
     Links,
     /// Measure one direction of a link.
-    Check { link: usize, forward: bool },
+    Check {
+        link: usize,
+        forward: bool,
+    },
     Down,
 }
 
@@ -78,10 +81,16 @@ pub(crate) fn say<T: Serialize>(to: &mut impl Write, message: &T) -> std::io::Re
 /// Reads one line; the problem in words.
 pub(crate) fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, String> {
     let mut line = Vec::new();
-    let read = from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
+    let read = from
+        .by_ref()
+        .take(LONGEST_LINE)
+        .read_until(b'\n', &mut line)
+        .map_err(|error| error.to_string())?;
     match read {
         0 => Err("it ended without an answer".to_owned()),
-        _ => serde_json::from_slice(&line).map_err(|error| format!("its message is not understood ({error})")),
+        _ => {
+            serde_json::from_slice(&line).map_err(|error| format!("its message is not understood ({error})"))
+        }
     }
 }
 

@@ -5,11 +5,27 @@
 //! layer over the same calls. `docs/wanbed.md` describes the scenario language, what must be installed, and how far the
 //! emulation can be trusted.
 
+mod check;
+mod control;
+pub mod daemon;
+pub mod drs_trace;
 mod error;
+mod lab;
 pub mod link;
+mod machine;
+mod namespace;
+mod netem;
+mod place;
+mod report;
 mod route;
 pub mod scenario;
+mod setup;
 pub mod spec;
 
+pub use check::{Finding, LinkCheck, Verdict};
 pub use error::{Error, Result, ScenarioError};
+pub use lab::{Lab, become_command, exit_code};
+pub use machine::CpuUse;
+pub use namespace::end_with_parent;
+pub use report::{LinkReport, Report};
 pub use scenario::{Backend, Network, Overrides, Scenario, Setting};

@@ -22,16 +22,29 @@ pub struct CpuUse {
 impl CpuTicks {
     /// Reads `/proc/stat`; all zero where there is none.
     pub(crate) fn now() -> Self {
-        std::fs::read_to_string("/proc/stat").ok().and_then(|text| Self::parse(&text)).unwrap_or_default()
+        std::fs::read_to_string("/proc/stat")
+            .ok()
+            .and_then(|text| Self::parse(&text))
+            .unwrap_or_default()
     }
 
     /// The `cpu` line: user, nice, system, idle, iowait, irq, softirq, steal (guest time is counted in user).
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-        let ticks: Vec<u64> = line.split_ascii_whitespace().take(8).map_while(|tick| tick.parse().ok()).collect();
-        let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks[..] else { return None };
+        let ticks: Vec<u64> = line
+            .split_ascii_whitespace()
+            .take(8)
+            .map_while(|tick| tick.parse().ok())
+            .collect();
+        let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks[..] else {
+            return None;
+        };
         let busy = user + nice + system + irq + softirq;
-        Some(CpuTicks { busy, steal, all: busy + idle + iowait + steal })
+        Some(CpuTicks {
+            busy,
+            steal,
+            all: busy + idle + iowait + steal,
+        })
     }
 
     /// The shares between an earlier reading and this one.
@@ -52,8 +65,20 @@ mod tests {
     fn shares_are_of_the_time_between_two_readings() {
         let first = CpuTicks::parse("cpu  100 0 50 800 10 5 5 30 0 0\ncpu0 1 2 3\n").unwrap();
         let second = CpuTicks::parse("cpu  130 0 70 840 10 5 5 40 0 0\n").unwrap();
-        assert_eq!(second.since(first), CpuUse { busy: 0.5, steal: 0.1 });
-        assert_eq!(second.since(second), CpuUse { busy: 0.0, steal: 0.0 });
+        assert_eq!(
+            second.since(first),
+            CpuUse {
+                busy: 0.5,
+                steal: 0.1
+            }
+        );
+        assert_eq!(
+            second.since(second),
+            CpuUse {
+                busy: 0.0,
+                steal: 0.0
+            }
+        );
         assert_eq!(CpuTicks::parse("cpu  1 2 3\n"), None);
     }
 }

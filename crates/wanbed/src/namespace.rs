@@ -43,7 +43,10 @@ impl NodeThread {
             }
         };
         // A kernel thread name holds 15 bytes; std cuts longer ones.
-        thread::Builder::new().name(format!("node {node}")).spawn(body).doing(|| format!("node {node}: starting its thread"))?;
+        thread::Builder::new()
+            .name(format!("node {node}"))
+            .spawn(body)
+            .doing(|| format!("node {node}: starting its thread"))?;
         let thread_id = started.recv().map_err(|_| Error::System {
             doing: format!("node {node}: making its namespaces"),
             source: io::Error::other("its thread died"),
@@ -54,7 +57,10 @@ impl NodeThread {
     /// Runs `job` inside the namespaces and waits for it.
     pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let (answer, result) = channel();
-        let gone = || Error::System { doing: "running inside a node".to_owned(), source: io::Error::other("its thread died") };
+        let gone = || Error::System {
+            doing: "running inside a node".to_owned(),
+            source: io::Error::other("its thread died"),
+        };
         self.jobs
             .send(Box::new(move || {
                 let _ = answer.send(job());
@@ -66,11 +72,6 @@ impl NodeThread {
     /// The kernel's id of the thread: `/proc/PID/task/ID/ns` has the namespaces.
     pub(crate) fn thread_id(&self) -> i32 {
         self.thread_id
-    }
-
-    /// What tells the network namespace from all others while it lives.
-    pub(crate) fn network_inode(&self) -> Result<u64> {
-        self.run(|| Ok(std::fs::metadata("/proc/thread-self/ns/net").doing(|| "reading a namespace's id".to_owned())?.ino()))?
     }
 }
 
@@ -89,7 +90,13 @@ fn isolate(hosts: &str, scratch: &Path) -> Result<()> {
 /// instead of waiting for a name server that the lab cannot reach.
 fn private_names(hosts: &str, scratch: &Path) -> io::Result<()> {
     let no_data: Option<&CStr> = None;
-    rustix::mount::mount("wanbed", scratch, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, no_data)?;
+    rustix::mount::mount(
+        "wanbed",
+        scratch,
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NODEV,
+        no_data,
+    )?;
     for (file, content) in [("/etc/hosts", hosts), ("/etc/resolv.conf", "")] {
         // Where it is a link (systemd-resolved), what it leads to is covered; where there is none, none is needed.
         if let Ok(target) = std::fs::canonicalize(file) {
@@ -106,7 +113,9 @@ fn private_names(hosts: &str, scratch: &Path) -> io::Result<()> {
 /// Lines for `/etc/hosts` that name every node.
 pub(crate) fn hosts_file<'a>(nodes: impl Iterator<Item = (Ipv4Addr, &'a str)>) -> String {
     let lines = nodes.map(|(address, name)| format!("{address} {name}\n"));
-    std::iter::once("127.0.0.1 localhost\n".to_owned()).chain(lines).collect()
+    std::iter::once("127.0.0.1 localhost\n".to_owned())
+        .chain(lines)
+        .collect()
 }
 
 /// For a user who is not root: enters a new user namespace in which the user is. Only possible while the process has
@@ -115,7 +124,8 @@ pub(crate) fn become_root_of_own_namespace() -> Result<()> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let refused = |error: io::Error| Error::NoNamespaces(format!("making a user namespace: {error}"));
     // SAFETY: called before any other thread is started; file descriptors stay as they are.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }.map_err(|error| refused(error.into()))?;
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
+        .map_err(|error| refused(error.into()))?;
     std::fs::write("/proc/self/setgroups", "deny").map_err(refused)?;
     std::fs::write("/proc/self/uid_map", format!("0 {} 1", uid.as_raw())).map_err(refused)?;
     std::fs::write("/proc/self/gid_map", format!("0 {} 1", gid.as_raw())).map_err(refused)
@@ -137,7 +147,11 @@ impl Entrance {
         let user = open("user")?;
         let own = std::fs::metadata("/proc/self/ns/user")?;
         let same = user.metadata()?.ino() == own.ino();
-        Ok(Entrance { user: (!same).then(|| user.into()), network: open("net")?.into(), mount: open("mnt")?.into() })
+        Ok(Entrance {
+            user: (!same).then(|| user.into()),
+            network: open("net")?.into(),
+            mount: open("mnt")?.into(),
+        })
     }
 
     /// Makes `command` start inside, in the working directory of the caller.
@@ -162,4 +176,23 @@ impl Entrance {
         // SAFETY: between fork and exec only system calls are made; nothing is allocated or locked.
         unsafe { command.pre_exec(enter) };
     }
+}
+
+/// Makes `command` end with the thread that starts it, even when that is killed. For the main thread of a program only: the
+/// kernel means the thread, not the process.
+pub fn end_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    let tie = move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+        // The parent may have died just before.
+        let orphaned = rustix::process::getppid()
+            .is_none_or(|found| found.as_raw_nonzero().get().cast_unsigned() != parent);
+        if orphaned {
+            Err(io::Error::from_raw_os_error(libc::ESRCH))
+        } else {
+            Ok(())
+        }
+    };
+    // SAFETY: two system calls; nothing is allocated or locked.
+    unsafe { command.pre_exec(tie) };
 }

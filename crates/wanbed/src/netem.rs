@@ -9,7 +9,6 @@
 //! time; and it can follow no trace.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -38,8 +37,15 @@ impl Netem {
         let attempt = |extra: &'static [&'static str]| {
             wire.run(move || {
                 let add = ["qdisc", "replace", "dev", "lo", "root", "netem", "delay", "1ms"];
-                let output = Command::new("tc").args(add).args(extra).stdin(Stdio::null()).output();
-                let remove = Command::new("tc").args(["qdisc", "del", "dev", "lo", "root"]).stderr(Stdio::null()).status();
+                let output = Command::new("tc")
+                    .args(add)
+                    .args(extra)
+                    .stdin(Stdio::null())
+                    .output();
+                let remove = Command::new("tc")
+                    .args(["qdisc", "del", "dev", "lo", "root"])
+                    .stderr(Stdio::null())
+                    .status();
                 drop(remove); // lo has none when the attempt failed
                 output
             })
@@ -47,20 +53,32 @@ impl Netem {
         let works = |extra| match attempt(extra) {
             Ok(Ok(output)) if output.status.success() => Ok(()),
             Ok(Ok(output)) => {
-                let said = String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned();
+                let said = String::from_utf8_lossy(&output.stderr)
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
                 Err(format!("tc says: {said}"))
             }
             Ok(Err(error)) => Err(missing("tc", error).to_string()),
             Err(error) => Err(error.to_string()),
         };
         works(&[])?;
-        Ok(Netem { seeds: works(&["seed", "1"]).is_ok() })
+        Ok(Netem {
+            seeds: works(&["seed", "1"]).is_ok(),
+        })
     }
 
     /// Why netem cannot carry this network, if so.
     pub(crate) fn unable(network: &Network) -> Option<String> {
-        let traced = network.links.iter().find(|link| link.spec.forward.changes.is_some() || link.spec.backward.changes.is_some())?;
-        Some(format!("link {} follows a trace, which netem cannot", traced.spec.name))
+        let traced = network
+            .links
+            .iter()
+            .find(|link| link.spec.forward.changes.is_some() || link.spec.backward.changes.is_some())?;
+        Some(format!(
+            "link {} follows a trace, which netem cannot",
+            traced.spec.name
+        ))
     }
 
     /// The lines for `tc -batch` in the wire namespace.
@@ -68,10 +86,20 @@ impl Netem {
         let mut lines = Vec::new();
         for (index, link) in network.links.iter().enumerate() {
             let [a, b] = wire_ends(index);
-            let ways = [(&a, &b, &link.spec.forward, link.spec.seed), (&b, &a, &link.spec.backward, !link.spec.seed)];
+            let ways = [
+                (&a, &b, &link.spec.forward, link.spec.seed),
+                (&b, &a, &link.spec.backward, !link.spec.seed),
+            ];
             for (from, to, way, seed) in ways {
-                let seed = if self.seeds { format!(" seed {seed}") } else { String::new() };
-                lines.push(format!("qdisc add dev {to} root netem {}{seed}", arguments(way, link.spec.mtu)));
+                let seed = if self.seeds {
+                    format!(" seed {seed}")
+                } else {
+                    String::new()
+                };
+                lines.push(format!(
+                    "qdisc add dev {to} root netem {}{seed}",
+                    arguments(way, link.spec.mtu)
+                ));
                 lines.push(format!("qdisc add dev {from} clsact"));
                 lines.push(format!(
                     "filter add dev {from} ingress protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev {to}"
@@ -90,14 +118,24 @@ pub(crate) fn wire_ends(link: usize) -> [String; 2] {
 fn arguments(way: &DirectionSpec, mtu: u32) -> String {
     // netem's limit is in packets and counts those under way as well as those that wait.
     let limit = way.rate.map_or(UNLIMITED_PACKETS, |rate| {
-        (way.queue + rate.bytes_in(way.delay)).div_ceil(u64::from(mtu + ETHERNET_HEADER)).max(2) + 1
+        (way.queue + rate.bytes_in(way.delay))
+            .div_ceil(u64::from(mtu + ETHERNET_HEADER))
+            .max(2)
+            + 1
     });
     let mut text = format!("limit {limit} delay {}us", way.delay.as_micros());
     match way.loss {
         LossModel::None => {}
-        LossModel::Independent { probability } => text.push_str(&format!(" loss random {}", percent(probability))),
+        LossModel::Independent { probability } => {
+            text.push_str(&format!(" loss random {}", percent(probability)))
+        }
         // netem wants the probabilities of keeping: in its words 1-h is the loss in the bad state, 1-k in the good one.
-        LossModel::GilbertElliott { good_to_bad, bad_to_good, loss_in_good, loss_in_bad } => text.push_str(&format!(
+        LossModel::GilbertElliott {
+            good_to_bad,
+            bad_to_good,
+            loss_in_good,
+            loss_in_bad,
+        } => text.push_str(&format!(
             " loss gemodel {} {} {} {}",
             percent(good_to_bad),
             percent(bad_to_good),
@@ -135,7 +173,12 @@ struct Qdisc {
 /// Reads the counters of every link.
 pub(crate) fn snapshots(wire: &NodeThread, network: &Network, seconds: f64) -> Result<Vec<Snapshot>> {
     let output = wire
-        .run(|| Command::new("tc").args(["-s", "-j", "qdisc", "show"]).stdin(Stdio::null()).output())?
+        .run(|| {
+            Command::new("tc")
+                .args(["-s", "-j", "qdisc", "show"])
+                .stdin(Stdio::null())
+                .output()
+        })?
         .map_err(|error| missing("tc", error))?;
     let qdiscs: Vec<Qdisc> = serde_json::from_slice(&output.stdout).map_err(|error| Error::SetUp {
         program: "tc",
@@ -144,7 +187,9 @@ pub(crate) fn snapshots(wire: &NodeThread, network: &Network, seconds: f64) -> R
         answer: format!("its answer is not understood: {error}"),
     })?;
     let counters = |device: &str, way: &DirectionSpec| {
-        let found = qdiscs.iter().find(|qdisc| qdisc.kind == "netem" && qdisc.dev.as_deref() == Some(device));
+        let found = qdiscs
+            .iter()
+            .find(|qdisc| qdisc.kind == "netem" && qdisc.dev.as_deref() == Some(device));
         found.map_or_else(DirectionSnapshot::default, |qdisc| direction(qdisc, way))
     };
     let snapshot = |(index, link): (usize, &crate::scenario::Link)| {
@@ -164,7 +209,9 @@ fn direction(qdisc: &Qdisc, way: &DirectionSpec) -> DirectionSnapshot {
     // netem has one counter for what it lost and what found no room.
     let lossy = way.loss != LossModel::None;
     DirectionSnapshot {
-        bytes: qdisc.bytes.saturating_sub(qdisc.packets * u64::from(ETHERNET_HEADER)),
+        bytes: qdisc
+            .bytes
+            .saturating_sub(qdisc.packets * u64::from(ETHERNET_HEADER)),
         packets: qdisc.packets,
         offered: qdisc.packets + qdisc.drops,
         drops_loss: if lossy { qdisc.drops } else { 0 },
@@ -180,17 +227,10 @@ pub(crate) fn install(wire: &NodeThread, network: &Network, netem: Netem) -> Res
     wire.run(move || setup::batch("tc", "wire", &lines))?
 }
 
-/// The delay that a full netem queue adds, kept beside [`arguments`] so that its packet limit is tested against it.
-#[cfg(test)]
-fn limit_covers(way: &DirectionSpec, mtu: u32) -> Duration {
-    let text = arguments(way, mtu);
-    let limit: u64 = text.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
-    let bytes = limit * u64::from(mtu + ETHERNET_HEADER);
-    Duration::from_secs_f64(bytes as f64 * 8.0 / way.rate.map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::scenario::{Overrides, Scenario};
     use crate::spec::BitRate;
@@ -208,9 +248,28 @@ mod tests {
         backward = { delay = "12.5 ms", rate = "unlimited", queue = "1 MB", loss = { mean = "1%", burst = 10 } }
     "#;
 
+    /// How long the packets that the limit allows would take on the wire.
+    fn limit_covers(way: &DirectionSpec, mtu: u32) -> Duration {
+        let text = arguments(way, mtu);
+        let limit: u64 = text
+            .split_whitespace()
+            .nth(1)
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0);
+        let bytes = limit * u64::from(mtu + ETHERNET_HEADER);
+        Duration::from_secs_f64(
+            bytes as f64 * 8.0
+                / way
+                    .rate
+                    .map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64),
+        )
+    }
+
     #[test]
     fn the_commands_for_tc() {
-        let network = Scenario::from_text("two.toml", TWO).resolve(&Overrides::default()).unwrap();
+        let network = Scenario::from_text("two.toml", TWO)
+            .resolve(&Overrides::default())
+            .unwrap();
         let seed = network.links[0].spec.seed;
         let expected = [
             "qdisc add dev w0b root netem limit 303 delay 10000us loss random 0.001% rate 155000000bit -14".to_owned(),
@@ -236,25 +295,43 @@ mod tests {
             changes: None,
         };
         let covered = limit_covers(&way, 1500);
-        assert!((Duration::from_millis(150)..Duration::from_millis(151)).contains(&covered), "{covered:?}");
+        assert!(
+            (Duration::from_millis(150)..Duration::from_millis(151)).contains(&covered),
+            "{covered:?}"
+        );
     }
 
     #[test]
     fn a_trace_is_beyond_netem() {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("t.csv"), "at,rate,delay,loss\n0 s,1 Mbit/s,,\n").unwrap();
+        std::fs::write(
+            directory.path().join("t.csv"),
+            "at,rate,delay,loss\n0 s,1 Mbit/s,,\n",
+        )
+        .unwrap();
         let file = directory.path().join("s.toml");
         std::fs::write(&file, TWO.replace("queue = \"256 KB\"", "trace = \"t.csv\"")).unwrap();
-        let network = Scenario::read(&file).unwrap().resolve(&Overrides::default()).unwrap();
-        assert_eq!(Netem::unable(&network).unwrap(), "link wan follows a trace, which netem cannot");
+        let network = Scenario::read(&file)
+            .unwrap()
+            .resolve(&Overrides::default())
+            .unwrap();
+        assert_eq!(
+            Netem::unable(&network).unwrap(),
+            "link wan follows a trace, which netem cannot"
+        );
     }
 
     #[test]
     fn counters_come_without_framing() {
         let text = r#"[{"kind":"netem","dev":"w0b","bytes":15140,"packets":10,"drops":2,"backlog":1514,"qlen":1},{"kind":"noqueue"}]"#;
         let qdiscs: Vec<Qdisc> = serde_json::from_str(text).unwrap();
-        let network = Scenario::from_text("two.toml", TWO).resolve(&Overrides::default()).unwrap();
+        let network = Scenario::from_text("two.toml", TWO)
+            .resolve(&Overrides::default())
+            .unwrap();
         let found = direction(&qdiscs[0], &network.links[0].spec.forward);
-        assert_eq!((found.bytes, found.packets, found.drops_loss, found.offered), (15_000, 10, 2, 12));
+        assert_eq!(
+            (found.bytes, found.packets, found.drops_loss, found.offered),
+            (15_000, 10, 2, 12)
+        );
     }
 }

@@ -26,18 +26,26 @@ pub(crate) fn base() -> Result<PathBuf> {
     private_directory(&path)?;
     match owner(&path) {
         Some(found) if found == user => Ok(path),
-        _ => Err(Error::System { doing: format!("using {}", path.display()), source: io::Error::other("it belongs to another user") }),
+        _ => Err(Error::System {
+            doing: format!("using {}", path.display()),
+            source: io::Error::other("it belongs to another user"),
+        }),
     }
 }
 
 fn owner(path: &Path) -> Option<u32> {
     // A symbolic link would let another user choose where things go.
-    std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_dir).map(|found| found.uid())
+    std::fs::symlink_metadata(path)
+        .ok()
+        .filter(std::fs::Metadata::is_dir)
+        .map(|found| found.uid())
 }
 
 fn private_directory(path: &Path) -> Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error).doing(|| format!("making {}", path.display())),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(error).doing(|| format!("making {}", path.display()))
+        }
         _ => Ok(()),
     }
 }
@@ -76,7 +84,9 @@ impl Claim {
                 return Err(Error::NameTaken(name.to_owned()));
             }
             // Another may have swept it away between making and locking it: then the lock holds a directory that is gone.
-            let held = lock.metadata().doing(|| format!("reading {}", directory.display()))?;
+            let held = lock
+                .metadata()
+                .doing(|| format!("reading {}", directory.display()))?;
             if std::fs::symlink_metadata(&directory).is_ok_and(|found| found.ino() == held.ino()) {
                 let _ = std::fs::remove_file(socket(&directory));
                 return Ok(Claim { directory, lock });
@@ -108,7 +118,9 @@ pub(crate) fn labs(base: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(base).doing(|| format!("reading {}", base.display()))? {
         let path = entry.doing(|| format!("reading {}", base.display()))?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()).map(str::to_owned) else { continue };
+        let Some(name) = path.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
+            continue;
+        };
         let Ok(lock) = File::open(&path) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             sweep(&path);
@@ -131,7 +143,10 @@ mod tests {
         assert!(matches!(Claim::new(base.path(), "lab"), Err(Error::NameTaken(_))));
         let reaper = first.lock().unwrap();
         drop(first);
-        assert!(matches!(Claim::new(base.path(), "lab"), Err(Error::NameTaken(_))), "the reaper still holds it");
+        assert!(
+            matches!(Claim::new(base.path(), "lab"), Err(Error::NameTaken(_))),
+            "the reaper still holds it"
+        );
         drop(reaper);
         assert!(Claim::new(base.path(), "lab").is_ok());
     }

@@ -53,24 +53,43 @@ pub struct LinkReport {
 pub(crate) fn reasons(links: &[LinkReport], cpu: CpuUse) -> Vec<String> {
     let mut reasons = Vec::new();
     if cpu.steal > MOST_STEAL {
-        reasons.push(format!("{:.1} % of the CPU time was stolen by other guests (at most 1 %)", 100.0 * cpu.steal));
+        reasons.push(format!(
+            "{:.1} % of the CPU time was stolen by other guests (at most 1 %)",
+            100.0 * cpu.steal
+        ));
     }
     for link in links {
-        let ways = [(&link.a, &link.b, &link.counters.forward), (&link.b, &link.a, &link.counters.backward)];
+        let ways = [
+            (&link.a, &link.b, &link.counters.forward),
+            (&link.b, &link.a, &link.counters.backward),
+        ];
         for (from, to, way) in ways {
-            let mut found = |what: String| reasons.push(format!("link {} {from}->{to}: {what}", link.counters.link));
+            let mut found =
+                |what: String| reasons.push(format!("link {} {from}->{to}: {what}", link.counters.link));
             if way.device_drops > 0 {
-                found(format!("{} packets dropped by the device before the emulator read them", way.device_drops));
+                found(format!(
+                    "{} packets dropped by the device before the emulator read them",
+                    way.device_drops
+                ));
             }
             if way.ring_overflow > 0 {
-                found(format!("{} packets dropped for want of emulator memory", way.ring_overflow));
+                found(format!(
+                    "{} packets dropped for want of emulator memory",
+                    way.ring_overflow
+                ));
             }
             if way.write_errors > 0 {
-                found(format!("{} packets refused by the receiving device", way.write_errors));
+                found(format!(
+                    "{} packets refused by the receiving device",
+                    way.write_errors
+                ));
             }
             let lag = way.lag.p99 as f64 / 1e3;
             if lag > MOST_LAG * link.path_rtt_ms {
-                found(format!("1 in 100 packets was more than {lag:.2} ms late, over 5 % of the path's {:.1} ms", link.path_rtt_ms));
+                found(format!(
+                    "1 in 100 packets was more than {lag:.2} ms late, over 5 % of the path's {:.1} ms",
+                    link.path_rtt_ms
+                ));
             }
         }
     }
@@ -81,7 +100,11 @@ impl Report {
     /// One line for a person, when the run may not be believed.
     pub fn warning(&self) -> Option<String> {
         (!self.valid).then(|| {
-            format!("lab {}: the machine was too slow or disturbed; discard what was measured: {}", self.lab, self.reasons.join("; "))
+            format!(
+                "lab {}: the machine was too slow or disturbed; discard what was measured: {}",
+                self.lab,
+                self.reasons.join("; ")
+            )
         })
     }
 
@@ -89,7 +112,13 @@ impl Report {
     pub fn table(&self) -> String {
         let mut text = format!(
             "lab {} ({}, seed {}, {}): {:.1} s, CPU {:.0} % busy, {:.1} % stolen\n",
-            self.lab, self.scenario, self.seed, self.backend, self.seconds, 100.0 * self.cpu.busy, 100.0 * self.cpu.steal
+            self.lab,
+            self.scenario,
+            self.seed,
+            self.backend,
+            self.seconds,
+            100.0 * self.cpu.busy,
+            100.0 * self.cpu.steal
         );
         let _ = writeln!(
             text,
@@ -97,7 +126,10 @@ impl Report {
             "link", "direction", "bytes", "packets", "lost", "queue-", "queue now", "lag p50/p99", "faults"
         );
         for link in &self.links {
-            let ways = [(&link.a, &link.b, &link.counters.forward), (&link.b, &link.a, &link.counters.backward)];
+            let ways = [
+                (&link.a, &link.b, &link.counters.forward),
+                (&link.b, &link.a, &link.counters.backward),
+            ];
             for (from, to, way) in ways {
                 let _ = writeln!(
                     text,
@@ -134,28 +166,89 @@ mod tests {
             forward,
             backward: DirectionSnapshot::default(),
         };
-        LinkReport { a: "left".into(), b: "right".into(), path_rtt_ms: rtt, counters }
+        LinkReport {
+            a: "left".into(),
+            b: "right".into(),
+            path_rtt_ms: rtt,
+            counters,
+        }
     }
 
     #[test]
     fn the_gate_lets_a_quiet_run_pass() {
-        let late = DirectionSnapshot { lag: Lag { p99: 4_999, ..Lag::default() }, drops_loss: 9, drops_queue: 9, ..Default::default() };
-        assert_eq!(reasons(&[link(100.0, late)], CpuUse { busy: 1.0, steal: 0.01 }), [String::new(); 0]);
+        let late = DirectionSnapshot {
+            lag: Lag {
+                p99: 4_999,
+                ..Lag::default()
+            },
+            drops_loss: 9,
+            drops_queue: 9,
+            ..Default::default()
+        };
+        assert_eq!(
+            reasons(
+                &[link(100.0, late)],
+                CpuUse {
+                    busy: 1.0,
+                    steal: 0.01
+                }
+            ),
+            [String::new(); 0]
+        );
     }
 
     #[test]
     fn each_fault_is_a_reason() {
         let cases = [
-            (DirectionSnapshot { device_drops: 1, ..Default::default() }, "1 packets dropped by the device"),
-            (DirectionSnapshot { ring_overflow: 2, ..Default::default() }, "2 packets dropped for want of"),
-            (DirectionSnapshot { write_errors: 3, ..Default::default() }, "3 packets refused"),
-            (DirectionSnapshot { lag: Lag { p99: 5_001, ..Lag::default() }, ..Default::default() }, "more than 5.00 ms late"),
+            (
+                DirectionSnapshot {
+                    device_drops: 1,
+                    ..Default::default()
+                },
+                "1 packets dropped by the device",
+            ),
+            (
+                DirectionSnapshot {
+                    ring_overflow: 2,
+                    ..Default::default()
+                },
+                "2 packets dropped for want of",
+            ),
+            (
+                DirectionSnapshot {
+                    write_errors: 3,
+                    ..Default::default()
+                },
+                "3 packets refused",
+            ),
+            (
+                DirectionSnapshot {
+                    lag: Lag {
+                        p99: 5_001,
+                        ..Lag::default()
+                    },
+                    ..Default::default()
+                },
+                "more than 5.00 ms late",
+            ),
         ];
         for (forward, expected) in cases {
             let found = reasons(&[link(100.0, forward)], CpuUse::default());
             assert_eq!(found.len(), 1, "{found:?}");
-            assert!(found[0].contains(expected) && found[0].starts_with("link wan left->right: "), "{found:?}");
+            assert!(
+                found[0].contains(expected) && found[0].starts_with("link wan left->right: "),
+                "{found:?}"
+            );
         }
-        assert!(reasons(&[], CpuUse { busy: 0.0, steal: 0.02 })[0].contains("stolen"));
+        assert!(
+            reasons(
+                &[],
+                CpuUse {
+                    busy: 0.0,
+                    steal: 0.02
+                }
+            )[0]
+            .contains("stolen")
+        );
     }
 }

@@ -165,7 +165,10 @@ impl<'a> Ways<'a> {
             }
         };
         let nodes = 0..self.network.nodes.len();
-        for (from, to) in nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to))) {
+        for (from, to) in nodes
+            .clone()
+            .flat_map(|from| nodes.clone().map(move |to| (from, to)))
+        {
             if let Some(links) = self.path(from, to) {
                 consider(&links);
             }
@@ -224,7 +227,10 @@ mod tests {
     #[test]
     fn a_host_that_does_not_forward_is_gone_round() {
         let network = network(&SQUARE.replace("[nodes.b]", "[nodes.b]\nforwards = false"));
-        assert_eq!(names(&network, &Ways::of(&network).path(0, 3).unwrap()), ["ac", "cd"]);
+        assert_eq!(
+            names(&network, &Ways::of(&network).path(0, 3).unwrap()),
+            ["ac", "cd"]
+        );
         assert_eq!(names(&network, &Ways::of(&network).path(0, 1).unwrap()), ["ab"]);
     }
 
@@ -234,7 +240,10 @@ mod tests {
             r#""53 ms", rate"#,
             r#""53 ms", backward = { delay = "5 ms" }, rate"#,
         ));
-        assert_eq!(names(&network, &Ways::of(&network).path(0, 2).unwrap()), ["ab", "bc"]);
+        assert_eq!(
+            names(&network, &Ways::of(&network).path(0, 2).unwrap()),
+            ["ab", "bc"]
+        );
         assert_eq!(names(&network, &Ways::of(&network).path(2, 0).unwrap()), ["ac"]);
     }
 
@@ -254,7 +263,10 @@ mod tests {
         assert_eq!(hop(1), []);
         assert_eq!(hop(2), [(Some(0), 3, 3), (Some(3), 0, 2)]);
         assert_eq!(hop(3), [(None, 0, 3)]);
-        assert_eq!(names(&network, &Ways::of(&network).path(0, 3).unwrap()), ["ac", "cd"]);
+        assert_eq!(
+            names(&network, &Ways::of(&network).path(0, 3).unwrap()),
+            ["ac", "cd"]
+        );
     }
 
     #[test]

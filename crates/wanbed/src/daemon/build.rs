@@ -57,15 +57,29 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(super) fn build(launch: &Launch, network: Network, directory: &Path, mut reaper: Reaper) -> Result<Self> {
-        let hosts = hosts_file(network.nodes.iter().map(|node| (node.address, node.name.as_str())));
+    pub(super) fn build(
+        launch: &Launch,
+        network: Network,
+        directory: &Path,
+        mut reaper: Reaper,
+    ) -> Result<Self> {
+        let hosts = hosts_file(
+            network
+                .nodes
+                .iter()
+                .map(|node| (node.address, node.name.as_str())),
+        );
         let mut start = |name: &str| -> Result<NodeThread> {
             let thread = NodeThread::start(name, hosts.clone(), directory)?;
             reaper.watch(thread.thread_id())?;
             Ok(thread)
         };
         let wire = start("wire")?;
-        let nodes = network.nodes.iter().map(|node| start(&node.name)).collect::<Result<Vec<_>>>()?;
+        let nodes = network
+            .nodes
+            .iter()
+            .map(|node| start(&node.name))
+            .collect::<Result<Vec<_>>>()?;
         let (choice, not_tried) = choose(launch.overrides.backend, &network, &wire)?;
 
         let congestion = prepare(&network, &nodes)?;
@@ -89,7 +103,11 @@ impl Running {
                 Carrier::Netem
             }
         };
-        let path_rtt_ms = Ways::of(&network).longest_round_trips().iter().map(|rtt| rtt.as_secs_f64() * 1e3).collect();
+        let path_rtt_ms = Ways::of(&network)
+            .longest_round_trips()
+            .iter()
+            .map(|rtt| rtt.as_secs_f64() * 1e3)
+            .collect();
         Ok(Running {
             name: launch.name.clone(),
             scenario: launch.scenario.file().display().to_string(),
@@ -121,7 +139,12 @@ impl Running {
             backend: self.carrier.name().to_owned(),
             not_tried: self.not_tried.clone(),
             nodes: self.network.nodes.iter().zip(&self.nodes).map(node).collect(),
-            links: self.network.links.iter().map(|link| (link.spec.name.clone(), name_of(link.a), name_of(link.b))).collect(),
+            links: self
+                .network
+                .links
+                .iter()
+                .map(|link| (link.spec.name.clone(), name_of(link.a), name_of(link.b)))
+                .collect(),
         }
     }
 
@@ -129,9 +152,11 @@ impl Running {
     pub(crate) fn report(&self) -> Result<Report> {
         let seconds = self.up_since.elapsed().as_secs_f64();
         let snapshots = match &self.carrier {
-            Carrier::Tun(links) | Carrier::Packet(links) => {
-                links.iter().map(LinkHandle::counters).collect::<Result<Vec<_>, _>>().map_err(|error| Error::Refused(error.to_string()))?
-            }
+            Carrier::Tun(links) | Carrier::Packet(links) => links
+                .iter()
+                .map(LinkHandle::counters)
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| Error::Refused(error.to_string()))?,
             Carrier::Netem => netem::snapshots(&self.wire, &self.network, seconds)?,
         };
         let ends = self.network.links.iter().zip(&self.path_rtt_ms).zip(snapshots);
@@ -168,7 +193,9 @@ impl Running {
 fn choose(asked: Backend, network: &Network, wire: &NodeThread) -> Result<(Choice, Vec<String>)> {
     let mut not_tried = Vec::new();
     let netem = match (asked, Netem::unable(network)) {
-        (Backend::Auto | Backend::Netem, None) => Netem::probe(wire).map_err(|said| format!("not available on this kernel ({said})")),
+        (Backend::Auto | Backend::Netem, None) => {
+            Netem::probe(wire).map_err(|said| format!("not available on this kernel ({said})"))
+        }
         (_, Some(unable)) => Err(unable),
         _ => Err("not asked for".to_owned()),
     };
@@ -177,16 +204,30 @@ fn choose(asked: Backend, network: &Network, wire: &NodeThread) -> Result<(Choic
             not_tried.push("user links: not tried, netem carries this lab".to_owned());
             return Ok((Choice::Netem(netem), not_tried));
         }
-        (Backend::Netem, Err(reason)) => return Err(Error::Backend { backend: "netem", reason }),
+        (Backend::Netem, Err(reason)) => {
+            return Err(Error::Backend {
+                backend: "netem",
+                reason,
+            });
+        }
         (_, Err(reason)) => not_tried.push(format!("netem: {reason}, not tried")),
         (_, Ok(_)) => {}
     }
-    let tun = std::fs::File::options().read(true).write(true).open("/dev/net/tun");
+    let tun = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun");
     match (asked, tun) {
         (Backend::Packet, _) | (Backend::Auto | Backend::User, Err(_)) => Ok((Choice::Packet, not_tried)),
-        (Backend::Tun, Err(error)) => Err(Error::Backend { backend: "tun", reason: format!("/dev/net/tun: {error}") }),
+        (Backend::Tun, Err(error)) => Err(Error::Backend {
+            backend: "tun",
+            reason: format!("/dev/net/tun: {error}"),
+        }),
         (_, Ok(_)) => Ok((Choice::Tun, not_tried)),
-        (Backend::Netem, Err(_)) => Err(Error::Backend { backend: "netem", reason: "it was refused".to_owned() }),
+        (Backend::Netem, Err(_)) => Err(Error::Backend {
+            backend: "netem",
+            reason: "it was refused".to_owned(),
+        }),
     }
 }
 
@@ -202,7 +243,12 @@ fn prepare(network: &Network, nodes: &[NodeThread]) -> Result<Vec<Option<String>
     network.nodes.iter().zip(nodes).map(prepare_one).collect()
 }
 
-fn configure(network: &Network, nodes: &[NodeThread], kind: DeviceKind, congestion: &[Option<String>]) -> Result<()> {
+fn configure(
+    network: &Network,
+    nodes: &[NodeThread],
+    kind: DeviceKind,
+    congestion: &[Option<String>],
+) -> Result<()> {
     let routes = route::tables(network);
     for (index, thread) in nodes.iter().enumerate() {
         let lines = setup::node_lines(network, index, &routes[index], kind, congestion[index].as_deref());
@@ -216,9 +262,14 @@ fn tun_ports(network: &Network, nodes: &[NodeThread]) -> Result<Vec<[Port; 2]>> 
     let port = |node: usize, name: &str| -> Result<Port> {
         let name = name.to_owned();
         let made = nodes[node].run(move || link::tun::create(&name))?;
-        made.map(Port::Tun).map_err(|error| Error::Refused(error.to_string()))
+        made.map(Port::Tun)
+            .map_err(|error| Error::Refused(error.to_string()))
     };
-    network.links.iter().map(|link| Ok([port(link.a, &link.spec.name)?, port(link.b, &link.spec.name)?])).collect()
+    network
+        .links
+        .iter()
+        .map(|link| Ok([port(link.a, &link.spec.name)?, port(link.b, &link.spec.name)?]))
+        .collect()
 }
 
 /// A pair for each end of each link: one half in the node, the other in the wire namespace, up and of the same MTU.
@@ -243,7 +294,8 @@ fn veth_pairs(network: &Network, nodes: &[NodeThread], wire: &NodeThread) -> Res
 fn packet_ports(network: &Network, wire: &NodeThread) -> Result<Vec<[Port; 2]>> {
     let port = |end: String| -> Result<Port> {
         let made = wire.run(move || link::packet::open(&end, NODE_MAC))?;
-        made.map(Port::Packet).map_err(|error| Error::Refused(error.to_string()))
+        made.map(Port::Packet)
+            .map_err(|error| Error::Refused(error.to_string()))
     };
     let ports = |index: usize| -> Result<[Port; 2]> {
         let [a, b] = netem::wire_ends(index);

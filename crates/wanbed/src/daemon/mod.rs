@@ -22,7 +22,7 @@ use crate::control::{Answer, Ask, Description, Launch, hear, say};
 use crate::error::{Doing, Error, Result};
 use crate::namespace::become_root_of_own_namespace;
 use crate::place::{self, Claim};
-use build::Running;
+pub(crate) use build::Running;
 
 /// A client that says nothing is sent away.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,8 +41,12 @@ enum End {
 /// # Errors
 /// Those that come before the standard output is needed; the others are told there.
 pub fn run() -> Result<()> {
+    let _ = rustix::thread::set_name(c"wanbed"); // started by way of /proc/self/exe, it would be called "exe"
     let mut input = BufReader::new(io::stdin());
-    let launch: Launch = hear(&mut input).map_err(|problem| Error::Daemon { lab: "(new)".to_owned(), problem })?;
+    let launch: Launch = hear(&mut input).map_err(|problem| Error::Daemon {
+        lab: "(new)".to_owned(),
+        problem,
+    })?;
     let (events, inbox) = channel();
     let started = start(&launch, &events);
     let answer = match &started {
@@ -86,7 +90,8 @@ fn start(launch: &Launch, events: &Sender<End>) -> Result<(Arc<Running>, Claim)>
             }
         })?;
     }
-    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP]).doing(|| "catching signals".to_owned())?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .doing(|| "catching signals".to_owned())?;
     let events = events.clone();
     spawn("signals", move || {
         if signals.forever().next().is_some() {
@@ -97,7 +102,10 @@ fn start(launch: &Launch, events: &Sender<End>) -> Result<(Arc<Running>, Claim)>
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
-    thread::Builder::new().name(name.to_owned()).spawn(body).doing(|| format!("starting the thread `{name}`"))?;
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .doing(|| format!("starting the thread `{name}`"))?;
     Ok(())
 }
 
@@ -106,7 +114,9 @@ fn may_make_namespaces() -> bool {
     const NEEDED: u64 = 1 << 21 | 1 << 12;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_some_and(|caps| caps & NEEDED == NEEDED)
+    effective
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|caps| caps & NEEDED == NEEDED)
 }
 
 /// Answers one client. A client that goes away meanwhile is no concern of the lab's.

@@ -44,14 +44,23 @@ impl Reaper {
             .process_group(0) // a Ctrl-C or kill meant for the lab's group must not take its cleaner too
             .spawn()
             .doing(|| "starting the lab's reaper".to_owned())?;
-        let orders = process.stdin.take().ok_or_else(|| io::Error::other("no pipe")).doing(|| "starting the lab's reaper".to_owned())?;
-        Ok(Reaper { orders, _process: process })
+        let orders = process
+            .stdin
+            .take()
+            .ok_or_else(|| io::Error::other("no pipe"))
+            .doing(|| "starting the lab's reaper".to_owned())?;
+        Ok(Reaper {
+            orders,
+            _process: process,
+        })
     }
 
     /// Hands the namespaces of a thread of this process into the reaper's care.
     pub(super) fn watch(&mut self, thread: i32) -> Result<()> {
         let line = format!("/proc/{}/task/{thread}/ns/net\n", std::process::id());
-        self.orders.write_all(line.as_bytes()).doing(|| "telling the lab's reaper of a node".to_owned())
+        self.orders
+            .write_all(line.as_bytes())
+            .doing(|| "telling the lab's reaper of a node".to_owned())
     }
 }
 
@@ -60,6 +69,7 @@ impl Reaper {
 /// # Errors
 /// When it cannot read its orders.
 pub fn reap(directory: &Path) -> Result<()> {
+    let _ = rustix::thread::set_name(c"wanbed-reaper");
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         // Caught and left alone: only SIGKILL or the end of its work ends the reaper.
         let ignored = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -71,7 +81,10 @@ pub fn reap(directory: &Path) -> Result<()> {
         let line = line.doing(|| "reading what to watch over".to_owned())?;
         namespaces.extend(File::open(&line).ok());
     }
-    let inodes: HashSet<u64> = namespaces.iter().filter_map(|file| Some(file.metadata().ok()?.ino())).collect();
+    let inodes: HashSet<u64> = namespaces
+        .iter()
+        .filter_map(|file| Some(file.metadata().ok()?.ino()))
+        .collect();
     // The lab's own process may take a moment to be gone; its main thread is not in these namespaces.
     end_all(&inodes);
     place::sweep(directory);
@@ -100,7 +113,9 @@ fn end_all(inodes: &HashSet<u64>) {
 
 /// The processes whose network namespace is one of these. Those of others' that may not be looked at are not the lab's.
 fn processes_in(inodes: &HashSet<u64>) -> Vec<Pid> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
     let inside = |entry: io::Result<std::fs::DirEntry>| {
         let entry = entry.ok()?;
         let process = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;

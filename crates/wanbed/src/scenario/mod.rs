@@ -156,8 +156,12 @@ pub enum Backend {
     /// `netem` where the kernel has it and it can do all that the scenario asks, else `user`.
     #[default]
     Auto,
-    /// This program's own links, in user space.
+    /// This program's own links, in user space, on TUN devices where they may be opened, else on packet sockets.
     User,
+    /// Own links on TUN devices.
+    Tun,
+    /// Own links on packet sockets and veth pairs.
+    Packet,
     /// The kernel's network emulator on veth pairs.
     Netem,
 }
@@ -169,8 +173,12 @@ impl FromStr for Backend {
         match text {
             "auto" => Ok(Backend::Auto),
             "user" => Ok(Backend::User),
+            "tun" => Ok(Backend::Tun),
+            "packet" => Ok(Backend::Packet),
             "netem" => Ok(Backend::Netem),
-            _ => Err(format!("{text:?} is no backend: choose auto, user or netem")),
+            _ => Err(format!(
+                "{text:?} is no backend: choose auto, user, tun, packet or netem"
+            )),
         }
     }
 }
