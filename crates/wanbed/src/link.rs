@@ -12,6 +12,8 @@ pub mod packet;
 mod port;
 mod report;
 mod ring;
+#[cfg(test)]
+mod samples;
 mod schedule;
 mod thread;
 pub mod tun;

@@ -208,7 +208,9 @@ impl Trace {
             }
             check_rate(step.rate).map_err(here)?;
             step.delay.map_or(Ok(()), check_delay).map_err(here)?;
-            step.loss.map_or(Ok(()), |loss| loss.check()).map_err(here)?;
+            step.loss
+                .map_or(Ok(()), |loss| loss.check())
+                .map_err(|e| here(e.under("loss")))?;
         }
         let last = self.steps.last().map_or(Duration::ZERO, |step| step.at);
         match self.repeat_after {
@@ -247,5 +249,115 @@ impl SpecError {
     fn under(mut self, parent: &str) -> Self {
         self.field = format!("{parent}.{}", self.field);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> LinkSpec {
+        let direction = DirectionSpec {
+            delay: Duration::from_millis(10),
+            rate: Some(BitRate(1_000_000_000)),
+            queue: 1_500,
+            loss: LossModel::Independent { probability: 1.0 },
+            changes: Some(Trace {
+                steps: vec![
+                    TraceStep {
+                        at: Duration::ZERO,
+                        rate: None,
+                        delay: None,
+                        loss: None,
+                    },
+                    TraceStep {
+                        at: Duration::from_secs(1),
+                        rate: None,
+                        delay: None,
+                        loss: None,
+                    },
+                ],
+                repeat_after: Some(Duration::from_secs(2)),
+            }),
+        };
+        LinkSpec {
+            name: "ab".into(),
+            mtu: 1_500,
+            forward: direction.clone(),
+            backward: direction,
+            seed: 1,
+        }
+    }
+
+    fn field(change: impl FnOnce(&mut LinkSpec)) -> String {
+        let mut spec = spec();
+        change(&mut spec);
+        spec.check().expect_err("out of range").field
+    }
+
+    fn steps(direction: &mut DirectionSpec) -> &mut Trace {
+        direction.changes.as_mut().expect("has changes")
+    }
+
+    #[test]
+    fn a_sound_one_passes() {
+        assert_eq!(spec().check(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        assert_eq!(field(|s| s.mtu = 67), "mtu");
+        assert_eq!(field(|s| s.mtu = 65_536), "mtu");
+        assert_eq!(field(|s| s.backward.delay = Duration::MAX), "backward.delay");
+        assert_eq!(
+            field(|s| s.forward.rate = Some(BitRate(u64::MAX))),
+            "forward.rate"
+        );
+        assert_eq!(field(|s| s.forward.queue = 1_499), "forward.queue");
+        for probability in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            let loss = LossModel::Independent { probability };
+            assert_eq!(field(|s| s.forward.loss = loss), "forward.loss.probability");
+        }
+        let loss = LossModel::GilbertElliott {
+            good_to_bad: 0.0,
+            bad_to_good: 1.0,
+            loss_in_good: 0.0,
+            loss_in_bad: 2.0,
+        };
+        assert_eq!(
+            field(|s| steps(&mut s.forward).steps[1].loss = Some(loss)),
+            "forward.changes.steps[1].loss.loss_in_bad"
+        );
+    }
+
+    #[test]
+    fn a_trace_has_steps_in_order_within_its_cycle() {
+        let cycle = |at| move |s: &mut LinkSpec| steps(&mut s.forward).repeat_after = Some(at);
+        assert_eq!(
+            field(cycle(Duration::from_secs(1))),
+            "forward.changes.repeat_after"
+        );
+        assert_eq!(field(cycle(Duration::MAX)), "forward.changes.repeat_after");
+        assert_eq!(
+            field(|s| steps(&mut s.forward).steps.clear()),
+            "forward.changes.steps"
+        );
+        assert_eq!(
+            field(|s| steps(&mut s.forward).steps.reverse()),
+            "forward.changes.steps[1].at"
+        );
+        assert_eq!(
+            field(|s| steps(&mut s.forward).steps[1].at = Duration::MAX),
+            "forward.changes.steps[1].at"
+        );
+    }
+
+    #[test]
+    fn rates_and_bytes() {
+        assert_eq!(BitRate(155_000_000).bytes_in(Duration::from_millis(20)), 387_500);
+        assert_eq!(BitRate(155_520_000).to_string(), "155.52 Mbit/s");
+        assert_eq!(BitRate(2_500_000_000).to_string(), "2.5 Gbit/s");
+        assert_eq!(BitRate(64_000).to_string(), "64 kbit/s");
+        assert_eq!(BitRate(0).to_string(), "0 bit/s");
     }
 }

@@ -259,3 +259,6 @@ impl Service {
         all.saturating_sub(begun * full)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -264,3 +264,6 @@ fn memory(spec: &DirectionSpec) -> u64 {
         all
     }
 }
+
+#[cfg(test)]
+mod tests;
