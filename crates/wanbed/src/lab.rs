@@ -290,6 +290,7 @@ fn launch(
     let program = program()?;
     let mut command = Command::new(&program);
     command
+        .arg0("wanbed")
         .arg("daemon")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
