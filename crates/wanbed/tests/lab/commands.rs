@@ -164,7 +164,7 @@ fn signals_end_the_command_and_the_lab() {
     if !possible() {
         return;
     }
-    let script = "\"$WANBED\" exec left sleep 100000 & echo ready; exec sleep 100000";
+    let script = "\"$WANBED\" exec left sh -c 'echo ready; exec sleep 100000' & exec sleep 100000";
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let directory = tempfile::tempdir().unwrap();
         let name = name(&format!("signal{code}"));

@@ -1,6 +1,7 @@
 //! Labs for real, in network namespaces: what they carry, and that nothing of them stays.
 //!
 //! Where neither root nor user namespaces exist the tests skip, and say so.
+#![allow(clippy::unwrap_used, clippy::panic)] // a test may fail by panicking, also outside its #[test] function
 
 mod carries;
 mod commands;
