@@ -354,3 +354,6 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
