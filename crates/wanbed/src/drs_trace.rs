@@ -2,7 +2,7 @@
 //! this one is made up: seeded, and with the printed statistics exactly.
 //!
 //! - bottleneck: 0.026 to 28.5 Mbit/s, mean 17.2;
-//! - round trip: 119 to 475 ms, mean 157;
+//! - round trip: 119 to 475 ms, mean 157.
 //!
 //! The paper also says that 1.74 Mbit is the bandwidth-delay product's 66th percentile. That is not fitted: a product of these two means is
 //! 2.7 Mbit, and with bottleneck and round trip drawn apart its 66th percentile lies near 2.8 Mbit.
@@ -121,6 +121,11 @@ mod tests {
                 assert!((mean - range.mean).abs() < near, "seed {seed}: mean {mean}");
             }
         }
+    }
+
+    #[test]
+    fn the_scenarios_trace_is_this_one() {
+        assert_eq!(write(1, 180), include_str!("../../../scenarios/drs-trace.csv"));
     }
 
     #[test]
