@@ -153,7 +153,7 @@ async fn an_unknown_server_can_be_added_and_then_connected_to() {
     accepted.unwrap();
 }
 
-/// LH-ADMIT-1: the acceptor refuses with a typed code that reaches the initiator.
+/// LH-ADMIT-1: the acceptor refuses with a typed code that reaches the initiator. LH-FALLBACK-2: which does not fall back.
 #[tokio::test]
 async fn a_stranger_is_told_so() {
     let (_listener, mut options) = pair_of_ends().await;
