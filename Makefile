@@ -21,7 +21,7 @@ demo-small: deps build
 	$(FIGURES) demo --small --out $(TARGET_DIR)/demo
 
 figures: deps build
-	$(FIGURES) figures --out docs/results
+	$(FIGURES) figures --out docs/results --readme README.md
 
 test: deps
 	$(CARGO) test --workspace --locked

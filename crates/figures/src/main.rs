@@ -22,7 +22,7 @@ mod table;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -60,6 +60,9 @@ enum What {
         /// Seeds of each cell; each part has its own default.
         #[arg(long)]
         seeds: Option<u64>,
+        /// A README with marks for the short table.
+        #[arg(long)]
+        readme: Option<PathBuf>,
         /// Write tables and plots from the runs that are there, and measure nothing.
         #[arg(long)]
         render: bool,
@@ -130,7 +133,7 @@ fn run(arguments: Arguments) -> Result<()> {
                     Part::Clean => plan::clean(seeds.unwrap_or(8)),
                 };
                 sweep::run(scenarios, &out, &cells)?;
-                report::render(&out)?;
+                publish(&out, readme.as_deref())?;
             }
             Ok(())
         }
@@ -143,5 +146,14 @@ fn run(arguments: Arguments) -> Result<()> {
             let tools = copy::Tools::prepare(scenarios)?;
             fit::fit(&tools, &what.fit(), start / 100.0, seeds, steps).map(|_| ())
         }
+    }
+}
+
+/// Writes all that is made of the runs in `out`.
+fn publish(out: &Path, readme: Option<&Path>) -> Result<()> {
+    report::render(out)?;
+    match readme {
+        Some(readme) => report::put_into_readme(readme, &report::read(&out.join("runs.json"))?),
+        None => Ok(()),
     }
 }

@@ -85,6 +85,39 @@ pub fn render(out: &Path) -> Result<()> {
     fs::write(out.join("README.md"), text).with_context(|| format!("cannot write into {}", out.display()))
 }
 
+const BEGIN: &str = "<!-- figures: written by `make figures` -->\n";
+const END: &str = "<!-- /figures -->";
+
+/// Puts the short table between the marks of the project's README, where `path` has them.
+///
+/// # Errors
+/// The file has no marks, or cannot be written.
+pub fn put_into_readme(path: &Path, runs: &[Run]) -> Result<()> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let marks = text
+        .find(BEGIN)
+        .zip(text.find(END))
+        .map(|(begin, end)| (begin + BEGIN.len(), end));
+    let (begin, end) = marks.with_context(|| format!("{} has no marks for the figures", path.display()))?;
+    let (before, after) = (
+        text.get(..begin).unwrap_or_default(),
+        text.get(end..).unwrap_or_default(),
+    );
+    fs::write(
+        path,
+        format!("{before}{}{after}", table::short(&short_settings(), runs)),
+    )
+    .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The rows of the README: the LSL paths at their largest size, then all ratios.
+fn short_settings() -> Vec<(Setting, u64)> {
+    let largest = paper::LSL_SIZES[paper::LSL_SIZES.len() - 1];
+    let mut rows = vec![(setting::anl_utk(), largest), (setting::ucsd_utk(), largest)];
+    rows.extend(ratio_settings());
+    rows
+}
+
 const HEAD: &str = "# Results
 
 Written by `make figures`; every run is in [runs.json](runs.json). Rates are goodput of `longhaul cp` with one stream, set-up,

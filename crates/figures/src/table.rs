@@ -106,6 +106,34 @@ pub fn ratio_row(setting: &Setting, runs: &[Run], bytes: u64) -> Option<String> 
     ))
 }
 
+/// The short table: medians and their ratio, a row for each setting that has been measured.
+pub fn short(rows: &[(Setting, u64)], runs: &[Run]) -> String {
+    let mut out = String::from(
+        "\n| path, one stream | hosts | size | direct, Mbit/s | depots, Mbit/s | gain | runs |\n",
+    );
+    out.push_str("|---|---|---|---|---|---|---|\n");
+    for (setting, bytes) in rows {
+        let both = Way::BOTH.map(|way| rates(runs, setting.id, way, *bytes));
+        if let [Some(direct), Some(depots)] = both {
+            let _ = writeln!(
+                out,
+                "| {} | {}, {} | {} | {:.1} | {:.1} | **{:.2}x** | {}+{} |",
+                setting.title,
+                setting.hosts,
+                setting.congestion,
+                size(*bytes),
+                direct.median,
+                depots.median,
+                depots.median / direct.median,
+                direct.count,
+                depots.count,
+            );
+        }
+    }
+    out.push('\n');
+    out
+}
+
 /// Two lines about the runs that do not count: thrown away, and failed.
 pub fn validity(runs: &[Run]) -> String {
     let discarded: u32 = runs.iter().map(|run| run.discarded).sum();
