@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::scenario::{Overrides, Scenario};
 
 /// No message is longer: a report of a few hundred links.
@@ -43,7 +44,51 @@ pub(crate) enum Ask {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Answer<T> {
     Ok(T),
-    Error(String),
+    Error(Problem),
+}
+
+/// An error of the lab's process: its message, and what a client may want to tell apart.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Problem {
+    kind: Kind,
+    message: String,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    NameTaken,
+    NoNamespaces,
+    Other,
+}
+
+impl From<&Error> for Problem {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::NameTaken(name) => Problem {
+                kind: Kind::NameTaken,
+                message: name.clone(),
+            },
+            Error::NoNamespaces(reason) => Problem {
+                kind: Kind::NoNamespaces,
+                message: reason.clone(),
+            },
+            other => Problem {
+                kind: Kind::Other,
+                message: other.to_string(),
+            },
+        }
+    }
+}
+
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Self {
+        match problem.kind {
+            Kind::NameTaken => Error::NameTaken(problem.message),
+            Kind::NoNamespaces => Error::NoNamespaces(problem.message),
+            Kind::Other => Error::Refused(problem.message),
+        }
+    }
 }
 
 /// A lab as its clients see it.

@@ -64,6 +64,19 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// The kernel has no such congestion control.
+    #[error(
+        "node {node}: congestion control {name:?} is not in this kernel (it has {available}): load its module, or choose another"
+    )]
+    Congestion {
+        /// The node.
+        node: String,
+        /// What was asked.
+        name: String,
+        /// What there is.
+        available: String,
+    },
+
     /// The backend asked for is not to be had on this machine.
     #[error("backend {backend} is not available here: {reason}")]
     Backend {

@@ -88,7 +88,7 @@ impl Lab {
                 directory,
                 owned: None,
             }),
-            Ok(Answer::Error(problem)) => Err(Error::Refused(problem)),
+            Ok(Answer::Error(problem)) => Err(problem.into()),
             Err(_) => {
                 let up = place::labs(&base)?;
                 let others = if up.is_empty() {
@@ -220,6 +220,16 @@ impl Lab {
             .collect()
     }
 
+    /// The number of the lab's own process, which holds its namespaces and links.
+    pub fn process(&self) -> u32 {
+        self.description.process
+    }
+
+    /// Waits until the lab is gone by another's doing: `wanbed down`, or the death of its process or of whoever started it.
+    pub fn wait_until_gone(self) {
+        place::wait_until_free(&self.directory);
+    }
+
     /// Takes the lab down and gives its last report. When it returns, nothing of the lab is left.
     ///
     /// # Errors
@@ -245,7 +255,7 @@ impl Lab {
     fn ask<T: serde::de::DeserializeOwned>(&self, question: Ask) -> Result<T> {
         match control::ask(&place::socket(&self.directory), question) {
             Ok(Answer::Ok(value)) => Ok(value),
-            Ok(Answer::Error(problem)) => Err(Error::Refused(problem)),
+            Ok(Answer::Error(problem)) => Err(problem.into()),
             Err(problem) => Err(self.gone(problem)),
         }
     }
@@ -317,8 +327,7 @@ fn launch(
     };
     let refused = match answer {
         Ok(Answer::Ok(description)) => return Ok((child, description, directory)),
-        Ok(Answer::Error(problem)) if problem.contains("is up already") => Error::NameTaken(name),
-        Ok(Answer::Error(problem)) => Error::Refused(problem),
+        Ok(Answer::Error(problem)) => problem.into(),
         Err(problem) => Error::Daemon { lab: name, problem },
     };
     drop(child.stdin.take());

@@ -10,7 +10,11 @@ fn main() -> ExitCode {
     match command::CommandLine::parse().act() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("wanbed: {error:#}");
+            // The library's messages hold their causes already.
+            match error.downcast_ref::<wanbed::Error>() {
+                Some(error) => eprintln!("wanbed: {error}"),
+                None => eprintln!("wanbed: {error:#}"),
+            }
             ExitCode::FAILURE
         }
     }

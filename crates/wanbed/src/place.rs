@@ -13,7 +13,7 @@ use crate::error::{Doing, Error, Result};
 const SOCKET: &str = "control";
 const LONGEST_NAME: usize = 64;
 
-/// The directory that holds one directory per lab of this user, made when missing: `/run/wanbed` for root,
+/// The directory that holds one directory per lab of this user, there while there are any: `/run/wanbed` for root,
 /// `$XDG_RUNTIME_DIR/wanbed` for others, or `/tmp/wanbed-UID` where that is not set.
 pub(crate) fn base() -> Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
@@ -23,12 +23,19 @@ pub(crate) fn base() -> Result<PathBuf> {
         Some(directory) if owner(&directory) == Some(user) => directory.join("wanbed"),
         _ => PathBuf::from(format!("/tmp/wanbed-{user}")),
     };
-    private_directory(&path)?;
-    match owner(&path) {
-        Some(found) if found == user => Ok(path),
+    own(&path)?;
+    Ok(path)
+}
+
+/// Refuses a directory that another user made where this user's should be.
+fn own(path: &Path) -> Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) if owner(path) == Some(user) => Ok(()),
         _ => Err(Error::System {
             doing: format!("using {}", path.display()),
-            source: io::Error::other("it belongs to another user"),
+            source: io::Error::other("it is no directory of this user's"),
         }),
     }
 }
@@ -77,9 +84,16 @@ impl Claim {
     pub(crate) fn new(base: &Path, name: &str) -> Result<Self> {
         check_name(name)?;
         let directory = base.join(name);
+        // Other labs that end meanwhile may sweep away either directory while it is empty; that cannot go on for ever.
         loop {
-            private_directory(&directory)?;
-            let lock = File::open(&directory).doing(|| format!("opening {}", directory.display()))?;
+            private_directory(base)?;
+            own(base)?;
+            let made = private_directory(&directory)
+                .and_then(|()| File::open(&directory).doing(|| format!("opening {}", directory.display())));
+            let lock = match made {
+                Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::NotFound => continue,
+                made => made?,
+            };
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
                 return Err(Error::NameTaken(name.to_owned()));
             }
@@ -100,10 +114,13 @@ impl Claim {
     }
 }
 
-/// Removes a lab's directory.
+/// Removes a lab's directory, and the directory of labs with the last of them.
 pub(crate) fn sweep(directory: &Path) {
     let _ = std::fs::remove_file(socket(directory));
     let _ = std::fs::remove_dir(directory);
+    if let Some(base) = directory.parent() {
+        let _ = std::fs::remove_dir(base); // refused while there are others
+    }
 }
 
 /// Waits until no process holds the lab any more.
@@ -116,7 +133,11 @@ pub(crate) fn wait_until_free(directory: &Path) {
 /// The names of the labs that are up, in order; sweeps away what crashes left.
 pub(crate) fn labs(base: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(base).doing(|| format!("reading {}", base.display()))? {
+    let entries = match std::fs::read_dir(base) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
+        entries => entries.doing(|| format!("reading {}", base.display()))?,
+    };
+    for entry in entries {
         let path = entry.doing(|| format!("reading {}", base.display()))?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
             continue;

@@ -69,6 +69,15 @@ pub(crate) fn choose_congestion(node: &Node) -> Result<Option<String>> {
         Err(Error::Sysctl { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
             Ok(Some(name.clone()))
         }
+        Err(Error::Sysctl { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            let list = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+                .unwrap_or_default();
+            Err(Error::Congestion {
+                node: node.name.clone(),
+                name: name.clone(),
+                available: list.trim().to_owned(),
+            })
+        }
         Err(error) => Err(error),
     }
 }

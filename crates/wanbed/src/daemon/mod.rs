@@ -51,7 +51,7 @@ pub fn run() -> Result<()> {
     let started = start(&launch, &events);
     let answer = match &started {
         Ok((lab, _)) => Answer::Ok(lab.description()),
-        Err(error) => Answer::Error::<Description>(error.to_string()),
+        Err(error) => Answer::Error::<Description>(error.into()),
     };
     // Whoever started the lab and is gone already would leave it running unseen.
     let heard = say(&mut io::stdout(), &answer);
@@ -125,7 +125,7 @@ fn serve(mut stream: UnixStream, lab: &Running, events: &Sender<End>, probing: &
     let _ = stream.set_write_timeout(Some(PATIENCE));
     let question = hear::<Ask>(&mut BufReader::new(&stream));
     let _ = match question {
-        Err(problem) => say(&mut stream, &Answer::Error::<()>(problem)),
+        Err(problem) => say(&mut stream, &answer::<()>(Err(Error::Refused(problem)))),
         Ok(Ask::Describe) => say(&mut stream, &Answer::Ok(lab.description())),
         Ok(Ask::Links) => say(&mut stream, &answer(lab.report())),
         Ok(Ask::Check { link, forward }) => {
@@ -144,7 +144,7 @@ fn serve(mut stream: UnixStream, lab: &Running, events: &Sender<End>, probing: &
 fn answer<T>(result: Result<T>) -> Answer<T> {
     match result {
         Ok(value) => Answer::Ok(value),
-        Err(error) => Answer::Error(error.to_string()),
+        Err(error) => Answer::Error((&error).into()),
     }
 }
 
