@@ -118,6 +118,7 @@ fn run(arguments: Arguments) -> Result<()> {
             out,
             only,
             seeds,
+            readme,
             render: false,
         } => {
             let parts: &[Part] = if only.is_empty() {
@@ -141,6 +142,7 @@ fn run(arguments: Arguments) -> Result<()> {
             what,
             start,
             seeds,
+            readme,
             steps,
         } => {
             let tools = copy::Tools::prepare(scenarios)?;
