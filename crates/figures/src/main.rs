@@ -142,7 +142,6 @@ fn run(arguments: Arguments) -> Result<()> {
             what,
             start,
             seeds,
-            readme,
             steps,
         } => {
             let tools = copy::Tools::prepare(scenarios)?;
