@@ -1,7 +1,7 @@
 //! Runs TCP over one emulated link between two network namespaces of its own, and prints what was asked and what
 //! came out. Needs root (or `unshare --user --map-root-user --net`), `ip`, `sysctl` and `iperf3`; leaves nothing behind.
 //!
-//! `cargo run --release -p wanbed --example link_fidelity -- [tun|veth] [goodput|ping|loss|udp]...`
+//! `cargo run --release -p wanbed --example link_fidelity -- [tun|veth] [ping|goodput|loss|udp|chain]...`
 #![allow(unsafe_code)] // `unshare` affects one thread, whose children then live in the new namespace.
 
 use std::net::UdpSocket;
@@ -29,7 +29,9 @@ fn main() -> Result<()> {
         _ => false,
     };
     if arguments.is_empty() {
-        arguments = ["ping", "goodput", "loss", "udp"].map(str::to_owned).to_vec();
+        arguments = ["ping", "goodput", "loss", "udp", "chain"]
+            .map(str::to_owned)
+            .to_vec();
     }
     for test in &arguments {
         match test.as_str() {
@@ -37,7 +39,8 @@ fn main() -> Result<()> {
             "goodput" => goodput(veth)?,
             "loss" => loss(veth)?,
             "udp" => udp(veth)?,
-            other => bail!("{other}: no such test; use ping, goodput, loss or udp"),
+            "chain" => chain(veth)?,
+            other => bail!("{other}: no such test; use ping, goodput, loss, udp or chain"),
         }
     }
     Ok(())
@@ -148,6 +151,50 @@ fn udp(veth: bool) -> Result<()> {
     Ok(())
 }
 
+/// Three links in a row, between them two nodes that forward packets.
+fn chain(veth: bool) -> Result<()> {
+    for rate in [155_000_000, 1_000_000_000, 2_500_000_000, 5_000_000_000] {
+        let queue = BitRate(rate).bytes_in(Duration::from_millis(60)).max(1_000_000);
+        let nodes = [Node::new()?, Node::new()?, Node::new()?, Node::new()?];
+        let mut links = Vec::new();
+        for (at, pair) in nodes.windows(2).enumerate() {
+            let (left, right) = (format!("10.0.{at}.1"), format!("10.0.{at}.2"));
+            let a = pair[0].port("right", veth, &left, &right)?;
+            let b = pair[1].port("left", veth, &right, &left)?;
+            links.push(link::start(spec(10, Some(rate), queue, LossModel::None), a, b)?);
+        }
+        for (node, route) in [(0, "10.0.2.2 via 10.0.0.2"), (1, "10.0.2.2 via 10.0.1.2")] {
+            nodes[node].run(move || sh(&format!("ip route add {route}")))?;
+        }
+        for (node, route) in [(3, "10.0.0.1 via 10.0.2.1"), (2, "10.0.0.1 via 10.0.1.1")] {
+            nodes[node].run(move || sh(&format!("ip route add {route}")))?;
+        }
+        for node in &nodes[1..3] {
+            node.run(|| sh("sysctl -qw net.ipv4.ip_forward=1"))?;
+        }
+        let _server = nodes[3].server("iperf3 -s -1")?;
+        let before = cpu_seconds();
+        let text = nodes[0].output("iperf3 -c 10.0.2.2 -t 6 -O 2 -C cubic -J")?;
+        let cpu = cpu_seconds() - before;
+        let got = received(&text)? / (rate as f64 * TCP_SHARE);
+        println!(
+            "chain asked {}: {got:.3}, the links took {cpu:.1} s of 8 s on each CPU",
+            BitRate(rate)
+        );
+        for link in links {
+            let snapshot = link.stop()?;
+            println!("      {}; {}", lag(&snapshot), counters(&snapshot));
+        }
+    }
+    Ok(())
+}
+
+/// What this process has used, which is what its links have.
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
 fn spec(delay_ms: u64, rate: Option<u64>, queue: u64, loss: LossModel) -> LinkSpec {
     let direction = DirectionSpec {
         delay: Duration::from_millis(delay_ms),
@@ -211,8 +258,8 @@ struct Lab {
 impl Lab {
     fn new(veth: bool, spec: LinkSpec) -> Result<Self> {
         let (a, b) = (Node::new()?, Node::new()?);
-        let port_a = a.port(veth, "10.0.0.1", "10.0.0.2")?;
-        let port_b = b.port(veth, "10.0.0.2", "10.0.0.1")?;
+        let port_a = a.port("wan", veth, "10.0.0.1", "10.0.0.2")?;
+        let port_b = b.port("wan", veth, "10.0.0.2", "10.0.0.1")?;
         Ok(Self {
             link: link::start(spec, port_a, port_b)?,
             a,
@@ -246,20 +293,22 @@ impl Node {
         result.recv()?
     }
 
-    fn port(&self, veth: bool, address: &'static str, peer: &'static str) -> Result<Port> {
+    fn port(&self, name: &'static str, veth: bool, address: &str, peer: &str) -> Result<Port> {
+        let address = format!("ip addr add {address} peer {peer} dev {name}");
         self.run(move || {
-            sh("ip link set lo up")?;
             let port = if veth {
-                sh("ip link add wan type veth peer name emu")?;
-                sh("ip link set wan address 02:00:00:00:00:01 arp off txqueuelen 10000")?;
+                sh(&format!("ip link add {name} type veth peer name emu-{name}"))?;
+                sh(&format!(
+                    "ip link set {name} address 02:00:00:00:00:01 arp off txqueuelen 10000"
+                ))?;
                 sh("sysctl -qw net.ipv6.conf.all.disable_ipv6=1")?;
-                sh("ip link set emu up arp off")?;
-                Port::Packet(packet::open("emu", [2, 0, 0, 0, 0, 1])?)
+                sh(&format!("ip link set emu-{name} up arp off"))?;
+                Port::Packet(packet::open(&format!("emu-{name}"), [2, 0, 0, 0, 0, 1])?)
             } else {
-                Port::Tun(tun::create("wan")?)
+                Port::Tun(tun::create(name)?)
             };
-            sh(&format!("ip addr add {address} peer {peer} dev wan"))?;
-            sh(&format!("ip link set wan mtu {MTU} up"))?;
+            sh(&address)?;
+            sh(&format!("ip link set {name} mtu {MTU} up"))?;
             for sysctl in [
                 "tcp_rmem=4096 131072 67108864",
                 "tcp_wmem=4096 65536 67108864",

@@ -211,7 +211,7 @@ impl Bottleneck {
         })
     }
 
-    /// When to [advance](Self::advance) next for something to leave; `None` when nothing will.
+    /// When the next thing arrives at the far end, or a change may make it come sooner; `None` when nothing will.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
         let service = self.service.as_ref()?;
@@ -222,10 +222,19 @@ impl Bottleneck {
                     .saturating_add(Nanos::try_from(needed).unwrap_or(Nanos::MAX))
             }),
         };
-        match (end, self.schedule.next_change()) {
-            (Some(end), Some(change)) => Some(end.min(change)),
-            (end, change) => end.or(change),
+        let change = self.schedule.next_change();
+        match end {
+            Some(end) if change.is_none_or(|change| end <= change) => {
+                Some(end.saturating_add(self.schedule.delay).max(self.last_due))
+            }
+            _ => change,
         }
+    }
+
+    /// The present one-way propagation delay.
+    #[must_use]
+    pub fn delay(&self) -> Nanos {
+        self.schedule.delay
     }
 
     /// Bytes that wait now: all that is here but the one segment on the wire.

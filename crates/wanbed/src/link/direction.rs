@@ -19,6 +19,9 @@ use crate::spec::{BitRate, DirectionSpec, LinkSpec};
 const MEMORY_LIMIT: u64 = 1 << 30;
 /// Room for what waits to be written while the engine is held up.
 const SLACK: u64 = 8 << 20;
+/// The part of the delay, and the most, by which a delivery is put off to be made together with the next ones.
+const PATIENCE: Nanos = 50;
+const LONGEST_PATIENCE: Nanos = 250_000;
 /// What memory is measured by where the rate is unlimited.
 const FASTEST: BitRate = BitRate(10_000_000_000);
 
@@ -161,10 +164,11 @@ impl Direction {
             .advance(now, &mut |passed| transit.on_wire(passed, ring));
     }
 
-    /// Sends the next piece that is due by `now`, if there is one; `send` tells whether the port took it.
+    /// Sends the next piece that is due by `now`, if there is one, together with those of the same packet that
+    /// follow it and are due too, as a receiver's network card would coalesce them; `send` tells whether the port took it.
     pub fn deliver(&mut self, now: Nanos, send: impl FnOnce(&Delivery<'_>) -> bool) -> bool {
         let transit = &mut self.transit;
-        let Some(passed) = transit.line.pop_front_if(|passed| passed.due <= now) else {
+        let Some(passed) = transit.next_due(now) else {
             return false;
         };
         if let Some(held) = transit.held(passed.packet) {
@@ -185,7 +189,24 @@ impl Direction {
         true
     }
 
-    /// When to [`advance`](Self::advance) or [`deliver`](Self::deliver) next; `None` when nothing is under way.
+    /// Until when the next delivery may be put off so that one wake-up, which is costly, serves several pieces.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        let patience = (self.bottleneck.delay() / PATIENCE).min(LONGEST_PATIENCE);
+        self.next_event().map(|next| next + patience)
+    }
+
+    /// When the last piece is due that is due by `deadline`: no sense in waiting any longer.
+    #[must_use]
+    pub fn last_due_by(&self, deadline: Nanos) -> Option<Nanos> {
+        let due = self.transit.line.partition_point(|passed| passed.due <= deadline);
+        match due.checked_sub(1) {
+            Some(last) => self.transit.line.get(last).map(|last| last.due),
+            None => self.next_event().filter(|next| *next <= deadline),
+        }
+    }
+
+    /// When the next piece is due; `None` when nothing is under way.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
         // What is still in the bottleneck can't arrive before what is already on the line.
@@ -218,6 +239,16 @@ impl Transit {
             self.counters.ring_overflow += u64::from(passed.count);
         }
         self.settle(&passed, ring);
+    }
+
+    fn next_due(&mut self, now: Nanos) -> Option<Passed> {
+        let mut first = self.line.pop_front_if(|passed| passed.due <= now)?;
+        while let Some(next) = self.line.pop_front_if(|next| {
+            next.due <= now && next.packet == first.packet && next.first == first.first + first.count
+        }) {
+            first.count += next.count;
+        }
+        Some(first)
     }
 
     fn held(&mut self, packet: u64) -> Option<&mut Held> {

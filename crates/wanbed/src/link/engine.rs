@@ -21,9 +21,12 @@ use crate::spec::LinkSpec;
 
 /// Packets read, and pieces written, before the other direction has its turn.
 const BATCH: usize = 16;
-/// A processor that has idled takes this long to wake, so a long sleep ends this much early ...
-const WATCH: Duration = Duration::from_micros(150);
-/// ... where the sleep is long enough for the watch to cost no more than a twentieth of a processor.
+/// Falling asleep and waking up costs about this much time, more on a virtual machine, so every sleep ends this
+/// much early, and the rest is spent watching.
+const WATCH: Duration = Duration::from_micros(20);
+/// After a long sleep the processor itself has to wake, which takes longer ...
+const LONG_WATCH: Duration = Duration::from_micros(150);
+/// ... and this is long enough for that to cost no more than a twentieth of a processor.
 const LONG: Duration = Duration::from_millis(3);
 /// Lag is recorded up to this many microseconds, to two digits.
 const WORST_LAG: u64 = 60_000_000;
@@ -248,25 +251,28 @@ impl Engine {
 
     /// Sleeps until a port can be read, something is due, or a command comes.
     fn sleep(&mut self) -> Result<Asked, Errno> {
-        let Some(due) = self
-            .flows
-            .iter()
-            .filter_map(|flow| flow.direction.next_event())
-            .min()
-        else {
+        let Some(due) = self.next_wake() else {
             return self.wait(None);
         };
         let rest = Duration::from_nanos(due.saturating_sub(self.now()));
-        if rest < LONG {
-            return self.wait(Some(rest));
-        }
-        let mut asked = self.wait(Some(rest - WATCH))?;
+        let watch = if rest < LONG { WATCH } else { LONG_WATCH };
+        let mut asked = self.wait(Some(rest.saturating_sub(watch)))?;
         let idle = |flows: &[Flow; 2]| flows.iter().all(|flow| flow.drained);
-        let watch = due.saturating_sub(2 * WATCH.as_nanos() as Nanos)..due;
+        // An interrupted sleep may end long before: then it starts anew.
+        let watch = due.saturating_sub(2 * watch.as_nanos() as Nanos)..due;
         while asked == Asked::Nothing && idle(&self.flows) && watch.contains(&self.now()) {
             asked = self.wait(Some(Duration::ZERO))?;
         }
         Ok(asked)
+    }
+
+    /// The last moment that serves what is due soonest, and with it as much else as possible.
+    fn next_wake(&self) -> Option<Nanos> {
+        let directions = || self.flows.iter().map(|flow| &flow.direction);
+        let deadline = directions().filter_map(Direction::deadline).min()?;
+        directions()
+            .filter_map(|direction| direction.last_due_by(deadline))
+            .max()
     }
 
     fn wait(&mut self, rest: Option<Duration>) -> Result<Asked, Errno> {
@@ -348,3 +354,6 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,7 @@ mod tests {
         let mut ring = Ring::new(10 * LONGEST_PACKET);
         let mut held: VecDeque<(usize, usize, u8)> = VecDeque::new();
         let (mut full, mut put) = (0, 0_u32);
-        for step in 0..20_000_u32 {
+        for step in 0..4_000_u32 {
             let len = 1 + (step as usize * 7919) % LONGEST_PACKET;
             let mark = step as u8;
             if let Some(room) = ring.room() {
@@ -104,7 +104,7 @@ mod tests {
                 }
             }
         }
-        assert!(full > 100 && put > 5_000, "{full} {put}");
+        assert!(full > 100 && put > 1_000, "{full} {put}");
     }
 
     #[test]

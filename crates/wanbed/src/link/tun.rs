@@ -139,6 +139,7 @@ impl TunPort {
                     len: all - VIRTIO_HEADER,
                 })
             }
+            Ok(0) => Err(Errno::BADFD), // never of a device, but of what stands in for one and is closed
             Ok(_) => Ok(Received::Noise),
             Err(Errno::AGAIN) => Ok(Received::Empty),
             // The driver couldn't describe this one packet in a virtio header; it is gone.
@@ -198,6 +199,44 @@ mod tests {
         assert_eq!(transmit_drops(table, "a1"), Some(112));
         assert_eq!(transmit_drops(table, "b"), None);
         assert_eq!(transmit_drops("a: 1 2", "a"), None);
+    }
+
+    impl TunPort {
+        /// A port over anything that keeps packets apart.
+        pub fn over(device: OwnedFd) -> Self {
+            Self {
+                device,
+                name: "test".to_owned(),
+                statistics: None,
+                drops_at_start: 0,
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root, /dev/net/tun and `ip`; makes a network namespace of its own"]
+    fn counts_what_nobody_read() {
+        // SAFETY: only the network namespace of this test's thread changes.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+        let mut port = create("wan").unwrap();
+        for arguments in ["addr add 10.0.0.1 peer 10.0.0.2 dev wan", "link set wan up"] {
+            let status = std::process::Command::new("ip")
+                .args(arguments.split(' '))
+                .status()
+                .unwrap();
+            assert!(status.success());
+        }
+        let socket = std::net::UdpSocket::bind("10.0.0.1:0").unwrap();
+        let sent = DEVICE_QUEUE as u64 + 500;
+        for _ in 0..sent {
+            socket.send_to(b"?", "10.0.0.2:9").unwrap();
+        }
+        // Besides these the kernel may have sent a few of its own.
+        assert!(
+            (500..520).contains(&port.device_drops()),
+            "{}",
+            port.device_drops()
+        );
     }
 
     #[test]

@@ -69,7 +69,7 @@ fn a_packet_takes_its_length_over_the_rate_and_the_delay() {
     let mut neck = bottleneck(Some(1_000_000), 20 * MS, 1_000_000, LossModel::None, vec![]);
     neck.until(5 * MS);
     assert_eq!((neck.offer(0, one(1500)), neck.offer(1, one(500))), (1, 1));
-    assert_eq!(neck.next_event(), Some(17 * MS));
+    assert_eq!(neck.next_event(), Some(37 * MS));
     assert_eq!(neck.until(17 * MS - 1), []);
     let due: Vec<_> = neck.until(100 * MS).iter().map(|passed| passed.due).collect();
     assert_eq!(due, [37 * MS, 41 * MS]);

@@ -65,13 +65,9 @@ fn a_packet_comes_out_as_it_went_in_when_it_is_due() {
     let mut direction = direction(Some(12_000_000), 10 * MS, 10_000, LossModel::None);
     let (virtio, packet) = PLAIN.packet();
     direction.put(MS, &virtio, &packet);
-    assert_eq!(
-        direction.next_event(),
-        Some(2 * MS),
-        "the end of its serialisation"
-    );
+    assert_eq!(direction.next_event(), Some(12 * MS), "still at the bottleneck");
     assert!(direction.get(2 * MS).is_empty());
-    assert_eq!(direction.next_event(), Some(12 * MS));
+    assert_eq!(direction.next_event(), Some(12 * MS), "on the line");
     assert!(direction.get(12 * MS - 1).is_empty());
     assert_eq!(direction.get(12 * MS), [(12 * MS, packet)]);
     assert_eq!(direction.next_event(), None);
@@ -83,15 +79,61 @@ fn a_packet_comes_out_as_it_went_in_when_it_is_due() {
 }
 
 #[test]
+fn a_dense_stream_is_delivered_in_bursts_and_a_sparse_one_packet_by_packet() {
+    // A packet takes 0.1 ms at this rate, and a fiftieth of the delay is 4 ms: more than the most.
+    let mut direction = direction(Some(120_000_000), 200 * MS, 1_000_000, LossModel::None);
+    let (virtio, packet) = PLAIN.packet();
+    for _ in 0..10 {
+        direction.put(0, &virtio, &packet);
+    }
+    direction.put(10 * MS, &virtio, &packet);
+    direction.advance(20 * MS);
+    let wake = |direction: &Direction| direction.last_due_by(direction.deadline().unwrap()).unwrap();
+    let first = 200 * MS + 100_000;
+    assert_eq!(
+        wake(&direction),
+        first + 200_000,
+        "the third, within 250 us of the first"
+    );
+    assert_eq!(direction.get(first + 200_000).len(), 3);
+    assert_eq!(direction.get(202 * MS).len(), 7);
+    assert_eq!(wake(&direction), 210 * MS + 100_000, "alone, and so on time");
+    assert_eq!(direction.last_due_by(210 * MS), None);
+}
+
+#[test]
 fn segments_are_counted_as_packets_of_the_wire() {
     let mut direction = direction(Some(1_000_000_000), 0, 1_000_000, LossModel::None);
     let (virtio, packet) = Sample::segments(40).packet();
     direction.put(0, &virtio, &packet);
-    assert_eq!(direction.get(1_000 * MS).len(), 5);
+    let each: Vec<_> = (0..11).map(|step| direction.get(step * 50_000).len()).collect();
+    assert_eq!(
+        each,
+        [0, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1],
+        "pieces of 96 us, the last after 480 us"
+    );
     let counters = direction.counters();
     assert_eq!(
         (counters.packets, counters.bytes, counters.super_packets),
         (40, 60_000, 1)
+    );
+}
+
+#[test]
+fn pieces_of_one_packet_that_are_due_together_go_together() {
+    let mut direction = direction(Some(1_000_000_000), 0, 1_000_000, LossModel::None);
+    let (virtio, packet) = Sample::segments(40).packet();
+    direction.put(0, &virtio, &packet);
+    direction.put(0, &virtio, &packet);
+    let lens: Vec<_> = direction
+        .get(600_000)
+        .iter()
+        .map(|(_, bytes)| bytes.len())
+        .collect();
+    assert_eq!(
+        lens,
+        [packet.len(), 52 + 8 * 1448],
+        "of the second packet, one piece"
     );
 }
 
