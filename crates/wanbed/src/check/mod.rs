@@ -19,6 +19,9 @@ const LONG_ENOUGH: Duration = Duration::from_secs(8);
 /// Most that is waited for a traced link to begin its next step.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// How often delay and rate are measured before they are called off.
+const ATTEMPTS: u32 = 3;
+
 /// What a direction should do now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Asked {
@@ -50,9 +53,11 @@ pub(crate) fn measure(lab: &Running, link: usize, forward: bool) -> Result<LinkC
                     .rate
                     .map_or(Duration::ZERO, |rate| drain_time(way.queue, rate));
             vec![
-                judge::delay(asked, &probe.delays(slack)?),
+                until_as_asked(|| Ok(judge::delay(asked, &probe.delays(slack)?)))?,
                 match asked.rate {
-                    Some(rate) => judge::rate(asked, rate, &probe.overload(rate, slack)?),
+                    Some(rate) => {
+                        until_as_asked(|| Ok(judge::rate(asked, rate, &probe.overload(rate, slack)?)))?
+                    }
                     None => Finding::unmeasured("rate", "unlimited: there is nothing to measure".to_owned()),
                 },
                 judge::loss(asked, probe.losses(asked, slack)?),
@@ -65,6 +70,18 @@ pub(crate) fn measure(lab: &Running, link: usize, forward: bool) -> Result<LinkC
         to: name(to),
         findings,
     })
+}
+
+/// Measures again when the first answer is off: a disturbance of the machine's spoils one measurement, an emulator that is off spoils all.
+fn until_as_asked(mut measure: impl FnMut() -> Result<Finding>) -> Result<Finding> {
+    let mut found = measure()?;
+    for _ in 1..ATTEMPTS {
+        if found.verdict != Verdict::Off {
+            break;
+        }
+        found = measure()?;
+    }
+    Ok(found)
 }
 
 fn drain_time(queue: u64, rate: BitRate) -> Duration {

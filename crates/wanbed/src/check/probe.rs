@@ -20,7 +20,7 @@ pub(super) const DELAY_BYTES: usize = 64;
 const DELAY_PROBES: usize = 40;
 const DELAY_SPACING: Duration = Duration::from_millis(5);
 /// How much more than asked is offered to find a link's rate.
-const OVERLOAD: f64 = 1.2;
+const OVERLOAD: f64 = 1.25;
 const OVERLOAD_TIME: Duration = Duration::from_millis(500);
 const LONGEST_OVERLOAD: Duration = Duration::from_secs(4);
 /// A loss probe as an IP packet: small, so that many fit.
@@ -63,7 +63,7 @@ pub(super) struct Losses {
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     packets: u64,
-    /// Those that came with the first read; their time on the wire lies before `first`.
+    /// Those that had come when `first` was taken; their time on the wire lies before it.
     packets_at_first: u64,
     first: Option<Instant>,
     last: Option<Instant>,
@@ -143,7 +143,7 @@ impl Probe {
             .collect())
     }
 
-    /// Offers more than `rate` and measures what arrives, from the first packet to the last.
+    /// Offers more than `rate` and measures what arrives, from when the queue has filled some way to the last packet.
     pub(super) fn overload(&self, rate: BitRate, slack: Duration) -> Result<Overload> {
         let payload = (self.mtu - HEADERS).min(1472);
         let bits = ((payload + HEADERS) * 8) as f64;
@@ -248,11 +248,12 @@ fn listen(receiver: &UdpSocket, payload: usize, count: u64) -> Tally {
             continue; // a late delay probe
         }
         let packets = (length / payload) as u64;
-        if tally.first.is_none() {
-            tally.first = Some(now);
-            tally.packets_at_first = packets;
-        }
         tally.packets += packets;
+        // By then an overloaded queue holds enough to keep the line busy through a stall of the sender's.
+        if tally.first.is_none() && tally.packets > count / 3 {
+            tally.first = Some(now);
+            tally.packets_at_first = tally.packets;
+        }
         tally.last = Some(now);
     }
     tally

@@ -192,26 +192,30 @@ impl Running {
 /// Chooses the backend; with it, which others were not to be had and why.
 fn choose(asked: Backend, network: &Network, wire: &NodeThread) -> Result<(Choice, Vec<String>)> {
     let mut not_tried = Vec::new();
-    let netem = match (asked, Netem::unable(network)) {
-        (Backend::Auto | Backend::Netem, None) => {
-            Netem::probe(wire).map_err(|said| format!("not available on this kernel ({said})"))
+    let netem = match asked {
+        Backend::Auto | Backend::Netem => Netem::probe(wire)
+            .map_err(|said| (format!("not available on this kernel, not tried ({said})"), said))
+            .and_then(|netem| match Netem::unable(network) {
+                Some(unable) => Err((format!("not tried: {unable}"), unable)),
+                None => Ok(netem),
+            }),
+        Backend::User | Backend::Tun | Backend::Packet => {
+            let not_asked = "not asked for, not tried".to_owned();
+            Err((not_asked.clone(), not_asked))
         }
-        (_, Some(unable)) => Err(unable),
-        _ => Err("not asked for".to_owned()),
     };
     match (asked, netem) {
-        (Backend::Auto | Backend::Netem, Ok(netem)) => {
-            not_tried.push("user links: not tried, netem carries this lab".to_owned());
+        (_, Ok(netem)) => {
+            not_tried.push("user-space links: not tried, netem carries this lab".to_owned());
             return Ok((Choice::Netem(netem), not_tried));
         }
-        (Backend::Netem, Err(reason)) => {
+        (Backend::Netem, Err((_, reason))) => {
             return Err(Error::Backend {
                 backend: "netem",
                 reason,
             });
         }
-        (_, Err(reason)) => not_tried.push(format!("netem: {reason}, not tried")),
-        (_, Ok(_)) => {}
+        (_, Err((sentence, _))) => not_tried.push(format!("netem: {sentence}")),
     }
     let tun = std::fs::File::options()
         .read(true)
