@@ -124,11 +124,12 @@ impl Chain {
         &self.statuses
     }
 
-    /// LH-CHAIN-2: places count up from 1; the acceptor cannot stand before the last listed hop, nor an added depot on
+    /// LH-CHAIN-2: places count up from 1, and only who could not read the OPEN may not know its own; the acceptor cannot stand before the last listed hop, nor an added depot on
     /// a route without a loose hop.
     fn in_order(&self, status: &Status) -> bool {
         let place = self.statuses.len() + 1;
-        let in_place = usize::from(status.hop) == place && place <= MAX_PASSED + 1;
+        let unplaced = status.hop == 0 && status.code != StatusCode::Ok;
+        let in_place = (unplaced || usize::from(status.hop) == place) && place <= MAX_PASSED + 1;
         let hops = self.route.hops();
         let kind_in_place = if status.acceptor {
             place > hops.len()
@@ -140,6 +141,8 @@ impl Chain {
 
     /// LH-FALLBACK-1: a depot that says nothing went on past it answers for all hops behind it.
     fn reported(&self, status: Status) -> ChainFailure {
+        // It has been counted among the statuses already, and is in its place.
+        let hop = u8::try_from(self.statuses.len()).unwrap_or(u8::MAX);
         let kind = if status.acceptor {
             FailureKind::Acceptor(status.code)
         } else {
@@ -147,11 +150,11 @@ impl Chain {
         };
         ChainFailure {
             kind,
-            hop: status.hop,
+            hop,
             endpoint: if status.acceptor {
                 Some(self.destination.clone())
             } else {
-                self.place(status.hop)
+                self.place(hop)
             },
             tried: status.at,
             detail: status.detail,
@@ -193,6 +196,8 @@ impl Chain {
         }
     }
 }
+
+impl std::error::Error for ChainFailure {}
 
 impl fmt::Display for ChainFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

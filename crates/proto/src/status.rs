@@ -13,6 +13,7 @@ pub struct Status {
     /// How it went.
     pub code: StatusCode,
     /// The reporter's 1-based place along the chain, the acceptor included; see [`Open::position`](crate::Open::position).
+    /// 0 in a failure by one that could not read the OPEN and so does not know its place (LH-CHAIN-2).
     pub hop: u8,
     /// Whether the reporter is the acceptor, whose answer is the last (LH-STATUS-3).
     pub acceptor: bool,
