@@ -15,11 +15,12 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
 use tokio::io::unix::AsyncFd;
 
-/// A connected, non-blocking TCP socket. Dropping it closes it: cleanly if both ends were shut down, and with
-/// whatever the kernel makes of unread bytes otherwise. Say [`Conn::reset`] when the end must not look clean.
+/// A connected, non-blocking TCP socket. Dropping it resets the connection, so that no path through the code can make
+/// a cut session look finished; a clean end is said aloud, by [`Conn::close`] or [`Conn::linger`].
 #[derive(Debug)]
 pub(crate) struct Conn {
     fd: AsyncFd<OwnedFd>,
+    ends_clean: bool,
     /// The last write was refused: the next must wait for the kernel to say that there is room.
     write_blocked: AtomicBool,
 }
@@ -27,7 +28,15 @@ pub(crate) struct Conn {
 impl Conn {
     /// Wraps a non-blocking socket. Fails when it cannot be registered with tokio's reactor.
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Self { fd: AsyncFd::new(fd)?, write_blocked: AtomicBool::new(false) })
+        // SAFETY: an OwnedFd owns its descriptor and names the same one until it is dropped, and nothing here replaces
+        // the one inside `fd`: what the reactor watches is what was registered.
+        #[allow(unsafe_code, reason = "AsyncFd asks for this promise since tokio 1.54")]
+        let fd = unsafe { AsyncFd::register(fd) }?;
+        Ok(Self {
+            fd,
+            ends_clean: false,
+            write_blocked: AtomicBool::new(false),
+        })
     }
 
     /// Connects to `addr`; `prepare` sets the options that must be there before the first packet.
@@ -36,7 +45,11 @@ impl Conn {
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
     ) -> io::Result<Self> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType};
-        let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let family = if addr.is_ipv4() {
+            AddressFamily::INET
+        } else {
+            AddressFamily::INET6
+        };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
         prepare(fd.as_fd())?;
@@ -157,19 +170,19 @@ impl Conn {
         Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
     }
 
-    /// Closes with a reset, so that the peer cannot take the end for a clean one.
-    pub(crate) fn reset(self) {
-        // Refused only by a socket that is already dead; then there is nobody left to tell.
-        let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+    /// Closes without a reset; for a connection both of whose directions have ended.
+    pub(crate) fn close(mut self) {
+        self.ends_clean = true;
     }
 
     /// Ends a refused connection so that the peer can still read what was written to it: bytes that nobody has read
     /// would turn the close into a reset and could destroy the status on its way. Reads and drops at most
     /// `allowance` bytes; the caller bounds the time.
-    pub(crate) async fn linger(self, mut allowance: usize) {
+    pub(crate) async fn linger(mut self, mut allowance: usize) {
         if self.shutdown_write().is_err() {
             return;
         }
+        self.ends_clean = true;
         let mut sink = [0u8; 2048];
         while let Ok(n) = self.read(&mut sink).await {
             if n == 0 || n > allowance {
@@ -184,6 +197,15 @@ impl Conn {
         match sockopt::socket_error(&self.fd) {
             Ok(Err(errno)) | Err(errno) => errno.into(),
             Ok(Ok(())) => io::ErrorKind::ConnectionReset.into(),
+        }
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        if !self.ends_clean {
+            // Refused only by a socket that is already dead; then there is nobody left to tell.
+            let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
         }
     }
 }

@@ -1,28 +1,26 @@
 //! The session-layer relay: accept, authorise, dial on, splice, drain.
-#![allow(dead_code)]
+//!
+//! A depot reads one OPEN from each connection, holds it against its policy, dials the next hop, passes the OPEN on with
+//! the early data that came with it, answers one status, and from then on moves bytes blindly both ways with splice(2).
+//! How each end of a connection is passed on is in `docs/close-states.md`; what a depot defends against, and what not, is
+//! in `docs/threat-model.md`.
+//!
+//! [`run`] is the whole of it; [`Depot`] is the same in two steps, for those who need to know the ports first.
 
+mod config;
 mod conn;
+mod depot;
+mod dial;
+mod error;
+mod gate;
 mod metrics;
+mod page;
+mod policy;
 mod relay;
+mod serve;
+mod socket;
 
-#[doc(hidden)]
-pub async fn raw_relay(listener: tokio::net::TcpListener, to: std::net::SocketAddr, size: usize) {
-    let metrics = metrics::Metrics::new();
-    let pipes = relay::pipe::PipePool::new(relay::pipe::PipeBounds { size, total: 64 << 20, spare: 64 });
-    loop {
-        let (stream, _) = listener.accept().await.unwrap();
-        let up = conn::Conn::new(stream.into_std().unwrap().into()).unwrap();
-        let context = relay::RelayContext {
-            pipes: pipes.clone(),
-            silence: relay::Silence { open: std::time::Duration::from_secs(60), half_closed: std::time::Duration::from_secs(60) },
-            traffic: metrics.traffic.clone(),
-            forward_limit: None,
-            backward_limit: None,
-        };
-        tokio::spawn(async move {
-            let down = conn::Conn::connect(to, |_| Ok(())).await.unwrap();
-            let report = relay::Relay::new(up, down, false, context).await;
-            eprintln!("{report:?}");
-        });
-    }
-}
+pub use config::{DepotConfig, Limits, Listen, NextCongestion, Timeouts};
+pub use depot::{Depot, run};
+pub use error::Error;
+pub use policy::{HostPattern, Network, Policy, PolicyError};

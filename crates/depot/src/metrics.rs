@@ -104,21 +104,41 @@ impl Metrics {
             registry: Registry::default(),
         };
         registry.register("connections", "Connections accepted", metrics.accepted.clone());
-        registry.register("accept_errors", "Failed accepts, such as no free descriptor", metrics.accept_errors.clone());
+        registry.register(
+            "accept_errors",
+            "Failed accepts, such as no free descriptor",
+            metrics.accept_errors.clone(),
+        );
         registry.register(
             "connections_turned_away",
             "Connections closed before an OPEN was read, by reason",
             metrics.turned_away.clone(),
         );
-        registry.register("opens_refused", "OPENs refused, by status", metrics.opens_refused.clone());
-        registry.register("sessions_ended", "Relayed sessions, by how they ended", metrics.sessions_ended.clone());
-        registry.register("sessions_active", "Sessions now relayed", metrics.sessions_active.clone());
+        registry.register(
+            "opens_refused",
+            "OPENs refused, by status",
+            metrics.opens_refused.clone(),
+        );
+        registry.register(
+            "sessions_ended",
+            "Relayed sessions, by how they ended",
+            metrics.sessions_ended.clone(),
+        );
+        registry.register(
+            "sessions_active",
+            "Sessions now relayed",
+            metrics.sessions_active.clone(),
+        );
         registry.register(
             "connections_unauthenticated",
             "Connections whose OPEN is not yet verified",
             metrics.unauthenticated.clone(),
         );
-        registry.register("policy_reloads", "Reloads of the policy file, by outcome", metrics.policy_reloads.clone());
+        registry.register(
+            "policy_reloads",
+            "Reloads of the policy file, by outcome",
+            metrics.policy_reloads.clone(),
+        );
         registry.register_with_unit(
             "dial",
             "Time to connect to the next hop",
@@ -164,7 +184,10 @@ mod tests {
     fn the_page_has_units_labels_and_an_end() {
         let metrics = Metrics::new();
         metrics.traffic.count(7, 9);
-        metrics.opens_refused.get_or_create(&RefusedWith::new("replay")).inc();
+        metrics
+            .opens_refused
+            .get_or_create(&RefusedWith::new("replay"))
+            .inc();
         metrics.dialled(Duration::from_millis(3));
         let page = metrics.page(65536);
         for line in [

@@ -109,25 +109,30 @@ impl Relay {
 
     /// Ends the session now, with resets.
     pub(crate) fn abort(&mut self, ending: Ending) -> Report {
-        if let Some((upstream, downstream)) = self.sides.take() {
-            upstream.reset();
-            downstream.reset();
-        }
+        self.sides = None;
         self.report(ending)
     }
 
     fn report(&self, ending: Ending) -> Report {
-        Report { ending, forward: self.forward.moved, backward: self.backward.moved }
+        Report {
+            ending,
+            forward: self.forward.moved,
+            backward: self.backward.moved,
+        }
     }
 
     /// Moves what can be moved. `Some` is the ending.
     fn advance(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
-        let Some((upstream, downstream)) = &self.sides else { return Some(Ending::Finished) };
+        let Some((upstream, downstream)) = &self.sides else {
+            return Some(Ending::Finished);
+        };
         let before = (self.forward.moved, self.backward.moved);
         let pipes = &self.context.pipes;
         let there = self.forward.advance(cx, upstream, downstream, pipes);
         let back = self.backward.advance(cx, downstream, upstream, pipes);
-        self.context.traffic.count(self.forward.moved - before.0, self.backward.moved - before.1);
+        self.context
+            .traffic
+            .count(self.forward.moved - before.0, self.backward.moved - before.1);
         match (there, back) {
             (Advance::Failed(Stop::Reading(error)), _) | (_, Advance::Failed(Stop::Writing(error))) => {
                 return Some(Ending::Died(Side::Upstream, error));
@@ -156,7 +161,11 @@ impl Relay {
     fn check_silence(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
         let half_closed = self.forward.has_ended() || self.backward.has_ended();
         let moved = self.forward.moved.wrapping_add(self.backward.moved);
-        let allowed = if half_closed { self.context.silence.half_closed } else { self.context.silence.open };
+        let allowed = if half_closed {
+            self.context.silence.half_closed
+        } else {
+            self.context.silence.open
+        };
         if half_closed != self.half_closed_at_check {
             self.half_closed_at_check = half_closed;
             self.moved_at_check = moved;
@@ -164,7 +173,11 @@ impl Relay {
         }
         while self.timer.as_mut().poll(cx).is_ready() {
             if moved == self.moved_at_check {
-                return Some(if half_closed { Ending::HalfClosed } else { Ending::Idle });
+                return Some(if half_closed {
+                    Ending::HalfClosed
+                } else {
+                    Ending::Idle
+                });
             }
             self.moved_at_check = moved;
             self.timer.as_mut().reset(Instant::now() + allowed);
@@ -181,7 +194,10 @@ impl Future for Relay {
         match relay.advance(cx) {
             None => Poll::Pending,
             Some(Ending::Finished) => {
-                relay.sides = None;
+                if let Some((upstream, downstream)) = relay.sides.take() {
+                    upstream.close();
+                    downstream.close();
+                }
                 Poll::Ready(relay.report(Ending::Finished))
             }
             Some(ending) => Poll::Ready(relay.abort(ending)),

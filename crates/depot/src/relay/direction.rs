@@ -46,7 +46,11 @@ enum State {
 enum Held {
     Nothing,
     Pipe(Pipe),
-    Copy { buffer: Box<[u8]>, start: usize, end: usize },
+    Copy {
+        buffer: Box<[u8]>,
+        start: usize,
+        end: usize,
+    },
 }
 
 /// What came of an attempt to move bytes.
@@ -67,7 +71,14 @@ pub(super) enum Stop {
 impl Direction {
     pub(super) fn new(limit: Option<Arc<RateLimit>>, ended: bool) -> Self {
         let state = if ended { State::Ending } else { State::Open };
-        Self { moved: 0, held: Held::Nothing, state, limit, pause: None, copies: false }
+        Self {
+            moved: 0,
+            held: Held::Nothing,
+            state,
+            limit,
+            pause: None,
+            copies: false,
+        }
     }
 
     /// The FIN of this direction has been sent.
@@ -137,9 +148,9 @@ impl Direction {
                 Held::Copy { start, end, .. } if start == end => return Poll::Ready(Ok(())),
                 Held::Copy { buffer, start, end } => {
                     let bytes = buffer.get(*start..*end).unwrap_or_default();
-                    std::task::ready!(to.poll_write_with(cx, |fd| {
-                        rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)
-                    }))
+                    std::task::ready!(
+                        to.poll_write_with(cx, |fd| { rustix::net::send(fd, bytes, SendFlags::NOSIGNAL) })
+                    )
                     .inspect(|n| *start += n)
                 }
             };
@@ -168,7 +179,9 @@ impl Direction {
             let granted = std::task::ready!(self.poll_grant(cx, room));
             let read = match &mut self.held {
                 Held::Pipe(pipe) => {
-                    let Some((_, write_end)) = pipe.ends() else { return Poll::Ready(Ok(0)) };
+                    let Some((_, write_end)) = pipe.ends() else {
+                        return Poll::Ready(Ok(0));
+                    };
                     from.poll_read_with(cx, |fd| splice(fd, None, write_end, None, granted, FLAGS))
                         .map(|read| read.inspect(|n| pipe.held += n))
                 }
@@ -202,14 +215,20 @@ impl Direction {
             rustix::net::recv(fd, room, RecvFlags::empty()).map(|(n, _)| n)
         });
         if let Poll::Ready(Ok(end)) = read {
-            self.held = Held::Copy { buffer, start: 0, end };
+            self.held = Held::Copy {
+                buffer,
+                start: 0,
+                end,
+            };
         }
         read
     }
 
     /// How much may be read now, by the rule's rate.
     fn poll_grant(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<usize> {
-        let Some(limit) = &self.limit else { return Poll::Ready(room) };
+        let Some(limit) = &self.limit else {
+            return Poll::Ready(room);
+        };
         loop {
             if let Some(pause) = &mut self.pause {
                 std::task::ready!(pause.as_mut().poll(cx));

@@ -49,7 +49,11 @@ pub(crate) struct Pipe {
 
 impl PipePool {
     pub(crate) fn new(bounds: PipeBounds) -> Arc<Self> {
-        Arc::new(Self { bounds, allocated: AtomicUsize::new(0), spare: Mutex::new(Vec::new()) })
+        Arc::new(Self {
+            bounds,
+            allocated: AtomicUsize::new(0),
+            spare: Mutex::new(Vec::new()),
+        })
     }
 
     /// An empty pipe, or `None` when the bound or the machine's limits allow no more: copy then.
@@ -59,7 +63,11 @@ impl PipePool {
             Some(raw) => raw,
             None => self.make()?,
         };
-        Some(Pipe { raw: Some(raw), pool: Arc::clone(self), held: 0 })
+        Some(Pipe {
+            raw: Some(raw),
+            pool: Arc::clone(self),
+            held: 0,
+        })
     }
 
     /// Bytes of all pipes that exist.
@@ -74,7 +82,8 @@ impl PipePool {
         let made = Self::open(self.bounds.size);
         match made {
             Ok(raw) => {
-                self.allocated.fetch_sub(claim.saturating_sub(raw.capacity), Ordering::Relaxed);
+                self.allocated
+                    .fetch_sub(claim.saturating_sub(raw.capacity), Ordering::Relaxed);
                 Some(raw)
             }
             Err(error) => {
@@ -101,7 +110,11 @@ impl PipePool {
             Ok(got) => got,
             Err(_) => rustix::pipe::fcntl_getpipe_size(&write)?,
         };
-        Ok(RawPipe { read, write, capacity })
+        Ok(RawPipe {
+            read,
+            write,
+            capacity,
+        })
     }
 
     fn give_back(&self, raw: RawPipe) {
@@ -135,7 +148,11 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         if let Some(raw) = self.raw.take() {
             // A pipe with one session's bytes in it must never carry another's.
-            if self.held == 0 { self.pool.give_back(raw) } else { self.pool.discard(raw) }
+            if self.held == 0 {
+                self.pool.give_back(raw)
+            } else {
+                self.pool.discard(raw)
+            }
         }
     }
 }
@@ -145,7 +162,11 @@ mod tests {
     use super::*;
 
     fn pool(total: usize, spare: usize) -> Arc<PipePool> {
-        PipePool::new(PipeBounds { size: DEFAULT_PIPE, total, spare })
+        PipePool::new(PipeBounds {
+            size: DEFAULT_PIPE,
+            total,
+            spare,
+        })
     }
 
     #[test]

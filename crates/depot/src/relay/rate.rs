@@ -42,8 +42,16 @@ impl RateLimit {
         let bytes_per_second = (bits_per_second / 8).max(1);
         let burst = (bytes_per_second / 10).max(MIN_BURST);
         let least_grant = (bytes_per_second / 100).clamp(1, MIN_GRANT);
-        let state = Mutex::new(Bucket { tokens: burst, filled: Instant::now() });
-        Self { bytes_per_second, burst, least_grant, state }
+        let state = Mutex::new(Bucket {
+            tokens: burst,
+            filled: Instant::now(),
+        });
+        Self {
+            bytes_per_second,
+            burst,
+            least_grant,
+            state,
+        }
     }
 
     /// Draws up to `want` bytes' worth. What is not used goes back with [`RateLimit::refund`].
@@ -95,13 +103,18 @@ mod tests {
             }
         }
         assert!(passed >= 99_000_000, "{passed} bytes in 10 s is too slow");
-        assert!(passed <= 101_100_000 + 1_000_000, "{passed} bytes in 10 s is more than the rate and one burst");
+        assert!(
+            passed <= 101_100_000 + 1_000_000,
+            "{passed} bytes in 10 s is more than the rate and one burst"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_not_used_can_be_drawn_again() {
         let limit = RateLimit::new(8);
-        let Grant::Bytes(n) = limit.draw(MIN_BURST as usize) else { panic!("a bucket starts full") };
+        let Grant::Bytes(n) = limit.draw(MIN_BURST as usize) else {
+            panic!("a bucket starts full")
+        };
         assert!(matches!(limit.draw(1), Grant::Wait(_)));
         limit.refund(n);
         assert_eq!(limit.draw(n), Grant::Bytes(n));
@@ -110,8 +123,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_empty_bucket_says_how_long_to_wait() {
         let limit = RateLimit::new(8 * 1_000_000);
-        let Grant::Bytes(_) = limit.draw(usize::MAX) else { panic!("a bucket starts full") };
-        let Grant::Wait(pause) = limit.draw(1_000_000) else { panic!("nothing is left") };
+        let Grant::Bytes(_) = limit.draw(usize::MAX) else {
+            panic!("a bucket starts full")
+        };
+        let Grant::Wait(pause) = limit.draw(1_000_000) else {
+            panic!("nothing is left")
+        };
         tokio::time::sleep(pause).await;
         assert!(matches!(limit.draw(1_000_000), Grant::Bytes(n) if n as u64 >= limit.least_grant));
     }

@@ -1,0 +1,1 @@
+//! The real ends, TLS and all, through depots.
