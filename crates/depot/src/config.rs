@@ -163,7 +163,7 @@ pub struct Timeouts {
     pub header: Duration,
     /// For reaching the next hop, name look-up included; the OPEN's own set-up budget counts when it is shorter.
     pub dial: Duration,
-    /// For any byte to move either way.
+    /// For any byte to move either way. It is looked at once in this time, so a silent session lasts for one to two of it.
     pub idle: Duration,
     /// The same once one direction has ended.
     pub half_closed: Duration,

@@ -302,10 +302,12 @@ async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
     }
 }
 
+/// The metrics page. Gauges are read off the gate, which counts anyway.
 fn render(shared: &Shared) -> String {
-    shared
-        .metrics
-        .unauthenticated
-        .set(i64::try_from(shared.gate.unauthenticated()).unwrap_or(i64::MAX));
-    shared.metrics.page(shared.pipes.allocated())
+    let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let metrics = &shared.metrics;
+    metrics.unauthenticated.set(gauge(shared.gate.unauthenticated()));
+    let setting_up = gauge(shared.gate.sessions()).saturating_sub(metrics.sessions_active.get());
+    metrics.sessions_setting_up.set(setting_up.max(0));
+    metrics.page(shared.pipes.allocated())
 }

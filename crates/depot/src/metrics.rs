@@ -75,6 +75,7 @@ pub(crate) struct Metrics {
     pub(crate) opens_refused: Family<RefusedWith, Counter>,
     pub(crate) sessions_ended: Family<EndedBy, Counter>,
     pub(crate) sessions_active: Gauge,
+    pub(crate) sessions_setting_up: Gauge,
     pub(crate) unauthenticated: Gauge,
     pub(crate) policy_reloads: Family<Outcome, Counter>,
     pub(crate) dial_time: Histogram,
@@ -93,6 +94,7 @@ impl Metrics {
             opens_refused: Family::default(),
             sessions_ended: Family::default(),
             sessions_active: Gauge::default(),
+            sessions_setting_up: Gauge::default(),
             unauthenticated: Gauge::default(),
             policy_reloads: Family::default(),
             dial_time: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
@@ -128,6 +130,11 @@ impl Metrics {
             "sessions_active",
             "Sessions now relayed",
             metrics.sessions_active.clone(),
+        );
+        registry.register(
+            "sessions_setting_up",
+            "Sessions whose OPEN is verified and whose next hop is not yet reached",
+            metrics.sessions_setting_up.clone(),
         );
         registry.register(
             "connections_unauthenticated",

@@ -4,7 +4,7 @@ use super::*;
 
 const KEY: &str = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-fn policy(rule: &str) -> Policy {
+fn policy_of(rule: &str) -> Policy {
     let text = format!("[[allow]]\nprincipals = [\"{KEY}\"]\n{rule}\n");
     Policy::parse(&text, Path::new("p.toml")).expect(&text)
 }
@@ -34,7 +34,7 @@ fn dialled(policy: &Policy, destination: &str, hop: Option<&str>, resolved: &[&s
 fn nothing_is_allowed_by_default() {
     assert!(!Policy::deny_all().knows(&key()));
     let other = PublicKey::from_bytes([7; 32]);
-    let policy = policy("to = [\"192.0.2.0/24\"]");
+    let policy = policy_of("to = [\"192.0.2.0/24\"]");
     assert!(policy.knows(&key()) && !policy.knows(&other));
     let destination: Endpoint = "192.0.2.1:7511".parse().expect("endpoint");
     assert!(
@@ -46,13 +46,13 @@ fn nothing_is_allowed_by_default() {
 
 #[test]
 fn ports_default_to_the_acceptors() {
-    let policy = policy("to = [\"192.0.2.0/24\"]");
+    let policy = policy_of("to = [\"192.0.2.0/24\"]");
     assert_eq!(
         dialled(&policy, "192.0.2.1:7511", None, &["192.0.2.1:7511"]).len(),
         1
     );
     assert!(dialled(&policy, "192.0.2.1:22", None, &["192.0.2.1:22"]).is_empty());
-    let some = super::tests::policy("to = [\"192.0.2.0/24\"]\nports = [80, \"8000-8002\"]");
+    let some = policy_of("to = [\"192.0.2.0/24\"]\nports = [80, \"8000-8002\"]");
     for (port, allowed) in [
         (80, true),
         (81, false),
@@ -63,13 +63,13 @@ fn ports_default_to_the_acceptors() {
         let at = format!("192.0.2.1:{port}");
         assert_eq!(!dialled(&some, &at, None, &[&at]).is_empty(), allowed, "{at}");
     }
-    let none = super::tests::policy("to = [\"192.0.2.0/24\"]\nports = []");
+    let none = policy_of("to = [\"192.0.2.0/24\"]\nports = []");
     assert!(dialled(&none, "192.0.2.1:80", None, &["192.0.2.1:80"]).is_empty());
 }
 
 #[test]
 fn resolved_addresses_are_checked_one_by_one() {
-    let policy = policy("to = [\"*.example.org\", \"10.1.0.0/16\"]");
+    let policy = policy_of("to = [\"*.example.org\", \"10.1.0.0/16\"]");
     let answers = [
         "198.51.100.1:7511",
         "10.1.2.3:7511",
@@ -92,7 +92,7 @@ fn resolved_addresses_are_checked_one_by_one() {
 
 #[test]
 fn next_hops_are_direct_unless_said() {
-    let direct = policy("to = [\"dtn.example.org\"]");
+    let direct = policy_of("to = [\"dtn.example.org\"]");
     assert!(
         dialled(
             &direct,
@@ -102,7 +102,7 @@ fn next_hops_are_direct_unless_said() {
         )
         .is_empty()
     );
-    let through = policy("to = [\"dtn.example.org\"]\nnext_hops = [\"198.51.100.0/24\"]");
+    let through = policy_of("to = [\"dtn.example.org\"]\nnext_hops = [\"198.51.100.0/24\"]");
     assert_eq!(
         dialled(
             &through,
@@ -143,7 +143,7 @@ fn next_hop_ports() {
         ("198.51.100.0/24:*", 1, true),
         ("198.51.100.9", 7510, true),
     ] {
-        let policy = policy(&format!("to = [\"*\"]\nnext_hops = [\"{text}\"]"));
+        let policy = policy_of(&format!("to = [\"*\"]\nnext_hops = [\"{text}\"]"));
         let hop = format!("198.51.100.9:{port}");
         assert_eq!(
             !dialled(&policy, "d.example:7511", Some(&hop), &[&hop]).is_empty(),
@@ -151,7 +151,7 @@ fn next_hop_ports() {
             "{text} {port}"
         );
     }
-    let six = policy("to = [\"*\"]\nnext_hops = [\"2001:db8::/32\", \"[2001:db9::1]:99\"]");
+    let six = policy_of("to = [\"*\"]\nnext_hops = [\"2001:db8::/32\", \"[2001:db9::1]:99\"]");
     for (hop, allowed) in [
         ("[2001:db8::7]:7510", true),
         ("[2001:db9::1]:99", true),
@@ -167,7 +167,7 @@ fn next_hop_ports() {
 
 #[test]
 fn sessions_of_a_rule_are_bounded_and_given_back() {
-    let policy = policy("to = [\"192.0.2.0/24\"]\nmax_sessions = 1");
+    let policy = policy_of("to = [\"192.0.2.0/24\"]\nmax_sessions = 1");
     let destination: Endpoint = "192.0.2.1:7511".parse().expect("endpoint");
     let rule = policy
         .candidates(&key(), &destination, Next::Destination(&destination))
@@ -235,6 +235,6 @@ fn errors_name_file_line_and_field() {
 
 #[test]
 fn rates_have_units() {
-    let policy = policy("to = [\"*\"]\nmax_rate = \"1.5 Mbit/s\"");
+    let policy = policy_of("to = [\"*\"]\nmax_rate = \"1.5 Mbit/s\"");
     assert!(policy.rules[0].limits.is_some());
 }

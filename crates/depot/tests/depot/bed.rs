@@ -203,6 +203,29 @@ pub async fn assert_never_dialled(listener: &TcpListener) {
     assert!(!accepted.await, "the destination must see no connection");
 }
 
+/// Keeps tokio's paused clock from jumping to the next timer while the kernel still carries bytes: as long as this
+/// lives, time passes only by `tokio::time::advance`.
+pub struct Still(#[allow(dead_code, reason = "held, not used")] std::sync::mpsc::Sender<()>);
+
+pub fn stand_still() -> Still {
+    let (held, released) = std::sync::mpsc::channel::<()>();
+    // The clock does not jump while a blocking task runs.
+    tokio::task::spawn_blocking(move || released.recv());
+    Still(held)
+}
+
+/// Waits until a metric has a value.
+pub async fn until(page: SocketAddr, name: &str, value: f64) {
+    while metric(page, name).await != Some(value) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Serve the metrics page, somewhere.
+pub fn with_page(config: &mut DepotConfig) {
+    config.metrics = Some("127.0.0.1:0".parse().expect("address"));
+}
+
 /// The value of a metric on the depot's page.
 pub async fn metric(page: SocketAddr, name: &str) -> Option<f64> {
     let mut stream = TcpStream::connect(page).await.expect("connect to the page");

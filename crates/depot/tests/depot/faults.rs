@@ -1,5 +1,7 @@
 //! A fault at every state of a session, and what the other side sees: the rows of docs/close-states.md.
 
+use std::time::Duration;
+
 use longhaul_proto::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -77,9 +79,7 @@ fn unanswering() -> Unanswering {
 #[tokio::test]
 async fn the_initiator_leaves_while_the_depot_dials() {
     let key = new_key();
-    let depot = depot_with(loopback_policy(key.public(), ""), |config| {
-        config.metrics = Some("127.0.0.1:0".parse().expect("address"));
-    });
+    let depot = depot_with(loopback_policy(key.public(), ""), with_page);
     let page = depot.metrics.expect("page");
     let black_hole = unanswering();
     for early in [0, 10, 200_000] {
@@ -89,49 +89,45 @@ async fn the_initiator_leaves_while_the_depot_dials() {
         bytes.extend_from_slice(&vec![7; early]);
         // Not all of a large payload need be taken before the reset.
         let _ = stream.try_write(&bytes);
-        let sessions = async {
-            while metric(page, "longhaul_depot_dial_seconds_count").await.is_none() {
-                tokio::task::yield_now().await;
-            }
-        };
-        soon(sessions).await;
+        soon(until(page, "longhaul_depot_sessions_setting_up", 1.0)).await;
         reset(stream);
     }
-    let abandoned = async {
-        let name = "longhaul_depot_opens_refused_total{status=\"abandoned\"}";
-        let lost = "longhaul_depot_opens_refused_total{status=\"lost\"}";
-        // A reset may overtake the reading of the OPEN.
-        loop {
-            let gone = metric(page, name).await.unwrap_or(0.0) + metric(page, lost).await.unwrap_or(0.0);
-            if gone == 3.0 {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    soon(abandoned).await;
+    soon(until(
+        page,
+        "longhaul_depot_opens_refused_total{status=\"abandoned\"}",
+        3.0,
+    ))
+    .await;
     assert_serving(&depot, &key).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_next_hop_that_does_not_answer_is_a_dial_timeout() {
     let key = new_key();
-    let depot = depot(&key);
+    let depot = depot_with(loopback_policy(key.public(), ""), with_page);
+    let page = depot.metrics.expect("page");
     let black_hole = unanswering();
-    let mut open = open_via(&key, &[depot.address], black_hole.address);
-    open.setup_budget = std::time::Duration::from_secs(60);
-    let mut stream = initiate(depot.address, &open, b"early").await;
-    let status = read_status(&mut stream).await;
-    assert_eq!(
-        (status.code, status.hop, status.payload_forwarded),
-        (StatusCode::DialTimeout, 1, false)
-    );
-    assert_eq!(status.at, Some(black_hole.address.into()));
-    let mut open = open_via(&key, &[depot.address], black_hole.address);
-    open.setup_budget = std::time::Duration::from_millis(700);
-    let mut stream = initiate(depot.address, &open, b"").await;
-    assert_eq!(read_status(&mut stream).await.code, StatusCode::SetupTimeout);
-    assert_end(&mut stream).await;
+    for (budget, code) in [(60_000, StatusCode::DialTimeout), (700, StatusCode::SetupTimeout)] {
+        let still = stand_still();
+        let mut open = open_via(&key, &[depot.address], black_hole.address);
+        open.setup_budget = Duration::from_millis(budget);
+        let start = tokio::time::Instant::now();
+        let mut stream = initiate(depot.address, &open, b"early").await;
+        until(page, "longhaul_depot_sessions_setting_up", 1.0).await;
+        drop(still);
+        let status = read_status(&mut stream).await;
+        assert_eq!(
+            (status.code, status.hop, status.payload_forwarded),
+            (code, 1, false)
+        );
+        assert_eq!(status.at, Some(black_hole.address.into()));
+        assert!(
+            start.elapsed() >= Duration::from_millis(budget.min(10_000)),
+            "after {:?}",
+            start.elapsed()
+        );
+        assert_end(&mut stream).await;
+    }
 }
 
 #[tokio::test]
@@ -288,6 +284,7 @@ async fn a_next_hop_that_hangs_up_is_a_reset_after_the_ok() {
 
 async fn hang_up(listener: &TcpListener) {
     let (stream, _) = soon(listener.accept()).await.expect("accept");
-    stream.readable().await.expect("readable");
+    // Not before the OPEN has arrived: the depot has said all it had to say.
+    assert_eq!(soon(stream.peek(&mut [0])).await.expect("peek"), 1);
     reset(stream);
 }

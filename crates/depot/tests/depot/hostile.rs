@@ -90,14 +90,20 @@ async fn ten_thousand_malformed_opens_leave_the_depot_serving() {
 #[tokio::test(start_paused = true)]
 async fn a_silent_or_dripping_stranger_is_told_to_leave() {
     let key = new_key();
-    let depot = depot(&key);
+    let depot = depot_with(loopback_policy(key.public(), ""), with_page);
+    let page = depot.metrics.expect("page");
     let (_, address) = acceptor().await;
     let open = encoded(&open_via(&key, &[depot.address], address));
     for cut in [0, 1, open.len() - 1] {
+        let still = stand_still();
         let mut stream = TcpStream::connect(depot.address).await.expect("connect");
         stream.write_all(&open[..cut]).await.expect("write");
+        until(page, "longhaul_depot_connections_unauthenticated", 1.0).await;
+        drop(still);
         assert_eq!(read_status(&mut stream).await.code, StatusCode::HeaderTimeout);
         assert_end(&mut stream).await;
+        drop(stream);
+        until(page, "longhaul_depot_connections_unauthenticated", 0.0).await;
     }
 }
 
@@ -106,7 +112,7 @@ async fn a_crowd_of_strangers_from_one_source_is_bounded() {
     let key = new_key();
     let depot = depot_with(loopback_policy(key.public(), ""), |config| {
         config.limits.unauthenticated_per_source = 3;
-        config.metrics = Some("127.0.0.1:0".parse().expect("address"));
+        with_page(config);
     });
     let (mut initiator, mut acceptor) = soon(established(&key, &[depot.address])).await;
     let mut strangers = Vec::new();
@@ -114,23 +120,13 @@ async fn a_crowd_of_strangers_from_one_source_is_bounded() {
         strangers.push(TcpStream::connect(depot.address).await.expect("connect"));
     }
     let page = depot.metrics.expect("page");
-    let all_in = async {
-        while metric(page, "longhaul_depot_connections_unauthenticated").await != Some(3.0) {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon(all_in).await;
+    soon(until(page, "longhaul_depot_connections_unauthenticated", 3.0)).await;
     let mut one_too_many = TcpStream::connect(depot.address).await.expect("connect");
     soon(assert_reset(&mut one_too_many)).await;
     initiator.write_all(b"on").await.expect("sessions go on");
     let mut word = [0; 2];
     soon(acceptor.read_exact(&mut word)).await.expect("read");
     drop(strangers);
-    let again = async {
-        while metric(page, "longhaul_depot_connections_unauthenticated").await != Some(0.0) {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon(again).await;
+    soon(until(page, "longhaul_depot_connections_unauthenticated", 0.0)).await;
     soon(established(&key, &[depot.address])).await;
 }
