@@ -132,7 +132,7 @@ fn once(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Result<Run> 
         "--host-key",
         &tools.identities.server_key,
     ])
-    .args(["--route", &route(job)])
+    .args(["--route", &route(&lab, job)?])
     .arg(format!("lh://{}:{SERVER_PORT}/{}", setting.server, source.name))
     .arg(target.path());
     let (status, out, err) = output_within(cp, "longhaul cp", LIMIT)?;
@@ -151,10 +151,14 @@ fn once(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Result<Run> 
         files: report.files,
         seconds: report.seconds,
         goodput_bps: report.goodput_bps,
-        verified: report.verified,
+        verified: report.verification.verified,
         seed: job.seed,
         streams: report.streams.len() as u32,
-        retransmits: report.streams.iter().map(|stream| stream.retransmits).sum(),
+        retransmits: report
+            .streams
+            .iter()
+            .filter_map(|stream| stream.retransmits)
+            .sum(),
         valid: links.valid,
         invalid_because: links.reasons.clone(),
         lag_p99_us: worst_lag_p99_us(&links),
@@ -171,19 +175,15 @@ fn worst_lag_p99_us(links: &wanbed::Report) -> u64 {
 }
 
 /// The route as `longhaul cp` takes it.
-fn route(job: &Job) -> String {
-    match job.way {
-        Way::Direct => "direct".into(),
-        Way::Depots => {
-            let hops: Vec<String> = job
-                .setting
-                .depots
-                .iter()
-                .map(|depot| format!("{depot}:{DEPOT_PORT}"))
-                .collect();
-            hops.join(",")
-        }
+fn route(lab: &Lab, job: &Job) -> Result<String> {
+    if job.way == Way::Direct {
+        return Ok("direct".into());
     }
+    let depots = job.setting.depots.iter();
+    let hops: Result<Vec<String>, wanbed::Error> = depots
+        .map(|depot| Ok(format!("{}:{DEPOT_PORT}", lab.address(depot)?)))
+        .collect();
+    Ok(hops?.join(","))
 }
 
 /// The `longhaul` command in a node, with the keys of `home`.
@@ -223,14 +223,18 @@ struct Report {
     files: u64,
     seconds: f64,
     goodput_bps: f64,
-    verified: bool,
+    verification: Verification,
     streams: Vec<StreamReport>,
 }
 
 #[derive(Deserialize)]
+struct Verification {
+    verified: bool,
+}
+
+#[derive(Deserialize)]
 struct StreamReport {
-    #[serde(default)]
-    retransmits: u64,
+    retransmits: Option<u64>,
 }
 
 fn closing_report(out: &str) -> Result<Report> {

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// The nodes that run depots in the measured scenarios.
 const DEPOTS: [&str; 5] = ["ornl", "houston", "gw1", "gw2", "depot"];
 
+/// Where a lab's nodes have their addresses.
+const LAB: &str = "10.77.0.0/16";
+
 /// Key homes of everyone who takes part, and what they need to know of each other.
 pub struct Identities {
     /// `LONGHAUL_HOME` of the client.
@@ -73,7 +76,9 @@ fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
     }
 }
 
-/// Who may pass where: the client, to any address of the lab.
+/// Who may pass where: the client, to the server of any lab, by way of any of its depots.
 fn policy(client_key: &str) -> String {
-    format!("[[allow]]\nprincipal = \"{client_key}\"\ndestination = \"10.0.0.0/8\"\n")
+    format!(
+        "[[allow]]\nprincipals = [\"{client_key}\"]\nto = [\"{LAB}\"]\nnext_hops = [\"direct\", \"{LAB}\"]\n"
+    )
 }
