@@ -234,13 +234,13 @@ impl Queue {
             return Taken::Nothing;
         }
         let mut items = Vec::new();
-        let mut bytes = 0;
+        let mut bytes = 0u64;
         while items.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
             let (item, size) = match next(state) {
                 Some(next) => next,
                 None => break,
             };
-            bytes += size;
+            bytes = size.saturating_add(bytes);
             let key = item.key();
             let now = Instant::now();
             let unanswered =

@@ -44,8 +44,8 @@ where
     W: AsyncWrite + Unpin,
 {
     let (answers, waiting) = mpsc::channel::<Answer>(ANSWERS);
-    let read = read_frames(receiver, counters, reader, answers);
-    let write = write_answers(receiver, writer, waiting, greeting, stays);
+    let read = read_frames(receiver, counters, reader, answers.clone());
+    let write = write_answers(receiver, writer, &answers, waiting, greeting, stays);
     tokio::select! {
         result = read => result,
         result = write => result,
@@ -55,6 +55,7 @@ where
 async fn write_answers<W: AsyncWrite + Unpin>(
     receiver: &Receiver,
     writer: &mut W,
+    answers: &mpsc::Sender<Answer>,
     mut waiting: mpsc::Receiver<Answer>,
     greeting: &[u8],
     stays: bool,
@@ -62,7 +63,7 @@ async fn write_answers<W: AsyncWrite + Unpin>(
     writer.write_all(greeting).await?;
     writer.flush().await?;
     let mut out = Vec::new();
-    let mut said_done = false;
+    let mut concluded = false;
     loop {
         out.clear();
         tokio::select! {
@@ -76,18 +77,26 @@ async fn write_answers<W: AsyncWrite + Unpin>(
                 }
                 None => std::future::pending().await,
             },
-            () = receiver.concluded(), if !said_done => {
-                said_done = true;
-                for frame in receiver.closing_frames() {
-                    frame.encode(&mut out);
-                }
-            }
+            () = receiver.concluded(), if !concluded => concluded = true,
             () = tokio::time::sleep(KEEP_ALIVE) => Frame::KeepAlive.encode(&mut out),
+        }
+        // DONE comes after every answer that is owed on this stream.
+        let done = concluded && answers.capacity() == answers.max_capacity();
+        if done {
+            for frame in receiver.closing_frames() {
+                frame.encode(&mut out);
+            }
         }
         writer.write_all(&out).await?;
         writer.flush().await?;
-        if said_done && !stays {
+        if done && !stays {
             return Ok(StreamEnd::Finished);
+        }
+        if done {
+            // Our half is over, in the same flight as DONE: the client can close without waiting for us. Should it have lost
+            // answers on another stream, it asks again on a new one.
+            writer.shutdown().await?;
+            std::future::pending::<()>().await;
         }
     }
 }

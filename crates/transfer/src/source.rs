@@ -65,8 +65,9 @@ impl Sources {
 
 fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Failure> {
     let open = |dir: &Path| Dir::open(dir).map(Arc::new).map_err(Failure::from);
-    let Some(name) = path.file_name() else {
-        // `.`, `..`, `/`: no name of its own.
+    // `.`, `..`, `/` have no name of their own; `dir/.` neither, though `Path` reads it as `dir`.
+    let dot = path.as_os_str().as_encoded_bytes().ends_with(b"/.");
+    let Some(name) = path.file_name().filter(|_| !dot) else {
         return Ok((SourceRoot { base: open(path)?, path: RelPath::root() }, Vec::new()));
     };
     let name_path = RelPath::from_bytes(name.as_encoded_bytes())?;

@@ -132,10 +132,10 @@ fn a_small_frame_filled_in_place_is_the_same_frame() {
     let mut plain = Vec::new();
     Frame::Small { head: head.clone(), meta, hash: [9; 32], data: Bytes::from_static(b"data") }.encode(&mut plain);
     let mut placed = Vec::new();
-    let start = encode::begin_small(&mut placed, &head, &meta);
+    let start = begin_small(&mut placed, &head, &meta);
     let data = placed.len();
     placed.extend_from_slice(b"data");
-    encode::finish_small(&mut placed, start, data, &[9; 32]);
+    finish_small(&mut placed, start, data, &[9; 32]);
     assert_eq!(placed, plain);
 }
 
