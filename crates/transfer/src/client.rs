@@ -198,7 +198,9 @@ impl<C: Connector> Supervisor<'_, C> {
             let tick = sleep_until(Instant::now() + Duration::from_millis(50));
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => {
-                    let Ok(mut ended) = ended else { continue };
+                    let Ok(mut ended) = ended else {
+                        return Err(Error::StreamsLost("a stream's task failed on this side".into()));
+                    };
                     if let Some(ended) = ended.closing.take() {
                         closing.spawn(async move { ended.join_all().await; });
                     }

@@ -64,6 +64,12 @@ impl Progress {
         counters
     }
 
+    /// Takes over what another side's walk has found.
+    pub(crate) fn mirror_found(&self, other: &Progress) {
+        let (entries, bytes) = (&other.entries_found, &other.bytes_found);
+        self.set_found(entries.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed), true);
+    }
+
     pub(crate) fn set_found(&self, entries: u64, bytes: u64, complete: bool) {
         self.entries_found.fetch_max(entries, Ordering::Relaxed);
         self.bytes_found.fetch_max(bytes, Ordering::Relaxed);
