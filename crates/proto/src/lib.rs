@@ -1,1 +1,59 @@
 //! The Longhaul session protocol: messages, codec and state machines, without I/O or a clock.
+//!
+//! `docs/protocol.md` specifies the bytes; its rules have names (`LH-OPEN-3`), which the code that keeps them cites.
+//! Time is always an argument and bytes come and go as slices, so everything here runs in virtual time.
+//!
+//! - [`Open`] is the one forward message, [`Status`] the answer of each hop; [`OpenDecoder`] and [`StatusDecoder`]
+//!   take them from a stream piece by piece.
+//! - [`Admission`] holds the checks a receiver makes of an OPEN, in their order; [`ReplayCache`] is the memory it needs.
+//! - [`Chain`] is the initiator's view: it collects the statuses and decides whether the route stands or which hop failed.
+
+#![forbid(unsafe_code)]
+
+mod admission;
+mod chain;
+mod endpoint;
+mod frame;
+mod key;
+mod open;
+mod open_codec;
+mod replay;
+mod route;
+mod session_id;
+mod status;
+mod status_codec;
+mod tlv;
+
+pub use admission::{Admission, Refusal};
+pub use chain::{Chain, ChainFailure, FailureKind, Progress};
+pub use endpoint::{Endpoint, EndpointError, Host};
+pub use key::{KeyError, PublicKey, SigningKey};
+pub use open::{Next, Open, TraceContext, UnknownOption, VersionRange};
+pub use open_codec::{OpenDecoder, OpenError};
+pub use replay::{ReplayCache, ReplayError};
+pub use route::{Hop, Route, RouteError};
+pub use session_id::SessionId;
+pub use status::{Status, StatusCode};
+pub use status_codec::{StatusDecoder, StatusError};
+
+/// Longest OPEN, in bytes, header included (LH-OPEN-3).
+pub const MAX_OPEN: usize = 8192;
+// With a ClientHello behind it, even the longest fits TCP's initial window of ten segments (RFC 6928) on the narrowest
+// IPv6 path, so that no round trip is added (LH-DEPOT-1).
+const _: () = assert!(MAX_OPEN + 2000 < 10 * 1220);
+/// Longest STATUS, in bytes, header included (LH-STATUS-2).
+pub const MAX_STATUS: usize = 1024;
+/// Most hops a route may list (LH-ROUTE-4).
+pub const MAX_HOPS: usize = 16;
+/// Most depots an OPEN may record as passed, those added before loose hops included (LH-ROUTE-4).
+pub const MAX_PASSED: usize = 32;
+/// Most early data, in bytes, that a depot holds while it dials on (LH-DEPOT-5).
+pub const MAX_HELD: usize = 64 * 1024;
+/// Hop limit an initiator writes when it has no reason for another (LH-ROUTE-6).
+pub const DEFAULT_HOP_LIMIT: u8 = 16;
+/// The protocol version that this crate speaks (LH-OPEN-2).
+pub const VERSION: u8 = 1;
+/// TCP port of a depot where a route names none.
+pub const DEPOT_PORT: u16 = 7510;
+/// TCP port of an acceptor where a destination names none.
+pub const ACCEPTOR_PORT: u16 = 7511;

@@ -1,1 +1,44 @@
 //! A byte stream over a route of depots, secured end to end.
+//!
+//! [`connect`] opens a [`Session`] along a route to a [`Listener`]; both ends then hold an ordinary asynchronous byte
+//! stream under TLS 1.3, in which each knows the other's key. Depots in between see the OPEN and nothing else.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), longhaul_session::Error> {
+//! use std::{path::Path, sync::Arc};
+//! use longhaul_session::{ConnectOptions, Identity, ServerTrust, connect};
+//! use tokio::io::AsyncWriteExt;
+//!
+//! let identity = Arc::new(Identity::load(Path::new("identity"))?);
+//! let server = ServerTrust::Pinned("lhk1:qkpvm2v5fo7pw4i4fjbx5kuoeqwpvm3ltcn27g7jyo3v7dzyzq5a".parse()?);
+//! let options = ConnectOptions::new("depot.example".parse()?, "server.example:7511".parse()?, identity, server);
+//! let mut session = connect(&options).await?;
+//! session.write_all(b"hello").await.ok();
+//! session.shutdown().await.ok();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The rules that the code cites (`LH-TLS-1`) are those of `docs/protocol.md`.
+
+#![forbid(unsafe_code)]
+
+mod accept;
+mod connect;
+mod error;
+mod hop_stream;
+mod identity;
+mod known_hosts;
+mod listener;
+mod session;
+mod socket;
+mod tls;
+
+pub use connect::{ConnectOptions, connect};
+pub use error::Error;
+pub use identity::Identity;
+pub use known_hosts::KnownHosts;
+pub use listener::{ListenOptions, Listener};
+pub use longhaul_proto::{Endpoint, PublicKey, Route, SessionId, Status};
+pub use session::{Session, SessionInfo};
+pub use tls::{AskForServer, ServerTrust, Verdict};

@@ -1,0 +1,268 @@
+//! One sample of what the kernel knows of a TCP connection (`TCP_INFO`, Linux `include/uapi/linux/tcp.h`).
+//!
+//! The kernel copies as much of its structure as it has and says how much that is. Fields are taken by offset from the
+//! bytes that really came, so an older kernel gives `None`, never garbage.
+
+use std::{
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    time::Duration,
+};
+
+/// Room for the structure of any kernel to come; today's is 248 to 280 bytes.
+const ROOM: usize = 512;
+/// Up to `total_retrans`, which every Linux since 2.6 reports.
+const LEAST: usize = 104;
+
+/// What the kernel knows of a connection at one moment. Counters run from the connection's start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpInfo {
+    /// The state of the connection.
+    pub state: TcpState,
+    /// Smoothed round-trip time (RFC 6298).
+    pub rtt: Duration,
+    /// Its mean deviation (RFC 6298).
+    pub rttvar: Duration,
+    /// The least round-trip time within the kernel's window (some minutes).
+    pub min_rtt: Option<Duration>,
+    /// Round-trip time as the receiving side estimates it; zero until it can.
+    pub receive_rtt: Duration,
+    /// Retransmission timeout.
+    pub rto: Duration,
+    /// Largest segment sent, in bytes of payload.
+    pub send_mss: u32,
+    /// Congestion window, in segments of `send_mss`.
+    pub congestion_window: u32,
+    /// Slow-start threshold, in segments; `None` while it has none, before the first loss.
+    pub slow_start_threshold: Option<u32>,
+    /// Segments sent and not acknowledged.
+    pub unacked: u32,
+    /// Segments thought lost and not yet repaired.
+    pub lost: u32,
+    /// Segments retransmitted so far.
+    pub retransmits: u32,
+    /// Room that autotuning means to give the receiving side, in bytes.
+    pub receive_space: u32,
+    /// Path MTU, in bytes.
+    pub path_mtu: u32,
+    /// Bytes the peer has acknowledged.
+    pub bytes_acked: Option<u64>,
+    /// Bytes received in order.
+    pub bytes_received: Option<u64>,
+    /// Bytes sent, retransmissions included.
+    pub bytes_sent: Option<u64>,
+    /// Bytes retransmitted.
+    pub bytes_retransmitted: Option<u64>,
+    /// Bytes in the send buffer that have not been sent once.
+    pub bytes_not_sent: Option<u32>,
+    /// Pacing rate, in bytes a second; `None` when the sender does not pace.
+    pub pacing_rate: Option<u64>,
+    /// Most recent delivery rate, in bytes a second.
+    pub delivery_rate: Option<u64>,
+    /// Whether that rate was held down by the application having nothing to send.
+    pub delivery_rate_app_limited: Option<bool>,
+    /// Time spent with data to send.
+    pub busy: Option<Duration>,
+    /// Of that, time stalled on the peer's receive window.
+    pub receive_window_limited: Option<Duration>,
+    /// Of that, time stalled on the send buffer.
+    pub send_buffer_limited: Option<Duration>,
+    /// The peer's receive window now, in bytes.
+    pub send_window: Option<u32>,
+    /// The window this side offers now, in bytes.
+    pub receive_window: Option<u32>,
+    /// Segments that arrived out of order.
+    pub out_of_order: Option<u32>,
+}
+
+/// The state of a connection, as Linux numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TcpState {
+    /// Data may flow both ways.
+    Established,
+    /// This side is connecting.
+    SynSent,
+    /// The peer is connecting.
+    SynReceived,
+    /// This side closed its half; not acknowledged.
+    FinWait1,
+    /// This side closed its half.
+    FinWait2,
+    /// Both closed; waiting for stray segments.
+    TimeWait,
+    /// Gone.
+    #[default]
+    Close,
+    /// The peer closed its half.
+    CloseWait,
+    /// The peer closed first, then this side; not acknowledged.
+    LastAck,
+    /// Accepting connections.
+    Listen,
+    /// Both closed at once.
+    Closing,
+    /// A number without a name here.
+    Other(u8),
+}
+
+impl TcpInfo {
+    /// Takes a sample from a TCP socket.
+    ///
+    /// # Errors
+    /// [`TcpInfoError`] when it is no TCP socket, or the kernel is none that this understands.
+    pub fn read(socket: impl AsFd) -> Result<Self, TcpInfoError> {
+        let mut bytes = [0; ROOM];
+        let length = get_tcp_info(socket.as_fd(), &mut bytes)?;
+        Self::parse(bytes.get(..length).unwrap_or(&bytes)).ok_or(TcpInfoError::Short(length))
+    }
+
+    /// Reads the structure's bytes, however many came.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < LEAST {
+            return None;
+        }
+        let octet = |at: usize| bytes.get(at).copied();
+        let u32_at = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let u64_at = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let micros = |at: usize| u32_at(at).map(|us| Duration::from_micros(us.into()));
+        let long_micros = |at: usize| u64_at(at).map(Duration::from_micros);
+        Some(Self {
+            state: TcpState::from_number(octet(0)?),
+            rto: micros(8)?,
+            send_mss: u32_at(16)?,
+            unacked: u32_at(24)?,
+            lost: u32_at(32)?,
+            path_mtu: u32_at(60)?,
+            rtt: micros(68)?,
+            rttvar: micros(72)?,
+            // TCP_INFINITE_SSTHRESH.
+            slow_start_threshold: u32_at(76).filter(|&segments| segments < 0x7fff_ffff),
+            congestion_window: u32_at(80)?,
+            receive_rtt: micros(92)?,
+            receive_space: u32_at(96)?,
+            retransmits: u32_at(100)?,
+            pacing_rate: u64_at(104).filter(|&rate| rate != u64::MAX),
+            bytes_acked: u64_at(120),
+            bytes_received: u64_at(128),
+            bytes_not_sent: u32_at(144),
+            // All ones until there is a sample.
+            min_rtt: u32_at(148)
+                .filter(|&us| us != u32::MAX)
+                .map(|us| Duration::from_micros(us.into())),
+            delivery_rate: u64_at(160),
+            // A one-bit field in byte 7, there since the delivery rate is.
+            delivery_rate_app_limited: u64_at(160).and(octet(7)).map(|bits| bits & APP_LIMITED != 0),
+            busy: long_micros(168),
+            receive_window_limited: long_micros(176),
+            send_buffer_limited: long_micros(184),
+            bytes_sent: u64_at(200),
+            bytes_retransmitted: u64_at(208),
+            out_of_order: u32_at(224),
+            send_window: u32_at(228),
+            receive_window: u32_at(232),
+        })
+    }
+}
+
+/// Bit fields are laid out from the low bit on little-endian machines, from the high bit on big-endian ones.
+const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
+
+impl TcpState {
+    const fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Established,
+            2 => Self::SynSent,
+            3 | 12 => Self::SynReceived,
+            4 => Self::FinWait1,
+            5 => Self::FinWait2,
+            6 => Self::TimeWait,
+            7 => Self::Close,
+            8 => Self::CloseWait,
+            9 => Self::LastAck,
+            10 => Self::Listen,
+            11 => Self::Closing,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Why there is no sample.
+#[derive(Debug, thiserror::Error)]
+pub enum TcpInfoError {
+    /// The kernel refused: most likely this is no TCP socket.
+    #[error("cannot read TCP_INFO: {0}")]
+    Socket(#[from] std::io::Error),
+    /// The kernel reports less than any that this knows.
+    #[error("the kernel reports {0} bytes of TCP_INFO, fewer than the {LEAST} needed")]
+    Short(usize),
+}
+
+/// `getsockopt(TCP_INFO)`: how many bytes of `room` the kernel filled.
+#[allow(unsafe_code)] // neither std, rustix nor socket2 reads TCP_INFO
+fn get_tcp_info(socket: BorrowedFd<'_>, room: &mut [u8; ROOM]) -> std::io::Result<usize> {
+    let mut length = libc::socklen_t::try_from(room.len()).unwrap_or(0);
+    // SAFETY: `room` is valid for writes of `length` bytes and outlives the call; the kernel writes at most `length`
+    // bytes and puts the number written into `length`. Any bytes are a valid `[u8]`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            room.as_mut_ptr().cast::<libc::c_void>(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(usize::try_from(length).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream, UdpSocket},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_live_connection_is_measured() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        sender.write_all(&[7; 100_000]).unwrap();
+        receiver.read_exact(&mut [0; 100_000]).unwrap();
+        let (sent, received) = (TcpInfo::read(&sender).unwrap(), TcpInfo::read(&receiver).unwrap());
+        assert_eq!(sent.state, TcpState::Established);
+        assert!(sent.congestion_window >= 1 && sent.send_mss > 500);
+        assert!(sent.rtt > Duration::ZERO);
+        assert_eq!(received.bytes_received, Some(100_000));
+        assert!(sent.bytes_sent >= Some(100_000));
+        drop(sender);
+        assert_eq!(receiver.read(&mut [0; 1]).unwrap(), 0);
+        assert_eq!(TcpInfo::read(&receiver).unwrap().state, TcpState::CloseWait);
+    }
+
+    #[test]
+    fn another_socket_is_an_error() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(matches!(TcpInfo::read(&socket), Err(TcpInfoError::Socket(_))));
+    }
+
+    #[test]
+    fn an_older_kernel_gives_less_and_never_garbage() {
+        let mut bytes = [0xff; ROOM];
+        bytes[68..72].copy_from_slice(&1234u32.to_ne_bytes());
+        bytes[120..128].copy_from_slice(&99u64.to_ne_bytes());
+        for length in 0..ROOM {
+            let info = TcpInfo::parse(&bytes[..length]);
+            assert_eq!(info.is_some(), length >= LEAST);
+            let Some(info) = info else { continue };
+            assert_eq!(info.rtt, Duration::from_micros(1234));
+            assert_eq!(info.bytes_acked, (length >= 128).then_some(99));
+            assert_eq!(info.delivery_rate_app_limited.is_some(), length >= 168);
+            assert_eq!(info.receive_window.is_some(), length >= 236);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The initiator's view of a chain: it collects the statuses, hop by hop, until the route stands or a hop has failed.
+
+use std::fmt;
+
+use crate::{Endpoint, MAX_PASSED, Route, Status, StatusCode, StatusDecoder, StatusError};
+
+/// Reads the statuses off the front of the stream that comes back (LH-CHAIN-1).
+#[derive(Debug, Clone)]
+pub struct Chain {
+    route: Route,
+    destination: Endpoint,
+    decoder: StatusDecoder,
+    statuses: Vec<Status>,
+}
+
+/// How far the set-up is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// All input was taken and the acceptor has not answered.
+    Waiting,
+    /// The acceptor took the session; what follows these bytes of the input is payload.
+    Established {
+        /// Bytes of this input that were statuses.
+        consumed: usize,
+    },
+}
+
+/// Which hop failed, why, and whether a direct connection may be tried instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainFailure {
+    /// What happened.
+    pub kind: FailureKind,
+    /// The 1-based place along the chain that failed or reported.
+    pub hop: u8,
+    /// Where that place listens, if the route says so (after an added depot nobody can know).
+    pub endpoint: Option<Endpoint>,
+    /// Whom it tried to reach, if it said so.
+    pub tried: Option<Endpoint>,
+    /// More, in the reporter's words; printable, at most 256 bytes.
+    pub detail: String,
+    /// Whether no payload can have reached the acceptor, so that a direct attempt repeats nothing (LH-FALLBACK-1).
+    pub nothing_forwarded: bool,
+}
+
+/// What happened to a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// A depot reported a failure.
+    Depot(StatusCode),
+    /// The acceptor refused.
+    Acceptor(StatusCode),
+    /// The first place could not be connected to, so nothing left the initiator.
+    NotConnected,
+    /// The stream ended before this hop had answered.
+    Closed,
+    /// Time ran out before this hop had answered.
+    TimedOut,
+    /// What came back is no status record.
+    Garbled(StatusError),
+    /// The statuses contradict each other or the route.
+    OutOfOrder,
+}
+
+impl Chain {
+    /// The chain of an OPEN along `route`, about to be dialled.
+    #[must_use]
+    pub const fn new(route: Route, destination: Endpoint) -> Self {
+        Self {
+            route,
+            destination,
+            decoder: StatusDecoder::new(),
+            statuses: Vec::new(),
+        }
+    }
+
+    /// Takes statuses off `input`.
+    ///
+    /// # Errors
+    /// A [`ChainFailure`] on the first failing, malformed or contradictory status. The chain is then over.
+    pub fn feed(&mut self, input: &[u8]) -> Result<Progress, Box<ChainFailure>> {
+        let mut consumed = 0;
+        while let Some(rest) = input.get(consumed..).filter(|rest| !rest.is_empty()) {
+            let fed = self
+                .decoder
+                .feed(rest)
+                .map_err(|error| Box::new(self.failure(FailureKind::Garbled(error))))?;
+            let Some((status, used)) = fed else { break };
+            consumed += used;
+            if !self.in_order(&status) {
+                return Err(Box::new(self.failure(FailureKind::OutOfOrder)));
+            }
+            self.statuses.push(status.clone());
+            if status.code != StatusCode::Ok {
+                return Err(Box::new(self.reported(status)));
+            }
+            if status.acceptor {
+                return Ok(Progress::Established { consumed });
+            }
+        }
+        Ok(Progress::Waiting)
+    }
+
+    /// The failure when the first place could not be connected to at all.
+    #[must_use]
+    pub fn not_connected(&self) -> ChainFailure {
+        self.failure(FailureKind::NotConnected)
+    }
+
+    /// The failure when the stream ends now.
+    #[must_use]
+    pub fn closed(&self) -> ChainFailure {
+        self.failure(FailureKind::Closed)
+    }
+
+    /// The failure when time runs out now.
+    #[must_use]
+    pub fn timed_out(&self) -> ChainFailure {
+        self.failure(FailureKind::TimedOut)
+    }
+
+    /// The statuses so far, in order.
+    #[must_use]
+    pub fn statuses(&self) -> &[Status] {
+        &self.statuses
+    }
+
+    /// LH-CHAIN-2: places count up from 1, and only who could not read the OPEN may not know its own; the acceptor cannot stand before the last listed hop, nor an added depot on
+    /// a route without a loose hop.
+    fn in_order(&self, status: &Status) -> bool {
+        let place = self.statuses.len() + 1;
+        let unplaced = status.hop == 0 && status.code != StatusCode::Ok;
+        let in_place = (unplaced || usize::from(status.hop) == place) && place <= MAX_PASSED + 1;
+        let hops = self.route.hops();
+        let kind_in_place = if status.acceptor {
+            place > hops.len()
+        } else {
+            status.code != StatusCode::Ok || place <= hops.len() || hops.iter().any(|hop| !hop.strict)
+        };
+        in_place && kind_in_place
+    }
+
+    /// LH-FALLBACK-1: a depot that says nothing went on past it answers for all hops behind it.
+    fn reported(&self, status: Status) -> ChainFailure {
+        // It has been counted among the statuses already, and is in its place.
+        let hop = u8::try_from(self.statuses.len()).unwrap_or(u8::MAX);
+        let kind = if status.acceptor {
+            FailureKind::Acceptor(status.code)
+        } else {
+            FailureKind::Depot(status.code)
+        };
+        ChainFailure {
+            kind,
+            hop,
+            endpoint: if status.acceptor {
+                Some(self.destination.clone())
+            } else {
+                self.place(hop)
+            },
+            tried: status.at,
+            detail: status.detail,
+            nothing_forwarded: !status.acceptor && !status.payload_forwarded,
+        }
+    }
+
+    /// A failure seen at this end: the hop after the last that answered.
+    fn failure(&self, kind: FailureKind) -> ChainFailure {
+        let hop = u8::try_from(self.statuses.len() + 1).unwrap_or(u8::MAX);
+        ChainFailure {
+            kind,
+            hop,
+            endpoint: self.place(hop),
+            tried: None,
+            detail: String::new(),
+            nothing_forwarded: kind == FailureKind::NotConnected,
+        }
+    }
+
+    /// Where place `hop` listens; certain only as long as every hop up to it is strict, since none can have been added.
+    fn place(&self, hop: u8) -> Option<Endpoint> {
+        let index = usize::from(hop).checked_sub(1)?;
+        // The first place is dialled by the initiator itself, which adds no depots.
+        if self
+            .route
+            .hops()
+            .iter()
+            .take(index + 1)
+            .skip(1)
+            .any(|hop| !hop.strict)
+        {
+            return None;
+        }
+        match self.route.hops().get(index) {
+            Some(hop) => Some(hop.endpoint.clone()),
+            None if index == self.route.hops().len() => Some(self.destination.clone()),
+            None => None,
+        }
+    }
+}
+
+impl std::error::Error for ChainFailure {}
+
+impl fmt::Display for ChainFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.kind, &self.endpoint) {
+            (FailureKind::Acceptor(_), _) => f.write_str("the server ")?,
+            (FailureKind::Depot(_), _) => write!(f, "depot {} ", self.hop)?,
+            _ => write!(f, "hop {} ", self.hop)?,
+        }
+        if let Some(endpoint) = &self.endpoint {
+            write!(f, "({endpoint}) ")?;
+        }
+        match self.kind {
+            FailureKind::Depot(code) | FailureKind::Acceptor(code) => write!(f, "{code}")?,
+            FailureKind::NotConnected => f.write_str("cannot be connected to")?,
+            FailureKind::Closed => f.write_str("closed the connection before it answered")?,
+            FailureKind::TimedOut => f.write_str("did not answer in time")?,
+            FailureKind::Garbled(error) => write!(f, "answered with {error}")?,
+            FailureKind::OutOfOrder => f.write_str("answered out of its place along the route")?,
+        }
+        if let Some(tried) = &self.tried {
+            write!(f, " ({tried})")?;
+        }
+        if !self.detail.is_empty() {
+            write!(f, ": {}", self.detail)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,241 @@
+//! Where a hop or a destination listens: a host and a TCP port.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    str::FromStr,
+};
+
+use bytes::BufMut;
+
+use crate::tlv::{Field, Reader};
+
+/// Longest host name, in bytes (RFC 1035, section 2.3.4, in its text form).
+const MAX_NAME: usize = 253;
+
+const KIND_NAME: u8 = 0;
+const KIND_IPV4: u8 = 4;
+const KIND_IPV6: u8 = 6;
+
+/// A host, by name or by address.
+///
+/// A name is never one that reads as an address, so text and bytes name the same thing (LH-OPEN-10).
+/// Make one with [`Host::parse`]; a `Name` built by hand is checked when it is encoded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Host {
+    /// A DNS name.
+    Name(String),
+    /// An IP address.
+    Ip(IpAddr),
+}
+
+impl Host {
+    /// Reads a name or an address; an IPv6 address may stand in brackets.
+    ///
+    /// # Errors
+    /// [`EndpointError::Name`] for anything that is neither.
+    pub fn parse(text: &str) -> Result<Self, EndpointError> {
+        if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            let ip: Ipv6Addr = inner.parse().map_err(|_| EndpointError::Name(shown(text)))?;
+            return Ok(Self::Ip(ip.into()));
+        }
+        if let Ok(ip) = text.parse() {
+            return Ok(Self::Ip(ip));
+        }
+        if !is_name(text) {
+            return Err(EndpointError::Name(shown(text)));
+        }
+        Ok(Self::Name(text.to_owned()))
+    }
+}
+
+/// A host and a TCP port other than 0. Text: `host:port`, `192.0.2.1:port` or `[2001:db8::1]:port`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// The host.
+    pub host: Host,
+    /// The TCP port; never 0 on the wire.
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// The endpoint at `host` and `port`.
+    #[must_use]
+    pub const fn new(host: Host, port: u16) -> Self {
+        Self { host, port }
+    }
+
+    /// Reads an endpoint whose port may be missing, in which case it is `default_port`.
+    ///
+    /// # Errors
+    /// [`EndpointError`] for an ill-formed host or port.
+    pub fn parse_with_port(text: &str, default_port: u16) -> Result<Self, EndpointError> {
+        let bare_v6 = text.parse::<Ipv6Addr>().is_ok();
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !bare_v6 && !port.ends_with(']') => (host, read_port(text, port)?),
+            _ => (text, default_port),
+        };
+        // Without brackets nobody can tell where an IPv6 address ends and its port begins.
+        if host.contains(':') && !host.starts_with('[') && !bare_v6 {
+            return Err(EndpointError::Name(shown(text)));
+        }
+        Ok(Self::new(Host::parse(host)?, port))
+    }
+
+    /// LH-OPEN-10: whether this endpoint may travel.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        match &self.host {
+            _ if self.port == 0 => Err("port 0"),
+            Host::Name(name) if !is_name(name) => Err("an ill-formed host name"),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn put(&self, out: &mut impl BufMut) {
+        match &self.host {
+            Host::Name(name) => {
+                out.put_u8(KIND_NAME);
+                out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX)); // `check` has bounded it to 253
+                out.put_slice(name.as_bytes());
+            }
+            Host::Ip(IpAddr::V4(ip)) => {
+                out.put_u8(KIND_IPV4);
+                out.put_slice(&ip.octets());
+            }
+            Host::Ip(IpAddr::V6(ip)) => {
+                out.put_u8(KIND_IPV6);
+                out.put_slice(&ip.octets());
+            }
+        }
+        out.put_u16(self.port);
+    }
+
+    pub(crate) fn take(reader: &mut Reader<'_>) -> Field<Self> {
+        let host = match reader.u8()? {
+            KIND_NAME => {
+                let length = reader.u8()?;
+                let name = std::str::from_utf8(reader.bytes(length.into())?)
+                    .map_err(|_| "a host name not in ASCII")?;
+                Host::Name(name.to_owned())
+            }
+            KIND_IPV4 => Host::Ip(IpAddr::from(reader.array::<4>()?)),
+            KIND_IPV6 => Host::Ip(IpAddr::from(reader.array::<16>()?)),
+            _ => return Err("an unknown kind of host"),
+        };
+        let endpoint = Self::new(host, reader.u16()?);
+        endpoint.check()?;
+        Ok(endpoint)
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self::new(Host::Ip(address.ip()), address.port())
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Ip(IpAddr::V4(ip)) => ip.fmt(f),
+            Self::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]"),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        // Port 0 cannot be written, so it marks one that was left out.
+        match Self::parse_with_port(text, 0)? {
+            Self { port: 0, .. } => Err(EndpointError::NoPort(shown(text))),
+            endpoint => Ok(endpoint),
+        }
+    }
+}
+
+/// What is wrong with the text of an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointError {
+    /// The host is neither a DNS name nor an address.
+    #[error("{0:?} is not a host: write a DNS name, an IPv4 address, or an IPv6 address in brackets")]
+    Name(String),
+    /// The port is not a number from 1 to 65535.
+    #[error("{0:?} has an ill-formed port: write a number from 1 to 65535 after the last colon")]
+    Port(String),
+    /// There is no port, and no default for one.
+    #[error("{0:?} names no port: write host:port")]
+    NoPort(String),
+}
+
+fn read_port(text: &str, port: &str) -> Result<u16, EndpointError> {
+    // `parse` alone would take a sign.
+    match port.parse() {
+        Ok(number) if number != 0 && port.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
+        _ => Err(EndpointError::Port(shown(text))),
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let labels = text.strip_suffix('.').unwrap_or(text);
+    text.len() <= MAX_NAME
+        && text.parse::<IpAddr>().is_err()
+        && labels.split('.').all(|label| {
+            (1..=63).contains(&label.len())
+                && !label.starts_with('-')
+                && label
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        })
+}
+
+/// As much of a text as an error message may show.
+fn shown(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        for text in [
+            "depot.example:7510",
+            "192.0.2.7:1",
+            "[2001:db8::1]:65535",
+            "a_b-c.example.:80",
+        ] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+        for (text, expected) in [
+            ("h", "h:7"),
+            ("192.0.2.1", "192.0.2.1:7"),
+            ("::1", "[::1]:7"),
+            ("[::1]", "[::1]:7"),
+        ] {
+            assert_eq!(Endpoint::parse_with_port(text, 7).unwrap().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn ill_formed_text_is_refused() {
+        let long = "a.".repeat(127) + "b:80";
+        for text in [
+            "", ":80", "h:", "h:0", "h:65536", "h:+80", "h", "-h:80", "a..b:80", "a b:80", "::1:80x",
+            "[h]:80", &long,
+        ] {
+            assert!(text.parse::<Endpoint>().is_err(), "{text}");
+        }
+        assert!(matches!("h".parse::<Endpoint>(), Err(EndpointError::NoPort(_))));
+        assert!(matches!("h:x".parse::<Endpoint>(), Err(EndpointError::Port(_))));
+    }
+}

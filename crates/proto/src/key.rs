@@ -1,0 +1,178 @@
+//! Ed25519 keys (RFC 8032): who a principal, a depot or an acceptor is.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use data_encoding::BASE32_NOPAD;
+
+/// What every printed key begins with; the digit is the version of the text form.
+const PREFIX: &str = "lhk1:";
+
+/// An Ed25519 public key, which is also the fingerprint that users compare and policy files name.
+///
+/// Its text is `lhk1:` and 52 lower-case base32 digits (RFC 4648, no padding); upper case is read as well.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PublicKey([u8; 32]);
+
+impl PublicKey {
+    /// The key with these bytes (RFC 8032, section 5.1.5). Whether they are a point of the curve shows at `verify`.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, as they travel.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Whether `signature` is this key's over `message`.
+    #[must_use]
+    pub fn verify(&self, message: &[u8], signature: &[u8; 64]) -> bool {
+        UnparsedPublicKey::new(&ED25519, &self.0)
+            .verify(message, signature)
+            .is_ok()
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}", BASE32_NOPAD.encode(&self.0).to_ascii_lowercase())
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        let digits = text.strip_prefix(PREFIX).ok_or(KeyError::NotAKey)?;
+        let bytes = BASE32_NOPAD
+            .decode(digits.to_ascii_uppercase().as_bytes())
+            .map_err(|_| KeyError::NotAKey)?;
+        Ok(Self(bytes.try_into().map_err(|_| KeyError::NotAKey)?))
+    }
+}
+
+/// An Ed25519 private key. Cheap to clone; `Debug` shows the public half only.
+#[derive(Clone)]
+pub struct SigningKey {
+    pair: Arc<Ed25519KeyPair>,
+    public: PublicKey,
+}
+
+impl SigningKey {
+    /// A fresh key from the system's random generator.
+    ///
+    /// # Errors
+    /// [`KeyError::NoRandomness`] when the generator fails.
+    pub fn generate() -> Result<Self, KeyError> {
+        Self::from_pair(Ed25519KeyPair::generate().map_err(|_| KeyError::NoRandomness)?)
+    }
+
+    /// The key in a PKCS #8 document (RFC 5958, RFC 8410), with or without its public half.
+    ///
+    /// # Errors
+    /// [`KeyError::NotPkcs8`] when the document holds no Ed25519 key, or one that contradicts itself.
+    pub fn from_pkcs8(document: &[u8]) -> Result<Self, KeyError> {
+        Self::from_pair(Ed25519KeyPair::from_pkcs8_maybe_unchecked(document).map_err(|_| KeyError::NotPkcs8)?)
+    }
+
+    /// The key as a PKCS #8 document, for storage. Secret.
+    ///
+    /// # Errors
+    /// [`KeyError::NotPkcs8`] when the key cannot be written out.
+    pub fn to_pkcs8(&self) -> Result<Vec<u8>, KeyError> {
+        Ok(self
+            .pair
+            .to_pkcs8()
+            .map_err(|_| KeyError::NotPkcs8)?
+            .as_ref()
+            .to_vec())
+    }
+
+    /// The public half.
+    #[must_use]
+    pub const fn public(&self) -> PublicKey {
+        self.public
+    }
+
+    /// Signs `message`.
+    ///
+    /// # Errors
+    /// [`KeyError::CannotSign`] when the cryptographic library refuses.
+    pub fn sign(&self, message: &[u8]) -> Result<[u8; 64], KeyError> {
+        let signature = self.pair.try_sign(message).map_err(|_| KeyError::CannotSign)?;
+        signature.as_ref().try_into().map_err(|_| KeyError::CannotSign)
+    }
+
+    fn from_pair(pair: Ed25519KeyPair) -> Result<Self, KeyError> {
+        let public = pair
+            .public_key()
+            .as_ref()
+            .try_into()
+            .map_err(|_| KeyError::NotPkcs8)?;
+        Ok(Self {
+            pair: Arc::new(pair),
+            public: PublicKey(public),
+        })
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({})", self.public)
+    }
+}
+
+/// What is wrong with a key or its use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The text is no public key: copy it again, whole, from `lhk1:` on.
+    #[error("not a public key: expected lhk1: followed by 52 base32 digits")]
+    NotAKey,
+    /// The document holds no usable private key: make a new identity, or restore the file.
+    #[error("not an Ed25519 private key in PKCS #8 form")]
+    NotPkcs8,
+    /// The library refused to sign.
+    #[error("the cryptographic library could not sign")]
+    CannotSign,
+    /// The system's random generator failed.
+    #[error("the system's random generator failed")]
+    NoRandomness,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_survives_text_and_pkcs8() {
+        let key = SigningKey::generate().unwrap();
+        let public = key.public();
+        let text = public.to_string();
+        assert_eq!(text.len(), PREFIX.len() + 52);
+        assert_eq!(text.parse::<PublicKey>().unwrap(), public);
+        let digits = text.strip_prefix(PREFIX).unwrap().to_ascii_uppercase();
+        assert_eq!(format!("{PREFIX}{digits}").parse::<PublicKey>().unwrap(), public);
+        let again = SigningKey::from_pkcs8(&key.to_pkcs8().unwrap()).unwrap();
+        assert_eq!(again.public(), public);
+        assert!(public.verify(b"word", &again.sign(b"word").unwrap()));
+        assert!(!public.verify(b"other", &again.sign(b"word").unwrap()));
+        assert_eq!(format!("{key:?}"), format!("SigningKey({public})"));
+    }
+
+    #[test]
+    fn other_text_is_no_key() {
+        for text in ["", "lhk1:", "lhk2:aaaa", "lhk1:aaaa", "lhk1:!", "lhk1:ä"] {
+            assert_eq!(text.parse::<PublicKey>(), Err(KeyError::NotAKey), "{text}");
+        }
+        assert_eq!(SigningKey::from_pkcs8(b"junk").unwrap_err(), KeyError::NotPkcs8);
+    }
+}

@@ -1,0 +1,421 @@
+//! OPEN as bytes: the rules LH-OPEN-1 to LH-OPEN-12, and what the signature covers (LH-SIGN-1).
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+
+use crate::{
+    Endpoint, MAX_OPEN, MAX_PASSED, Open, PublicKey, Route, SessionId, TraceContext, UnknownOption, VERSION,
+    VersionRange,
+    frame::{self, FrameError, FrameReader},
+    tlv::{self, CRITICAL, Field, MUTABLE, NUMBER, Reader},
+};
+
+/// LH-OPEN-1: the first byte is in no text protocol and no TLS record.
+const MAGIC: [u8; 4] = [0xf1, b'L', b'H', b'O'];
+/// Keeps a signature made here from meaning anything elsewhere (LH-SIGN-1).
+const SIGNATURE_CONTEXT: &[u8] = b"longhaul OPEN signature v1\0";
+const MAX_PURPOSE: usize = 64;
+const MAX_CIRCUIT: usize = 128;
+
+// The options, with the flags each must carry (LH-OPEN-8).
+const SESSION_ID: u16 = CRITICAL | 1;
+const DESTINATION: u16 = CRITICAL | 2;
+const ROUTE: u16 = CRITICAL | 3;
+const CURSOR: u16 = CRITICAL | MUTABLE | 4;
+const PASSED: u16 = CRITICAL | MUTABLE | 5;
+const HOP_LIMIT: u16 = CRITICAL | MUTABLE | 6;
+const SETUP_BUDGET: u16 = CRITICAL | MUTABLE | 7;
+const SIZE: u16 = 8;
+const PURPOSE: u16 = 9;
+const CIRCUIT: u16 = 10;
+const TRACE: u16 = MUTABLE | 11;
+const PRINCIPAL: u16 = CRITICAL | 12;
+const SIGNED_AT: u16 = CRITICAL | 13;
+const SIGNATURE: u16 = CRITICAL | MUTABLE | 14;
+const LAST_KNOWN: u16 = 14;
+
+/// Takes an OPEN from a stream, piece by piece. Holds at most [`MAX_OPEN`] bytes, and never more than have arrived.
+#[derive(Debug, Clone)]
+pub struct OpenDecoder {
+    frame: FrameReader,
+}
+
+impl OpenDecoder {
+    /// A decoder at the start of a stream.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            frame: FrameReader::new(MAGIC, MAX_OPEN, |[min, max]| is_common(VersionRange { min, max })),
+        }
+    }
+
+    /// Takes what belongs to the OPEN off `input`; when that completes it, returns it and how many bytes of *this*
+    /// input it took. What follows is early data (LH-OPEN-12). `None` means that all of `input` was taken.
+    ///
+    /// # Errors
+    /// An [`OpenError`] as soon as it is certain; the stream is then of no more use.
+    pub fn feed(&mut self, input: &[u8]) -> Result<Option<(Open, usize)>, OpenError> {
+        let (used, frame) = self.frame.feed(input)?;
+        let Some(frame) = frame else { return Ok(None) };
+        Ok(Some((decode(&frame)?, used)))
+    }
+
+    /// Bytes of an incomplete OPEN held so far.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.frame.held()
+    }
+}
+
+impl Default for OpenDecoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Open {
+    /// Appends this OPEN as it travels.
+    ///
+    /// # Errors
+    /// An [`OpenError`] when it breaks a rule; `out` is then unchanged.
+    pub fn encode(&self, out: &mut BytesMut) -> Result<(), OpenError> {
+        if !is_common(self.versions) {
+            return Err(OpenError::Version(self.versions));
+        }
+        self.check()?;
+        let mut body = BytesMut::with_capacity(512);
+        self.put_options(&mut body, true);
+        frame::write(
+            out,
+            MAGIC,
+            [self.versions.min, self.versions.max],
+            MAX_OPEN,
+            &body,
+        )
+        .map_err(OpenError::Length)
+    }
+
+    /// LH-SIGN-1: the context, the version range, and every option that depots may not change.
+    pub(crate) fn signed_bytes(&self) -> BytesMut {
+        let mut out = BytesMut::with_capacity(512);
+        out.put_slice(SIGNATURE_CONTEXT);
+        out.put_slice(&[self.versions.min, self.versions.max]);
+        self.put_options(&mut out, false);
+        out
+    }
+
+    /// Options in ascending order (LH-OPEN-6); numbers not known here are all above those that are, or `check` fails.
+    fn put_options(&self, out: &mut BytesMut, mutable: bool) {
+        let mut put = |kind: u16, value: &dyn Fn(&mut BytesMut)| {
+            if mutable || kind & MUTABLE == 0 {
+                tlv::put(out, kind, value);
+            }
+        };
+        put(SESSION_ID, &|out| out.put_slice(self.session_id.as_bytes()));
+        put(DESTINATION, &|out| self.destination.put(out));
+        put(ROUTE, &|out| self.route.put(out));
+        put(CURSOR, &|out| out.put_u8(self.cursor));
+        put(PASSED, &|out| {
+            self.passed
+                .iter()
+                .for_each(|depot| out.put_slice(depot.as_bytes()))
+        });
+        put(HOP_LIMIT, &|out| out.put_u8(self.hop_limit));
+        put(SETUP_BUDGET, &|out| out.put_u32(whole_ms(self.setup_budget)));
+        if let Some(size) = self.size {
+            put(SIZE, &|out| out.put_u64(size));
+        }
+        if let Some(purpose) = &self.purpose {
+            put(PURPOSE, &|out| out.put_slice(purpose.as_bytes()));
+        }
+        if let Some(circuit) = &self.circuit {
+            put(CIRCUIT, &|out| out.put_slice(circuit));
+        }
+        if let Some(trace) = &self.trace {
+            put(TRACE, &|out| {
+                out.put_slice(&trace.trace_id);
+                out.put_slice(&trace.parent_id);
+                out.put_u8(trace.flags);
+            });
+        }
+        put(PRINCIPAL, &|out| out.put_slice(self.principal.as_bytes()));
+        put(SIGNED_AT, &|out| out.put_u64(self.signed_at_unix_ms));
+        put(SIGNATURE, &|out| out.put_slice(&self.signature));
+        for option in &self.unknown {
+            put(option.kind, &|out| out.put_slice(&option.value));
+        }
+    }
+
+    /// What a value of this type could get wrong that bytes may not (LH-OPEN-6 to LH-OPEN-10, LH-ROUTE-1, LH-ROUTE-4).
+    fn check(&self) -> Result<(), OpenError> {
+        let invalid = |option, why| Err(OpenError::Invalid { option, why });
+        let endpoints = self.route.hops().iter().map(|hop| &hop.endpoint);
+        if let Some(why) = endpoints
+            .chain([&self.destination])
+            .find_map(|endpoint| endpoint.check().err())
+        {
+            return invalid("an endpoint", why);
+        }
+        if usize::from(self.cursor) > self.route.hops().len() + 1 {
+            return invalid("cursor", "a place beyond the destination");
+        }
+        if self.passed.len() > MAX_PASSED {
+            return invalid("depots passed", "more depots than may be passed");
+        }
+        if let Some(why) = self
+            .purpose
+            .as_deref()
+            .and_then(|purpose| check_purpose(purpose).err())
+        {
+            return invalid("purpose", why);
+        }
+        if let Some(why) = self
+            .circuit
+            .as_deref()
+            .and_then(|circuit| check_circuit(circuit).err())
+        {
+            return invalid("circuit", why);
+        }
+        let mut previous = LAST_KNOWN;
+        for option in &self.unknown {
+            if option.kind & CRITICAL != 0 || option.kind & NUMBER <= previous {
+                return invalid("unknown options", "options critical, out of order or repeated");
+            }
+            previous = option.kind & NUMBER;
+        }
+        Ok(())
+    }
+}
+
+/// Why bytes are no OPEN, or a value cannot become one. [`rule`](OpenError::rule) names the rule of `docs/protocol.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The peer speaks something else: check the port.
+    #[error("not an OPEN: the magic differs, so the peer speaks another protocol")]
+    Magic,
+    /// No version in common: one side needs an upgrade.
+    #[error("no common protocol version: the OPEN speaks {0}, this end {VERSION}")]
+    Version(VersionRange),
+    /// Too long or too short.
+    #[error("an OPEN of {0} bytes: the length must lie between its header and {MAX_OPEN}")]
+    Length(usize),
+    /// Damaged on the way.
+    #[error("the CRC of the OPEN differs from its bytes")]
+    Crc,
+    /// The options do not fill it, or are out of order or repeated.
+    #[error("malformed options in the OPEN: {0}")]
+    Malformed(&'static str),
+    /// It demands what this end does not know: upgrade this end, or do without.
+    #[error("the OPEN carries critical option {0}, which is unknown here")]
+    UnknownCritical(u16),
+    /// A mandatory option is not there.
+    #[error("the OPEN lacks its {0}")]
+    Missing(&'static str),
+    /// An option's value or flags break a rule.
+    #[error("the OPEN's {option}: {why}")]
+    Invalid {
+        /// Which option.
+        option: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+impl OpenError {
+    /// The rule that was broken.
+    #[must_use]
+    pub const fn rule(&self) -> &'static str {
+        match self {
+            Self::Magic => "LH-OPEN-1",
+            Self::Version(_) => "LH-OPEN-2",
+            Self::Length(_) => "LH-OPEN-3",
+            Self::Crc => "LH-OPEN-4",
+            Self::Malformed(_) => "LH-OPEN-5",
+            Self::UnknownCritical(_) => "LH-OPEN-7",
+            Self::Missing(_) => "LH-OPEN-9",
+            Self::Invalid { .. } => "LH-OPEN-8",
+        }
+    }
+}
+
+impl From<FrameError> for OpenError {
+    fn from(error: FrameError) -> Self {
+        match error {
+            FrameError::Magic => Self::Magic,
+            FrameError::Own([min, max]) => Self::Version(VersionRange { min, max }),
+            FrameError::Length(length) => Self::Length(length),
+            FrameError::Crc => Self::Crc,
+        }
+    }
+}
+
+/// The options as found; the mandatory ones are asked for at the end.
+#[derive(Default)]
+struct Found {
+    session_id: Option<SessionId>,
+    destination: Option<Endpoint>,
+    route: Option<Route>,
+    cursor: Option<u8>,
+    passed: Option<Vec<PublicKey>>,
+    hop_limit: Option<u8>,
+    setup_budget: Option<Duration>,
+    size: Option<u64>,
+    purpose: Option<String>,
+    circuit: Option<Vec<u8>>,
+    trace: Option<TraceContext>,
+    principal: Option<PublicKey>,
+    signed_at_unix_ms: Option<u64>,
+    signature: Option<[u8; 64]>,
+    unknown: Vec<UnknownOption>,
+}
+
+fn decode(frame: &[u8]) -> Result<Open, OpenError> {
+    let &[_, _, _, _, min, max, ..] = frame else {
+        return Err(OpenError::Length(frame.len()));
+    };
+    let mut options = Reader(frame.get(frame::HEADER..).unwrap_or_default());
+    let mut found = Found::default();
+    let mut previous = None;
+    while let Some((kind, mut value)) = options.option(&mut previous).map_err(OpenError::Malformed)? {
+        let known = kind & NUMBER <= LAST_KNOWN && kind & NUMBER != 0;
+        if known {
+            let (option, read) = found.take(kind, &mut value);
+            read.and_then(|()| value.end())
+                .map_err(|why| OpenError::Invalid { option, why })?;
+        } else if kind & CRITICAL != 0 {
+            return Err(OpenError::UnknownCritical(kind & NUMBER));
+        } else if kind & NUMBER == 0 {
+            return Err(OpenError::Malformed("option number 0"));
+        } else {
+            found.unknown.push(UnknownOption {
+                kind,
+                value: value.0.to_vec(),
+            });
+        }
+    }
+    found.into_open(VersionRange { min, max })
+}
+
+impl Found {
+    /// Reads a known option: its name, and whether its flags and value keep the rules (LH-OPEN-8).
+    fn take(&mut self, kind: u16, value: &mut Reader<'_>) -> (&'static str, Field<()>) {
+        match kind {
+            SESSION_ID => (
+                "session id",
+                keep(&mut self.session_id, value.array().map(SessionId::from_bytes)),
+            ),
+            DESTINATION => ("destination", keep(&mut self.destination, Endpoint::take(value))),
+            ROUTE => ("route", keep(&mut self.route, Route::take(value))),
+            CURSOR => ("cursor", keep(&mut self.cursor, value.u8())),
+            PASSED => ("depots passed", keep(&mut self.passed, take_passed(value))),
+            HOP_LIMIT => ("hop limit", keep(&mut self.hop_limit, value.u8())),
+            SETUP_BUDGET => {
+                let budget = value.u32().map(|ms| Duration::from_millis(ms.into()));
+                ("set-up budget", keep(&mut self.setup_budget, budget))
+            }
+            SIZE => ("size", keep(&mut self.size, value.u64())),
+            PURPOSE => ("purpose", keep(&mut self.purpose, take_purpose(value))),
+            CIRCUIT => ("circuit", keep(&mut self.circuit, take_circuit(value))),
+            TRACE => ("trace context", keep(&mut self.trace, take_trace(value))),
+            PRINCIPAL => (
+                "principal",
+                keep(&mut self.principal, value.array().map(PublicKey::from_bytes)),
+            ),
+            SIGNED_AT => (
+                "time of signature",
+                keep(&mut self.signed_at_unix_ms, value.u64()),
+            ),
+            SIGNATURE => ("signature", keep(&mut self.signature, value.array())),
+            _ => ("known options", Err("flags other than the option's own")),
+        }
+    }
+
+    fn into_open(self, versions: VersionRange) -> Result<Open, OpenError> {
+        let open = Open {
+            versions,
+            session_id: self.session_id.ok_or(OpenError::Missing("session id"))?,
+            destination: self.destination.ok_or(OpenError::Missing("destination"))?,
+            route: self.route.ok_or(OpenError::Missing("route"))?,
+            cursor: self.cursor.ok_or(OpenError::Missing("cursor"))?,
+            passed: self.passed.ok_or(OpenError::Missing("list of depots passed"))?,
+            hop_limit: self.hop_limit.ok_or(OpenError::Missing("hop limit"))?,
+            setup_budget: self.setup_budget.ok_or(OpenError::Missing("set-up budget"))?,
+            size: self.size,
+            purpose: self.purpose,
+            circuit: self.circuit,
+            trace: self.trace,
+            principal: self.principal.ok_or(OpenError::Missing("principal"))?,
+            signed_at_unix_ms: self
+                .signed_at_unix_ms
+                .ok_or(OpenError::Missing("time of signature"))?,
+            signature: self.signature.ok_or(OpenError::Missing("signature"))?,
+            unknown: self.unknown,
+        };
+        // What holds between options, as for a value about to be encoded.
+        open.check()?;
+        Ok(open)
+    }
+}
+
+fn keep<T>(slot: &mut Option<T>, value: Field<T>) -> Field<()> {
+    *slot = Some(value?);
+    Ok(())
+}
+
+fn take_passed(value: &mut Reader<'_>) -> Field<Vec<PublicKey>> {
+    let mut passed = Vec::new();
+    while !value.0.is_empty() {
+        passed.push(PublicKey::from_bytes(value.array()?));
+    }
+    Ok(passed)
+}
+
+fn take_purpose(value: &mut Reader<'_>) -> Field<String> {
+    let bytes = value.bytes(value.0.len())?;
+    let purpose = std::str::from_utf8(bytes).map_err(|_| "text not in UTF-8")?;
+    check_purpose(purpose)?;
+    Ok(purpose.to_owned())
+}
+
+/// Purposes go to logs and terminals, so nothing in them may steer one.
+fn check_purpose(purpose: &str) -> Field<()> {
+    match purpose.len() {
+        0 => Err("empty text"),
+        1..=MAX_PURPOSE if !purpose.chars().any(char::is_control) => Ok(()),
+        1..=MAX_PURPOSE => Err("control characters"),
+        _ => Err("text over 64 bytes"),
+    }
+}
+
+fn take_circuit(value: &mut Reader<'_>) -> Field<Vec<u8>> {
+    let circuit = value.bytes(value.0.len())?;
+    check_circuit(circuit)?;
+    Ok(circuit.to_vec())
+}
+
+fn check_circuit(circuit: &[u8]) -> Field<()> {
+    if (1..=MAX_CIRCUIT).contains(&circuit.len()) {
+        Ok(())
+    } else {
+        Err("a name not of 1 to 128 bytes")
+    }
+}
+
+fn take_trace(value: &mut Reader<'_>) -> Field<TraceContext> {
+    Ok(TraceContext {
+        trace_id: value.array()?,
+        parent_id: value.array()?,
+        flags: value.u8()?,
+    })
+}
+
+/// LH-OPEN-2.
+fn is_common(range: VersionRange) -> bool {
+    range.min != 0 && (range.min..=range.max).contains(&VERSION)
+}
+
+/// Milliseconds on the wire; the longest budget is some 49 days.
+fn whole_ms(budget: Duration) -> u32 {
+    u32::try_from(budget.as_millis()).unwrap_or(u32::MAX)
+}

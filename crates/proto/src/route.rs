@@ -1,0 +1,165 @@
+//! The hop list, chosen by the initiator.
+
+use std::{fmt, str::FromStr};
+
+use bytes::BufMut;
+
+use crate::{
+    DEPOT_PORT, Endpoint, EndpointError, MAX_HOPS,
+    tlv::{Field, Reader},
+};
+
+const FLAG_STRICT: u8 = 1;
+
+/// One depot of a route. Text: `host[:port]`, with `~` before it when the hop is loose.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hop {
+    /// Where the depot listens.
+    pub endpoint: Endpoint,
+    /// Whether it must follow directly; before a loose hop, depots may add others (LH-ROUTE-2, LH-ROUTE-3).
+    pub strict: bool,
+}
+
+/// The depots to pass, in order; empty means direct. Text: `direct`, or hops with commas between.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Route {
+    hops: Vec<Hop>,
+}
+
+impl Route {
+    /// The route without a depot.
+    #[must_use]
+    pub const fn direct() -> Self {
+        Self { hops: Vec::new() }
+    }
+
+    /// The route through these depots.
+    ///
+    /// # Errors
+    /// [`RouteError::TooLong`] beyond [`MAX_HOPS`] (LH-ROUTE-4).
+    pub fn new(hops: Vec<Hop>) -> Result<Self, RouteError> {
+        if hops.len() > MAX_HOPS {
+            return Err(RouteError::TooLong(hops.len()));
+        }
+        Ok(Self { hops })
+    }
+
+    /// The depots, in order.
+    #[must_use]
+    pub fn hops(&self) -> &[Hop] {
+        &self.hops
+    }
+
+    /// Whether there is no depot.
+    #[must_use]
+    pub const fn is_direct(&self) -> bool {
+        self.hops.is_empty()
+    }
+
+    pub(crate) fn put(&self, out: &mut impl BufMut) {
+        out.put_u8(u8::try_from(self.hops.len()).unwrap_or(u8::MAX)); // `new` has bounded it to 16
+        for hop in &self.hops {
+            out.put_u8(if hop.strict { FLAG_STRICT } else { 0 });
+            hop.endpoint.put(out);
+        }
+    }
+
+    pub(crate) fn take(reader: &mut Reader<'_>) -> Field<Self> {
+        let count = usize::from(reader.u8()?);
+        if count > MAX_HOPS {
+            return Err("more hops than a route may list");
+        }
+        let mut hops = Vec::new();
+        for _ in 0..count {
+            let strict = match reader.u8()? {
+                0 => false,
+                FLAG_STRICT => true,
+                _ => return Err("unknown flags of a hop"),
+            };
+            hops.push(Hop {
+                endpoint: Endpoint::take(reader)?,
+                strict,
+            });
+        }
+        Ok(Self { hops })
+    }
+}
+
+impl fmt::Display for Hop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.strict { "" } else { "~" }, self.endpoint)
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_direct() {
+            return f.write_str("direct");
+        }
+        for (index, hop) in self.hops.iter().enumerate() {
+            write!(f, "{}{hop}", if index == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Route {
+    type Err = RouteError;
+
+    fn from_str(text: &str) -> Result<Self, RouteError> {
+        if text == "direct" {
+            return Ok(Self::direct());
+        }
+        let mut hops = Vec::new();
+        for part in text.split(',') {
+            let (strict, endpoint) = match part.strip_prefix('~') {
+                Some(rest) => (false, rest),
+                None => (true, part),
+            };
+            hops.push(Hop {
+                endpoint: Endpoint::parse_with_port(endpoint, DEPOT_PORT)?,
+                strict,
+            });
+        }
+        Self::new(hops)
+    }
+}
+
+/// What is wrong with a route.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// A hop is ill-formed.
+    #[error("ill-formed hop in the route: {0}")]
+    Hop(#[from] EndpointError),
+    /// There are too many hops: leave some out.
+    #[error("the route lists {0} hops: at most {MAX_HOPS} are allowed")]
+    TooLong(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        let route: Route = "h1,~192.0.2.1:99,[::1]".parse().unwrap();
+        assert_eq!(route.to_string(), "h1:7510,~192.0.2.1:99,[::1]:7510");
+        assert_eq!(
+            route.hops().iter().map(|hop| hop.strict).collect::<Vec<_>>(),
+            [true, false, true]
+        );
+        assert_eq!("direct".parse::<Route>().unwrap(), Route::direct());
+        assert_eq!(Route::direct().to_string(), "direct");
+    }
+
+    #[test]
+    fn ill_formed_routes_are_refused() {
+        for text in ["", "h1,", "~", "~~h", "h1,,h2", "h1 ,h2"] {
+            assert!(matches!(text.parse::<Route>(), Err(RouteError::Hop(_))), "{text}");
+        }
+        assert_eq!(
+            vec!["h"; 17].join(",").parse::<Route>(),
+            Err(RouteError::TooLong(17))
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! STATUS: what a hop answers to an OPEN, once.
+
+use std::fmt;
+
+use crate::{Endpoint, PublicKey};
+
+/// Longest detail, in bytes of UTF-8; longer ones are cut when encoded (LH-STATUS-4).
+pub(crate) const MAX_DETAIL: usize = 256;
+
+/// One hop's answer. Depots pass on those of later hops unread, so the initiator sees them in order (LH-STATUS-1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// How it went.
+    pub code: StatusCode,
+    /// The reporter's 1-based place along the chain, the acceptor included; see [`Open::position`](crate::Open::position).
+    /// 0 in a failure by one that could not read the OPEN and so does not know its place (LH-CHAIN-2).
+    pub hop: u8,
+    /// Whether the reporter is the acceptor, whose answer is the last (LH-STATUS-3).
+    pub acceptor: bool,
+    /// The reporter's key. Nothing proves it: depots have no channel of their own to the initiator.
+    pub reporter: Option<PublicKey>,
+    /// Whom the reporter tried to reach.
+    pub at: Option<Endpoint>,
+    /// Whether any early data went on past the reporter (LH-FALLBACK-1).
+    pub payload_forwarded: bool,
+    /// More, in words for a person; control characters are replaced when encoded and when decoded (LH-STATUS-4).
+    pub detail: String,
+}
+
+impl Status {
+    /// A depot's answer at place `hop`, with nothing forwarded and nothing more to say.
+    #[must_use]
+    pub const fn new(code: StatusCode, hop: u8) -> Self {
+        Self {
+            code,
+            hop,
+            acceptor: false,
+            reporter: None,
+            at: None,
+            payload_forwarded: false,
+            detail: String::new(),
+        }
+    }
+
+    /// The same, by the acceptor.
+    #[must_use]
+    pub const fn of_acceptor(code: StatusCode, hop: u8) -> Self {
+        let mut status = Self::new(code, hop);
+        status.acceptor = true;
+        status
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+        /// What became of an OPEN at one hop. The numbers are those of the wire.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum StatusCode {
+            $($(#[$doc])* $name,)*
+            /// A failure that this version has no name for.
+            Unknown(u8),
+        }
+
+        impl StatusCode {
+            /// Every named code.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The code with this number; numbers without a name are failures all the same.
+            #[must_use]
+            pub const fn from_u8(number: u8) -> Self {
+                match number {
+                    $($number => Self::$name,)*
+                    other => Self::Unknown(other),
+                }
+            }
+
+            /// The number on the wire.
+            #[must_use]
+            pub const fn to_u8(self) -> u8 {
+                match self {
+                    $(Self::$name => $number,)*
+                    Self::Unknown(number) => number,
+                }
+            }
+        }
+
+        impl fmt::Display for StatusCode {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$name => f.write_str($text),)*
+                    Self::Unknown(number) => write!(f, "failed with code {number}, which is unknown here"),
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A depot: dialled on, and relays from now on. The acceptor: takes the session.
+    Ok = 0, "ok";
+    /// The OPEN breaks a rule of the codec.
+    BadOpen = 1, "found the OPEN malformed";
+    /// No protocol version in common.
+    NoVersion = 2, "speaks no common protocol version";
+    /// The OPEN carries a critical option not known there.
+    UnknownOption = 3, "does not know a critical option of the OPEN";
+    /// The principal is not known there.
+    Unauthorised = 4, "does not know this key";
+    /// The principal is known, but the policy does not grant this.
+    Refused = 5, "refused by policy";
+    /// The signature is not the principal's.
+    BadSignature = 6, "found the signature false";
+    /// The OPEN was seen before.
+    Replay = 7, "has seen this OPEN before";
+    /// Signed too long ago or in the future: a clock is off.
+    Expired = 8, "found the time of signature outside its window: check the clocks";
+    /// The depot had been passed already.
+    Loop = 9, "found itself already passed: the route is a loop";
+    /// The hop limit is used up.
+    HopLimit = 10, "may not pass it on: the hop limit is used up";
+    /// The OPEN was meant for another kind of place.
+    Misrouted = 11, "is not the place the OPEN was meant for";
+    /// The OPEN did not arrive in time.
+    HeaderTimeout = 12, "waited too long for the OPEN";
+    /// The next place refused the connection.
+    DialRefused = 16, "was refused the connection on";
+    /// There is no way to the next place.
+    DialUnreachable = 17, "cannot reach the next place";
+    /// The next place did not answer in time.
+    DialTimeout = 18, "got no answer from the next place";
+    /// The name of the next place does not resolve.
+    NameNotFound = 19, "cannot resolve the name of the next place";
+    /// The time for set-up is used up.
+    SetupTimeout = 20, "has no time for set-up left";
+    /// It carries as many sessions as it may.
+    Overloaded = 32, "is overloaded";
+    /// It finishes its sessions and takes no new ones.
+    Draining = 33, "is draining";
+    /// It failed for a reason of its own.
+    Internal = 34, "failed internally";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_codes_match() {
+        for number in 0..=u8::MAX {
+            assert_eq!(StatusCode::from_u8(number).to_u8(), number);
+        }
+        for &code in StatusCode::ALL {
+            assert_eq!(StatusCode::from_u8(code.to_u8()), code);
+            assert!(!code.to_string().is_empty());
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The initiator: dial the first place, send OPEN and the TLS hello in one flight, wait for the chain to stand.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::BytesMut;
+use longhaul_proto::{Chain, ChainFailure, Endpoint, Open, Route, SessionId};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::{Instant, timeout_at},
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::{
+    Error, Identity, ServerTrust, Session, SessionInfo,
+    hop_stream::HopStream,
+    session::unix_ms,
+    socket::{self, DialError},
+    tls::{self, ServerKey},
+};
+
+/// Where to, along which way, as whom.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// The depots to pass.
+    pub route: Route,
+    /// Where the server listens.
+    pub destination: Endpoint,
+    /// Who asks.
+    pub identity: Arc<Identity>,
+    /// How the server is known.
+    pub server: ServerTrust,
+    /// TCP congestion control of the first hop; the system's default if `None`.
+    pub congestion: Option<String>,
+    /// Time for everything up to the secure session, a fall-back included.
+    pub setup_timeout: Duration,
+    /// Whether to connect directly when the route fails and nothing went on (LH-FALLBACK-1).
+    pub fall_back: bool,
+    /// What the transfer is for, for the logs of the depots: at most 64 bytes.
+    pub purpose: Option<String>,
+    /// Bytes that will be sent, if known.
+    pub size: Option<u64>,
+}
+
+impl ConnectOptions {
+    /// With 20 s for the set-up and no fall-back.
+    #[must_use]
+    pub const fn new(
+        route: Route,
+        destination: Endpoint,
+        identity: Arc<Identity>,
+        server: ServerTrust,
+    ) -> Self {
+        Self {
+            route,
+            destination,
+            identity,
+            server,
+            congestion: None,
+            setup_timeout: Duration::from_secs(20),
+            fall_back: false,
+            purpose: None,
+            size: None,
+        }
+    }
+}
+
+/// Opens a session.
+///
+/// # Errors
+/// An [`Error`] that names the hop that failed and why.
+pub async fn connect(options: &ConnectOptions) -> Result<Session, Error> {
+    let now = Instant::now();
+    let deadline = now + options.setup_timeout;
+    if !options.fall_back || options.route.is_direct() {
+        return along(options, &options.route, deadline).await;
+    }
+    // A silent route must leave time for the direct way.
+    match along(options, &options.route, now + options.setup_timeout / 2).await {
+        Err(error) if error.nothing_forwarded() => {
+            tracing::warn!(route = %options.route, destination = %options.destination, %error, "falls back to a direct connection");
+            // A session of its own, with another id and signature (LH-FALLBACK-3).
+            match along(options, &Route::direct(), deadline).await {
+                Ok(session) => Ok(session.having_fallen_back(error.to_string())),
+                Err(direct) => Err(Error::FellBack {
+                    route: Box::new(error),
+                    direct: Box::new(direct),
+                }),
+            }
+        }
+        other => other,
+    }
+}
+
+async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Result<Session, Error> {
+    let first = route
+        .hops()
+        .first()
+        .map_or(&options.destination, |hop| &hop.endpoint);
+    let dialled = socket::dial(first, options.congestion.as_deref(), deadline).await;
+    let stream = dialled.map_err(|error| match error {
+        DialError::Congestion(name, source) => Error::Congestion { name, source },
+        DialError::Io(source) => Error::NotConnected {
+            endpoint: first.clone(),
+            depot: !route.is_direct(),
+            source,
+        },
+    })?;
+    let first_hop = stream.peer_addr().ok();
+    let (tls, session_id, peer) = secure(stream, options, route, deadline, unix_ms()).await?;
+    let statuses = tls.get_ref().0.statuses().to_vec();
+    let info = SessionInfo {
+        session_id,
+        route: route.clone(),
+        peer,
+        first_hop,
+        statuses,
+        purpose: options.purpose.clone(),
+        fell_back: None,
+    };
+    Ok(Session::new(tls.into(), info))
+}
+
+/// Sends the OPEN with the TLS hello (LH-CHAIN-3) and completes the handshake.
+pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    options: &ConnectOptions,
+    route: &Route,
+    deadline: Instant,
+    now_unix_ms: u64,
+) -> Result<(TlsStream<HopStream<S>>, SessionId, longhaul_proto::PublicKey), Error> {
+    let budget = deadline
+        .saturating_duration_since(Instant::now())
+        .max(Duration::from_millis(1));
+    let session_id = SessionId::random()?;
+    let mut open = Open::new(session_id, route.clone(), options.destination.clone(), budget);
+    open.purpose = options.purpose.clone();
+    open.size = options.size;
+    open.sign(options.identity.signing_key(), now_unix_ms)?;
+    let mut bytes = BytesMut::new();
+    open.departing().encode(&mut bytes)?;
+
+    let key = ServerKey::new(options.destination.clone(), options.server.clone());
+    let config =
+        tls::client_config(&options.identity, Arc::clone(&key)).map_err(|error| key.failure(error))?;
+    let name = tls::server_name().map_err(|error| key.failure(error))?;
+    let chain = Chain::new(route.clone(), options.destination.clone());
+    let hop = HopStream::initiating(stream, bytes.freeze(), chain);
+    let mut handshake = TlsConnector::from(Arc::new(config)).connect(name, hop);
+    let stream = match timeout_at(deadline, &mut handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            return Err(match error.downcast::<ChainFailure>() {
+                Ok(failure) => Error::Hop(Box::new(failure)),
+                Err(error) => key.failure(error),
+            });
+        }
+        Err(_) => {
+            return Err(match handshake.get_ref().and_then(HopStream::pending_chain) {
+                Some(chain) => Error::Hop(Box::new(chain.timed_out())),
+                None => key.failure(std::io::Error::new(
+                    std::io::ErrorKind::TimedOut,
+                    "the handshake took too long",
+                )),
+            });
+        }
+    };
+    match key.trusted() {
+        Some(peer) => Ok((stream, session_id, peer)),
+        // Only if TLS had let a server through unchecked.
+        None => Err(key.failure(std::io::ErrorKind::PermissionDenied.into())),
+    }
+}

@@ -1,0 +1,177 @@
+//! What can go wrong, in one line each: what, where, what to do.
+
+use std::{io, net::SocketAddr, path::PathBuf};
+
+use longhaul_proto::{
+    ChainFailure, Endpoint, EndpointError, FailureKind, KeyError, OpenError, PublicKey, Refusal, RouteError,
+    StatusCode,
+};
+
+/// Why a session, an identity or a list of known hosts is not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A hop of the route failed or refused: mend it, or take another route.
+    #[error(transparent)]
+    Hop(Box<ChainFailure>),
+    /// The first place of the route could not be reached, so nothing was sent.
+    #[error("cannot connect to {} {endpoint}: {source}", if *.depot { "depot 1" } else { "the server" })]
+    NotConnected {
+        /// Whom.
+        endpoint: Endpoint,
+        /// Whether it is a depot or the server itself.
+        depot: bool,
+        /// Why.
+        source: io::Error,
+    },
+    /// Neither the route nor the direct way worked.
+    #[error("the route failed: {route}; and so did the direct connection: {direct}")]
+    FellBack {
+        /// Why the route failed.
+        route: Box<Error>,
+        /// Why the direct way failed.
+        direct: Box<Error>,
+    },
+    /// The server's key is another than expected: do not go on unless you know that it was changed.
+    #[error(
+        "the server at {destination} shows key {found}, but {expected} is expected: somebody may be in between"
+    )]
+    ServerKey {
+        /// The server.
+        destination: Endpoint,
+        /// The key that is pinned or known.
+        expected: PublicKey,
+        /// The key it has.
+        found: PublicKey,
+    },
+    /// The server is not known yet: compare its key with what its operator says, then add it.
+    #[error(
+        "the server at {destination} is not known: compare its key {found} with its operator's before trusting it"
+    )]
+    UnknownServer {
+        /// The server.
+        destination: Endpoint,
+        /// The key it has.
+        found: PublicKey,
+    },
+    /// The server answered, but no secure session came about.
+    #[error("no secure session with the server at {destination}: {source}")]
+    Tls {
+        /// The server.
+        destination: Endpoint,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel does not offer that congestion control: load its module, or name another.
+    #[error(
+        "congestion control {name:?} is not available: {source} (see /proc/sys/net/ipv4/tcp_available_congestion_control)"
+    )]
+    Congestion {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The listener has stopped.
+    #[error("the listener has stopped")]
+    Stopped,
+    /// A file cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others may read a private key: take it away from them, or make a new one if they may have.
+    #[error("{} may be read by others (mode {mode:04o}): run chmod 600 on it, or make a new identity", path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A file holds something else than it should.
+    #[error("{}{}: {why}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line, if one is to blame.
+        line: Option<usize>,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A key could not be made or used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The route is ill-formed.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// An endpoint is ill-formed.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// What was asked for fits no OPEN.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// At the listener: the OPEN was refused.
+    #[error("refused the OPEN: {0}")]
+    Refused(#[from] Refusal),
+    /// At the listener: the peer did not go through with the set-up.
+    #[error("the peer did not complete the set-up: {0}")]
+    Peer(#[source] io::Error),
+}
+
+impl Error {
+    /// Whether no payload can have reached the server, so that another attempt repeats nothing (LH-FALLBACK-1).
+    #[must_use]
+    pub fn nothing_forwarded(&self) -> bool {
+        match self {
+            Self::Hop(failure) => failure.nothing_forwarded,
+            Self::NotConnected { .. } => true,
+            Self::FellBack { direct, .. } => direct.nothing_forwarded(),
+            _ => false,
+        }
+    }
+
+    /// The hop that is to blame, as far as it is known: whom a depot could not reach, else who refused or fell silent.
+    #[must_use]
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        match self {
+            Self::Hop(failure) => match (failure.kind, &failure.tried) {
+                (FailureKind::Depot(code), Some(tried)) if is_dial(code) => Some(tried),
+                _ => failure.endpoint.as_ref(),
+            },
+            Self::NotConnected { endpoint, .. } => Some(endpoint),
+            Self::FellBack { direct, .. } => direct.endpoint(),
+            Self::ServerKey { destination, .. }
+            | Self::UnknownServer { destination, .. }
+            | Self::Tls { destination, .. } => Some(destination),
+            _ => None,
+        }
+    }
+}
+
+impl From<Box<ChainFailure>> for Error {
+    fn from(failure: Box<ChainFailure>) -> Self {
+        Self::Hop(failure)
+    }
+}
+
+const fn is_dial(code: StatusCode) -> bool {
+    matches!(
+        code,
+        StatusCode::DialRefused
+            | StatusCode::DialUnreachable
+            | StatusCode::DialTimeout
+            | StatusCode::NameNotFound
+    )
+}

@@ -1,0 +1,170 @@
+//! The first hop as TLS sees it: OPEN goes out before its first bytes, the statuses are taken off before its first reads.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use longhaul_proto::{Chain, Progress, Status};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Read at once while statuses are awaited.
+const PIECE: usize = 4096;
+
+/// A transport with something to write before the payload, and something to read before it.
+#[derive(Debug)]
+pub(crate) struct HopStream<S> {
+    inner: S,
+    /// Goes out before, and together with, the first bytes written (LH-CHAIN-3).
+    ahead: Bytes,
+    /// Came in behind the OPEN or the statuses, and is payload.
+    behind: Bytes,
+    chain: Option<Chain>,
+    established: bool,
+}
+
+impl<S> HopStream<S> {
+    /// The initiator's side: `open` goes out with the first bytes, and nothing is read before the chain stands.
+    pub(crate) const fn initiating(inner: S, open: Bytes, chain: Chain) -> Self {
+        Self {
+            inner,
+            ahead: open,
+            behind: Bytes::new(),
+            chain: Some(chain),
+            established: false,
+        }
+    }
+
+    /// The acceptor's side: `early` came in behind the OPEN.
+    pub(crate) const fn accepted(inner: S, early: Bytes) -> Self {
+        Self {
+            inner,
+            ahead: Bytes::new(),
+            behind: early,
+            chain: None,
+            established: true,
+        }
+    }
+
+    pub(crate) const fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// The chain, while it does not stand.
+    pub(crate) fn pending_chain(&self) -> Option<&Chain> {
+        self.chain.as_ref().filter(|_| !self.established)
+    }
+
+    /// The statuses that came.
+    pub(crate) fn statuses(&self) -> &[Status] {
+        self.chain.as_ref().map(Chain::statuses).unwrap_or_default()
+    }
+}
+
+impl<S: AsyncRead + Unpin> HopStream<S> {
+    /// Reads until the chain stands. Its failure travels as the source of the I/O error.
+    fn poll_establish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.established {
+            let Some(chain) = &mut self.chain else { break };
+            let mut piece = BytesMut::zeroed(PIECE);
+            let mut buffer = ReadBuf::new(&mut piece);
+            let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
+            let length = buffer.filled().len();
+            if read.is_err() || length == 0 {
+                return Poll::Ready(Err(io::Error::other(chain.closed())));
+            }
+            piece.truncate(length);
+            match chain.feed(&piece) {
+                Ok(Progress::Waiting) => {}
+                Ok(Progress::Established { consumed }) => {
+                    piece.advance(consumed);
+                    self.behind = piece.freeze();
+                    self.established = true;
+                }
+                Err(failure) => return Poll::Ready(Err(io::Error::other(*failure))),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for HopStream<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_establish(cx))?;
+        if this.behind.is_empty() {
+            return Pin::new(&mut this.inner).poll_read(cx, buffer);
+        }
+        let part = this.behind.split_to(this.behind.len().min(buffer.remaining()));
+        buffer.put_slice(&part);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> HopStream<S> {
+    /// Writes what goes ahead together with `data`; how much of `data` went.
+    fn poll_write_ahead(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        while !self.ahead.is_empty() {
+            let slices = [IoSlice::new(&self.ahead), IoSlice::new(data)];
+            let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, &slices))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let of_ahead = written.min(self.ahead.len());
+            self.ahead.advance(of_ahead);
+            if written > of_ahead {
+                return Poll::Ready(Ok(written - of_ahead));
+            }
+        }
+        Poll::Ready(Ok(0))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for HopStream<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        match ready!(this.poll_write_ahead(cx, data))? {
+            0 => Pin::new(&mut this.inner).poll_write(cx, data),
+            written => Poll::Ready(Ok(written)),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let first = data
+            .iter()
+            .find(|slice| !slice.is_empty())
+            .map(|slice| &**slice)
+            .unwrap_or_default();
+        match ready!(this.poll_write_ahead(cx, first))? {
+            0 => Pin::new(&mut this.inner).poll_write_vectored(cx, data),
+            written => Poll::Ready(Ok(written)),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_write_ahead(cx, &[]))?;
+        Pin::new(&mut this.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_write_ahead(cx, &[]))?;
+        Pin::new(&mut this.inner).poll_shutdown(cx)
+    }
+}

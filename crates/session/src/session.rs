@@ -1,0 +1,167 @@
+//! The session itself: an ordinary byte stream that ends cleanly or not at all.
+
+use std::{
+    io::{self, IoSlice},
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::{Duration, SystemTime},
+};
+
+use drs::TcpInfo;
+use longhaul_proto::{PublicKey, Route, SessionId, Status};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::TlsStream;
+
+use crate::{hop_stream::HopStream, socket};
+
+/// How long [`Session::close`] waits for the peer to close its half.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// One end of a session.
+///
+/// `shutdown` closes this end's half: TLS close_notify, then FIN; reading goes on until the peer closes its own. An end
+/// of file without the peer's close_notify is [`io::ErrorKind::UnexpectedEof`], so what was cut short never looks
+/// complete (LH-END-2). A session dropped without `shutdown` is reset (LH-END-3).
+#[derive(Debug)]
+pub struct Session {
+    tls: TlsStream<HopStream<TcpStream>>,
+    info: SessionInfo,
+    shut_down: bool,
+}
+
+/// What is known of a session.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// Which session it is, at every hop.
+    pub session_id: SessionId,
+    /// The route it took: direct after a fall-back, whatever was asked for.
+    pub route: Route,
+    /// The other end's key, proved by the handshake.
+    pub peer: PublicKey,
+    /// The address at the other end of the first hop (the last one, at the acceptor).
+    pub first_hop: Option<SocketAddr>,
+    /// What each hop answered, in order; empty at the acceptor.
+    pub statuses: Vec<Status>,
+    /// What the initiator said the transfer is for.
+    pub purpose: Option<String>,
+    /// Why the route was given up for a direct connection, if it was.
+    pub fell_back: Option<String>,
+}
+
+impl Session {
+    pub(crate) const fn new(tls: TlsStream<HopStream<TcpStream>>, info: SessionInfo) -> Self {
+        Self {
+            tls,
+            info,
+            shut_down: false,
+        }
+    }
+
+    pub(crate) fn having_fallen_back(mut self, reason: String) -> Self {
+        self.info.fell_back = Some(reason);
+        self
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub const fn info(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    /// What the kernel knows of this end's hop.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn tcp_info(&self) -> io::Result<TcpInfo> {
+        TcpInfo::read(self.tcp()).map_err(io::Error::other)
+    }
+
+    /// Closes this end's half and waits for the peer to close its own, discarding what it still sends, so that no
+    /// reset overtakes what was sent. Gives up after 5 s.
+    ///
+    /// # Errors
+    /// When the session ends uncleanly, or the peer does not close in time.
+    pub async fn close(mut self) -> io::Result<()> {
+        let closing = async {
+            self.shutdown().await?;
+            let mut discarded = vec![0; 16 * 1024];
+            while self.read(&mut discarded).await? != 0 {}
+            Ok(())
+        };
+        timeout(CLOSE, closing)
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        self.tls.get_ref().0.inner()
+    }
+}
+
+impl AsyncRead for Session {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tls)
+            .poll_read(cx, buffer)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the session was cut short: a hop died, or the peer went without closing it",
+                ),
+                _ => error,
+            })
+    }
+}
+
+impl AsyncWrite for Session {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tls).poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tls).poll_write_vectored(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tls.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tls).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.tls).poll_shutdown(cx))?;
+        self.shut_down = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if !self.shut_down {
+            socket::reset_on_close(self.tcp());
+        }
+    }
+}
+
+/// Now, in milliseconds since 1970-01-01 UTC.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,300 @@
+//! End-to-end security: TLS 1.3 with raw public keys (RFC 7250) on both sides, each pinned by the other (LH-TLS-1..3).
+
+use std::{
+    fmt, io,
+    sync::{Arc, OnceLock},
+};
+
+use longhaul_proto::{Endpoint, PublicKey, SigningKey};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    client::{
+        AlwaysResolvesClientRawPublicKeys, Resumption,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature_with_raw_key},
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime},
+    server::{
+        AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+    sign::CertifiedKey,
+};
+
+use crate::{Error, Identity};
+
+/// LH-TLS-2: what the application protocol inside is called.
+const ALPN: &[u8] = b"longhaul/1";
+/// `SubjectPublicKeyInfo` of an Ed25519 key up to the key itself (RFC 8410, section 4).
+const SPKI_PREFIX: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+
+/// Asked for the server's address and the key it shows.
+pub type AskForServer = Arc<dyn Fn(&Endpoint, &PublicKey) -> Verdict + Send + Sync>;
+
+/// How the initiator knows the server.
+#[derive(Clone)]
+pub enum ServerTrust {
+    /// By this key.
+    Pinned(PublicKey),
+    /// By asking; in the middle of a handshake, so the answer must come without waiting for a person.
+    Callback(AskForServer),
+}
+
+/// What is known of a server's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the server's.
+    Trusted,
+    /// The server is not known; the connection fails with [`Error::UnknownServer`].
+    Unknown,
+    /// The server has another; the connection fails with [`Error::ServerKey`].
+    Mismatch {
+        /// The key known for it.
+        expected: PublicKey,
+    },
+}
+
+impl ServerTrust {
+    fn verdict(&self, server: &Endpoint, found: &PublicKey) -> Verdict {
+        match self {
+            Self::Pinned(expected) if expected == found => Verdict::Trusted,
+            Self::Pinned(expected) => Verdict::Mismatch { expected: *expected },
+            Self::Callback(ask) => ask(server, found),
+        }
+    }
+}
+
+impl fmt::Debug for ServerTrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pinned(key) => f.debug_tuple("Pinned").field(key).finish(),
+            Self::Callback(_) => f.write_str("Callback"),
+        }
+    }
+}
+
+/// The key in the form in which rustls presents it.
+pub(crate) fn certified_key(key: &SigningKey) -> Result<CertifiedKey, Error> {
+    let document = PrivatePkcs8KeyDer::from(key.to_pkcs8()?);
+    let signing =
+        aws_lc_rs::sign::any_eddsa_type(&document).map_err(|_| longhaul_proto::KeyError::NotPkcs8)?;
+    let spki = [&SPKI_PREFIX[..], key.public().as_bytes()].concat();
+    Ok(CertifiedKey::new(vec![CertificateDer::from(spki)], signing))
+}
+
+/// The initiator's side, for one connection.
+pub(crate) fn client_config(identity: &Identity, server: Arc<ServerKey>) -> io::Result<ClientConfig> {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&server.provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(io::Error::other)?;
+    let mut config = builder
+        .dangerous() // the verifier is this module's own
+        .with_custom_certificate_verifier(server)
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
+            identity.certified(),
+        )));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // Depots see the ClientHello; it need not tell them a name, and nothing that could link sessions.
+    config.enable_sni = false;
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+/// The acceptor's side, for one connection, whose OPEN said who the client is (LH-TLS-3).
+pub(crate) fn server_config(identity: &Identity, principal: PublicKey) -> io::Result<ServerConfig> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let client = Arc::new(ClientKey {
+        principal,
+        algorithms: provider.signature_verification_algorithms,
+    });
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(io::Error::other)?
+        .with_client_cert_verifier(client)
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(
+            identity.certified(),
+        )));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+/// The name that TLS wants and nobody looks at: keys are what counts here.
+pub(crate) fn server_name() -> io::Result<ServerName<'static>> {
+    ServerName::try_from("longhaul").map_err(io::Error::other)
+}
+
+/// Checks the server's key for one connection, and remembers what it found.
+#[derive(Debug)]
+pub(crate) struct ServerKey {
+    destination: Endpoint,
+    trust: ServerTrust,
+    provider: Arc<CryptoProvider>,
+    seen: OnceLock<(PublicKey, Verdict)>,
+}
+
+impl ServerKey {
+    pub(crate) fn new(destination: Endpoint, trust: ServerTrust) -> Arc<Self> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        Arc::new(Self {
+            destination,
+            trust,
+            provider,
+            seen: OnceLock::new(),
+        })
+    }
+
+    /// The server's key, once it has proved to have it.
+    pub(crate) fn trusted(&self) -> Option<PublicKey> {
+        self.seen
+            .get()
+            .filter(|(_, verdict)| *verdict == Verdict::Trusted)
+            .map(|&(key, _)| key)
+    }
+
+    /// The error for a handshake that failed with `source`: the key's, if the key was the reason.
+    pub(crate) fn failure(&self, source: io::Error) -> Error {
+        let destination = self.destination.clone();
+        match self.seen.get() {
+            Some(&(found, Verdict::Unknown)) => Error::UnknownServer { destination, found },
+            Some(&(found, Verdict::Mismatch { expected })) => Error::ServerKey {
+                destination,
+                expected,
+                found,
+            },
+            _ => Error::Tls { destination, source },
+        }
+    }
+}
+
+impl ServerCertVerifier for ServerKey {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let found = raw_key(end_entity)?;
+        let (_, verdict) = self
+            .seen
+            .get_or_init(|| (found, self.trust.verdict(&self.destination, &found)));
+        match verdict {
+            Verdict::Trusted => Ok(ServerCertVerified::assertion()),
+            _ => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_raw(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// LH-TLS-3: the client's key is the principal of its OPEN, or there is no session.
+#[derive(Debug)]
+struct ClientKey {
+    principal: PublicKey,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for ClientKey {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        if raw_key(end_entity)? == self.principal {
+            Ok(ClientCertVerified::assertion())
+        } else {
+            Err(CertificateError::ApplicationVerificationFailure.into())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_raw(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+fn raw_key(spki: &CertificateDer<'_>) -> Result<PublicKey, rustls::Error> {
+    let key = spki
+        .strip_prefix(&SPKI_PREFIX)
+        .and_then(|key| key.try_into().ok());
+    key.map(PublicKey::from_bytes)
+        .ok_or_else(|| CertificateError::BadEncoding.into())
+}
+
+fn verify_raw(
+    message: &[u8],
+    spki: &CertificateDer<'_>,
+    dss: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, rustls::Error> {
+    verify_tls13_signature_with_raw_key(
+        message,
+        &SubjectPublicKeyInfoDer::from(spki.as_ref()),
+        dss,
+        algorithms,
+    )
+}
+
+fn only_tls13() -> rustls::Error {
+    rustls::Error::General("TLS 1.3 only".into())
+}

@@ -1,0 +1,272 @@
+//! Sessions over real sockets on loopback, without depots.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use longhaul_proto::{FailureKind, StatusCode};
+use longhaul_session::{
+    ConnectOptions, Error, Identity, KnownHosts, ListenOptions, Listener, PublicKey, Route, ServerTrust,
+    Session, connect,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// A listener that takes one principal, and options for that principal to connect to it.
+async fn pair_of_ends() -> (Listener, ConnectOptions) {
+    let (server, client) = (
+        Arc::new(Identity::generate().unwrap()),
+        Arc::new(Identity::generate().unwrap()),
+    );
+    let welcome = client.public();
+    let options = ListenOptions::new(
+        loopback(),
+        Arc::clone(&server),
+        Arc::new(move |key| *key == welcome),
+    );
+    let listener = Listener::bind(options).await.unwrap();
+    let trust = ServerTrust::Pinned(server.public());
+    let options = ConnectOptions::new(Route::direct(), listener.local_addr().into(), client, trust);
+    (listener, options)
+}
+
+async fn pair() -> (Session, Session) {
+    let (listener, options) = pair_of_ends().await;
+    let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
+    (connected.unwrap(), accepted.unwrap())
+}
+
+#[tokio::test]
+async fn a_direct_session_carries_bytes_and_knows_both_ends() {
+    let (listener, mut options) = pair_of_ends().await;
+    options.purpose = Some("a test".into());
+    options.congestion = Some("reno".into());
+    let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
+    let (mut near, mut far) = (connected.unwrap(), accepted.unwrap());
+    assert_eq!(near.info().session_id, far.info().session_id);
+    assert_eq!(far.info().peer, options.identity.public());
+    assert!(matches!(options.server, ServerTrust::Pinned(key) if key == near.info().peer));
+    assert_eq!(far.info().purpose.as_deref(), Some("a test"));
+    assert_eq!(near.info().first_hop, Some(listener.local_addr()));
+    assert_eq!(
+        (near.info().route.clone(), near.info().statuses.len()),
+        (Route::direct(), 1)
+    );
+
+    let sent: Vec<u8> = (0..3_000_000u32).map(|number| number.to_le_bytes()[0]).collect();
+    let sending = async {
+        near.write_all(&sent).await.unwrap();
+        near.shutdown().await.unwrap();
+    };
+    let mut received = Vec::new();
+    let (_, length) = tokio::join!(sending, far.read_to_end(&mut received));
+    assert_eq!(length.unwrap(), sent.len());
+    assert_eq!(received, sent);
+    assert!(far.tcp_info().unwrap().bytes_received.unwrap() > 3_000_000);
+}
+
+/// LH-END-1: either end closes its half, and the other goes on.
+#[tokio::test]
+async fn half_close_works_in_both_directions() {
+    for near_first in [true, false] {
+        let (near, far) = pair().await;
+        let (mut first, mut second) = if near_first { (near, far) } else { (far, near) };
+        first.write_all(b"question").await.unwrap();
+        first.shutdown().await.unwrap();
+        let mut heard = Vec::new();
+        second.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"question");
+        let answer = vec![7; 500_000];
+        let answering = async {
+            second.write_all(&answer).await.unwrap();
+            second.shutdown().await.unwrap();
+        };
+        let mut heard = Vec::new();
+        let (_, read) = tokio::join!(answering, first.read_to_end(&mut heard));
+        read.unwrap();
+        assert_eq!(heard, answer);
+        let (one, two) = tokio::join!(first.close(), second.close());
+        one.unwrap();
+        two.unwrap();
+    }
+}
+
+/// LH-END-2, LH-END-3: what ends without a close is an error, with data under way or without.
+#[tokio::test]
+async fn a_session_that_is_dropped_never_looks_complete() {
+    for written in [&b"half a"[..], b""] {
+        let (mut near, mut far) = pair().await;
+        near.write_all(written).await.unwrap();
+        near.flush().await.unwrap();
+        let mut heard = vec![0; written.len()];
+        far.read_exact(&mut heard).await.unwrap();
+        drop(near);
+        let error = far.read_to_end(&mut Vec::new()).await.unwrap_err();
+        assert!(
+            matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof
+            ),
+            "{error}"
+        );
+    }
+}
+
+/// LH-TLS-1.
+#[tokio::test]
+async fn a_server_with_another_key_is_refused_by_name() {
+    let (listener, mut options) = pair_of_ends().await;
+    let expected = Identity::generate().unwrap().public();
+    let ServerTrust::Pinned(found) = options.server else {
+        panic!("pinned")
+    };
+    options.server = ServerTrust::Pinned(expected);
+    let error = connect(&options).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::ServerKey { expected: e, found: f, .. } if (e, f) == (&expected, &found)),
+        "{error}"
+    );
+    assert_eq!(error.endpoint().unwrap().port, listener.local_addr().port());
+    assert!(!error.nothing_forwarded());
+}
+
+#[tokio::test]
+async fn an_unknown_server_can_be_added_and_then_connected_to() {
+    let (listener, mut options) = pair_of_ends().await;
+    let directory = tempfile::tempdir().unwrap();
+    let mut hosts = KnownHosts::open(&directory.path().join("known_hosts")).unwrap();
+    options.server = hosts.trust();
+    let error = connect(&options).await.unwrap_err();
+    let Error::UnknownServer { destination, found } = error else {
+        panic!("{error}")
+    };
+    hosts.add(destination, found).unwrap();
+    options.server = hosts.trust();
+    let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
+    assert_eq!(connected.unwrap().info().peer, found);
+    accepted.unwrap();
+}
+
+/// LH-ADMIT-1: the acceptor refuses with a typed code that reaches the initiator. LH-FALLBACK-2: which does not fall back.
+#[tokio::test]
+async fn a_stranger_is_told_so() {
+    let (_listener, mut options) = pair_of_ends().await;
+    let stranger = Arc::new(Identity::generate().unwrap());
+    options.identity = Arc::clone(&stranger);
+    for fall_back in [false, true] {
+        options.fall_back = fall_back;
+        let error = connect(&options).await.unwrap_err();
+        let Error::Hop(failure) = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(failure.kind, FailureKind::Acceptor(StatusCode::Unauthorised));
+        assert!(
+            error.to_string().contains(&stranger.public().to_string()),
+            "{error}"
+        );
+        assert_eq!(error.to_string().lines().count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn nobody_listening_is_said_with_the_address() {
+    let (_listener, mut options) = pair_of_ends().await;
+    // Bound and not listening: nobody else can take the port meanwhile.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(loopback()).unwrap();
+    let address = socket.local_addr().unwrap();
+    options.destination = address.into();
+    let error = connect(&options).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::NotConnected { depot: false, source, .. } if source.kind() == io::ErrorKind::ConnectionRefused),
+        "{error}"
+    );
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    assert!(error.nothing_forwarded());
+}
+
+#[tokio::test]
+async fn a_congestion_control_that_is_not_there_is_an_error() {
+    let (_listener, mut options) = pair_of_ends().await;
+    options.congestion = Some("no-such-one".into());
+    assert!(matches!(connect(&options).await, Err(Error::Congestion { .. })));
+    let mut listen = ListenOptions::new(loopback(), options.identity, Arc::new(|_: &PublicKey| true));
+    listen.congestion = Some("no-such-one".into());
+    assert!(matches!(
+        Listener::bind(listen).await,
+        Err(Error::Congestion { .. })
+    ));
+}
+
+/// Every file of the fuzz corpus, and prefixes that are in order as far as they go.
+fn malformed_opens() -> Vec<Vec<u8>> {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/open");
+    let files = std::fs::read_dir(corpus)
+        .unwrap()
+        .map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    let prefixes = [
+        &b""[..],
+        b"\xf1LHO",
+        b"\xf1LHO\x01\x01\x00\x28",
+        b"\xf1LHO\x01\x01\xff\xff",
+    ];
+    files.chain(prefixes.map(<[u8]>::to_vec)).collect()
+}
+
+/// Ten thousand malformed OPENs, the fuzz corpus among them, leave the listener serving (LH-ACCEPT-2).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_leaves_the_listener_serving() {
+    let (listener, options) = pair_of_ends().await;
+    let address = listener.local_addr();
+    let seeds = Arc::new(malformed_opens());
+    let throw = |first: usize| {
+        let seeds = Arc::clone(&seeds);
+        async move {
+            for number in (first..10_000).step_by(16) {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                let mut bytes = seeds[number % seeds.len()].clone();
+                // Once as it is, then a little different each time.
+                if let Some(at) = (number / seeds.len()).checked_sub(1) {
+                    bytes.extend(
+                        (number as u32)
+                            .wrapping_mul(2_654_435_761)
+                            .to_be_bytes()
+                            .repeat(16),
+                    );
+                    let length = bytes.len();
+                    bytes[at * 7 % length] ^= 1 << (at % 8);
+                }
+                // The listener may have closed before all is written: that is its right.
+                let _ = stream.write_all(&bytes).await;
+                let _ = stream.shutdown().await;
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            }
+        }
+    };
+    let throwers: Vec<_> = (0..16).map(|first| tokio::spawn(throw(first))).collect();
+    for thrower in throwers {
+        thrower.await.unwrap();
+    }
+    let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
+    connected.unwrap();
+    accepted.unwrap();
+}
+
+/// LH-ACCEPT-1: those who say nothing do not keep others out.
+#[tokio::test]
+async fn silent_connections_block_nobody() {
+    let (listener, options) = pair_of_ends().await;
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(TcpStream::connect(listener.local_addr()).await.unwrap());
+    }
+    let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
+    connected.unwrap();
+    accepted.unwrap();
+}
