@@ -182,7 +182,7 @@ impl Default for Timeouts {
             dial: Duration::from_secs(10),
             idle: Duration::from_secs(3600),
             half_closed: Duration::from_secs(600),
-            unacknowledged: Duration::from_secs(60),
+            unacknowledged: Duration::from_secs(180),
             drain: Duration::from_secs(60),
             refusal: Duration::from_secs(2),
         }
