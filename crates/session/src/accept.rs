@@ -143,3 +143,6 @@ async fn receive_open<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(Open, Byt
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,6 +120,15 @@ impl Identity {
         Arc::clone(&self.certified)
     }
 
+    /// Signs as itself and speaks TLS as another: what an acceptor must refuse.
+    #[cfg(test)]
+    pub(crate) fn with_certified_of(&self, other: &Self) -> Self {
+        Self {
+            key: self.key.clone(),
+            certified: other.certified(),
+        }
+    }
+
     fn from_key(key: SigningKey) -> Result<Self, Error> {
         let certified = tls::certified_key(&key).map_err(|_| KeyError::NotPkcs8)?;
         Ok(Self {

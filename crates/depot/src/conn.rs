@@ -1,0 +1,217 @@
+//! One hop's TCP connection, as the relay needs it: readiness from tokio, bytes by plain system calls.
+//!
+//! Writes are attempted first and waited for only after the kernel refuses (`EAGAIN`). Two things follow: a write
+//! costs one system call in the common case, and the readiness of the write side is free to carry another message,
+//! "this connection is broken", which [`Conn::poll_broken`] waits for even when there is nothing to write.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
+use tokio::io::unix::AsyncFd;
+
+/// A connected, non-blocking TCP socket. Dropping it resets the connection, so that no path through the code can make
+/// a cut session look finished; a clean end is said aloud, by [`Conn::close`] or [`Conn::linger`].
+#[derive(Debug)]
+pub(crate) struct Conn {
+    fd: AsyncFd<OwnedFd>,
+    ends_clean: bool,
+    /// The last write was refused: the next must wait for the kernel to say that there is room.
+    write_blocked: AtomicBool,
+}
+
+impl Conn {
+    /// Wraps a non-blocking socket. Fails when it cannot be registered with tokio's reactor.
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
+        // SAFETY: an OwnedFd owns its descriptor and names the same one until it is dropped, and nothing here replaces
+        // the one inside `fd`: what the reactor watches is what was registered.
+        #[allow(unsafe_code, reason = "AsyncFd asks for this promise since tokio 1.54")]
+        let fd = unsafe { AsyncFd::register(fd) }?;
+        Ok(Self {
+            fd,
+            ends_clean: false,
+            write_blocked: AtomicBool::new(false),
+        })
+    }
+
+    /// Connects to `addr`; `prepare` sets the options that must be there before the first packet.
+    pub(crate) async fn connect(
+        addr: SocketAddr,
+        prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType};
+        let family = if addr.is_ipv4() {
+            AddressFamily::INET
+        } else {
+            AddressFamily::INET6
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        prepare(fd.as_fd())?;
+        // Registered before it connects, so that no event can be missed.
+        let conn = match rustix::net::connect(&fd, &addr) {
+            Ok(()) => return Self::new(fd),
+            Err(Errno::INPROGRESS | Errno::INTR) => Self::new(fd)?,
+            Err(error) => return Err(error.into()),
+        };
+        loop {
+            let mut guard = conn.fd.writable().await?;
+            sockopt::socket_error(&conn.fd)??;
+            // A wake-up before the handshake is done has neither a peer nor an error.
+            match rustix::net::getpeername(&conn.fd) {
+                Ok(_) => break,
+                Err(Errno::NOTCONN) => guard.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(conn)
+    }
+
+    /// Runs `read` when bytes, an end or an error may be there; `Pending` once it says `EAGAIN`.
+    pub(crate) fn poll_read_with<R>(
+        &self,
+        cx: &mut Context<'_>,
+        mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        loop {
+            let mut guard = ready!(self.fd.poll_read_ready(cx))?;
+            match read(self.fd.get_ref().as_fd()) {
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(Errno::INTR) => {}
+                other => return Poll::Ready(other.map_err(Into::into)),
+            }
+        }
+    }
+
+    /// Runs `write` at once, or, if the last write was refused, when there is room again.
+    pub(crate) fn poll_write_with<R>(
+        &self,
+        cx: &mut Context<'_>,
+        mut write: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        loop {
+            let guard = if self.write_blocked.load(Ordering::Relaxed) {
+                Some(ready!(self.fd.poll_write_ready(cx))?)
+            } else {
+                None
+            };
+            match write(self.fd.get_ref().as_fd()) {
+                Err(Errno::AGAIN) => {
+                    self.write_blocked.store(true, Ordering::Relaxed);
+                    if let Some(mut guard) = guard {
+                        guard.clear_ready();
+                    }
+                }
+                Err(Errno::INTR) => {}
+                other => {
+                    self.write_blocked.store(false, Ordering::Relaxed);
+                    return Poll::Ready(other.map_err(Into::into));
+                }
+            }
+        }
+    }
+
+    /// Ready once the connection is broken (reset, timed out, or both directions closed). Only a caller that has not
+    /// itself shut down writing may ask: then a hang-up can only mean that the peer or the path has died.
+    pub(crate) fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            match self.fd.poll_write_ready(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(error),
+                Poll::Ready(Ok(mut guard)) => {
+                    if guard.ready().is_write_closed() {
+                        return Poll::Ready(self.take_error());
+                    }
+                    if self.write_blocked.load(Ordering::Relaxed) {
+                        // Room for a refused write, arrived since it was last tried: that message is not ours to eat.
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    guard.clear_ready();
+                }
+            }
+        }
+    }
+
+    /// Completes when the connection is broken; see [`Conn::poll_broken`].
+    pub(crate) async fn broken(&self) -> io::Error {
+        std::future::poll_fn(|cx| self.poll_broken(cx)).await
+    }
+
+    /// Reads what is there into `buf`; 0 is the peer's end of stream.
+    pub(crate) async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        std::future::poll_fn(|cx| {
+            self.poll_read_with(cx, |fd| {
+                rustix::net::recv(fd, &mut *buf, RecvFlags::empty()).map(|(n, _)| n)
+            })
+        })
+        .await
+    }
+
+    /// Writes all of `bytes`.
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let n = std::future::poll_fn(|cx| {
+                self.poll_write_with(cx, |fd| rustix::net::send(fd, bytes, SendFlags::NOSIGNAL))
+            })
+            .await?;
+            bytes = bytes.get(n..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Tells the peer that no more bytes follow (FIN), leaving the other direction open.
+    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
+    }
+
+    /// Closes without a reset; for a connection both of whose directions have ended.
+    pub(crate) fn close(mut self) {
+        self.ends_clean = true;
+    }
+
+    /// Ends a refused connection so that the peer can still read what was written to it: bytes that nobody has read
+    /// would turn the close into a reset and could destroy the status on its way. Reads and drops at most
+    /// `allowance` bytes; the caller bounds the time.
+    pub(crate) async fn linger(mut self, mut allowance: usize) {
+        if self.shutdown_write().is_err() {
+            return;
+        }
+        self.ends_clean = true;
+        let mut sink = [0u8; 2048];
+        while let Ok(n) = self.read(&mut sink).await {
+            if n == 0 || n > allowance {
+                return;
+            }
+            allowance -= n;
+        }
+    }
+
+    /// The pending error of the socket, which this call clears.
+    fn take_error(&self) -> io::Error {
+        match sockopt::socket_error(&self.fd) {
+            Ok(Err(errno)) | Err(errno) => errno.into(),
+            Ok(Ok(())) => io::ErrorKind::ConnectionReset.into(),
+        }
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        if !self.ends_clean {
+            // Refused only by a socket that is already dead; then there is nobody left to tell.
+            let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
+        }
+    }
+}
+
+impl AsFd for Conn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.get_ref().as_fd()
+    }
+}

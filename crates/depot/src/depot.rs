@@ -1,0 +1,313 @@
+//! A depot's life: open the listeners, accept, reload, drain.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use longhaul_proto::Admission;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::config::{DepotConfig, Listen};
+use crate::conn::Conn;
+use crate::dial::Dialler;
+use crate::error::Error;
+use crate::gate::Gate;
+use crate::metrics::{Metrics, Outcome, Reason};
+use crate::page;
+use crate::policy::Policy;
+use crate::relay::pipe::{PipeBounds, PipePool};
+use crate::serve::{Phase, Shared, serve};
+use crate::socket;
+
+const BACKLOG: i32 = 1024;
+/// Spare pipes kept open between bursts.
+const SPARE_PIPES: usize = 32;
+/// Wait after an accept that failed for want of descriptors or memory: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Runs a depot until `shutdown` resolves, then drains: listeners close, sessions get [`Timeouts::drain`] to finish, and
+/// what is left is reset.
+///
+/// # Errors
+/// [`Error`] when it cannot start. Once it runs, what goes wrong with a session is that session's status or reset.
+///
+/// [`Timeouts::drain`]: crate::Timeouts::drain
+pub async fn run(config: DepotConfig, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+    Depot::bind(config)?.run(shutdown).await;
+    Ok(())
+}
+
+/// A depot whose listeners are open.
+#[derive(Debug)]
+pub struct Depot {
+    listeners: Vec<TcpListener>,
+    page: Option<TcpListener>,
+    hangup: Option<Signal>,
+    shared: Arc<Shared>,
+}
+
+impl Depot {
+    /// Opens the listeners; connections wait until [`Depot::run`]. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error`], which names what cannot be had.
+    pub fn bind(config: DepotConfig) -> Result<Self, Error> {
+        if config.listen.is_empty() {
+            return Err(Error::NoListener);
+        }
+        config
+            .next_congestion
+            .iter()
+            .try_for_each(|next| socket::check_congestion(&next.name))?;
+        let listeners = config
+            .listen
+            .iter()
+            .map(|at| listen(at, &config))
+            .collect::<Result<_, _>>()?;
+        let page = match config.metrics {
+            None => None,
+            Some(address) => {
+                let opened = open_listener(address, |_| Ok(()));
+                Some(opened.map_err(|source| Error::Metrics { address, source })?)
+            }
+        };
+        let hangup = if config.reload_on_hangup && config.policy.file().is_some() {
+            Some(signal(SignalKind::hangup()).map_err(Error::Signals)?)
+        } else {
+            None
+        };
+        let pipes = PipeBounds {
+            size: config.limits.pipe,
+            total: config.limits.pipes,
+            spare: SPARE_PIPES,
+        };
+        let shared = Arc::new(Shared {
+            key: config.key,
+            policy: RwLock::new(Arc::new(config.policy)),
+            admission: Mutex::new(Admission::new(config.key)),
+            dialler: Dialler::new(
+                config.limits.lookups,
+                config.next_congestion,
+                config.timeouts.clone(),
+            ),
+            timeouts: config.timeouts,
+            gate: Gate::new(config.limits),
+            pipes: PipePool::new(pipes),
+            metrics: Metrics::new(),
+        });
+        Ok(Self {
+            listeners,
+            page,
+            hangup,
+            shared,
+        })
+    }
+
+    /// Where it listens, in the order of the configuration, with the ports that port 0 became.
+    #[must_use]
+    pub fn local_addresses(&self) -> Vec<SocketAddr> {
+        self.listeners
+            .iter()
+            .filter_map(|listener| listener.local_addr().ok())
+            .collect()
+    }
+
+    /// Where the metrics page is.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.page.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
+    /// Serves until `shutdown` resolves, then drains. If this future is dropped, sessions are reset.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let Self {
+            listeners,
+            page,
+            hangup,
+            shared,
+        } = self;
+        let (phase, phases) = watch::channel(Phase::Running);
+        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            tasks.spawn(accept(
+                listener,
+                Arc::clone(&shared),
+                phases.clone(),
+                alive.clone(),
+            ));
+        }
+        let mut services = JoinSet::new();
+        if let Some(listener) = page {
+            let shared = Arc::clone(&shared);
+            services.spawn(page::serve(listener, move || render(&shared)));
+        }
+        if let Some(hangup) = hangup {
+            services.spawn(reload(hangup, Arc::clone(&shared)));
+        }
+        drop((phases, alive));
+        shutdown.await;
+        tracing::info!(sessions = shared.gate.sessions(), "draining");
+        phase.send_replace(Phase::Draining);
+        tasks.shutdown().await;
+        if tokio::time::timeout(shared.timeouts.drain, all_gone.recv())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                sessions = shared.gate.sessions(),
+                "drain deadline passed: resetting what is left"
+            );
+            phase.send_replace(Phase::Aborting);
+            all_gone.recv().await;
+        }
+        tracing::info!("drained");
+    }
+}
+
+fn listen(at: &Listen, config: &DepotConfig) -> Result<TcpListener, Error> {
+    if let Some(name) = &at.congestion {
+        socket::check_congestion(name)?;
+    }
+    // Accepted connections inherit these options, which saves system calls for each.
+    let prepare = |socket: &Socket| {
+        socket::prepare(socket.as_fd(), config.timeouts.unacknowledged)?;
+        at.congestion
+            .as_ref()
+            .map_or(Ok(()), |name| socket::set_congestion(socket.as_fd(), name))
+    };
+    open_listener(at.address, prepare).map_err(|source| Error::Listen {
+        address: at.address,
+        source,
+    })
+}
+
+fn open_listener(
+    address: SocketAddr,
+    prepare: impl Fn(&Socket) -> io::Result<()>,
+) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    prepare(&socket)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Accepts for ever. Each connection's task holds a clone of `alive`.
+async fn accept(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    phases: watch::Receiver<Phase>,
+    alive: mpsc::Sender<()>,
+) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_the_connection(&error) => continue,
+            Err(error) => {
+                // Out of descriptors or memory. Those who wait in the backlog wait on; sessions go on and free some.
+                shared.metrics.accept_errors.inc();
+                if pause == FIRST_PAUSE {
+                    tracing::warn!(%error, "cannot accept; trying again");
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                continue;
+            }
+        };
+        pause = FIRST_PAUSE;
+        shared.metrics.accepted.inc();
+        let conn = stream
+            .into_std()
+            .and_then(|stream| Conn::new(OwnedFd::from(stream)));
+        let Ok(conn) = conn else {
+            shared.metrics.accept_errors.inc();
+            continue;
+        };
+        match shared.gate.enter(peer.ip()) {
+            Ok(place) => {
+                let serving = serve(Arc::clone(&shared), conn, peer, place, phases.clone());
+                let alive = alive.clone();
+                tokio::spawn(async move {
+                    serving.await;
+                    drop(alive);
+                });
+            }
+            // Dropped, it is reset: a flood is not worth an answer.
+            Err(full) => {
+                shared
+                    .metrics
+                    .turned_away
+                    .get_or_create(&Reason::new(full.reason()))
+                    .inc();
+            }
+        }
+    }
+}
+
+/// Errors of a connection that died in the backlog (accept(2)); the listener is fine.
+fn is_of_the_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown
+    )
+}
+
+/// Reads the policy again on each SIGHUP; one with a mistake changes nothing.
+async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
+    while hangup.recv().await.is_some() {
+        let file = {
+            let policy = shared.policy.read().unwrap_or_else(PoisonError::into_inner);
+            policy.file().map(std::path::Path::to_owned)
+        };
+        let Some(file) = file else { return };
+        let loaded = tokio::task::spawn_blocking(move || Policy::load(&file)).await;
+        let outcome = match loaded {
+            Ok(Ok(policy)) => {
+                tracing::info!(rules = policy.len(), "policy reloaded");
+                *shared.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+                "loaded"
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%error, "policy not reloaded: the old one stays");
+                "refused"
+            }
+            Err(_) => "failed",
+        };
+        shared
+            .metrics
+            .policy_reloads
+            .get_or_create(&Outcome::new(outcome))
+            .inc();
+    }
+}
+
+/// The metrics page. Gauges are read off the gate, which counts anyway.
+fn render(shared: &Shared) -> String {
+    let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let metrics = &shared.metrics;
+    metrics.unauthenticated.set(gauge(shared.gate.unauthenticated()));
+    let setting_up = gauge(shared.gate.sessions()).saturating_sub(metrics.sessions_active.get());
+    metrics.sessions_setting_up.set(setting_up.max(0));
+    metrics.page(shared.pipes.allocated())
+}

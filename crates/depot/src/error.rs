@@ -1,0 +1,46 @@
+//! What can stop a depot from running. What can go wrong with one session is a status for its initiator, not an error here.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::policy::PolicyError;
+
+/// Why a depot does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A listener cannot be opened: is another program there, or is the port below 1024?
+    #[error("{address}: cannot listen: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// Nowhere to listen: give at least one address.
+    #[error("no address to listen at: give at least one")]
+    NoListener,
+    /// The metrics page cannot be served there: choose another address, or none.
+    #[error("{address}: cannot serve metrics: {source}")]
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel does not let this process use that congestion control: choose one of those it lists.
+    #[error("congestion control {name:?} is not to be had here ({source}); the kernel has: {available}")]
+    Congestion {
+        /// Its name.
+        name: String,
+        /// What there is instead.
+        available: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The policy is wrong: mend the line it names.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// Signals cannot be waited for, which reloading the policy needs.
+    #[error("cannot wait for signals: {0}")]
+    Signals(io::Error),
+}

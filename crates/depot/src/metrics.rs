@@ -1,0 +1,211 @@
+//! What a depot counts, and the OpenMetrics text of it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// A label set of one label.
+macro_rules! label {
+    ($(#[$doc:meta])* $name:ident { $field:ident }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+        pub(crate) struct $name {
+            $field: &'static str,
+        }
+        impl $name {
+            pub(crate) fn new($field: &'static str) -> Self {
+                Self { $field }
+            }
+        }
+    };
+}
+label!(
+    /// Why something was turned away.
+    Reason { reason }
+);
+label!(
+    /// How a session ended.
+    EndedBy { ending }
+);
+label!(
+    /// Which status an OPEN was refused with.
+    RefusedWith { status }
+);
+label!(
+    /// Whether a policy reload worked.
+    Outcome { outcome }
+);
+label!(
+    /// Which way bytes went.
+    Way { direction }
+);
+
+/// The counters of bytes moved, one for each direction; cheap to clone and to count with.
+#[derive(Debug, Clone)]
+pub(crate) struct Traffic {
+    forward: Counter,
+    backward: Counter,
+}
+
+impl Traffic {
+    pub(crate) fn count(&self, forward: u64, backward: u64) {
+        if forward > 0 {
+            self.forward.inc_by(forward);
+        }
+        if backward > 0 {
+            self.backward.inc_by(backward);
+        }
+    }
+}
+
+/// All counters of a depot.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    pub(crate) accepted: Counter,
+    pub(crate) accept_errors: Counter,
+    pub(crate) turned_away: Family<Reason, Counter>,
+    pub(crate) opens_refused: Family<RefusedWith, Counter>,
+    pub(crate) sessions_ended: Family<EndedBy, Counter>,
+    pub(crate) sessions_active: Gauge,
+    pub(crate) sessions_setting_up: Gauge,
+    pub(crate) unauthenticated: Gauge,
+    pub(crate) policy_reloads: Family<Outcome, Counter>,
+    pub(crate) dial_time: Histogram,
+    pub(crate) traffic: Traffic,
+    pipe_bytes: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Arc<Self> {
+        let mut registry = Registry::with_prefix("longhaul_depot");
+        let bytes = Family::<Way, Counter<u64, AtomicU64>>::default();
+        let metrics = Self {
+            accepted: Counter::default(),
+            accept_errors: Counter::default(),
+            turned_away: Family::default(),
+            opens_refused: Family::default(),
+            sessions_ended: Family::default(),
+            sessions_active: Gauge::default(),
+            sessions_setting_up: Gauge::default(),
+            unauthenticated: Gauge::default(),
+            policy_reloads: Family::default(),
+            dial_time: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
+            traffic: Traffic {
+                forward: bytes.get_or_create_owned(&Way::new("forward")),
+                backward: bytes.get_or_create_owned(&Way::new("backward")),
+            },
+            pipe_bytes: Gauge::default(),
+            registry: Registry::default(),
+        };
+        registry.register("connections", "Connections accepted", metrics.accepted.clone());
+        registry.register(
+            "accept_errors",
+            "Failed accepts, such as no free descriptor",
+            metrics.accept_errors.clone(),
+        );
+        registry.register(
+            "connections_turned_away",
+            "Connections closed before an OPEN was read, by reason",
+            metrics.turned_away.clone(),
+        );
+        registry.register(
+            "opens_refused",
+            "OPENs refused, by status",
+            metrics.opens_refused.clone(),
+        );
+        registry.register(
+            "sessions_ended",
+            "Relayed sessions, by how they ended",
+            metrics.sessions_ended.clone(),
+        );
+        registry.register(
+            "sessions_active",
+            "Sessions now relayed",
+            metrics.sessions_active.clone(),
+        );
+        registry.register(
+            "sessions_setting_up",
+            "Sessions whose OPEN is verified and whose next hop is not yet reached",
+            metrics.sessions_setting_up.clone(),
+        );
+        registry.register(
+            "connections_unauthenticated",
+            "Connections whose OPEN is not yet verified",
+            metrics.unauthenticated.clone(),
+        );
+        registry.register(
+            "policy_reloads",
+            "Reloads of the policy file, by outcome",
+            metrics.policy_reloads.clone(),
+        );
+        registry.register_with_unit(
+            "dial",
+            "Time to connect to the next hop",
+            Unit::Seconds,
+            metrics.dial_time.clone(),
+        );
+        registry.register_with_unit(
+            "relayed",
+            "Payload moved, by direction (forward: towards the acceptor)",
+            Unit::Bytes,
+            bytes,
+        );
+        registry.register_with_unit(
+            "pipe",
+            "Capacity of all pipes, in use or spare",
+            Unit::Bytes,
+            metrics.pipe_bytes.clone(),
+        );
+        Arc::new(Self { registry, ..metrics })
+    }
+
+    /// The page, in OpenMetrics text format 1.0. `pipe_bytes` is the capacity of all pipes now.
+    pub(crate) fn page(&self, pipe_bytes: usize) -> String {
+        self.pipe_bytes.set(i64::try_from(pipe_bytes).unwrap_or(i64::MAX));
+        let mut page = String::new();
+        if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
+            // Writing to a String does not fail; an empty page is the honest answer if it ever does.
+            page.clear();
+        }
+        page
+    }
+
+    pub(crate) fn dialled(&self, took: Duration) {
+        self.dial_time.observe(took.as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_units_labels_and_an_end() {
+        let metrics = Metrics::new();
+        metrics.traffic.count(7, 9);
+        metrics
+            .opens_refused
+            .get_or_create(&RefusedWith::new("replay"))
+            .inc();
+        metrics.dialled(Duration::from_millis(3));
+        let page = metrics.page(65536);
+        for line in [
+            "longhaul_depot_relayed_bytes_total{direction=\"forward\"} 7",
+            "longhaul_depot_relayed_bytes_total{direction=\"backward\"} 9",
+            "longhaul_depot_opens_refused_total{status=\"replay\"} 1",
+            "longhaul_depot_pipe_bytes 65536",
+            "longhaul_depot_dial_seconds_count 1",
+        ] {
+            assert!(page.lines().any(|l| l == line), "{line} is missing in:\n{page}");
+        }
+        assert!(page.ends_with("# EOF\n"));
+    }
+}

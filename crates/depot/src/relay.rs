@@ -1,0 +1,206 @@
+//! Moves a session's bytes both ways, blindly, until both sides have ended or one has died.
+//!
+//! One future drives both directions, so a wake-up on either socket costs one task switch. What it promises is the
+//! table in `docs/close-states.md`: an end of stream on one side becomes a FIN on the other once everything before it
+//! has been delivered to the kernel; a death on one side becomes a reset on the other; nothing else ends a session
+//! but the idle timeout, the half-close timeout and the end of a drain, and those are resets too.
+
+mod direction;
+pub(crate) mod pipe;
+pub(crate) mod rate;
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+use crate::conn::Conn;
+use crate::metrics::Traffic;
+use direction::{Advance, Direction, Stop};
+use pipe::PipePool;
+use rate::RateLimit;
+
+/// Which end of the relayed session: towards the initiator, or towards the acceptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The hop that the OPEN came in on.
+    Upstream,
+    /// The hop that was dialled.
+    Downstream,
+}
+
+/// How a relayed session ended. Only [`Ending::Finished`] is clean.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// Both directions ended with a FIN and everything was delivered.
+    Finished,
+    /// A side was reset, timed out or became unreachable; the other was reset.
+    Died(Side, io::Error),
+    /// No byte moved for the idle timeout; both sides were reset.
+    Idle,
+    /// One direction had ended and no byte moved in the other for the half-close timeout; both were reset.
+    HalfClosed,
+    /// The depot was told to stop and the drain deadline passed; both were reset.
+    Drained,
+}
+
+/// How long a session may be silent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Silence {
+    /// While both directions are open.
+    pub(crate) open: Duration,
+    /// Once one direction has ended.
+    pub(crate) half_closed: Duration,
+}
+
+/// What a relay needs from its depot.
+#[derive(Debug, Clone)]
+pub(crate) struct RelayContext {
+    pub(crate) pipes: Arc<PipePool>,
+    pub(crate) silence: Silence,
+    pub(crate) traffic: Traffic,
+    /// Caps of the policy rule: towards the acceptor, and back.
+    pub(crate) forward_limit: Option<Arc<RateLimit>>,
+    pub(crate) backward_limit: Option<Arc<RateLimit>>,
+}
+
+/// What a relayed session did.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) ending: Ending,
+    /// Bytes that the kernel took for the acceptor's side, without those sent before the relay began.
+    pub(crate) forward: u64,
+    /// Bytes that the kernel took for the initiator's side.
+    pub(crate) backward: u64,
+}
+
+/// The future that relays. It ends with the sockets closed: cleanly after [`Ending::Finished`], else with resets.
+pub(crate) struct Relay {
+    /// `None` once closed.
+    sides: Option<(Conn, Conn)>,
+    forward: Direction,
+    backward: Direction,
+    context: RelayContext,
+    timer: Pin<Box<Sleep>>,
+    /// Bytes moved when the timer was last set: silence is measured without touching the timer for each byte.
+    moved_at_check: u64,
+    half_closed_at_check: bool,
+}
+
+impl Relay {
+    /// Relays between `upstream` and `downstream`. `upstream_ended` says that the upstream's end of stream has already
+    /// been read (with the early data).
+    pub(crate) fn new(upstream: Conn, downstream: Conn, upstream_ended: bool, context: RelayContext) -> Self {
+        let timer = Box::pin(tokio::time::sleep(context.silence.open));
+        Self {
+            sides: Some((upstream, downstream)),
+            forward: Direction::new(context.forward_limit.clone(), upstream_ended),
+            backward: Direction::new(context.backward_limit.clone(), false),
+            context,
+            timer,
+            moved_at_check: 0,
+            half_closed_at_check: false,
+        }
+    }
+
+    /// Ends the session now, with resets.
+    pub(crate) fn abort(&mut self, ending: Ending) -> Report {
+        self.sides = None;
+        self.report(ending)
+    }
+
+    fn report(&self, ending: Ending) -> Report {
+        Report {
+            ending,
+            forward: self.forward.moved,
+            backward: self.backward.moved,
+        }
+    }
+
+    /// Moves what can be moved. `Some` is the ending.
+    fn advance(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
+        let Some((upstream, downstream)) = &self.sides else {
+            return Some(Ending::Finished);
+        };
+        let before = (self.forward.moved, self.backward.moved);
+        let pipes = &self.context.pipes;
+        let there = self.forward.advance(cx, upstream, downstream, pipes);
+        let back = self.backward.advance(cx, downstream, upstream, pipes);
+        self.context
+            .traffic
+            .count(self.forward.moved - before.0, self.backward.moved - before.1);
+        match (there, back) {
+            (Advance::Failed(Stop::Reading(error)), _) | (_, Advance::Failed(Stop::Writing(error))) => {
+                return Some(Ending::Died(Side::Upstream, error));
+            }
+            (Advance::Failed(Stop::Writing(error)), _) | (_, Advance::Failed(Stop::Reading(error))) => {
+                return Some(Ending::Died(Side::Downstream, error));
+            }
+            (Advance::Ended, Advance::Ended) => return Some(Ending::Finished),
+            _ => {}
+        }
+        // A side that we still owe bytes to may die while nothing is read from it: because it has ended its own
+        // direction, or because that direction is held up. Its death must not wait for the next byte to be noticed.
+        if !self.forward.has_ended()
+            && let Poll::Ready(error) = downstream.poll_broken(cx)
+        {
+            return Some(Ending::Died(Side::Downstream, error));
+        }
+        if !self.backward.has_ended()
+            && let Poll::Ready(error) = upstream.poll_broken(cx)
+        {
+            return Some(Ending::Died(Side::Upstream, error));
+        }
+        self.check_silence(cx)
+    }
+
+    fn check_silence(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
+        let half_closed = self.forward.has_ended() || self.backward.has_ended();
+        let moved = self.forward.moved.wrapping_add(self.backward.moved);
+        let allowed = if half_closed {
+            self.context.silence.half_closed
+        } else {
+            self.context.silence.open
+        };
+        if half_closed != self.half_closed_at_check {
+            self.half_closed_at_check = half_closed;
+            self.moved_at_check = moved;
+            self.timer.as_mut().reset(Instant::now() + allowed);
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if moved == self.moved_at_check {
+                return Some(if half_closed {
+                    Ending::HalfClosed
+                } else {
+                    Ending::Idle
+                });
+            }
+            self.moved_at_check = moved;
+            self.timer.as_mut().reset(Instant::now() + allowed);
+        }
+        None
+    }
+}
+
+impl Future for Relay {
+    type Output = Report;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Report> {
+        let relay = &mut *self;
+        match relay.advance(cx) {
+            None => Poll::Pending,
+            Some(Ending::Finished) => {
+                if let Some((upstream, downstream)) = relay.sides.take() {
+                    upstream.close();
+                    downstream.close();
+                }
+                Poll::Ready(relay.report(Ending::Finished))
+            }
+            Some(ending) => Poll::Ready(relay.abort(ending)),
+        }
+    }
+}

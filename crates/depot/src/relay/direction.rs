@@ -1,0 +1,251 @@
+//! One direction of a relayed session: bytes from one socket into a pipe, from the pipe into the other socket.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::pipe::{SpliceFlags, splice};
+use tokio::time::Sleep;
+
+use super::pipe::{Pipe, PipePool};
+use super::rate::{Grant, RateLimit};
+use crate::conn::Conn;
+
+/// Bytes that one direction may move before other sessions of the same thread get their turn.
+const TURN: usize = 4 * 1024 * 1024;
+/// What is read at once when bytes must be copied.
+const COPY_BUFFER: usize = 16 * 1024;
+const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
+
+/// One way of a session. What it reads is written before it reads again, so it holds at most one pipe's worth.
+pub(super) struct Direction {
+    /// Bytes taken by the kernel for the receiving side.
+    pub(super) moved: u64,
+    held: Held,
+    state: State,
+    limit: Option<Arc<RateLimit>>,
+    pause: Option<Pin<Box<Sleep>>>,
+    /// splice(2) was refused on these sockets; copy from now on.
+    copies: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The end of stream has been read; what is held must still be written.
+    Ending,
+    /// The FIN has been sent.
+    Ended,
+}
+
+/// Bytes read and not yet written.
+enum Held {
+    Nothing,
+    Pipe(Pipe),
+    Copy {
+        buffer: Box<[u8]>,
+        start: usize,
+        end: usize,
+    },
+}
+
+/// What came of an attempt to move bytes.
+pub(super) enum Advance {
+    /// Nothing more can be done until a waker calls.
+    Waiting,
+    /// This direction has ended and its FIN is sent.
+    Ended,
+    Failed(Stop),
+}
+
+/// Which of the two sockets failed.
+pub(super) enum Stop {
+    Reading(io::Error),
+    Writing(io::Error),
+}
+
+impl Direction {
+    pub(super) fn new(limit: Option<Arc<RateLimit>>, ended: bool) -> Self {
+        let state = if ended { State::Ending } else { State::Open };
+        Self {
+            moved: 0,
+            held: Held::Nothing,
+            state,
+            limit,
+            pause: None,
+            copies: false,
+        }
+    }
+
+    /// The FIN of this direction has been sent.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// Moves bytes until one of the sockets, the rate limit or the turn stops it.
+    pub(super) fn advance(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &Conn,
+        to: &Conn,
+        pipes: &Arc<PipePool>,
+    ) -> Advance {
+        let mut turn = TURN;
+        loop {
+            match self.drain(cx, to) {
+                Poll::Pending => return Advance::Waiting,
+                Poll::Ready(Err(error)) => return Advance::Failed(Stop::Writing(error)),
+                Poll::Ready(Ok(())) => {}
+            }
+            match self.state {
+                State::Ended => return Advance::Ended,
+                State::Ending => {
+                    self.held = Held::Nothing;
+                    if let Err(error) = to.shutdown_write() {
+                        return Advance::Failed(Stop::Writing(error));
+                    }
+                    self.state = State::Ended;
+                    return Advance::Ended;
+                }
+                State::Open => {}
+            }
+            if turn == 0 {
+                cx.waker().wake_by_ref();
+                return Advance::Waiting;
+            }
+            match self.fill(cx, from, pipes) {
+                Poll::Pending => {
+                    // Nothing is held and nothing comes: the pipe is another session's to use.
+                    self.held = Held::Nothing;
+                    return Advance::Waiting;
+                }
+                Poll::Ready(Err(error)) => return Advance::Failed(Stop::Reading(error)),
+                Poll::Ready(Ok(0)) => self.state = State::Ending,
+                Poll::Ready(Ok(n)) => turn = turn.saturating_sub(n),
+            }
+        }
+    }
+
+    /// Writes all that is held.
+    fn drain(&mut self, cx: &mut Context<'_>, to: &Conn) -> Poll<io::Result<()>> {
+        loop {
+            let written = match &mut self.held {
+                Held::Nothing => return Poll::Ready(Ok(())),
+                Held::Pipe(pipe) => {
+                    let Some((read_end, _)) = pipe.ends().filter(|_| pipe.held > 0) else {
+                        return Poll::Ready(Ok(()));
+                    };
+                    let held = pipe.held;
+                    std::task::ready!(
+                        to.poll_write_with(cx, |fd| splice(read_end, None, fd, None, held, FLAGS))
+                    )
+                    .inspect(|n| pipe.held -= n)
+                }
+                Held::Copy { start, end, .. } if start == end => return Poll::Ready(Ok(())),
+                Held::Copy { buffer, start, end } => {
+                    let bytes = buffer.get(*start..*end).unwrap_or_default();
+                    std::task::ready!(
+                        to.poll_write_with(cx, |fd| { rustix::net::send(fd, bytes, SendFlags::NOSIGNAL) })
+                    )
+                    .inspect(|n| *start += n)
+                }
+            };
+            match written {
+                // Never said of a socket by the kernel; said once, it would be said for ever.
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(n) => self.moved += n as u64,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Reads once into an empty pipe or buffer; 0 is the end of stream.
+    fn fill(&mut self, cx: &mut Context<'_>, from: &Conn, pipes: &Arc<PipePool>) -> Poll<io::Result<usize>> {
+        loop {
+            if !self.copies && !matches!(self.held, Held::Pipe(_)) {
+                // Without a pipe to be had, this read is copied and the next asks again.
+                if let Some(pipe) = pipes.take() {
+                    self.held = Held::Pipe(pipe);
+                }
+            }
+            let room = match &self.held {
+                Held::Pipe(pipe) => pipe.capacity(),
+                _ => COPY_BUFFER,
+            };
+            let granted = std::task::ready!(self.poll_grant(cx, room));
+            let read = match &mut self.held {
+                Held::Pipe(pipe) => {
+                    let Some((_, write_end)) = pipe.ends() else {
+                        return Poll::Ready(Ok(0));
+                    };
+                    from.poll_read_with(cx, |fd| splice(fd, None, write_end, None, granted, FLAGS))
+                        .map(|read| read.inspect(|n| pipe.held += n))
+                }
+                _ => self.fill_copy(cx, from, granted),
+            };
+            let used = match &read {
+                Poll::Ready(Ok(n)) => *n,
+                _ => 0,
+            };
+            if let Some(limit) = &self.limit {
+                limit.refund(granted - used.min(granted));
+            }
+            match read {
+                Poll::Ready(Err(error)) if !self.copies && is_unsupported(&error) => {
+                    tracing::debug!(%error, "splice refused; copying instead");
+                    self.copies = true;
+                    self.held = Held::Nothing;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn fill_copy(&mut self, cx: &mut Context<'_>, from: &Conn, granted: usize) -> Poll<io::Result<usize>> {
+        let mut buffer = match std::mem::replace(&mut self.held, Held::Nothing) {
+            Held::Copy { buffer, .. } => buffer,
+            _ => vec![0; COPY_BUFFER].into_boxed_slice(),
+        };
+        let read = from.poll_read_with(cx, |fd| {
+            let room = buffer.get_mut(..granted).unwrap_or_default();
+            rustix::net::recv(fd, room, RecvFlags::empty()).map(|(n, _)| n)
+        });
+        if let Poll::Ready(Ok(end)) = read {
+            self.held = Held::Copy {
+                buffer,
+                start: 0,
+                end,
+            };
+        }
+        read
+    }
+
+    /// How much may be read now, by the rule's rate.
+    fn poll_grant(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<usize> {
+        let Some(limit) = &self.limit else {
+            return Poll::Ready(room);
+        };
+        loop {
+            if let Some(pause) = &mut self.pause {
+                std::task::ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            match limit.draw(room) {
+                Grant::Bytes(n) => return Poll::Ready(n),
+                Grant::Wait(wait) => self.pause = Some(Box::pin(tokio::time::sleep(wait))),
+            }
+        }
+    }
+}
+
+/// splice(2) does not work on these sockets, or not here (seccomp).
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
+    )
+}

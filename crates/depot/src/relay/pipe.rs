@@ -1,0 +1,201 @@
+//! The pipes that splice(2) moves bytes through, pooled: a direction takes one only while bytes are in it, so an idle
+//! session holds none, and a busy depot makes few.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
+
+/// What a pipe holds if it cannot be made larger: 16 pages.
+const DEFAULT_PIPE: usize = 64 * 1024;
+
+/// Bounds of a [`PipePool`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PipeBounds {
+    /// The size to ask for, bytes a pipe.
+    pub(crate) size: usize,
+    /// The sum over all pipes, bytes. Past it, directions copy through small buffers instead.
+    pub(crate) total: usize,
+    /// Empty pipes kept for the next that asks.
+    pub(crate) spare: usize,
+}
+
+/// All pipes of a depot.
+#[derive(Debug)]
+pub(crate) struct PipePool {
+    bounds: PipeBounds,
+    /// Bytes of all pipes that exist, in use or spare.
+    allocated: AtomicUsize,
+    spare: Mutex<Vec<RawPipe>>,
+}
+
+#[derive(Debug)]
+struct RawPipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    capacity: usize,
+}
+
+/// A pipe taken from the pool; back to it when dropped, unless bytes are left in it.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    raw: Option<RawPipe>,
+    pool: Arc<PipePool>,
+    /// Bytes now in the pipe. Whoever splices keeps the count.
+    pub(crate) held: usize,
+}
+
+impl PipePool {
+    pub(crate) fn new(bounds: PipeBounds) -> Arc<Self> {
+        Arc::new(Self {
+            bounds,
+            allocated: AtomicUsize::new(0),
+            spare: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// An empty pipe, or `None` when the bound or the machine's limits allow no more: copy then.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Pipe> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let raw = match spare {
+            Some(raw) => raw,
+            None => self.make()?,
+        };
+        Some(Pipe {
+            raw: Some(raw),
+            pool: Arc::clone(self),
+            held: 0,
+        })
+    }
+
+    /// Bytes of all pipes that exist.
+    pub(crate) fn allocated(&self) -> usize {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
+    fn make(&self) -> Option<RawPipe> {
+        // Claimed before it is made, so that two threads cannot pass the bound together.
+        let claim = self.bounds.size.max(DEFAULT_PIPE);
+        self.claim(claim)?;
+        let made = Self::open(self.bounds.size);
+        match made {
+            Ok(raw) => {
+                self.allocated
+                    .fetch_sub(claim.saturating_sub(raw.capacity), Ordering::Relaxed);
+                Some(raw)
+            }
+            Err(error) => {
+                self.allocated.fetch_sub(claim, Ordering::Relaxed);
+                tracing::debug!(%error, "no pipe to splice through; copying instead");
+                None
+            }
+        }
+    }
+
+    fn claim(&self, bytes: usize) -> Option<()> {
+        self.allocated
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+                now.checked_add(bytes).filter(|sum| *sum <= self.bounds.total)
+            })
+            .ok()
+            .map(|_| ())
+    }
+
+    fn open(size: usize) -> io::Result<RawPipe> {
+        let (read, write) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
+        // Refused past /proc/sys/fs/pipe-max-size or the user's page quota; the pipe still works at its first size.
+        let capacity = match fcntl_setpipe_size(&write, size) {
+            Ok(got) => got,
+            Err(_) => rustix::pipe::fcntl_getpipe_size(&write)?,
+        };
+        Ok(RawPipe {
+            read,
+            write,
+            capacity,
+        })
+    }
+
+    fn give_back(&self, raw: RawPipe) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < self.bounds.spare {
+            spare.push(raw);
+        } else {
+            drop(spare);
+            self.discard(raw);
+        }
+    }
+
+    fn discard(&self, raw: RawPipe) {
+        self.allocated.fetch_sub(raw.capacity, Ordering::Relaxed);
+    }
+}
+
+impl Pipe {
+    /// Bytes it can hold if every page is full; fewer when the packets were small.
+    pub(crate) fn capacity(&self) -> usize {
+        self.raw.as_ref().map_or(0, |raw| raw.capacity)
+    }
+
+    /// The two ends, reading first. `None` never happens while the pipe lives.
+    pub(crate) fn ends(&self) -> Option<(&OwnedFd, &OwnedFd)> {
+        self.raw.as_ref().map(|raw| (&raw.read, &raw.write))
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        if let Some(raw) = self.raw.take() {
+            // A pipe with one session's bytes in it must never carry another's.
+            if self.held == 0 {
+                self.pool.give_back(raw)
+            } else {
+                self.pool.discard(raw)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(total: usize, spare: usize) -> Arc<PipePool> {
+        PipePool::new(PipeBounds {
+            size: DEFAULT_PIPE,
+            total,
+            spare,
+        })
+    }
+
+    #[test]
+    fn the_bound_holds_and_returned_pipes_are_used_again() {
+        let pool = pool(2 * DEFAULT_PIPE, 8);
+        let first = pool.take().expect("first");
+        let second = pool.take().expect("second");
+        assert!(pool.take().is_none(), "a third pipe would pass the bound");
+        assert_eq!(pool.allocated(), 2 * DEFAULT_PIPE);
+        drop(first);
+        assert!(pool.take().is_some());
+        drop(second);
+        assert_eq!(pool.allocated(), 2 * DEFAULT_PIPE, "spare pipes count");
+    }
+
+    #[test]
+    fn a_pipe_with_bytes_left_in_it_is_closed() {
+        let pool = pool(4 * DEFAULT_PIPE, 8);
+        let mut pipe = pool.take().expect("pipe");
+        pipe.held = 1;
+        drop(pipe);
+        assert_eq!(pool.allocated(), 0);
+    }
+
+    #[test]
+    fn spares_are_bounded() {
+        let pool = pool(4 * DEFAULT_PIPE, 1);
+        let pipes = [pool.take(), pool.take(), pool.take()];
+        drop(pipes);
+        assert_eq!(pool.allocated(), DEFAULT_PIPE);
+    }
+}

@@ -1,0 +1,250 @@
+//! Silence, drain, reload, counters: what a depot does on its own account.
+
+use std::time::Duration;
+
+use longhaul_depot::{Depot, DepotConfig, Error, Listen, Policy};
+use longhaul_proto::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::bed::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_is_reset_after_the_idle_timeout() {
+    let key = new_key();
+    let depot = depot_with(loopback_policy(key.public(), ""), |config| {
+        config.timeouts.idle = Duration::from_secs(100);
+        config.timeouts.half_closed = Duration::from_secs(10);
+    });
+    let still = stand_still();
+    let (mut initiator, mut acceptor) = established(&key, &[depot.address]).await;
+    // A byte now and then keeps it, from either side.
+    for turn in 0..5 {
+        tokio::time::advance(Duration::from_secs(90)).await;
+        let (from, to) = if turn % 2 == 0 {
+            (&mut initiator, &mut acceptor)
+        } else {
+            (&mut acceptor, &mut initiator)
+        };
+        from.write_all(b"x").await.expect("write");
+        assert_eq!(to.read_u8().await.expect("read"), b'x');
+    }
+    let start = Instant::now();
+    drop(still);
+    assert_reset(&mut initiator).await;
+    assert_reset(&mut acceptor).await;
+    let silent = start.elapsed();
+    assert!(
+        (100..=200).contains(&silent.as_secs()),
+        "reset after {silent:?} of silence"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_half_closed_session_is_reaped_sooner() {
+    let key = new_key();
+    let depot = depot_with(loopback_policy(key.public(), ""), |config| {
+        config.timeouts.idle = Duration::from_secs(1000);
+        config.timeouts.half_closed = Duration::from_secs(10);
+    });
+    let still = stand_still();
+    let (mut initiator, mut acceptor) = established(&key, &[depot.address]).await;
+    initiator.shutdown().await.expect("FIN");
+    assert_end(&mut acceptor).await;
+    for _ in 0..5 {
+        tokio::time::advance(Duration::from_secs(9)).await;
+        acceptor.write_all(b"x").await.expect("write");
+        assert_eq!(initiator.read_u8().await.expect("read"), b'x');
+    }
+    let start = Instant::now();
+    drop(still);
+    assert_reset(&mut initiator).await;
+    let silent = start.elapsed();
+    assert!(
+        (10..=20).contains(&silent.as_secs()),
+        "reset after {silent:?} of silence"
+    );
+}
+
+#[tokio::test]
+async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
+    let key = new_key();
+    let mut depot = depot(&key);
+    let (mut initiator, mut acceptor) = soon(established(&key, &[depot.address])).await;
+    depot.stop();
+    // The listener goes first: once it is gone, the rest of the drain is under way.
+    let refused = async {
+        while let Ok(mut stream) = TcpStream::connect(depot.address).await {
+            // Caught in the backlog, or between accept and the phase: told so, or reset.
+            let mut sink = Vec::new();
+            let _ = stream
+                .write_all(&encoded(&open_via(&key, &[depot.address], depot.address)))
+                .await;
+            let _ = stream.read_to_end(&mut sink).await;
+        }
+    };
+    soon(refused).await;
+    initiator.write_all(b"the rest").await.expect("write");
+    initiator.shutdown().await.expect("FIN");
+    let mut arrived = Vec::new();
+    soon(acceptor.read_to_end(&mut arrived))
+        .await
+        .expect("a clean end");
+    assert_eq!(arrived, b"the rest");
+    drop(acceptor);
+    soon(assert_end(&mut initiator)).await;
+    soon(depot.stopped()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_at_the_drain_deadline_is_reset() {
+    let key = new_key();
+    let mut depot = depot_with(loopback_policy(key.public(), ""), with_page);
+    let page = depot.metrics.expect("page");
+    let still = stand_still();
+    let (mut initiator, mut acceptor) = established(&key, &[depot.address]).await;
+    let mut stranger = TcpStream::connect(depot.address).await.expect("connect");
+    stranger.write_all(b"\xf1").await.expect("write");
+    until(page, "longhaul_depot_connections_unauthenticated", 1.0).await;
+    depot.stop();
+    let start = Instant::now();
+    drop(still);
+    assert_reset(&mut initiator).await;
+    assert_reset(&mut acceptor).await;
+    assert!(
+        start.elapsed() >= Duration::from_secs(60),
+        "the drain lasts as long as it is set to"
+    );
+    depot.stopped().await;
+    let mut sink = Vec::new();
+    // The stranger was told of the header timeout meanwhile.
+    stranger.read_to_end(&mut sink).await.expect("a clean end");
+    assert!(!sink.is_empty());
+}
+
+/// An OPEN that arrives while the depot drains, on a connection that it had accepted before.
+#[tokio::test]
+async fn an_open_that_comes_during_the_drain_is_told() {
+    let key = new_key();
+    let mut depot = depot_with(loopback_policy(key.public(), ""), with_page);
+    let page = depot.metrics.expect("page");
+    let (listener, address) = acceptor().await;
+    let mut early_bird = TcpStream::connect(depot.address).await.expect("connect");
+    soon(until(page, "longhaul_depot_connections_unauthenticated", 1.0)).await;
+    depot.stop();
+    let closed = async { while TcpStream::connect(depot.address).await.is_ok() {} };
+    soon(closed).await;
+    early_bird
+        .write_all(&encoded(&open_via(&key, &[depot.address], address)))
+        .await
+        .expect("write");
+    assert_eq!(
+        soon(read_status(&mut early_bird)).await.code,
+        StatusCode::Draining
+    );
+    assert_never_dialled(&listener).await;
+    drop(early_bird);
+    soon(depot.stopped()).await;
+}
+
+#[tokio::test]
+async fn every_session_is_counted() {
+    let key = new_key();
+    let depot = depot_with(loopback_policy(key.public(), ""), with_page);
+    let page = depot.metrics.expect("page");
+    let (listener, address) = acceptor().await;
+    let open = open_via(&key, &[depot.address], address);
+    let mut initiator = initiate(depot.address, &open, b"1234").await;
+    let (mut accepted, _) = soon(take(&listener)).await;
+    initiator.write_all(b"56789").await.expect("write");
+    initiator.shutdown().await.expect("FIN");
+    let mut arrived = Vec::new();
+    soon(accepted.read_to_end(&mut arrived)).await.expect("end");
+    drop(accepted);
+    let mut answer = Vec::new();
+    soon(initiator.read_to_end(&mut answer)).await.expect("end");
+    let ended = "longhaul_depot_sessions_ended_total{ending=\"finished\"}";
+    soon(until(page, ended, 1.0)).await;
+    assert_eq!(
+        metric(page, "longhaul_depot_relayed_bytes_total{direction=\"forward\"}").await,
+        Some(9.0)
+    );
+    assert_eq!(metric(page, "longhaul_depot_dial_seconds_count").await, Some(1.0));
+    assert_eq!(metric(page, "longhaul_depot_sessions_active").await, Some(0.0));
+}
+
+#[tokio::test]
+async fn a_hangup_reloads_the_policy_and_mistakes_change_nothing() {
+    let (old, new) = (new_key(), new_key());
+    let directory = tempfile::tempdir().expect("directory");
+    let file = directory.path().join("policy.toml");
+    let write = |key: &longhaul_proto::SigningKey, end: &str| {
+        let text = format!(
+            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n{end}",
+            key.public()
+        );
+        std::fs::write(&file, text).expect("write policy");
+    };
+    write(&old, "");
+    let depot = depot_with(Policy::load(&file).expect("load"), with_page);
+    let page = depot.metrics.expect("page");
+    let hang_up = |outcome: &'static str| async move {
+        let me = rustix::process::getpid();
+        rustix::process::kill_process(me, rustix::process::Signal::HUP).expect("kill");
+        let name = format!("longhaul_depot_policy_reloads_total{{outcome=\"{outcome}\"}}");
+        let reloaded = async {
+            while metric(page, &name).await.is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(reloaded).await;
+    };
+    soon(established(&old, &[depot.address])).await;
+    write(&new, "port = 7");
+    hang_up("refused").await;
+    soon(established(&old, &[depot.address])).await;
+    write(&new, "");
+    hang_up("loaded").await;
+    soon(established(&new, &[depot.address])).await;
+    let (_listener, address) = acceptor().await;
+    let mut stream = initiate(depot.address, &open_via(&old, &[depot.address], address), b"").await;
+    assert_eq!(
+        soon(read_status(&mut stream)).await.code,
+        StatusCode::Unauthorised
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_start_says_why() {
+    let config = || DepotConfig::new(new_key().public(), Policy::deny_all());
+    let at = |address: &str| Listen::at(address.parse().expect("address"));
+    let none = Depot::bind(DepotConfig {
+        listen: Vec::new(),
+        ..config()
+    });
+    assert!(matches!(none, Err(Error::NoListener)));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = taken.local_addr().expect("address");
+    let in_use = Depot::bind(DepotConfig {
+        listen: vec![Listen::at(address)],
+        ..config()
+    });
+    assert!(matches!(in_use, Err(Error::Listen { address: at, .. }) if at == address));
+    let mut listen = at("127.0.0.1:0");
+    listen.congestion = Some("no-such".to_owned());
+    let error = Depot::bind(DepotConfig {
+        listen: vec![listen],
+        ..config()
+    })
+    .expect_err("congestion")
+    .to_string();
+    assert!(error.contains("no-such") && error.contains("cubic"), "{error}");
+    let next = vec!["*=no-such".parse().expect("choice")];
+    let error = Depot::bind(DepotConfig {
+        listen: vec![at("127.0.0.1:0")],
+        next_congestion: next,
+        ..config()
+    });
+    assert!(matches!(error, Err(Error::Congestion { .. })));
+}

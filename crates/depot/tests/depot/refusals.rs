@@ -1,0 +1,201 @@
+//! What a depot refuses, with which status, and that it dials nobody for it.
+
+use std::path::Path;
+
+use longhaul_depot::Policy;
+use longhaul_proto::{Open, SigningKey, StatusCode};
+
+use crate::bed::*;
+
+/// Sends `open` and expects `code` and a clean end behind it.
+async fn refused(depot: &Running, open: &Open, code: StatusCode) {
+    let mut stream = initiate(depot.address, open, b"early data that must go nowhere").await;
+    let status = soon(read_status(&mut stream)).await;
+    assert_eq!(status.code, code, "{}", status.detail);
+    assert_eq!(
+        (status.reporter, status.payload_forwarded),
+        (Some(depot.key), false)
+    );
+    soon(assert_end(&mut stream)).await;
+}
+
+#[tokio::test]
+async fn without_a_valid_principal_nobody_is_dialled() {
+    let (key, stranger) = (new_key(), new_key());
+    let depot = depot(&key);
+    let (listener, address) = acceptor().await;
+    let fresh = |key: &SigningKey| open_via(key, &[depot.address], address);
+
+    refused(&depot, &fresh(&stranger), StatusCode::Unauthorised).await;
+    let mut unsigned = fresh(&key);
+    unsigned.signature = [0; 64];
+    refused(&depot, &unsigned, StatusCode::BadSignature).await;
+    let mut borrowed = fresh(&stranger);
+    borrowed.principal = key.public();
+    refused(&depot, &borrowed, StatusCode::BadSignature).await;
+    let mut bent = fresh(&key);
+    bent.destination.port ^= 1;
+    refused(&depot, &bent, StatusCode::BadSignature).await;
+    for at in [now_ms() - 600_000, now_ms() + 600_000] {
+        let mut stale = fresh(&key);
+        stale.sign(&key, at).expect("sign");
+        refused(&depot, &stale, StatusCode::Expired).await;
+    }
+    assert_never_dialled(&listener).await;
+}
+
+#[tokio::test]
+async fn an_open_is_good_once() {
+    let key = new_key();
+    let depot = depot(&key);
+    let (listener, address) = acceptor().await;
+    let open = open_via(&key, &[depot.address], address);
+    let mut stream = initiate(depot.address, &open, b"").await;
+    let _first = soon(take(&listener)).await;
+    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
+    refused(&depot, &open, StatusCode::Replay).await;
+    assert_never_dialled(&listener).await;
+}
+
+#[tokio::test]
+async fn the_policy_decides_before_any_dial() {
+    let key = new_key();
+    let (listener, address) = acceptor().await;
+    let port = address.port();
+    for rule in [
+        // another port; another network; loopback not named; another next hop; nothing at all
+        format!("to = [\"127.0.0.0/8\"]\nports = [{}]", port ^ 1),
+        format!("to = [\"10.0.0.0/8\"]\nports = [{port}]"),
+        format!("to = [\"0.0.0.0/0\"]\nports = [{port}]"),
+        format!("to = [\"*\"]\nports = [{port}]"),
+        format!("to = [\"127.0.0.0/8\"]\nports = [{port}]\nnext_hops = [\"127.0.0.1:*\"]"),
+    ] {
+        let text = format!("[[allow]]\nprincipals = [\"{}\"]\n{rule}", key.public());
+        let depot = depot_with(Policy::parse(&text, Path::new("t")).expect(&text), |_| {});
+        refused(
+            &depot,
+            &open_via(&key, &[depot.address], address),
+            StatusCode::Refused,
+        )
+        .await;
+    }
+    let depot = depot_with(Policy::deny_all(), |_| {});
+    refused(
+        &depot,
+        &open_via(&key, &[depot.address], address),
+        StatusCode::Unauthorised,
+    )
+    .await;
+    assert_never_dialled(&listener).await;
+}
+
+/// A name that leads to loopback is allowed as a name and refused for where it leads.
+#[tokio::test]
+async fn where_a_name_leads_is_checked() {
+    let key = new_key();
+    let (listener, address) = acceptor().await;
+    let destination: longhaul_proto::Endpoint =
+        format!("localhost:{}", address.port()).parse().expect("endpoint");
+    let rule = |to: &str| {
+        let text = format!(
+            "[[allow]]\nprincipals = [\"{}\"]\nto = [{to}]\nports = [\"any\"]",
+            key.public()
+        );
+        depot_with(Policy::parse(&text, Path::new("t")).expect(&text), |_| {})
+    };
+    let by_name = rule("\"localhost\"");
+    refused(
+        &by_name,
+        &open_via(&key, &[by_name.address], destination.clone()),
+        StatusCode::Refused,
+    )
+    .await;
+    assert_never_dialled(&listener).await;
+    let by_network = rule("\"127.0.0.0/8\"");
+    let mut stream = initiate(
+        by_network.address,
+        &open_via(&key, &[by_network.address], destination.clone()),
+        b"",
+    )
+    .await;
+    let _session = soon(take(&listener)).await;
+    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
+    let nowhere = "no-such-host.invalid:7511"
+        .parse::<longhaul_proto::Endpoint>()
+        .expect("endpoint");
+    let open = open_via(&key, &[by_network.address], nowhere);
+    refused(&by_network, &open, StatusCode::NameNotFound).await;
+}
+
+#[tokio::test]
+async fn loops_and_spent_hop_limits_go_no_further() {
+    let key = new_key();
+    let (first, second) = (depot(&key), depot(&key));
+    let (listener, address) = acceptor().await;
+    let route = [first.address, second.address, first.address];
+    let mut stream = initiate(first.address, &open_via(&key, &route, address), b"").await;
+    for (place, code) in [(1, StatusCode::Ok), (2, StatusCode::Ok), (3, StatusCode::Loop)] {
+        let status = soon(read_status(&mut stream)).await;
+        assert_eq!((status.hop, status.code), (place, code));
+    }
+    let mut spent = open_via(&key, &[first.address], address);
+    spent.hop_limit = 0;
+    refused(&first, &spent, StatusCode::HopLimit).await;
+    let mut last = open_via(&key, &[first.address, second.address], address);
+    last.hop_limit = 1;
+    let mut stream = initiate(first.address, &last, b"").await;
+    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
+    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::HopLimit);
+    assert_never_dialled(&listener).await;
+}
+
+#[tokio::test]
+async fn an_open_for_the_acceptor_is_misrouted_here() {
+    let key = new_key();
+    let depot = depot(&key);
+    let (listener, address) = acceptor().await;
+    let mut open = open_via(&key, &[depot.address], address);
+    open.cursor += 1;
+    refused(&depot, &open, StatusCode::Misrouted).await;
+    assert_never_dialled(&listener).await;
+}
+
+#[tokio::test]
+async fn rules_and_the_depot_carry_so_many_sessions() {
+    let key = new_key();
+    let full = |depot: Running| {
+        let key = key.clone();
+        async move {
+            let (initiator, acceptor) = soon(established(&key, &[depot.address])).await;
+            let (listener, address) = crate::bed::acceptor().await;
+            refused(
+                &depot,
+                &open_via(&key, &[depot.address], address),
+                StatusCode::Overloaded,
+            )
+            .await;
+            assert_never_dialled(&listener).await;
+            drop((initiator, acceptor));
+            // The place is free again once the depot has seen the end.
+            let again = async {
+                loop {
+                    let open = open_via(&key, &[depot.address], address);
+                    let mut stream = initiate(depot.address, &open, b"").await;
+                    if read_status(&mut stream).await.code == StatusCode::Ok {
+                        break;
+                    }
+                }
+            };
+            soon(again).await;
+        }
+    };
+    full(depot_with(
+        loopback_policy(key.public(), "max_sessions = 1"),
+        |_| {},
+    ))
+    .await;
+    full(depot_with(loopback_policy(key.public(), ""), |config| {
+        config.limits.sessions = 1
+    }))
+    .await;
+}

@@ -1,0 +1,165 @@
+//! STATUS over the wire, well-formed, damaged and hostile.
+
+#![allow(clippy::unwrap_used)] // a test that fails may panic, in its helpers too
+
+use bytes::BytesMut;
+use longhaul_proto::{Endpoint, MAX_STATUS, PublicKey, Status, StatusCode, StatusDecoder, StatusError};
+use proptest::prelude::*;
+
+fn bytes(status: &Status) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    status.encode(&mut out);
+    out.to_vec()
+}
+
+fn full() -> Status {
+    Status {
+        code: StatusCode::DialTimeout,
+        hop: 3,
+        acceptor: false,
+        reporter: Some(PublicKey::from_bytes([4; 32])),
+        at: Some("next.example:7510".parse().unwrap()),
+        payload_forwarded: true,
+        detail: "no answer within 5 s".into(),
+    }
+}
+
+fn resealed(mut frame: Vec<u8>) -> Vec<u8> {
+    let length = u16::try_from(frame.len()).unwrap();
+    frame[6..8].copy_from_slice(&length.to_be_bytes());
+    frame[8..12].fill(0);
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&frame);
+    frame[8..12].copy_from_slice(&hasher.finalize().to_be_bytes());
+    frame
+}
+
+#[test]
+fn records_follow_each_other_and_the_payload_them() {
+    let statuses = [
+        Status::new(StatusCode::Ok, 1),
+        full(),
+        Status::of_acceptor(StatusCode::Ok, 3),
+    ];
+    let mut stream: Vec<u8> = statuses.iter().flat_map(bytes).collect();
+    stream.extend(b"\x16\x03payload");
+    let mut decoder = StatusDecoder::new();
+    let mut rest = stream.as_slice();
+    for status in &statuses {
+        let (found, used) = decoder.feed(rest).unwrap().unwrap();
+        assert_eq!(&found, status);
+        rest = &rest[used..];
+    }
+    assert_eq!(rest, b"\x16\x03payload");
+    assert_eq!(decoder.feed(rest), Err(StatusError::Magic));
+}
+
+/// LH-STATUS-4: a detail is cut and cleaned, and never makes the record fail.
+#[test]
+fn details_are_cut_and_cleaned() {
+    let mut status = full();
+    status.detail = "ä".repeat(1000) + "\x07";
+    let (found, _) = StatusDecoder::new().feed(&bytes(&status)).unwrap().unwrap();
+    assert_eq!(found.detail, "ä".repeat(128));
+    status.detail = "clear\x1b[2Jscreen\n".into();
+    let (found, _) = StatusDecoder::new().feed(&bytes(&status)).unwrap().unwrap();
+    assert_eq!(found.detail, "clear\u{fffd}[2Jscreen\u{fffd}");
+    // Whoever does not clean what it sends is cleaned on arrival.
+    let mut frame = bytes(&Status::new(StatusCode::Internal, 1));
+    frame.extend([0, 3, 0, 3, b'a', 0x1b, 0xff]);
+    let (found, _) = StatusDecoder::new().feed(&resealed(frame)).unwrap().unwrap();
+    assert_eq!(found.detail, "a\u{fffd}\u{fffd}");
+}
+
+/// LH-STATUS-2, LH-STATUS-5.
+#[test]
+fn malformed_records_are_refused() {
+    let frame = bytes(&full());
+    for bit in 0..frame.len() * 8 {
+        let mut damaged = frame.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(
+            !matches!(StatusDecoder::new().feed(&damaged), Ok(Some(_))),
+            "bit {bit}"
+        );
+    }
+    let with = |tail: &[u8]| resealed([bytes(&Status::new(StatusCode::Ok, 1)).as_slice(), tail].concat());
+    let decode = |frame: Vec<u8>| StatusDecoder::new().feed(&frame);
+    assert!(
+        decode(with(&[0x10, 0, 0, 1, 9])).unwrap().is_some(),
+        "unknown and not critical"
+    );
+    assert!(
+        matches!(decode(with(&[0x90, 0, 0, 1, 9])), Err(StatusError::Malformed(_))),
+        "unknown and critical"
+    );
+    assert!(
+        matches!(decode(with(&[0x80, 1, 0, 0])), Err(StatusError::Malformed(_))),
+        "flags of another kind"
+    );
+    assert!(
+        matches!(decode(with(&[0, 1, 0, 1, 9])), Err(StatusError::Malformed(_))),
+        "a key of one byte"
+    );
+    assert!(
+        matches!(decode(with(&[0, 3, 0, 9, 9])), Err(StatusError::Malformed(_))),
+        "cut short"
+    );
+    assert!(
+        matches!(
+            decode(with(&[0, 3, 0, 0, 0, 3, 0, 0])),
+            Err(StatusError::Malformed(_))
+        ),
+        "repeated"
+    );
+    let mut flags = frame.clone();
+    flags[5] |= 0x80;
+    assert!(matches!(decode(resealed(flags)), Err(StatusError::Malformed(_))));
+    let mut version = frame;
+    version[4] = 2;
+    assert_eq!(decode(resealed(version.clone())), Err(StatusError::Version(2)));
+    assert_eq!(
+        decode(version[..6].to_vec()),
+        Err(StatusError::Version(2)),
+        "as soon as it is certain"
+    );
+    assert_eq!(
+        decode(vec![0xf1, b'L', b'H', b'S', 1, 0, 4, 1]),
+        Err(StatusError::Length(1025))
+    );
+    assert_eq!(
+        decode(resealed(vec![0xf1, b'L', b'H', b'S', 1, 0, 0, 0, 0, 0, 0, 0])),
+        Err(StatusError::Malformed("a value cut short"))
+    );
+}
+
+prop_compose! {
+    fn any_status()(code: u8, hop: u8, acceptor: bool, reporter: Option<[u8; 32]>, at in prop::option::of((any::<[u8; 4]>(), 1..=u16::MAX)), payload_forwarded: bool, detail in "[a-z :äé]{0,100}") -> Status {
+        let at = at.map(|(ip, port)| Endpoint::new(longhaul_proto::Host::Ip(ip.into()), port));
+        Status { code: StatusCode::from_u8(code), hop, acceptor, reporter: reporter.map(PublicKey::from_bytes), at, payload_forwarded, detail }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn encode_and_decode_are_inverse(status in any_status(), cut in any::<prop::sample::Index>()) {
+        let sent = bytes(&status);
+        prop_assert!(sent.len() <= MAX_STATUS);
+        let (first, second) = sent.split_at(cut.index(sent.len()));
+        let mut decoder = StatusDecoder::new();
+        prop_assert_eq!(decoder.feed(first).unwrap(), None);
+        prop_assert_eq!(decoder.feed(second).unwrap(), Some((status, second.len())));
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(tail in prop::collection::vec(any::<u8>(), 0..300), seal: bool) {
+        let mut input = vec![0xf1, b'L', b'H', b'S', 1, 0, 0, 0, 0, 0, 0, 0];
+        input.extend(tail);
+        let input = if seal { resealed(input) } else { input };
+        let mut decoder = StatusDecoder::new();
+        let _ = decoder.feed(&input);
+        prop_assert!(decoder.held() <= MAX_STATUS);
+    }
+}

@@ -1,0 +1,244 @@
+//! Both ends of a set-up over an in-memory pipe, in virtual time.
+
+use std::{sync::Mutex, time::Duration};
+
+use longhaul_proto::{Chain, Endpoint, FailureKind, Progress, Route, SessionId};
+use tokio::{io::duplex, time::Instant};
+
+use super::*;
+use crate::{ConnectOptions, ServerTrust, connect};
+
+fn destination() -> Endpoint {
+    "server.example:7511".parse().unwrap()
+}
+
+fn acceptor(welcome: PublicKey) -> Acceptor {
+    let identity = Arc::new(Identity::generate().unwrap());
+    Acceptor {
+        admission: Mutex::new(Admission::new(identity.public())),
+        identity,
+        accept: Arc::new(move |key| *key == welcome),
+        header_timeout: Duration::from_secs(10),
+        handshake_timeout: Duration::from_secs(20),
+    }
+}
+
+fn options(identity: Identity, server: &Acceptor, route: &str) -> ConnectOptions {
+    let trust = ServerTrust::Pinned(server.identity.public());
+    ConnectOptions::new(route.parse().unwrap(), destination(), Arc::new(identity), trust)
+}
+
+fn open_of(identity: &Identity, change: impl FnOnce(&mut Open)) -> Vec<u8> {
+    let id = SessionId::random().unwrap();
+    let mut open = Open::new(id, Route::direct(), destination(), Duration::from_secs(20)).departing();
+    change(&mut open);
+    open.sign(identity.signing_key(), unix_ms()).unwrap();
+    let mut bytes = BytesMut::new();
+    open.encode(&mut bytes).unwrap();
+    bytes.to_vec()
+}
+
+/// What an initiator on a direct route makes of what came back.
+async fn verdict(mut near: impl AsyncRead + Unpin) -> Result<Progress, FailureKind> {
+    let mut answer = Vec::new();
+    near.read_to_end(&mut answer).await.unwrap();
+    Chain::new(Route::direct(), destination())
+        .feed(&answer)
+        .map_err(|failure| failure.kind)
+}
+
+/// LH-CHAIN-3: OPEN and the TLS hello leave together, before anything came back.
+#[tokio::test(start_paused = true)]
+async fn the_first_flight_carries_the_hello() {
+    let server = acceptor(PublicKey::from_bytes([0; 32]));
+    let options = options(Identity::generate().unwrap(), &server, "depot.example");
+    let (near, mut far) = duplex(1 << 16);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms());
+    let hearing = async {
+        let (open, early) = receive_open(&mut far).await.unwrap();
+        assert_eq!((open.cursor, open.principal), (1, options.identity.public()));
+        assert_eq!(open.verify(), Ok(()));
+        // A TLS record with a handshake message in it (RFC 8446, section 5.1).
+        assert_eq!(early.first(), Some(&0x16));
+        drop(far);
+    };
+    let (connected, ()) = tokio::join!(connecting, hearing);
+    assert!(
+        matches!(connected, Err(Error::Hop(failure)) if failure.kind == FailureKind::Closed && failure.hop == 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_ends_come_together() {
+    let identity = Identity::generate().unwrap();
+    let server = acceptor(identity.public());
+    let options = options(identity, &server, "direct");
+    // A pipe need only hold a status: TLS does not read while it still has its hello to send.
+    for capacity in [1 << 16, 64] {
+        let (near, far) = duplex(capacity);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms());
+        let (connected, accepted) = tokio::join!(connecting, server.set_up(far));
+        let (mut near, id, peer) = connected.unwrap();
+        let (mut far, open) = accepted.unwrap();
+        assert_eq!((id, peer), (open.session_id, server.identity.public()));
+        let words = async {
+            near.write_all(b"words").await.unwrap();
+            near.shutdown().await.unwrap();
+        };
+        let mut heard = Vec::new();
+        let (_, read) = tokio::join!(words, far.read_to_end(&mut heard));
+        read.unwrap();
+        assert_eq!(heard, b"words");
+    }
+}
+
+/// LH-ACCEPT-1: silence and a trickle alike end when the time for the OPEN is over, counted from the connection on.
+#[tokio::test(start_paused = true)]
+async fn an_open_that_does_not_come_in_time_is_refused() {
+    let identity = Identity::generate().unwrap();
+    let server = acceptor(identity.public());
+    let open = open_of(&identity, |_| ());
+    for trickle in [false, true] {
+        let (mut near, far) = duplex(1 << 16);
+        let began = Instant::now();
+        let trickling = async {
+            for byte in open.iter().filter(|_| trickle) {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if near.write_all(&[*byte]).await.is_err() || began.elapsed() > Duration::from_secs(12) {
+                    break;
+                }
+            }
+            let verdict = verdict(&mut near).await;
+            drop(near);
+            verdict
+        };
+        let (set_up, verdict) = tokio::join!(server.set_up(far), trickling);
+        assert!(matches!(set_up, Err(Error::Peer(error)) if error.kind() == io::ErrorKind::TimedOut));
+        assert_eq!(verdict, Err(FailureKind::Acceptor(StatusCode::HeaderTimeout)));
+        assert!(
+            began.elapsed() <= Duration::from_secs(13),
+            "{:?}",
+            began.elapsed()
+        );
+    }
+}
+
+/// LH-ACCEPT-1: the handshake has its own limit.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_does_not_come_in_time_is_given_up() {
+    let identity = Identity::generate().unwrap();
+    let server = acceptor(identity.public());
+    let (mut near, far) = duplex(1 << 16);
+    near.write_all(&open_of(&identity, |_| ())).await.unwrap();
+    let began = Instant::now();
+    let set_up = server.set_up(far).await;
+    assert!(matches!(set_up, Err(Error::Peer(error)) if error.kind() == io::ErrorKind::TimedOut));
+    assert_eq!(began.elapsed(), Duration::from_secs(20));
+    assert!(
+        matches!(verdict(near).await, Ok(Progress::Established { .. })),
+        "the OPEN itself was in order"
+    );
+}
+
+/// LH-STATUS-6: an initiator that takes nothing and never ends holds nobody up.
+#[tokio::test(start_paused = true)]
+async fn a_refused_peer_is_heard_out_for_a_moment_only() {
+    let server = acceptor(PublicKey::from_bytes([0; 32]));
+    let (mut near, far) = duplex(1);
+    let began = Instant::now();
+    let sending = async { near.write_all(&[0; 1000]).await };
+    let (set_up, _) = tokio::join!(server.set_up(far), sending);
+    assert!(matches!(set_up, Err(Error::Refused(Refusal::Open(_)))));
+    assert!(began.elapsed() <= HEAR_OUT);
+}
+
+/// LH-ADMIT-1, as the acceptor keeps it, each with its code.
+#[tokio::test(start_paused = true)]
+async fn opens_that_are_not_in_order_are_refused_with_their_code() {
+    let identity = Identity::generate().unwrap();
+    let server = acceptor(identity.public());
+    let stranger = Identity::generate().unwrap();
+    let good = open_of(&identity, |_| ());
+    let mut decoded = OpenDecoder::new().feed(&good).unwrap().unwrap().0;
+    decoded.destination.port += 1;
+    let mut forged = BytesMut::new();
+    decoded.encode(&mut forged).unwrap();
+    let cases = [
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), StatusCode::BadOpen),
+        (open_of(&identity, |open| open.cursor = 0), StatusCode::Misrouted),
+        (open_of(&stranger, |_| ()), StatusCode::Unauthorised),
+        (forged.to_vec(), StatusCode::BadSignature),
+        (good.clone(), StatusCode::Ok),
+        (good, StatusCode::Replay),
+    ];
+    for (bytes, code) in cases {
+        let (mut near, far) = duplex(1 << 16);
+        near.write_all(&bytes).await.unwrap();
+        near.shutdown().await.unwrap();
+        let (set_up, verdict) = tokio::join!(server.set_up(far), verdict(near));
+        assert!(set_up.is_err());
+        match code {
+            StatusCode::Ok => assert!(matches!(verdict, Ok(Progress::Established { .. }))),
+            code => assert_eq!(verdict, Err(FailureKind::Acceptor(code))),
+        }
+    }
+}
+
+/// LH-TLS-3: an OPEN of one principal does not carry the TLS of another.
+#[tokio::test(start_paused = true)]
+async fn the_tls_client_must_be_the_principal() {
+    let principal = Identity::generate().unwrap();
+    let server = acceptor(principal.public());
+    let mixed = principal.with_certified_of(&Identity::generate().unwrap());
+    let options = options(mixed, &server, "direct");
+    let (near, far) = duplex(1 << 16);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let connecting = async {
+        // The client learns of it when it first reads: its own part of the handshake was over before (RFC 8446, section 2).
+        let (mut stream, ..) = connect::secure(near, &options, &options.route, deadline, unix_ms()).await?;
+        stream.read_u8().await.map_err(Error::Peer)
+    };
+    let (connected, accepted) = tokio::join!(connecting, server.set_up(far));
+    assert!(connected.is_err());
+    assert!(matches!(accepted, Err(Error::Peer(_))));
+}
+
+/// LH-CHAIN-4: when time runs out, the hop that has not answered is named.
+#[tokio::test(start_paused = true)]
+async fn a_chain_that_falls_silent_times_out_at_its_hop() {
+    let server = acceptor(PublicKey::from_bytes([0; 32]));
+    let options = options(Identity::generate().unwrap(), &server, "d1.example,d2.example");
+    for answered in 0..=3u8 {
+        let (near, mut far) = duplex(1 << 16);
+        for hop in 1..=answered {
+            let mut bytes = BytesMut::new();
+            let status = if hop == 3 {
+                Status::of_acceptor(StatusCode::Ok, 3)
+            } else {
+                Status::new(StatusCode::Ok, hop)
+            };
+            status.encode(&mut bytes);
+            far.write_all(&bytes).await.unwrap();
+        }
+        let began = Instant::now();
+        let deadline = began + Duration::from_secs(20);
+        let error = connect::secure(near, &options, &options.route, deadline, unix_ms())
+            .await
+            .unwrap_err();
+        assert_eq!(began.elapsed(), Duration::from_secs(20));
+        let silent = [
+            "d1.example:7510",
+            "d2.example:7510",
+            "server.example:7511",
+            "server.example:7511",
+        ];
+        assert_eq!(
+            error.endpoint().unwrap().to_string(),
+            silent[usize::from(answered)]
+        );
+        assert_eq!(matches!(error, Error::Tls { .. }), answered == 3, "{error}");
+        assert!(!error.nothing_forwarded(), "nobody can know");
+    }
+}
