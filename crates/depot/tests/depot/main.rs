@@ -1,6 +1,13 @@
 //! A depot between real sockets on loopback. Nothing here sleeps or knows a port: what is waited for is an event, and
 //! timeouts run in tokio's paused time.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says by panicking that it failed"
+)]
+
 mod bed;
 mod ends;
 mod faults;

@@ -1,0 +1,59 @@
+//! What an idle session costs the depot: resident memory of its process and the pipes it keeps, after each session has
+//! carried some bytes both ways, for memory once taken and not given back counts.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use longhaul_proto::{SigningKey, StatusCode, StatusDecoder};
+use serde_json::{Value, json};
+
+use crate::ends::{self, Sink};
+use crate::relays::Relay;
+
+const CARRIED: usize = 64 * 1024;
+
+pub fn measure(depot: &Relay, sink: &Sink, key: &SigningKey, sessions: usize) -> Value {
+    // What the transfers before this took is not the sessions'.
+    let before = depot.resident();
+    let mut held = Vec::with_capacity(sessions);
+    for _ in 0..sessions {
+        let mut initiator = TcpStream::connect(depot.address).expect("connect");
+        initiator
+            .write_all(&ends::open(depot.address, sink, key))
+            .expect("OPEN");
+        let (mut acceptor, _) = sink.accept();
+        read_status(&mut initiator);
+        carry(&mut initiator, &mut acceptor);
+        carry(&mut acceptor, &mut initiator);
+        held.push((initiator, acceptor));
+    }
+    let taken = depot.resident().saturating_sub(before);
+    let pipes = depot.metric("longhaul_depot_pipe_bytes");
+    assert_eq!(depot.metric("longhaul_depot_sessions_active"), sessions as f64);
+    json!({
+        "sessions": sessions,
+        "bytes_carried_each_way": CARRIED,
+        "resident_bytes": taken,
+        "resident_bytes_per_session": taken as f64 / sessions as f64,
+        "pipe_bytes": pipes,
+        "pipe_bytes_per_session": pipes / sessions as f64,
+    })
+}
+
+fn carry(from: &mut TcpStream, to: &mut TcpStream) {
+    let mut arrived = vec![0; CARRIED];
+    from.write_all(&arrived).expect("write");
+    to.read_exact(&mut arrived).expect("read");
+}
+
+fn read_status(stream: &mut TcpStream) {
+    let mut decoder = StatusDecoder::new();
+    let mut byte = [0];
+    loop {
+        stream.read_exact(&mut byte).expect("a status");
+        if let Some((status, _)) = decoder.feed(&byte).expect("status") {
+            assert_eq!(status.code, StatusCode::Ok, "{}", status.detail);
+            return;
+        }
+    }
+}
