@@ -9,7 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use longhaul_session::{ConnectOptions, PublicKey, Route};
 use longhaul_transfer::{
-    Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources, Token, WriteOptions, copy_local,
+    Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources, Token,
+    WriteOptions, copy_local,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -70,9 +71,18 @@ pub struct Cp {
 
 /// What is to be done, once the paths are understood.
 enum Job {
-    Local { sources: Vec<PathBuf>, destination: PathBuf },
-    Push { sources: Vec<PathBuf>, destination: Remote },
-    Pull { sources: Vec<Remote>, destination: PathBuf },
+    Local {
+        sources: Vec<PathBuf>,
+        destination: PathBuf,
+    },
+    Push {
+        sources: Vec<PathBuf>,
+        destination: Remote,
+    },
+    Pull {
+        sources: Vec<Remote>,
+        destination: PathBuf,
+    },
 }
 
 impl Cp {
@@ -88,7 +98,11 @@ impl Cp {
     }
 
     fn job(&self) -> Result<Job> {
-        let mut targets = self.paths.iter().map(|path| Target::parse(path)).collect::<Result<Vec<_>>>()?;
+        let mut targets = self
+            .paths
+            .iter()
+            .map(|path| Target::parse(path))
+            .collect::<Result<Vec<_>>>()?;
         let destination = targets.pop().ok_or(anyhow!("name what to copy and where to"))?;
         let (mut local, mut remote) = (Vec::new(), Vec::new());
         for target in targets {
@@ -101,16 +115,30 @@ impl Cp {
             (_, false, false) => bail!("sources here and on a server in one copy: run one command for each"),
             (Target::Local(destination), false, true) => {
                 refuse_into_itself(&local, &destination)?;
-                Ok(Job::Local { sources: local, destination })
+                Ok(Job::Local {
+                    sources: local,
+                    destination,
+                })
             }
-            (Target::Remote(destination), false, true) => Ok(Job::Push { sources: local, destination }),
+            (Target::Remote(destination), false, true) => Ok(Job::Push {
+                sources: local,
+                destination,
+            }),
             (Target::Local(destination), true, false) => {
                 if let Some(other) = remote.iter().find(|r| r.server != remote[0].server) {
-                    bail!("{other} is on another server than {}: run one command for each server", remote[0]);
+                    bail!(
+                        "{other} is on another server than {}: run one command for each server",
+                        remote[0]
+                    );
                 }
-                Ok(Job::Pull { sources: remote, destination })
+                Ok(Job::Pull {
+                    sources: remote,
+                    destination,
+                })
             }
-            (Target::Remote(_), true, _) => bail!("from server to server: copy here first, or run this on one of the two"),
+            (Target::Remote(_), true, _) => {
+                bail!("from server to server: copy here first, or run this on one of the two")
+            }
             (_, true, true) => bail!("name what to copy and where to"),
         }
     }
@@ -134,12 +162,22 @@ impl Cp {
     }
 
     async fn carry_out(&self, job: &Job, watch: &Arc<Watch>) -> Result<Outcome> {
-        let options = WriteOptions { overwrite: self.overwrite, fsync: self.fsync };
+        let options = WriteOptions {
+            overwrite: self.overwrite,
+            fsync: self.fsync,
+        };
         match job {
             Job::Local { sources, destination } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
                 let destination = Destination::local(destination, names, options, Token::random()?)?;
-                Ok(copy_local(found, shown(sources), destination, watch.progress.clone(), watch.clone()).await?)
+                Ok(copy_local(
+                    found,
+                    shown(sources),
+                    destination,
+                    watch.progress.clone(),
+                    watch.clone(),
+                )
+                .await?)
             }
             Job::Push { sources, destination } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
@@ -152,30 +190,53 @@ impl Cp {
                 };
                 let client = self.client(destination, request, watch).await?;
                 let connector = client.connector.clone();
-                client.push(found, shown(sources)).await.map_err(|error| self.advise(error, &connector, destination))
+                client
+                    .push(found, shown(sources))
+                    .await
+                    .map_err(|error| self.advise(error, &connector, destination))
             }
             Job::Pull { sources, destination } => {
-                let Some(first) = sources.first() else { bail!("name what to copy") };
+                let Some(first) = sources.first() else {
+                    bail!("name what to copy")
+                };
                 let paths = sources.iter().map(|source| source.path.clone()).collect();
-                let request = Request::Pull { recursive: self.recursive, sources: paths };
+                let request = Request::Pull {
+                    recursive: self.recursive,
+                    sources: paths,
+                };
                 let client = self.client(first, request, watch).await?;
                 let names = sources.iter().map(Remote::name).collect();
                 let destination = Destination::local(destination, names, options, client.hello.token)?;
                 let labels = sources.iter().map(Remote::to_string).collect();
                 let connector = client.connector.clone();
-                client.pull(destination, labels).await.map_err(|error| self.advise(error, &connector, first))
+                client
+                    .pull(destination, labels)
+                    .await
+                    .map_err(|error| self.advise(error, &connector, first))
             }
         }
     }
 
-    async fn client(&self, remote: &Remote, request: Request, watch: &Arc<Watch>) -> Result<Client<SessionConnector>> {
-        let hello = Hello { token: Token::random()?, request };
+    async fn client(
+        &self,
+        remote: &Remote,
+        request: Request,
+        watch: &Arc<Watch>,
+    ) -> Result<Client<SessionConnector>> {
+        let hello = Hello {
+            token: Token::random()?,
+            request,
+        };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");
         }
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
-        let wanted = trust::Wanted { key: self.host_key, accept_new: self.accept_new };
-        let nobody = longhaul_session::ServerTrust::Callback(Arc::new(|_, _| longhaul_session::Verdict::Unknown));
+        let wanted = trust::Wanted {
+            key: self.host_key,
+            accept_new: self.accept_new,
+        };
+        let nobody =
+            longhaul_session::ServerTrust::Callback(Arc::new(|_, _| longhaul_session::Verdict::Unknown));
         let route = self.route.first().cloned().unwrap_or_default();
         let mut options = ConnectOptions {
             congestion: self.congestion.clone(),
@@ -221,7 +282,10 @@ fn job_name(job: &Job) -> String {
 }
 
 fn shown(paths: &[PathBuf]) -> Vec<String> {
-    paths.iter().map(|path| longhaul_transfer::path::printable(path.as_os_str().as_encoded_bytes())).collect()
+    paths
+        .iter()
+        .map(|path| longhaul_transfer::path::printable(path.as_os_str().as_encoded_bytes()))
+        .collect()
 }
 
 /// A directory copied into itself would never end.
@@ -242,7 +306,11 @@ fn refuse_into_itself(sources: &[PathBuf], destination: &Path) -> Result<()> {
             && source_real.is_dir()
             && real.starts_with(&source_real)
         {
-            bail!("{}: can't be copied into itself, {}", source.display(), destination.display());
+            bail!(
+                "{}: can't be copied into itself, {}",
+                source.display(),
+                destination.display()
+            );
         }
     }
     Ok(())

@@ -7,7 +7,11 @@ use longhaul_session::Identity;
 
 /// The directory: `$LONGHAUL_HOME`, else `$XDG_CONFIG_HOME/longhaul`, else `~/.config/longhaul`.
 pub fn dir() -> Result<PathBuf> {
-    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let from = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     if let Some(dir) = from("LONGHAUL_HOME") {
         return Ok(dir);
     }
@@ -24,7 +28,10 @@ pub fn dir() -> Result<PathBuf> {
 pub fn make_dir() -> Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
     let dir = dir()?;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir);
     made.with_context(|| format!("cannot make the directory {}", dir.display()))?;
     Ok(dir)
 }
@@ -45,7 +52,11 @@ pub fn identity_file(name: Option<&str>) -> Result<PathBuf> {
 }
 
 fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 64 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    !name.is_empty()
+        && name.len() <= 64
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
 /// The identity in `file`, or the default one, which is made when it is first needed.
@@ -59,7 +70,11 @@ pub fn identity(file: Option<&Path>) -> Result<Identity> {
     }
     match Identity::create(&file) {
         Ok(identity) => {
-            eprintln!("longhaul: made a new key, {}, in {}", identity.public(), file.display());
+            eprintln!(
+                "longhaul: made a new key, {}, in {}",
+                identity.public(),
+                file.display()
+            );
             Ok(identity)
         }
         // Another command may have made it just now.

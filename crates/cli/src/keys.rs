@@ -70,7 +70,10 @@ fn list() -> Result<()> {
         }
     }
     if files.is_empty() {
-        eprintln!("longhaul: no key in {} yet; make one with: longhaul keys new", dir.display());
+        eprintln!(
+            "longhaul: no key in {} yet; make one with: longhaul keys new",
+            dir.display()
+        );
     }
     Ok(())
 }

@@ -86,7 +86,10 @@ impl Report {
             stream: s.number,
             route: s.route.clone(),
             bytes: s.bytes.load(Ordering::Relaxed),
-            retransmits: s.retransmits_known.load(Ordering::Relaxed).then(|| s.retransmits.load(Ordering::Relaxed)),
+            retransmits: s
+                .retransmits_known
+                .load(Ordering::Relaxed)
+                .then(|| s.retransmits.load(Ordering::Relaxed)),
         };
         let hash = match (result, watch.only_file()) {
             (Ok(_), Some(hash)) => Some(("file", hash)),
@@ -103,7 +106,11 @@ impl Report {
             files: progress.files_done.load(Ordering::Relaxed),
             entries: progress.entries_found.load(Ordering::Relaxed),
             seconds,
-            goodput_bps: if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 },
+            goodput_bps: if seconds > 0.0 {
+                bytes as f64 * 8.0 / seconds
+            } else {
+                0.0
+            },
             streams: progress.streams().iter().map(|s| stream(s)).collect(),
             verification: Verification {
                 algorithm: "blake3",
@@ -119,10 +126,19 @@ impl Report {
     /// The exit code it stands for.
     pub fn exit(&self) -> Exit {
         use Exit::*;
-        [Success, SomeFailed, Usage, NoRoute, Unauthorised, BrokeOff, Disagreement, Interrupted]
-            .into_iter()
-            .find(|exit| exit.code() == self.exit_code)
-            .unwrap_or(Usage)
+        [
+            Success,
+            SomeFailed,
+            Usage,
+            NoRoute,
+            Unauthorised,
+            BrokeOff,
+            Disagreement,
+            Interrupted,
+        ]
+        .into_iter()
+        .find(|exit| exit.code() == self.exit_code)
+        .unwrap_or(Usage)
     }
 
     /// For people, on standard error.
@@ -131,7 +147,11 @@ impl Report {
             eprintln!("longhaul: {error}");
         }
         if !quiet && (self.error.is_none() || self.files > 0) {
-            let root = self.verification.root.as_deref().map_or(String::new(), |root| format!(", verified: BLAKE3 {root}"));
+            let root = self
+                .verification
+                .root
+                .as_deref()
+                .map_or(String::new(), |root| format!(", verified: BLAKE3 {root}"));
             let some = match self.failed {
                 0 => String::new(),
                 n => format!("; {n} not copied"),
@@ -160,10 +180,11 @@ pub fn rate(bps: f64) -> String {
 /// Hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        // Writing to a string can't fail.
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+            // Writing to a string can't fail.
+            let _ = write!(out, "{byte:02x}");
+            out
+        })
 }
-

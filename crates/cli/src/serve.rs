@@ -65,18 +65,27 @@ impl Serve {
 
     async fn serve(self) -> Result<Exit> {
         let grants = self.grants()?;
-        let root = Dir::open(&self.root).map_err(|errno| anyhow!("{}: {}", self.root.display(), std::io::Error::from(errno)))?;
+        let root = Dir::open(&self.root)
+            .map_err(|errno| anyhow!("{}: {}", self.root.display(), std::io::Error::from(errno)))?;
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let key = identity.public();
         let known = grants.clone();
-        let limits = Limits { copies: self.max_copies, streams_per_copy: self.max_streams, ..Limits::default() };
+        let limits = Limits {
+            copies: self.max_copies,
+            streams_per_copy: self.max_streams,
+            ..Limits::default()
+        };
         let server = Server::new(root, grants, limits);
         let options = |addr| ListenOptions {
             congestion: self.congestion.clone(),
-            ..ListenOptions::new(addr, identity.clone(), Arc::new({
-                let known = known.clone();
-                move |key| known.knows(key)
-            }))
+            ..ListenOptions::new(
+                addr,
+                identity.clone(),
+                Arc::new({
+                    let known = known.clone();
+                    move |key| known.knows(key)
+                }),
+            )
         };
         let listener = match self.listen {
             Some(addr) => Listener::bind(options(addr)).await?,
@@ -108,7 +117,9 @@ impl Serve {
             grants.add_file(file)?;
         }
         if grants.is_empty() {
-            bail!("nobody may do anything yet: name a key with --read, --write or --grants (a client's is shown by: longhaul keys show)");
+            bail!(
+                "nobody may do anything yet: name a key with --read, --write or --grants (a client's is shown by: longhaul keys show)"
+            );
         }
         Ok(grants)
     }
@@ -118,11 +129,18 @@ impl Serve {
         let address = addr.to_string();
         let root = self.root.display().to_string();
         if self.json {
-            println!("{}", serde_json::json!({ "event": "listening", "address": address, "key": key, "root": root }));
+            println!(
+                "{}",
+                serde_json::json!({ "event": "listening", "address": address, "key": key, "root": root })
+            );
         } else {
             println!("listening on {address}");
             println!("key {key}");
-            let host = if addr.ip().is_unspecified() { format!("HOST:{}", addr.port()) } else { address };
+            let host = if addr.ip().is_unspecified() {
+                format!("HOST:{}", addr.port())
+            } else {
+                address
+            };
             eprintln!("longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE lh://{host}/");
         }
     }

@@ -35,15 +35,19 @@ impl Target {
         let bytes = text.as_encoded_bytes();
         let Some(rest) = bytes.strip_prefix(b"lh://") else {
             return match bytes.is_empty() {
-                true => Err(anyhow!("an empty path: name a file, a directory or lh://host/path")),
+                true => Err(anyhow!(
+                    "an empty path: name a file, a directory or lh://host/path"
+                )),
                 false => Ok(Self::Local(PathBuf::from(text))),
             };
         };
         let shown = longhaul_transfer::path::printable(bytes);
         let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
         let (host, path) = rest.split_at(slash);
-        let host = std::str::from_utf8(host).map_err(|_| anyhow!("{shown}: the host is not a name or address"))?;
-        let server = Endpoint::parse_with_port(host, SERVER_PORT).map_err(|error| anyhow!("{shown}: {error}"))?;
+        let host =
+            std::str::from_utf8(host).map_err(|_| anyhow!("{shown}: the host is not a name or address"))?;
+        let server =
+            Endpoint::parse_with_port(host, SERVER_PORT).map_err(|error| anyhow!("{shown}: {error}"))?;
         if server.port == 0 {
             return Err(anyhow!("{shown}: port 0 can't be connected to"));
         }
@@ -56,14 +60,20 @@ impl Target {
 impl Remote {
     /// The name it takes in a directory; empty for the root.
     pub fn name(&self) -> Vec<u8> {
-        self.path.split_last().map_or_else(Vec::new, |(_, name)| name.to_vec())
+        self.path
+            .split_last()
+            .map_or_else(Vec::new, |(_, name)| name.to_vec())
     }
 }
 
 impl std::fmt::Display for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "lh://{}/", self.server)?;
-        if self.path.is_root() { Ok(()) } else { write!(f, "{}", self.path) }
+        if self.path.is_root() {
+            Ok(())
+        } else {
+            write!(f, "{}", self.path)
+        }
     }
 }
 
@@ -80,9 +90,15 @@ mod tests {
 
     #[test]
     fn urls_and_paths_are_told_apart() {
-        assert_eq!(Target::parse("a/b".as_ref()).unwrap(), Target::Local("a/b".into()));
+        assert_eq!(
+            Target::parse("a/b".as_ref()).unwrap(),
+            Target::Local("a/b".into())
+        );
         let full = remote("lh://h.example:99/a//b/");
-        assert_eq!((full.server.to_string().as_str(), full.path.as_bytes(), full.slash), ("h.example:99", &b"a/b"[..], true));
+        assert_eq!(
+            (full.server.to_string().as_str(), full.path.as_bytes(), full.slash),
+            ("h.example:99", &b"a/b"[..], true)
+        );
         assert_eq!(full.name(), b"b");
         assert_eq!(remote("lh://h").server.port, SERVER_PORT);
         assert!(remote("lh://h").path.is_root() && remote("lh://h").slash);
@@ -91,7 +107,15 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_in_one_line() {
-        for bad in ["", "lh://", "lh:///x", "lh://h:0/x", "lh://h:99999/x", "lh://h/../x", "lh://a b/x"] {
+        for bad in [
+            "",
+            "lh://",
+            "lh:///x",
+            "lh://h:0/x",
+            "lh://h:99999/x",
+            "lh://h/../x",
+            "lh://a b/x",
+        ] {
             let error = Target::parse(bad.as_ref()).unwrap_err().to_string();
             assert!(!error.contains('\n') && !error.is_empty(), "{bad}: {error}");
         }

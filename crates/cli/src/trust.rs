@@ -4,7 +4,9 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, bail};
-use longhaul_session::{ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, ServerTrust, Verdict, connect};
+use longhaul_session::{
+    ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, ServerTrust, Verdict, connect,
+};
 
 use crate::home;
 
@@ -33,7 +35,10 @@ pub async fn of(server: &Endpoint, wanted: &Wanted, ask: &ConnectOptions) -> Res
         // The connection will fail and say which key the server showed.
         return Ok(known.trust());
     }
-    let probe = ConnectOptions { server: known.trust(), ..ask.clone() };
+    let probe = ConnectOptions {
+        server: known.trust(),
+        ..ask.clone()
+    };
     let found = match connect(&probe).await {
         Err(Error::UnknownServer { found, .. }) => found,
         // Whatever else is wrong, the copy's own attempt meets and reports it.

@@ -43,7 +43,14 @@ impl Watch {
     /// Starts to watch. Must be called on a runtime.
     pub fn start(json: bool, quiet: bool, started: Instant) -> Arc<Self> {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        let watch = Arc::new(Self { progress: Arc::default(), json, quiet, started, bar, seen: Mutex::default() });
+        let watch = Arc::new(Self {
+            progress: Arc::default(),
+            json,
+            quiet,
+            started,
+            bar,
+            seen: Mutex::default(),
+        });
         let looker = Arc::downgrade(&watch);
         let drawn = !json && !quiet && std::io::stderr().is_terminal();
         if json || drawn {
@@ -72,7 +79,10 @@ impl Watch {
         let routes = rates.by_route(progress);
         let speed = rates.total(done);
         if self.json {
-            let routes: HashMap<_, _> = routes.iter().map(|(route, bps)| (route.clone(), bps.round())).collect();
+            let routes: HashMap<_, _> = routes
+                .iter()
+                .map(|(route, bps)| (route.clone(), bps.round()))
+                .collect();
             self.line(json!({
                 "event": "progress", "seconds": self.started.elapsed().as_secs_f64(), "bytes": done, "bytes_found": found,
                 "walk_complete": complete, "files": progress.files_done.load(Ordering::Relaxed),
@@ -80,7 +90,8 @@ impl Watch {
             }));
         } else if drawn && self.started.elapsed() >= PATIENCE {
             if self.bar.is_hidden() {
-                let style = ProgressStyle::with_template("{bar:24} {percent:>3}% {bytes}/{total_bytes} {msg}");
+                let style =
+                    ProgressStyle::with_template("{bar:24} {percent:>3}% {bytes}/{total_bytes} {msg}");
                 if let Ok(style) = style {
                     self.bar.set_style(style);
                 }
@@ -98,12 +109,16 @@ impl Watch {
             let per_route = match routes.len() {
                 0 | 1 => String::new(),
                 _ => {
-                    let list: Vec<_> = routes.iter().map(|(route, bps)| format!("{route} {}", rate(*bps))).collect();
+                    let list: Vec<_> = routes
+                        .iter()
+                        .map(|(route, bps)| format!("{route} {}", rate(*bps)))
+                        .collect();
                     format!(" [{}]", list.join(", "))
                 }
             };
             let files = progress.files_done.load(Ordering::Relaxed);
-            self.bar.set_message(format!("{}{eta}, {files} files{per_route}", rate(speed)));
+            self.bar
+                .set_message(format!("{}{eta}, {files} files{per_route}", rate(speed)));
         }
     }
 
@@ -131,7 +146,10 @@ impl Watch {
     pub fn finish(&self, report: &Report) {
         self.bar.finish_and_clear();
         if self.json {
-            self.line(serde_json::to_value(report).unwrap_or_else(|error| json!({ "event": "report", "error": error.to_string() })));
+            self.line(
+                serde_json::to_value(report)
+                    .unwrap_or_else(|error| json!({ "event": "report", "error": error.to_string() })),
+            );
         } else {
             report.print(self.quiet);
         }
@@ -147,14 +165,25 @@ impl Observer for Watch {
                     self.line(json!({ "event": "stream_opened", "stream": stream, "route": route }));
                 }
             }
-            Event::StreamLost { stream, route, reason } => {
+            Event::StreamLost {
+                stream,
+                route,
+                reason,
+            } => {
                 if self.json {
-                    self.line(json!({ "event": "stream_lost", "stream": stream, "route": route, "reason": reason }));
+                    self.line(
+                        json!({ "event": "stream_lost", "stream": stream, "route": route, "reason": reason }),
+                    );
                 } else if stream.is_some() && !self.quiet {
                     self.bar.suspend(|| eprintln!("longhaul: {reason}; going on"));
                 }
             }
-            Event::Done { path, bytes, hash, same } => {
+            Event::Done {
+                path,
+                bytes,
+                hash,
+                same,
+            } => {
                 if let Some(hash) = hash {
                     let mut seen = self.seen();
                     seen.files += 1;
@@ -168,13 +197,19 @@ impl Observer for Watch {
             Event::Failed { path, failure } => {
                 let message = failure.to_string();
                 if self.json {
-                    self.line(json!({ "event": "failed", "path": path, "kind": failure.kind, "message": message }));
+                    self.line(
+                        json!({ "event": "failed", "path": path, "kind": failure.kind, "message": message }),
+                    );
                 } else {
                     self.bar.suspend(|| eprintln!("longhaul: {path}: {message}"));
                 }
                 let mut seen = self.seen();
                 if seen.failures.len() < LISTED {
-                    seen.failures.push(FailedEntry { path, kind: failure.kind, message });
+                    seen.failures.push(FailedEntry {
+                        path,
+                        kind: failure.kind,
+                        message,
+                    });
                 }
             }
         }
@@ -202,7 +237,11 @@ impl Rate {
             let current = bytes.saturating_sub(before) as f64 * 8.0 / seconds;
             // About the last two seconds.
             let weight = (seconds / 2.0).min(1.0);
-            self.bps = if self.bps == 0.0 { current } else { self.bps * (1.0 - weight) + current * weight };
+            self.bps = if self.bps == 0.0 {
+                current
+            } else {
+                self.bps * (1.0 - weight) + current * weight
+            };
         }
         self.last = Some((now, bytes));
         self.bps
@@ -225,10 +264,14 @@ impl Rates {
         }
         let mut list = Vec::new();
         for (route, sum) in sums {
-            let known = self.routes.iter().position(|(r, _)| *r == route).unwrap_or_else(|| {
-                self.routes.push((route.clone(), Rate::default()));
-                self.routes.len() - 1
-            });
+            let known = self
+                .routes
+                .iter()
+                .position(|(r, _)| *r == route)
+                .unwrap_or_else(|| {
+                    self.routes.push((route.clone(), Rate::default()));
+                    self.routes.len() - 1
+                });
             list.push((route, self.routes[known].1.update(sum)));
         }
         list

@@ -18,7 +18,7 @@ use crate::frame_io::{Buffers, FrameReader};
 use crate::progress::{Event, Observer, Progress};
 use crate::queue::Queue;
 use crate::receive::Receiver;
-use crate::receive_stream::{StreamEnd, receive_stream};
+use crate::receive_stream::{AfterDone, StreamEnd, receive_stream};
 use crate::send_stream::send_stream;
 use crate::source::Sources;
 use crate::tree_hash::Hash;
@@ -102,12 +102,20 @@ pub struct Client<C> {
 impl<C: Connector> Client<C> {
     /// Sends `sources`; `names` is what each is called in messages.
     pub async fn push(self, sources: Sources, names: Vec<String>) -> Result<Outcome, Error> {
-        let queue = Queue::new(sources, self.progress.clone(), self.observer.clone(), Sources::labels(names));
+        let queue = Queue::new(
+            sources,
+            self.progress.clone(),
+            self.observer.clone(),
+            Sources::labels(names),
+        );
         let _close = CloseQueue(queue.clone());
         let walk = queue.clone();
         tokio::task::spawn_blocking(move || walk.walk());
         let closing = self.run(Side::Push(queue.clone(), Arc::default())).await?;
-        Ok(Outcome { manifest: queue.manifest(), closing })
+        Ok(Outcome {
+            manifest: queue.manifest(),
+            closing,
+        })
     }
 
     /// Receives into `destination`; `names` is what each source is called in messages.
@@ -115,7 +123,10 @@ impl<C: Connector> Client<C> {
         let labels = Sources::labels(names);
         let receiver = Receiver::new(destination, self.progress.clone(), self.observer.clone(), labels);
         let closing = self.run(Side::Pull(receiver.clone())).await?;
-        Ok(Outcome { manifest: receiver.conclusion().unwrap_or_default(), closing })
+        Ok(Outcome {
+            manifest: receiver.conclusion().unwrap_or_default(),
+            closing,
+        })
     }
 
     async fn run(&self, side: Side) -> Result<JoinSet<()>, Error> {
@@ -219,17 +230,37 @@ impl<C: Connector> Supervisor<'_, C> {
             Some(streams) => streams.clamp(1, MAX_STREAMS) as usize,
             None => {
                 let by_size = STREAMS_FROM.iter().filter(|from| found >= **from).count();
-                if found >= ALL_ROUTES_FROM { by_size.max(routes) } else { 1 }
+                if found >= ALL_ROUTES_FROM {
+                    by_size.max(routes)
+                } else {
+                    1
+                }
             }
         };
         while self.slots.len() < want {
             let route = self.slots.len() % routes.max(1);
-            self.slots.push(Slot { route, running: false, failures: 0, start: Some(Instant::now()) });
+            self.slots.push(Slot {
+                route,
+                running: false,
+                failures: 0,
+                start: Some(Instant::now()),
+            });
         }
         // Before anything is open, a route that fails is replaced by the next one not tried yet.
         let tried = self.slots.len();
-        if !self.ever_open && tried < routes && self.slots.iter().all(|slot| !slot.running && slot.start.is_none()) {
-            self.slots.push(Slot { route: tried, running: false, failures: 0, start: Some(Instant::now()) });
+        if !self.ever_open
+            && tried < routes
+            && self
+                .slots
+                .iter()
+                .all(|slot| !slot.running && slot.start.is_none())
+        {
+            self.slots.push(Slot {
+                route: tried,
+                running: false,
+                failures: 0,
+                start: Some(Instant::now()),
+            });
         }
     }
 
@@ -263,7 +294,10 @@ impl<C: Connector> Supervisor<'_, C> {
 
     /// No stream, and none to hope for.
     fn hopeless(&self) -> bool {
-        let none_left = self.slots.iter().all(|slot| !slot.running && slot.start.is_none());
+        let none_left = self
+            .slots
+            .iter()
+            .all(|slot| !slot.running && slot.start.is_none());
         none_left || (self.ever_open && self.alone_since.elapsed() >= ALONE)
     }
 
@@ -277,7 +311,9 @@ impl<C: Connector> Supervisor<'_, C> {
     }
 
     fn ended(&mut self, ended: Ended) -> Result<(), Error> {
-        let Some(slot) = self.slots.get_mut(ended.slot) else { return Ok(()) };
+        let Some(slot) = self.slots.get_mut(ended.slot) else {
+            return Ok(());
+        };
         slot.running = false;
         if ended.opened.is_some() {
             slot.failures = 0;
@@ -292,27 +328,50 @@ impl<C: Connector> Supervisor<'_, C> {
                 slot.start = None;
                 return Ok(());
             }
-            Ok(StreamEnd::Closed) => (Error::StreamsLost(format!("the server closed the stream over route {route}")), true),
+            Ok(StreamEnd::Closed) => (
+                Error::StreamsLost(format!("the server closed the stream over route {route}")),
+                true,
+            ),
             Err(Lost::Stream(Error::Disagreement)) => return Err(Error::Disagreement),
-            Err(Lost::Stream(Error::Stream(error))) => {
-                (Error::StreamsLost(format!("the stream over route {route} was lost: {error}")), true)
-            }
+            Err(Lost::Stream(Error::Stream(error))) => (
+                Error::StreamsLost(format!("the stream over route {route} was lost: {error}")),
+                true,
+            ),
             Err(Lost::Stream(error)) => (error, false),
             Err(Lost::Connect(error)) => {
                 let retry = error.retry && (self.ever_open || self.open.load(Ordering::Relaxed) > 0);
                 let text = format!("route {route}: {}", error.message);
-                (if error.unauthorised { Error::Unauthorised(text) } else { Error::Connect(text) }, retry)
+                (
+                    if error.unauthorised {
+                        Error::Unauthorised(text)
+                    } else {
+                        Error::Connect(text)
+                    },
+                    retry,
+                )
             }
         };
         let reason = error.to_string();
-        self.client.observer.event(Event::StreamLost { stream: ended.opened, route, reason });
+        self.client.observer.event(Event::StreamLost {
+            stream: ended.opened,
+            route,
+            reason,
+        });
         slot.start = retry.then(|| {
-            let pause = RETRY_FIRST.saturating_mul(1 << slot.failures.min(8)).min(RETRY_MAX);
+            let pause = RETRY_FIRST
+                .saturating_mul(1 << slot.failures.min(8))
+                .min(RETRY_MAX);
             slot.failures += 1;
             Instant::now() + pause
         });
         // What was said of who asks, or by the hop itself, tells more than a later echo.
-        if !matches!((&self.last_error, &error), (Some(Error::Connect(_) | Error::Unauthorised(_)), Error::StreamsLost(_))) {
+        if !matches!(
+            (&self.last_error, &error),
+            (
+                Some(Error::Connect(_) | Error::Unauthorised(_)),
+                Error::StreamsLost(_)
+            )
+        ) {
             self.last_error = Some(error);
         }
         Ok(())
@@ -324,7 +383,11 @@ impl<C: Connector> Supervisor<'_, C> {
         closing.spawn(async move {
             let all = async {
                 while let Some(ended) = tasks.join_next().await {
-                    if let Ok(Ended { closing: Some(closing), .. }) = ended {
+                    if let Ok(Ended {
+                        closing: Some(closing),
+                        ..
+                    }) = ended
+                    {
                         closing.join_all().await;
                     }
                 }
@@ -360,21 +423,50 @@ impl<C: Connector> Attempt<C> {
     async fn run(self, slot: usize) -> Ended {
         let stream = match self.connector.connect(self.route).await {
             Ok(stream) => stream,
-            Err(error) => return Ended { slot, result: Err(Lost::Connect(error)), opened: None, closing: None },
+            Err(error) => {
+                return Ended {
+                    slot,
+                    result: Err(Lost::Connect(error)),
+                    opened: None,
+                    closing: None,
+                };
+            }
         };
         self.open.fetch_add(1, Ordering::Relaxed);
         let counted = CountOpen(self.open.clone());
         let counters = self.progress.add_stream(&self.route_name);
-        self.observer.event(Event::StreamOpened { stream: counters.number, route: self.route_name.clone() });
+        self.observer.event(Event::StreamOpened {
+            stream: counters.number,
+            route: self.route_name.clone(),
+        });
         let mut greeting = Vec::new();
         Frame::Hello(self.hello.clone()).encode(&mut greeting);
         let (reader, mut writer) = tokio::io::split(stream);
         let mut reader = FrameReader::new(reader);
         let result = match &self.side {
             Side::Push(queue, buffers) => {
-                send_stream(queue, counters.number, buffers, &counters, &mut reader, &mut writer, greeting).await
+                send_stream(
+                    queue,
+                    counters.number,
+                    buffers,
+                    &counters,
+                    &mut reader,
+                    &mut writer,
+                    greeting,
+                )
+                .await
             }
-            Side::Pull(receiver) => receive_stream(receiver, &counters, &mut reader, &mut writer, &greeting, false).await,
+            Side::Pull(receiver) => {
+                receive_stream(
+                    receiver,
+                    &counters,
+                    &mut reader,
+                    &mut writer,
+                    &greeting,
+                    AfterDone::Leave,
+                )
+                .await
+            }
         };
         let stream = reader.into_inner().unsplit(writer);
         if let Some(retransmits) = stream.retransmits() {
@@ -387,7 +479,12 @@ impl<C: Connector> Attempt<C> {
         if matches!(result, Ok(StreamEnd::Finished)) {
             closing.spawn(close(stream));
         }
-        Ended { slot, result: result.map_err(Lost::Stream), opened: Some(counters.number), closing: Some(closing) }
+        Ended {
+            slot,
+            result: result.map_err(Lost::Stream),
+            opened: Some(counters.number),
+            closing: Some(closing),
+        }
     }
 }
 

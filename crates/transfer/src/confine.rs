@@ -33,7 +33,8 @@ impl Dir {
 
     /// The directory `path` beneath this one.
     pub fn open_dir(&self, path: &RelPath) -> Result<Dir, Errno> {
-        self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::RDONLY).map(Dir)
+        self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::RDONLY)
+            .map(Dir)
     }
 
     /// The file `path` beneath this one, for reading. Never waits, whatever `path` is: what is not a regular file shows
@@ -69,7 +70,8 @@ impl Dir {
 
     /// A handle on the directory `path` for `*at` calls; needs no permission to read it.
     fn parent(&self, path: &RelPath) -> Result<Dir, Errno> {
-        self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::PATH).map(Dir)
+        self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::PATH)
+            .map(Dir)
     }
 
     fn resolve(&self, path: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -99,7 +101,9 @@ impl Dir {
 
     /// Makes the directory `path` and those missing above it. `Ok(true)` if `path` itself is new.
     pub(crate) fn make_dirs(&self, path: &RelPath, mode: u32) -> Result<bool, Errno> {
-        let Some((parent, name)) = path.split_last() else { return Ok(false) };
+        let Some((parent, name)) = path.split_last() else {
+            return Ok(false);
+        };
         let parent = match self.open_dir(&parent) {
             Err(Errno::NOENT) => {
                 self.make_dirs(&parent, mode)?;
@@ -202,7 +206,13 @@ mod tests {
         symlink("/proc/self/root", root.join("magic")).unwrap();
         let dir = Dir::open(&root).unwrap();
         assert!(dir.open_file(&path("d/f")).is_ok());
-        for bad in ["out", "up/secret", "slash/etc/passwd", "inside/f", "magic/etc/passwd"] {
+        for bad in [
+            "out",
+            "up/secret",
+            "slash/etc/passwd",
+            "inside/f",
+            "magic/etc/passwd",
+        ] {
             assert_eq!(dir.open_file(&path(bad)).unwrap_err(), Errno::LOOP, "{bad}");
         }
         // Looking at a link is allowed; through one, not.
@@ -221,7 +231,10 @@ mod tests {
         std::fs::write(tmp.path().join("a"), "a").unwrap();
         std::fs::write(tmp.path().join("b"), "b").unwrap();
         let dir = Dir::open(tmp.path()).unwrap();
-        assert_eq!(dir.rename(OsStr::new("a"), OsStr::new("b"), false).unwrap_err(), Errno::EXIST);
+        assert_eq!(
+            dir.rename(OsStr::new("a"), OsStr::new("b"), false).unwrap_err(),
+            Errno::EXIST
+        );
         dir.rename(OsStr::new("a"), OsStr::new("b"), true).unwrap();
         assert_eq!(std::fs::read(tmp.path().join("b")).unwrap(), b"a");
     }

@@ -65,10 +65,16 @@ impl Destination {
             Ok(_) if must_be_dir => return Err(Error::path(&target, Errno::NOTDIR)),
             Ok(_) => false,
             Err(Errno::NOENT) => {
-                let (parent, name) = target.split_last().ok_or_else(|| Error::path(&target, Errno::NOENT))?;
-                let parent_dir = base.open_dir(&parent).map_err(|errno| Error::path(&parent, errno))?;
+                let (parent, name) = target
+                    .split_last()
+                    .ok_or_else(|| Error::path(&target, Errno::NOENT))?;
+                let parent_dir = base
+                    .open_dir(&parent)
+                    .map_err(|errno| Error::path(&parent, errno))?;
                 if must_be_dir {
-                    parent_dir.make_dir(OsStr::from_bytes(name), 0o777).map_err(|errno| Error::path(&target, errno))?;
+                    parent_dir
+                        .make_dir(OsStr::from_bytes(name), 0o777)
+                        .map_err(|errno| Error::path(&target, errno))?;
                 }
                 must_be_dir
             }
@@ -76,32 +82,62 @@ impl Destination {
         };
         let [a, b, c, d, ..] = token.0;
         let temp_prefix = format!("{TEMP_PREFIX}{a:02x}{b:02x}{c:02x}{d:02x}-");
-        Ok(Self { base, target, into, names, options, temp_prefix, open_dirs: Mutex::default() })
+        Ok(Self {
+            base,
+            target,
+            into,
+            names,
+            options,
+            temp_prefix,
+            open_dirs: Mutex::default(),
+        })
     }
 
     /// A local path as a person names it. Symbolic links in it are the person's own and followed; beneath it, none is.
-    pub fn local(path: &Path, names: Vec<Vec<u8>>, options: WriteOptions, token: Token) -> Result<Self, Error> {
+    pub fn local(
+        path: &Path,
+        names: Vec<Vec<u8>>,
+        options: WriteOptions,
+        token: Token,
+    ) -> Result<Self, Error> {
         let shown = || crate::path::printable(path.as_os_str().as_bytes());
         let named = |error: Error| match error {
-            Error::Path { failure, .. } => Error::Path { path: shown(), failure },
+            Error::Path { failure, .. } => Error::Path {
+                path: shown(),
+                failure,
+            },
             error => error,
         };
         let open = |dir: &Path| {
-            Dir::open(dir).map(Arc::new).map_err(|errno| Error::Path { path: shown(), failure: errno.into() })
+            Dir::open(dir).map(Arc::new).map_err(|errno| Error::Path {
+                path: shown(),
+                failure: errno.into(),
+            })
         };
         if path.is_dir() {
             return Self::beneath(open(path)?, RelPath::root(), true, names, options, token);
         }
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = path
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let into = path.as_os_str().as_bytes().ends_with(b"/");
-        let target = RelPath::from_typed(path.file_name().unwrap_or_default().as_bytes())
-            .map_err(|error| Error::Path { path: shown(), failure: error.into() })?;
+        let target =
+            RelPath::from_typed(path.file_name().unwrap_or_default().as_bytes()).map_err(|error| {
+                Error::Path {
+                    path: shown(),
+                    failure: error.into(),
+                }
+            })?;
         Self::beneath(open(parent)?, target, into, names, options, token).map_err(named)
     }
 
     /// Where an entry goes, beneath the base.
     pub(crate) fn place(&self, head: &Head) -> Result<RelPath, Failure> {
-        let name = self.names.get(head.source as usize).ok_or(Failure::new(FailureKind::RefusedPath))?;
+        let name = self
+            .names
+            .get(head.source as usize)
+            .ok_or(Failure::new(FailureKind::RefusedPath))?;
         let mut place = self.target.clone();
         if self.into && !name.is_empty() {
             place = place.child(name)?;
@@ -143,10 +179,12 @@ impl Destination {
             return Ok(Written::Same);
         }
         let (dir, name) = self.parent(place)?;
-        let new = dir.make_dir(&name, DIR_IN_THE_MAKING).map_err(|errno| match errno {
-            Errno::EXIST => Failure::new(FailureKind::WrongKind),
-            errno => errno.into(),
-        })?;
+        let new = dir
+            .make_dir(&name, DIR_IN_THE_MAKING)
+            .map_err(|errno| match errno {
+                Errno::EXIST => Failure::new(FailureKind::WrongKind),
+                errno => errno.into(),
+            })?;
         Ok(if new { Written::New } else { Written::Same })
     }
 
@@ -156,14 +194,23 @@ impl Destination {
         if self.options.fsync {
             fs::fsync(&dir)?;
         }
-        apply(&dir, meta).map_err(|errno| Failure::with(FailureKind::Metadata, std::io::Error::from(errno).to_string()))
+        apply(&dir, meta)
+            .map_err(|errno| Failure::with(FailureKind::Metadata, std::io::Error::from(errno).to_string()))
     }
 
     /// Makes a symbolic link, pointing wherever it points: it is written, never followed.
-    pub(crate) fn write_symlink(&self, id: u64, place: &RelPath, meta: &Meta, target: &[u8]) -> Result<Written, Failure> {
+    pub(crate) fn write_symlink(
+        &self,
+        id: u64,
+        place: &RelPath,
+        meta: &Meta,
+        target: &[u8],
+    ) -> Result<Written, Failure> {
         let (dir, name) = self.parent(place)?;
         match dir.create_symlink(&name, target) {
-            Err(Errno::EXIST) if self.base.read_link(place).is_ok_and(|there| there == target) => return Ok(Written::Same),
+            Err(Errno::EXIST) if self.base.read_link(place).is_ok_and(|there| there == target) => {
+                return Ok(Written::Same);
+            }
             Err(Errno::EXIST) if self.options.overwrite => {
                 let temp = self.temp_name(id);
                 dir.create_symlink(&temp, target)?;
@@ -180,7 +227,14 @@ impl Destination {
     }
 
     /// Writes a small file whole; `data` has been verified.
-    pub(crate) fn write_small(&self, head: &Head, place: &RelPath, meta: &Meta, data: &[u8], hash: &Hash) -> Result<Written, Failure> {
+    pub(crate) fn write_small(
+        &self,
+        head: &Head,
+        place: &RelPath,
+        meta: &Meta,
+        data: &[u8],
+        hash: &Hash,
+    ) -> Result<Written, Failure> {
         let file = self.create(head.id, place, data.len() as u64)?;
         file.write(data, 0)?;
         self.finish(file, meta, data.len() as u64, hash)
@@ -201,16 +255,29 @@ impl Destination {
         }
         let temp = self.temp_name(id);
         let fd = dir.create_new(&temp)?;
-        Ok(TempFile { dir, temp: Some(temp), name, fd })
+        Ok(TempFile {
+            dir,
+            temp: Some(temp),
+            name,
+            fd,
+        })
     }
 
     /// A verified file takes its place.
-    pub(crate) fn finish(&self, mut file: TempFile, meta: &Meta, size: u64, hash: &Hash) -> Result<Written, Failure> {
+    pub(crate) fn finish(
+        &self,
+        mut file: TempFile,
+        meta: &Meta,
+        size: u64,
+        hash: &Hash,
+    ) -> Result<Written, Failure> {
         let metadata = apply(&file.fd, meta);
         if self.options.fsync {
             fs::fsync(&file.fd)?;
         }
-        let Some(temp) = &file.temp else { return Err(Failure::new(FailureKind::Io)) };
+        let Some(temp) = &file.temp else {
+            return Err(Failure::new(FailureKind::Io));
+        };
         match file.dir.rename(temp, &file.name, self.options.overwrite) {
             Ok(()) => file.temp = None,
             Err(Errno::EXIST) if self.is_same(&file, size, hash) => return Ok(Written::Same),
@@ -218,14 +285,21 @@ impl Destination {
         }
         match metadata {
             Ok(()) => Ok(Written::New),
-            Err(errno) => Err(Failure::with(FailureKind::Metadata, std::io::Error::from(errno).to_string())),
+            Err(errno) => Err(Failure::with(
+                FailureKind::Metadata,
+                std::io::Error::from(errno).to_string(),
+            )),
         }
     }
 
     /// Whether what is at the file's place has the same content.
     fn is_same(&self, file: &TempFile, size: u64, hash: &Hash) -> bool {
-        let Ok(path) = RelPath::from_bytes(file.name.as_bytes()) else { return false };
-        let Ok(fd) = file.dir.open_file(&path) else { return false };
+        let Ok(path) = RelPath::from_bytes(file.name.as_bytes()) else {
+            return false;
+        };
+        let Ok(fd) = file.dir.open_file(&path) else {
+            return false;
+        };
         let regular = fs::fstat(&fd).is_ok_and(|s| kind_of(&s) == Kind::File && s.st_size as u64 == size);
         let mut hasher = blake3::Hasher::new();
         regular && hasher.update_reader(std::fs::File::from(fd)).is_ok() && hasher.finalize() == *hash
@@ -276,8 +350,17 @@ impl Drop for TempFile {
 }
 
 fn times(meta: &Meta) -> Timestamps {
-    let mtime = Timespec { tv_sec: meta.mtime.0, tv_nsec: i64::from(meta.mtime.1) };
-    Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT }, last_modification: mtime }
+    let mtime = Timespec {
+        tv_sec: meta.mtime.0,
+        tv_nsec: i64::from(meta.mtime.1),
+    };
+    Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: fs::UTIME_OMIT,
+        },
+        last_modification: mtime,
+    }
 }
 
 fn apply(fd: impl AsFd, meta: &Meta) -> Result<(), Errno> {

@@ -46,8 +46,20 @@ impl FailureKind {
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         use FailureKind::*;
         [
-            Changed, Vanished, PermissionDenied, DiskFull, RefusedPath, Exists, NotRegular, WrongKind, NotFound,
-            IsDirectory, Verification, Io, Limit, Metadata,
+            Changed,
+            Vanished,
+            PermissionDenied,
+            DiskFull,
+            RefusedPath,
+            Exists,
+            NotRegular,
+            WrongKind,
+            NotFound,
+            IsDirectory,
+            Verification,
+            Io,
+            Limit,
+            Metadata,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == code)
@@ -60,7 +72,9 @@ impl FailureKind {
             Self::Vanished => "vanished before it could be read",
             Self::PermissionDenied => "permission denied",
             Self::DiskFull => "no space left at the destination",
-            Self::RefusedPath => "refused: the path leads out of the permitted directory or through a symbolic link",
+            Self::RefusedPath => {
+                "refused: the path leads out of the permitted directory or through a symbolic link"
+            }
             Self::Exists => "already exists at the destination and differs; give --overwrite to replace it",
             Self::NotRegular => "not a file, directory or symbolic link; not copied",
             Self::WrongKind => "a directory is in the way of a file, or a file in the way of a directory",
@@ -92,19 +106,29 @@ pub struct Failure {
 impl Failure {
     /// Without detail.
     pub fn new(kind: FailureKind) -> Self {
-        Self { kind, detail: String::new() }
+        Self {
+            kind,
+            detail: String::new(),
+        }
     }
 
     /// With detail.
     pub fn with(kind: FailureKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self {
+            kind,
+            detail: detail.into(),
+        }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind)?;
-        if self.detail.is_empty() { Ok(()) } else { write!(f, " ({})", self.detail) }
+        if self.detail.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({})", self.detail)
+        }
     }
 }
 
@@ -171,6 +195,9 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn path(path: &RelPath, failure: impl Into<Failure>) -> Self {
-        Self::Path { path: path.to_string(), failure: failure.into() }
+        Self::Path {
+            path: path.to_string(),
+            failure: failure.into(),
+        }
     }
 }

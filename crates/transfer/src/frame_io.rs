@@ -8,7 +8,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::error::Error;
 use crate::lock::Locked;
-use crate::wire::{BLOCK_FIXED, Block, BLOCK_LOG2, FRAME_HEAD, Frame, FrameType, MAX_BODY, MAX_HELLO, WireError};
+use crate::wire::{
+    BLOCK_FIXED, BLOCK_LOG2, Block, FRAME_HEAD, Frame, FrameType, MAX_BODY, MAX_HELLO, WireError,
+};
 use crate::wire::{block_header_len, decode};
 
 /// A peer that says nothing for this long is gone; it would say KEEPALIVE every [`KEEP_ALIVE`].
@@ -36,7 +38,11 @@ pub(crate) struct FrameReader<R> {
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub(crate) fn new(inner: R) -> Self {
-        Self { inner, buf: BytesMut::new(), data_left: 0 }
+        Self {
+            inner,
+            buf: BytesMut::new(),
+            data_left: 0,
+        }
     }
 
     /// The stream and what has been read ahead of it.
@@ -108,7 +114,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             // A bounded view: `reserve` may have made more room than asked for.
             let n = heard(self.inner.read_buf(&mut self.buf)).await?;
             if n == 0 {
-                return if self.buf.is_empty() && want == FRAME_HEAD { Ok(false) } else { Err(cut()) };
+                return if self.buf.is_empty() && want == FRAME_HEAD {
+                    Ok(false)
+                } else {
+                    Err(cut())
+                };
             }
         }
         Ok(true)
@@ -117,7 +127,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
 /// Length of the body and type of the frame at the front of `buf`.
 fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
-    let Some((&[a, b, c, d, kind], _)) = buf.split_first_chunk::<FRAME_HEAD>() else { return Err(WireError::Short) };
+    let Some((&[a, b, c, d, kind], _)) = buf.split_first_chunk::<FRAME_HEAD>() else {
+        return Err(WireError::Short);
+    };
     let len = u32::from_le_bytes([a, b, c, d]) as usize;
     let len = len.checked_sub(1).ok_or(WireError::Short)?;
     let frame_type = FrameType::from_byte(kind).ok_or(WireError::Type(kind))?;
@@ -126,7 +138,11 @@ fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
         FrameType::Hello => MAX_HELLO,
         _ => MAX_BODY,
     };
-    if len > bound { Err(WireError::Bound) } else { Ok((len, frame_type)) }
+    if len > bound {
+        Err(WireError::Bound)
+    } else {
+        Ok((len, frame_type))
+    }
 }
 
 /// Waits for a read, but not beyond the silence a living peer would keep.
@@ -141,7 +157,10 @@ async fn heard<T>(read: impl Future<Output = std::io::Result<T>>) -> Result<T, E
 }
 
 fn cut() -> Error {
-    Error::Stream(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the stream ends in the middle of a frame"))
+    Error::Stream(std::io::Error::new(
+        std::io::ErrorKind::UnexpectedEof,
+        "the stream ends in the middle of a frame",
+    ))
 }
 
 pub(crate) fn broken(error: WireError) -> Error {
@@ -177,22 +196,38 @@ mod tests {
 
     #[tokio::test]
     async fn frames_and_blocks_come_through_however_they_are_cut() {
-        let block = Block { id: 1, offset: 0, len: 100, pieces: vec![Piece { offset: 10, len: 5 }] };
+        let block = Block {
+            id: 1,
+            offset: 0,
+            len: 100,
+            pieces: vec![Piece { offset: 10, len: 5 }],
+        };
         let mut bytes = Vec::new();
         Frame::KeepAlive.encode(&mut bytes);
         Frame::Block(block.clone()).encode(&mut bytes);
         bytes.extend_from_slice(b"12345");
         Frame::Ack { id: 1, offset: 0 }.encode(&mut bytes);
         for step in 1..=bytes.len() {
-            let chunks: Vec<_> = bytes.chunks(step).map(|c| Ok::<_, std::io::Error>(bytes::Bytes::copy_from_slice(c))).collect();
+            let chunks: Vec<_> = bytes
+                .chunks(step)
+                .map(|c| Ok::<_, std::io::Error>(bytes::Bytes::copy_from_slice(c)))
+                .collect();
             let mut reader = FrameReader::new(Chunks(chunks.into_iter().collect()));
-            assert!(matches!(reader.next().await.unwrap(), Some(Incoming::Frame(Frame::KeepAlive))));
-            let Some(Incoming::Block(got)) = reader.next().await.unwrap() else { panic!("no block") };
+            assert!(matches!(
+                reader.next().await.unwrap(),
+                Some(Incoming::Frame(Frame::KeepAlive))
+            ));
+            let Some(Incoming::Block(got)) = reader.next().await.unwrap() else {
+                panic!("no block")
+            };
             assert_eq!(got, block);
             let mut data = [0; 5];
             reader.read_data(&mut data).await.unwrap();
             assert_eq!(&data, b"12345");
-            assert!(matches!(reader.next().await.unwrap(), Some(Incoming::Frame(Frame::Ack { id: 1, offset: 0 }))));
+            assert!(matches!(
+                reader.next().await.unwrap(),
+                Some(Incoming::Frame(Frame::Ack { id: 1, offset: 0 }))
+            ));
             assert!(reader.next().await.unwrap().is_none());
         }
         for cut in 1..bytes.len() {
@@ -214,10 +249,19 @@ mod tests {
     async fn a_length_over_its_bound_is_refused_before_it_is_believed() {
         for kind in 1..=16u8 {
             let bytes = [0xff, 0xff, 0xff, 0x7f, kind];
-            assert!(matches!(FrameReader::new(&bytes[..]).next().await, Err(Error::Protocol(_))));
+            assert!(matches!(
+                FrameReader::new(&bytes[..]).next().await,
+                Err(Error::Protocol(_))
+            ));
         }
-        assert!(matches!(FrameReader::new(&[1u8, 0, 0, 0, 99][..]).next().await, Err(Error::Protocol(_))));
-        assert!(matches!(FrameReader::new(&[0u8, 0, 0, 0, 1][..]).next().await, Err(Error::Protocol(_))));
+        assert!(matches!(
+            FrameReader::new(&[1u8, 0, 0, 0, 99][..]).next().await,
+            Err(Error::Protocol(_))
+        ));
+        assert!(matches!(
+            FrameReader::new(&[0u8, 0, 0, 0, 1][..]).next().await,
+            Err(Error::Protocol(_))
+        ));
     }
 
     struct Chunks(std::collections::VecDeque<std::io::Result<bytes::Bytes>>);

@@ -78,31 +78,52 @@ impl Grants {
     /// Adds a grant as it is written on a command line: `KEY`, for everything beneath the root, or `KEY=DIRECTORY`.
     pub fn add(&mut self, access: Access, grant: &str) -> Result<(), GrantError> {
         let (key, directory) = grant.split_once('=').unwrap_or((grant, "/"));
-        let wrong = |detail: String| GrantError::Grant { grant: grant.to_owned(), detail };
-        let key = key.parse().map_err(|error: longhaul_proto::KeyError| wrong(error.to_string()))?;
-        let directory = RelPath::from_typed(directory.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        self.0.push(Grant { key, access, directory });
+        let wrong = |detail: String| GrantError::Grant {
+            grant: grant.to_owned(),
+            detail,
+        };
+        let key = key
+            .parse()
+            .map_err(|error: longhaul_proto::KeyError| wrong(error.to_string()))?;
+        let directory =
+            RelPath::from_typed(directory.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        self.0.push(Grant {
+            key,
+            access,
+            directory,
+        });
         Ok(())
     }
 
     /// Adds the grants of a TOML file: `[[grant]]` with `key`, and lists `read` and `write` of directories.
     pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| GrantError::Read { file: file.clone(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| GrantError::Read {
+            file: file.clone(),
+            source,
+        })?;
         let parsed: File = toml::from_str(&text).map_err(|error| GrantError::Form {
             file: match error.span() {
-                Some(span) => format!("{file}:{}", text[..span.start.min(text.len())].lines().count().max(1)),
+                Some(span) => format!(
+                    "{file}:{}",
+                    text[..span.start.min(text.len())].lines().count().max(1)
+                ),
                 None => file.clone(),
             },
             detail: error.message().to_owned(),
         })?;
         for grant in parsed.grant {
-            let lists = grant.read.iter().map(|d| (Access::Read, d)).chain(grant.write.iter().map(|d| (Access::Write, d)));
+            let lists = grant
+                .read
+                .iter()
+                .map(|d| (Access::Read, d))
+                .chain(grant.write.iter().map(|d| (Access::Write, d)));
             for (access, directory) in lists {
-                self.add(access, &format!("{}={directory}", grant.key)).map_err(|error| GrantError::Form {
-                    file: file.clone(),
-                    detail: error.to_string(),
-                })?;
+                self.add(access, &format!("{}={directory}", grant.key))
+                    .map_err(|error| GrantError::Form {
+                        file: file.clone(),
+                        detail: error.to_string(),
+                    })?;
             }
         }
         Ok(())
@@ -110,7 +131,9 @@ impl Grants {
 
     /// Whether `key` may do that with `path` and all beneath it.
     pub fn allow(&self, key: &PublicKey, access: Access, path: &RelPath) -> bool {
-        self.0.iter().any(|g| g.key == *key && g.access == access && path.is_within(&g.directory))
+        self.0
+            .iter()
+            .any(|g| g.key == *key && g.access == access && path.is_within(&g.directory))
     }
 
     /// Whether `key` is granted anything at all.
@@ -141,7 +164,9 @@ mod tests {
         let mut grants = Grants::default();
         assert!(!grants.allow(&key(1), Access::Read, &path("/")));
         grants.add(Access::Read, &key(1).to_string()).unwrap();
-        grants.add(Access::Write, &format!("{}=/in/coming", key(1))).unwrap();
+        grants
+            .add(Access::Write, &format!("{}=/in/coming", key(1)))
+            .unwrap();
         assert!(grants.allow(&key(1), Access::Read, &path("/any/where")));
         assert!(grants.allow(&key(1), Access::Write, &path("/in/coming/x")));
         assert!(grants.allow(&key(1), Access::Write, &path("/in/coming")));
@@ -156,11 +181,22 @@ mod tests {
     fn a_file_of_grants_is_read_and_its_errors_have_a_line() {
         let tmp = tempfile::tempdir().unwrap();
         let file = tmp.path().join("grants.toml");
-        std::fs::write(&file, format!("[[grant]]\nkey = \"{}\"\nread = [\"/\"]\nwrite = [\"in\"]\n", key(3))).unwrap();
+        std::fs::write(
+            &file,
+            format!(
+                "[[grant]]\nkey = \"{}\"\nread = [\"/\"]\nwrite = [\"in\"]\n",
+                key(3)
+            ),
+        )
+        .unwrap();
         let mut grants = Grants::default();
         grants.add_file(&file).unwrap();
         assert!(grants.allow(&key(3), Access::Write, &path("in/x")));
-        for bad in ["[[grant]]\nkey = 5\n", "[[grant]]\nkey = \"x\"\nread = [\"/\"]\n", "[[grant]]\nkey = \"x\"\nreed = []\n"] {
+        for bad in [
+            "[[grant]]\nkey = 5\n",
+            "[[grant]]\nkey = \"x\"\nread = [\"/\"]\n",
+            "[[grant]]\nkey = \"x\"\nreed = []\n",
+        ] {
             std::fs::write(&file, bad).unwrap();
             let error = grants.add_file(&file).unwrap_err().to_string();
             assert!(error.contains("grants.toml") && !error.contains('\n'), "{error}");

@@ -12,7 +12,7 @@ use crate::frame_io::FrameReader;
 use crate::progress::{Observer, Progress};
 use crate::queue::Queue;
 use crate::receive::Receiver;
-use crate::receive_stream::receive_stream;
+use crate::receive_stream::{AfterDone, receive_stream};
 use crate::send_stream::send_stream;
 use crate::source::Sources;
 
@@ -44,14 +44,32 @@ pub async fn copy_local(
     let counters = progress.add_stream("local");
     let buffers = Arc::default();
     let unwatched = queue.progress.add_stream("local");
-    let send = send_stream(&queue, 0, &buffers, &unwatched, &mut near_read, &mut near_write, Vec::new());
-    let receive = receive_stream(&receiver, &counters, &mut far_read, &mut far_write, &[], false);
+    let send = send_stream(
+        &queue,
+        0,
+        &buffers,
+        &unwatched,
+        &mut near_read,
+        &mut near_write,
+        Vec::new(),
+    );
+    let receive = receive_stream(
+        &receiver,
+        &counters,
+        &mut far_read,
+        &mut far_write,
+        &[],
+        AfterDone::Leave,
+    );
     let ended = tokio::try_join!(send, receive);
     queue.close();
     let _ = walked.await;
     ended?;
     match receiver.conclusion() {
-        Some(manifest) => Ok(Outcome { manifest, closing: JoinSet::new() }),
+        Some(manifest) => Ok(Outcome {
+            manifest,
+            closing: JoinSet::new(),
+        }),
         None => Err(Error::StreamsLost("the copy ended before all was written".into())),
     }
 }

@@ -97,8 +97,19 @@ mod tests {
         let make = |order: &[u64], size: u64| {
             let mut manifest = Manifest::default();
             for &id in order {
-                assert!(manifest.record(id, 0, &path(id), Record::File { size, hash: &[id as u8; 32] }));
-                assert!(!manifest.record(id, 0, &path(id), Record::Failed), "the first word counts");
+                assert!(manifest.record(
+                    id,
+                    0,
+                    &path(id),
+                    Record::File {
+                        size,
+                        hash: &[id as u8; 32]
+                    }
+                ));
+                assert!(
+                    !manifest.record(id, 0, &path(id), Record::Failed),
+                    "the first word counts"
+                );
             }
             assert_eq!((manifest.len(), manifest.waiting()), (4, 0));
             manifest.hash()

@@ -25,8 +25,16 @@ pub struct SessionConnector {
 impl SessionConnector {
     /// `base` says everything but the route; without any route, sessions go direct.
     pub fn new(base: ConnectOptions, routes: Vec<Route>) -> Self {
-        let routes = if routes.is_empty() { vec![Route::direct()] } else { routes };
-        Self { base, routes, unknown: Mutex::new(None) }
+        let routes = if routes.is_empty() {
+            vec![Route::direct()]
+        } else {
+            routes
+        };
+        Self {
+            base,
+            routes,
+            unknown: Mutex::new(None),
+        }
     }
 
     /// The key the server showed, if it was refused for not being known.
@@ -44,12 +52,19 @@ impl Connector for SessionConnector {
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
         let route = self.routes.get(route).cloned().unwrap_or_default();
-        let options = ConnectOptions { route, ..self.base.clone() };
+        let options = ConnectOptions {
+            route,
+            ..self.base.clone()
+        };
         connect(&options).await.map_err(|error| {
             if let longhaul_session::Error::UnknownServer { found, .. } = &error {
                 *self.unknown.locked() = Some(*found);
             }
-            ConnectError { unauthorised: is_about_who(&error), retry: is_worth_a_retry(&error), message: error.to_string() }
+            ConnectError {
+                unauthorised: is_about_who(&error),
+                retry: is_worth_a_retry(&error),
+                message: error.to_string(),
+            }
         })
     }
 }
@@ -72,7 +87,10 @@ fn is_about_who(error: &longhaul_session::Error) -> bool {
 /// Whether the same attempt may succeed a little later.
 fn is_worth_a_retry(error: &longhaul_session::Error) -> bool {
     use longhaul_session::Error;
-    let passing = matches!(error, Error::Hop(_) | Error::NotConnected { .. } | Error::FellBack { .. } | Error::Tls { .. });
+    let passing = matches!(
+        error,
+        Error::Hop(_) | Error::NotConnected { .. } | Error::FellBack { .. } | Error::Tls { .. }
+    );
     passing && !is_about_who(error)
 }
 
@@ -86,7 +104,11 @@ pub async fn serve_sessions(server: Arc<Server>, listener: &Listener) -> longhau
         let server = server.clone();
         tokio::spawn(async move {
             let (id, peer) = (session.info().session_id, session.info().peer);
-            let from = session.info().first_hop.map(|addr| addr.to_string()).unwrap_or_default();
+            let from = session
+                .info()
+                .first_hop
+                .map(|addr| addr.to_string())
+                .unwrap_or_default();
             tracing::info!(session = %id, %peer, %from, "session");
             match server.serve(session, peer).await {
                 Ok(()) => tracing::info!(session = %id, "session over"),

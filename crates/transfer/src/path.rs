@@ -28,7 +28,9 @@ pub enum PathError {
     #[error("a path has a NUL byte in it")]
     Nul,
     /// A name longer than [`MAX_NAME`] or a path longer than [`MAX_PATH`].
-    #[error("a name is longer than 255 bytes or a path longer than 4095: shorten it, or copy from a directory further in")]
+    #[error(
+        "a name is longer than 255 bytes or a path longer than 4095: shorten it, or copy from a directory further in"
+    )]
     TooLong,
 }
 
@@ -58,7 +60,10 @@ impl RelPath {
 
     /// Takes what a person typed: leading, trailing and doubled slashes and `.` are dropped; `..` is refused.
     pub fn from_typed(bytes: &[u8]) -> Result<Self, PathError> {
-        let names: Vec<&[u8]> = bytes.split(|&b| b == b'/').filter(|n| !n.is_empty() && *n != b".").collect();
+        let names: Vec<&[u8]> = bytes
+            .split(|&b| b == b'/')
+            .filter(|n| !n.is_empty() && *n != b".")
+            .collect();
         Self::from_bytes(&names.join(&b'/'))
     }
 
@@ -130,7 +135,11 @@ impl RelPath {
 /// For people: bytes that aren't UTF-8 and control characters (a terminal would obey them) are escaped.
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_root() { f.write_str(".") } else { f.write_str(&printable(&self.0)) }
+        if self.is_root() {
+            f.write_str(".")
+        } else {
+            f.write_str(&printable(&self.0))
+        }
     }
 }
 
@@ -145,7 +154,9 @@ pub fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            if c.is_control()
+                || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            {
                 out.extend(c.escape_unicode());
             } else {
                 out.push(c);
@@ -167,8 +178,19 @@ mod tests {
         for good in [&b""[..], b"a", b"a/b", b"a b/\xff\xfe", &[b'x'; 255]] {
             assert_eq!(RelPath::from_bytes(good).unwrap().as_bytes(), good);
         }
-        for bad in [&b"/"[..], b"/a", b"a/", b"a//b", b".", b"..", b"a/../b", b"a/.", b"a\0b", &[b'x'; 256], &[b'/'; 5000]]
-        {
+        for bad in [
+            &b"/"[..],
+            b"/a",
+            b"a/",
+            b"a//b",
+            b".",
+            b"..",
+            b"a/../b",
+            b"a/.",
+            b"a\0b",
+            &[b'x'; 256],
+            &[b'/'; 5000],
+        ] {
             assert!(RelPath::from_bytes(bad).is_err(), "{bad:?}");
         }
     }

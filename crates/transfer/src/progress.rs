@@ -67,7 +67,11 @@ impl Progress {
     /// Takes over what another side's walk has found.
     pub(crate) fn mirror_found(&self, other: &Progress) {
         let (entries, bytes) = (&other.entries_found, &other.bytes_found);
-        self.set_found(entries.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed), true);
+        self.set_found(
+            entries.load(Ordering::Relaxed),
+            bytes.load(Ordering::Relaxed),
+            true,
+        );
     }
 
     pub(crate) fn set_found(&self, entries: u64, bytes: u64, complete: bool) {

@@ -6,7 +6,7 @@
 //! waited long for an answer elsewhere, so a stalled path can't hold up the end.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -54,6 +54,20 @@ pub(crate) struct BlockFile {
     pub opened: OnceLock<OpenedFile>,
     /// Answered or given up: its remaining blocks needn't be sent.
     pub finished: AtomicBool,
+    /// Bytes the receiver has acknowledged.
+    acknowledged: AtomicU64,
+}
+
+impl BlockFile {
+    fn new(entry: Arc<Entry>) -> Arc<Self> {
+        let (opened, finished, acknowledged) = (OnceLock::new(), AtomicBool::new(false), AtomicU64::new(0));
+        Arc::new(Self {
+            entry,
+            opened,
+            finished,
+            acknowledged,
+        })
+    }
 }
 
 /// A piece of work for one stream.
@@ -170,7 +184,15 @@ impl Queue {
         label: Box<dyn Fn(&Head) -> String + Send + Sync>,
     ) -> Arc<Self> {
         let state = Mutex::new(State::default());
-        Arc::new(Self { state, room: Condvar::new(), work: Notify::new(), sources, progress, observer, label })
+        Arc::new(Self {
+            state,
+            room: Condvar::new(),
+            work: Notify::new(),
+            sources,
+            progress,
+            observer,
+            label,
+        })
     }
 
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
@@ -178,7 +200,8 @@ impl Queue {
         let finished = self.sources.walk(self);
         let mut state = self.state.locked();
         state.walk_complete = finished;
-        self.progress.set_found(state.next_id, state.bytes_found, finished);
+        self.progress
+            .set_found(state.next_id, state.bytes_found, finished);
         drop(state);
         self.work.notify_waiters();
     }
@@ -191,10 +214,14 @@ impl Queue {
     pub(crate) fn remove_stream(&self, stream: StreamId) {
         let mut guard = self.state.locked();
         let state = &mut *guard;
-        let Some(carried) = state.streams.remove(&stream) else { return };
+        let Some(carried) = state.streams.remove(&stream) else {
+            return;
+        };
         let mut back = Vec::new();
         for key in carried.keys {
-            let Some(unanswered) = state.unanswered.get_mut(&key) else { continue };
+            let Some(unanswered) = state.unanswered.get_mut(&key) else {
+                continue;
+            };
             unanswered.carriers.retain(|carrier| *carrier != stream);
             if unanswered.carriers.is_empty()
                 && let Some(unanswered) = state.unanswered.remove(&key)
@@ -243,8 +270,11 @@ impl Queue {
             bytes = size.saturating_add(bytes);
             let key = item.key();
             let now = Instant::now();
-            let unanswered =
-                state.unanswered.entry(key).or_insert_with(|| Unanswered { item: item.clone(), carriers: vec![], since: now });
+            let unanswered = state.unanswered.entry(key).or_insert_with(|| Unanswered {
+                item: item.clone(),
+                carriers: vec![],
+                since: now,
+            });
             if !unanswered.carriers.contains(&stream) {
                 unanswered.carriers.push(stream);
             }
@@ -265,7 +295,11 @@ impl Queue {
         {
             items.push(item);
         }
-        if items.is_empty() { Taken::Nothing } else { Taken::Work(items) }
+        if items.is_empty() {
+            Taken::Nothing
+        } else {
+            Taken::Work(items)
+        }
     }
 
     /// Resolves when there may be work, or the queue is over. To be created before [`Self::take`] is asked.
@@ -281,10 +315,17 @@ impl Queue {
 
     fn advance(&self, state: &mut State, file: &Arc<BlockFile>) {
         let Some(opened) = file.opened.get() else { return };
-        let ours = state.cursor.as_ref().is_some_and(|c| c.opening && Arc::ptr_eq(&c.file, file));
+        let ours = state
+            .cursor
+            .as_ref()
+            .is_some_and(|c| c.opening && Arc::ptr_eq(&c.file, file));
         if ours {
             let next = opened.block_size();
-            state.cursor = (next < opened.size).then(|| Cursor { file: file.clone(), next, opening: false });
+            state.cursor = (next < opened.size).then(|| Cursor {
+                file: file.clone(),
+                next,
+                opening: false,
+            });
         }
     }
 
@@ -292,11 +333,7 @@ impl Queue {
     pub(crate) fn grown(&self, entry: &Arc<Entry>) {
         let mut state = self.state.locked();
         forget(&mut state, Key::Entry(entry.head.id));
-        state.grown.push_back(Arc::new(BlockFile {
-            entry: entry.clone(),
-            opened: OnceLock::new(),
-            finished: AtomicBool::new(false),
-        }));
+        state.grown.push_back(BlockFile::new(entry.clone()));
         drop(state);
         self.work.notify_waiters();
     }
@@ -324,7 +361,14 @@ impl Queue {
             self.work.notify_waiters();
             return;
         }
-        state.unanswered.insert(key, Unanswered { item, carriers: vec![stream], since: Instant::now() });
+        state.unanswered.insert(
+            key,
+            Unanswered {
+                item,
+                carriers: vec![stream],
+                since: Instant::now(),
+            },
+        );
         if let Some(carried) = state.streams.get_mut(&stream) {
             carried.keys.insert(key);
         }
@@ -348,20 +392,20 @@ impl Queue {
             && let Some(opened) = file.opened.get()
         {
             let len = opened.block_size().min(opened.size - offset.min(opened.size));
-            self.progress.bytes_done.fetch_add(len, Ordering::Relaxed);
+            if !file.finished.load(Ordering::Relaxed) {
+                file.acknowledged.fetch_add(len, Ordering::Relaxed);
+                self.progress.bytes_done.fetch_add(len, Ordering::Relaxed);
+            }
         }
     }
 
     /// The receiver says what became of an entry.
     pub(crate) fn answered(&self, id: u64, outcome: Result<Written, Failure>) {
         let mut state = self.state.locked();
-        let mut whole = false;
+        let mut file_blocks = None;
         let mut outcome = outcome;
         let entry = match forget(&mut state, Key::Entry(id)).map(|unanswered| unanswered.item) {
-            Some(Item::Entry(entry)) => {
-                whole = true;
-                Some(entry)
-            }
+            Some(Item::Entry(entry)) => Some(entry),
             Some(Item::Failed(entry, own)) => {
                 // Written and verified after all, before our second thoughts arrived: then it is.
                 if entry.content.get().is_none() || outcome.is_err() {
@@ -371,22 +415,33 @@ impl Queue {
             }
             Some(Item::FileEnd(file)) => {
                 file.finished.store(true, Ordering::Relaxed);
+                file_blocks = Some(file.clone());
                 Some(file.entry.clone())
             }
             _ => None,
         };
         // A failure can come while blocks are still on their way.
-        let entry = entry.or_else(|| outcome.as_ref().err().and_then(|_| state.give_up(id)));
+        let entry = entry.or_else(|| {
+            outcome.as_ref().err()?;
+            let file = state.give_up(id)?;
+            file_blocks = Some(file.clone());
+            Some(file.entry.clone())
+        });
         let Some(entry) = entry else { return };
         if !state.finish(&entry, &outcome) {
             return;
         }
         state.conclude();
         drop(state);
-        if whole && outcome.is_ok() {
-            let size = entry.content.get().map_or(0, |(size, _)| *size);
-            self.progress.bytes_done.fetch_add(size, Ordering::Relaxed);
-        }
+        // Blocks acknowledged on another stream may not have been heard of yet; those of a file that failed count no more.
+        let counted = file_blocks.map_or(0, |file| file.acknowledged.load(Ordering::Relaxed));
+        let size = entry
+            .content
+            .get()
+            .filter(|_| outcome.is_ok())
+            .map_or(0, |(size, _)| *size);
+        self.progress.bytes_done.fetch_add(size, Ordering::Relaxed);
+        self.progress.bytes_done.fetch_sub(counted, Ordering::Relaxed);
         self.report(&entry, outcome);
         self.work.notify_waiters();
     }
@@ -453,13 +508,20 @@ impl Queue {
     /// What the walk has found so far.
     pub(crate) fn totals(&self) -> Frame {
         let state = self.state.locked();
-        Frame::Totals { entries: state.next_id, bytes: state.bytes_found, complete: state.walk_complete }
+        Frame::Totals {
+            entries: state.next_id,
+            bytes: state.bytes_found,
+            complete: state.walk_complete,
+        }
     }
 
     /// The END frame.
     pub(crate) fn end(&self) -> Frame {
         let state = self.state.locked();
-        Frame::End { entries: state.next_id, bytes: state.bytes_found }
+        Frame::End {
+            entries: state.next_id,
+            bytes: state.bytes_found,
+        }
     }
 }
 
@@ -475,18 +537,27 @@ impl State {
     }
 
     /// The receiver gave a file up while its blocks are on their way.
-    fn give_up(&mut self, id: u64) -> Option<Arc<Entry>> {
-        let on_its_way = self.unanswered.iter().find_map(|(key, unanswered)| match (key, &unanswered.item) {
-            (Key::Block(of, _), Item::Open(file) | Item::Block(file, _)) if *of == id => Some(file.clone()),
-            _ => None,
-        });
-        let under_cursor = self.cursor.as_ref().map(|c| c.file.clone()).filter(|f| f.entry.head.id == id);
+    fn give_up(&mut self, id: u64) -> Option<Arc<BlockFile>> {
+        let on_its_way = self
+            .unanswered
+            .iter()
+            .find_map(|(key, unanswered)| match (key, &unanswered.item) {
+                (Key::Block(of, _), Item::Open(file) | Item::Block(file, _)) if *of == id => {
+                    Some(file.clone())
+                }
+                _ => None,
+            });
+        let under_cursor = self
+            .cursor
+            .as_ref()
+            .map(|c| c.file.clone())
+            .filter(|f| f.entry.head.id == id);
         let file = on_its_way.or(under_cursor)?;
         file.finished.store(true, Ordering::Relaxed);
         if self.cursor.as_ref().is_some_and(|c| c.file.entry.head.id == id) {
             self.cursor = None;
         }
-        Some(file.entry.clone())
+        Some(file)
     }
 
     /// Records an entry's outcome in the manifest; `false` if there was one.
@@ -497,7 +568,8 @@ impl State {
             (Ok(_), Found::Symlink { target }, _) => Record::Symlink { target },
             _ => Record::Failed,
         };
-        self.manifest.record(entry.head.id, entry.head.source, &entry.head.path, record)
+        self.manifest
+            .record(entry.head.id, entry.head.source, &entry.head.path, record)
     }
 }
 
@@ -533,7 +605,13 @@ fn next(state: &mut State) -> Option<(Item, u64)> {
                 }
             },
             None => match state.grown.pop_front() {
-                Some(file) => state.cursor = Some(Cursor { file, next: 0, opening: false }),
+                Some(file) => {
+                    state.cursor = Some(Cursor {
+                        file,
+                        next: 0,
+                        opening: false,
+                    })
+                }
                 None => break true,
             },
         }
@@ -546,9 +624,12 @@ fn next(state: &mut State) -> Option<(Item, u64)> {
             });
         }
         if cursor_free && let Some(entry) = state.entries.pop_front() {
-            let file =
-                Arc::new(BlockFile { entry, opened: OnceLock::new(), finished: AtomicBool::new(false) });
-            state.cursor = Some(Cursor { file: file.clone(), next: 0, opening: true });
+            let file = BlockFile::new(entry);
+            state.cursor = Some(Cursor {
+                file: file.clone(),
+                next: 0,
+                opening: true,
+            });
             return Some((Item::Open(file), u64::MAX));
         }
         return None;
@@ -572,7 +653,10 @@ fn repeat(state: &mut State, stream: StreamId) -> Option<Item> {
     let now = Instant::now();
     let patience = REPEAT_AFTER.max(state.streams.get(&stream)?.answer_time * 3);
     let waited = state.unanswered.iter_mut().filter(|(_, u)| {
-        u.carriers.len() == 1 && u.carriers[0] != stream && now.duration_since(u.since) >= patience && !u.item.pointless()
+        u.carriers.len() == 1
+            && u.carriers[0] != stream
+            && now.duration_since(u.since) >= patience
+            && !u.item.pointless()
     });
     let (key, unanswered) = waited.min_by_key(|(_, u)| u.since)?;
     // A file that is being opened has nothing to repeat yet.
@@ -603,7 +687,10 @@ impl WalkSink for Queue {
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool {
         let mut state = self.state.locked();
         while state.entries.len() >= WALK_AHEAD && !state.closed {
-            state = self.room.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+            state = self
+                .room
+                .wait(state)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
         }
         if state.closed {
             return false;
@@ -614,7 +701,12 @@ impl WalkSink for Queue {
             state.bytes_found += size;
         }
         let head = Head { id, source, path };
-        state.entries.push_back(Arc::new(Entry { head, meta, found, content: OnceLock::new() }));
+        state.entries.push_back(Arc::new(Entry {
+            head,
+            meta,
+            found,
+            content: OnceLock::new(),
+        }));
         self.progress.set_found(state.next_id, state.bytes_found, false);
         drop(state);
         self.work.notify_one();

@@ -63,7 +63,13 @@ impl Announced {
 }
 
 /// Reads, hashes and frames `items` for `stream`, appending to `out`. Returns how many bytes of file data that is. Blocking.
-pub(crate) fn fill(queue: &Queue, stream: StreamId, items: &[Item], announced: &mut Announced, out: &mut Vec<u8>) -> u64 {
+pub(crate) fn fill(
+    queue: &Queue,
+    stream: StreamId,
+    items: &[Item],
+    announced: &mut Announced,
+    out: &mut Vec<u8>,
+) -> u64 {
     let mut data = 0;
     for item in items {
         match item {
@@ -79,7 +85,11 @@ pub(crate) fn fill(queue: &Queue, stream: StreamId, items: &[Item], announced: &
             Item::FileEnd(file) => {
                 if let Some((_, hash)) = file.entry.content.get() {
                     announce(file, announced, out);
-                    Frame::FileEnd { id: file.entry.head.id, hash: *hash }.encode(out);
+                    Frame::FileEnd {
+                        id: file.entry.head.id,
+                        hash: *hash,
+                    }
+                    .encode(out);
                 }
             }
             Item::Failed(entry, failure) => put_failed(entry, failure, out),
@@ -90,14 +100,27 @@ pub(crate) fn fill(queue: &Queue, stream: StreamId, items: &[Item], announced: &
 }
 
 fn put_failed(entry: &Entry, failure: &Failure, out: &mut Vec<u8>) {
-    Frame::Failed { head: entry.head.clone(), failure: failure.clone() }.encode(out);
+    Frame::Failed {
+        head: entry.head.clone(),
+        failure: failure.clone(),
+    }
+    .encode(out);
 }
 
 fn fill_entry(queue: &Queue, entry: &Arc<Entry>, out: &mut Vec<u8>) -> u64 {
     match &entry.found {
-        Found::Directory => Frame::Directory { head: entry.head.clone(), meta: entry.meta }.encode(out),
+        Found::Directory => Frame::Directory {
+            head: entry.head.clone(),
+            meta: entry.meta,
+        }
+        .encode(out),
         Found::Symlink { target } => {
-            Frame::Symlink { head: entry.head.clone(), meta: entry.meta, target: target.clone() }.encode(out);
+            Frame::Symlink {
+                head: entry.head.clone(),
+                meta: entry.meta,
+                target: target.clone(),
+            }
+            .encode(out);
         }
         Found::Failed(failure) => {
             queue.entry_failed(entry, failure);
@@ -161,7 +184,11 @@ fn open_regular(queue: &Queue, entry: &Entry) -> Result<(OwnedFd, Stat), Failure
 fn open(queue: &Queue, file: &BlockFile) -> Result<(), Failure> {
     let (fd, stat) = open_regular(queue, &file.entry)?;
     let size = stat.st_size as u64;
-    let block_log2 = if size <= SMALL_BLOCKS_UP_TO { SMALL_BLOCK_LOG2 } else { LARGE_BLOCK_LOG2 };
+    let block_log2 = if size <= SMALL_BLOCKS_UP_TO {
+        SMALL_BLOCK_LOG2
+    } else {
+        LARGE_BLOCK_LOG2
+    };
     let opened = OpenedFile {
         fd,
         size,
@@ -180,7 +207,13 @@ fn announce(file: &BlockFile, announced: &mut Announced, out: &mut Vec<u8>) {
         && announced.is_new(file.entry.head.id)
     {
         let head = file.entry.head.clone();
-        Frame::File { head, meta: opened.meta, size: opened.size, block_log2: opened.block_log2 }.encode(out);
+        Frame::File {
+            head,
+            meta: opened.meta,
+            size: opened.size,
+            block_log2: opened.block_log2,
+        }
+        .encode(out);
     }
 }
 
@@ -215,7 +248,9 @@ fn fill_block(
             }
         }
     }
-    let Some(root) = opened.tree.locked().root() else { return data };
+    let Some(root) = opened.tree.locked().root() else {
+        return data;
+    };
     // All has been read; only one reader gets to say so.
     if file.entry.content.get().is_some() {
         return data;
@@ -223,7 +258,11 @@ fn fill_block(
     match fs::fstat(&opened.fd) {
         Ok(now) if !changed(&opened.stat, &now) => {
             if file.entry.content.set((opened.size, root)).is_ok() {
-                Frame::FileEnd { id: file.entry.head.id, hash: root }.encode(out);
+                Frame::FileEnd {
+                    id: file.entry.head.id,
+                    hash: root,
+                }
+                .encode(out);
                 queue.carries_end(file, None, stream);
             }
         }
@@ -248,9 +287,17 @@ fn read_block(
 ) -> Result<(crate::tree_hash::BlockHash, u64), Failure> {
     let pieces = match opened.may_have_holes {
         true => data_pieces(&opened.fd, offset, len)?,
-        false => vec![Piece { offset: 0, len: len as u32 }],
+        false => vec![Piece {
+            offset: 0,
+            len: len as u32,
+        }],
     };
-    let block = Block { id, offset, len: len as u32, pieces };
+    let block = Block {
+        id,
+        offset,
+        len: len as u32,
+        pieces,
+    };
     let data_len = block.data_len();
     out.reserve(64 + 8 * block.pieces.len() + data_len);
     Frame::Block(block.clone()).encode(out);
@@ -283,7 +330,12 @@ fn data_pieces(fd: &OwnedFd, offset: u64, len: u64) -> Result<Vec<Piece>, Errno>
             // No data up to the file's end.
             Err(Errno::NXIO) => break,
             // A file system that can't tell: all of it is data.
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(vec![Piece { offset: 0, len: len as u32 }]),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                return Ok(vec![Piece {
+                    offset: 0,
+                    len: len as u32,
+                }]);
+            }
             Err(errno) => return Err(errno),
         };
         if data >= end {
@@ -299,7 +351,10 @@ fn data_pieces(fd: &OwnedFd, offset: u64, len: u64) -> Result<Vec<Piece>, Errno>
         }
         // The last piece there is room for takes the rest, holes and all.
         let until = if pieces.len() + 1 == MAX_PIECES { end } else { hole };
-        pieces.push(Piece { offset: (data - offset) as u32, len: (until - data) as u32 });
+        pieces.push(Piece {
+            offset: (data - offset) as u32,
+            len: (until - data) as u32,
+        });
         at = until;
     }
     Ok(pieces)
@@ -321,6 +376,14 @@ fn read_full(fd: &OwnedFd, buf: &mut [u8], offset: u64) -> Result<usize, Errno> 
 
 /// Whether somebody wrote to a file between two looks. The change time is looked at because a writer can set the others back.
 fn changed(before: &Stat, now: &Stat) -> bool {
-    let key = |s: &Stat| (s.st_size, s.st_mtime, s.st_mtime_nsec, s.st_ctime, s.st_ctime_nsec);
+    let key = |s: &Stat| {
+        (
+            s.st_size,
+            s.st_mtime,
+            s.st_mtime_nsec,
+            s.st_ctime,
+            s.st_ctime_nsec,
+        )
+    };
     key(before) != key(now)
 }

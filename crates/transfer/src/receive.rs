@@ -5,7 +5,7 @@
 //! answer goes to the stream that asked, since only that one will ask again when it is lost.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -72,6 +72,8 @@ struct ArrivingFile {
     size: u64,
     block_log2: u32,
     temp: Mutex<Option<Arc<TempFile>>>,
+    /// Bytes counted as done so far.
+    counted: AtomicU64,
     blocks: Mutex<Blocks>,
 }
 
@@ -94,7 +96,15 @@ impl Receiver {
         label: Box<dyn Fn(&Head) -> String + Send + Sync>,
     ) -> Arc<Self> {
         let (state, done, buffers) = (Mutex::default(), Notify::new(), Buffers::default());
-        Arc::new(Self { destination, state, done, buffers, progress, observer, label })
+        Arc::new(Self {
+            destination,
+            state,
+            done,
+            buffers,
+            progress,
+            observer,
+            label,
+        })
     }
 
     /// FILE: a file that will come in blocks. Nothing is created yet.
@@ -123,7 +133,19 @@ impl Receiver {
         };
         let place = self.destination.place(&head);
         let (temp, blocks) = (Mutex::new(None), Mutex::new(blocks));
-        state.files.insert(head.id, Arc::new(ArrivingFile { head, place, meta, size, block_log2, temp, blocks }));
+        state.files.insert(
+            head.id,
+            Arc::new(ArrivingFile {
+                head,
+                place,
+                meta,
+                size,
+                block_log2,
+                temp,
+                counted: AtomicU64::new(0),
+                blocks,
+            }),
+        );
         Ok(())
     }
 
@@ -151,23 +173,34 @@ impl Receiver {
         match state.files.get(&id) {
             Some(file) => Ok(Some(file.clone())),
             None if state.manifest.has(id) => Ok(None),
-            None => Err(Error::Protocol("it sends part of a file it has not described".into())),
+            None => Err(Error::Protocol(
+                "it sends part of a file it has not described".into(),
+            )),
         }
     }
 
     /// Whether a block is what its file's description allows. `Ok(false)`: its file has been answered for already.
     pub(crate) fn expects(&self, block: &Block) -> Result<bool, Error> {
-        let Some(file) = self.find(block.id)? else { return Ok(false) };
+        let Some(file) = self.find(block.id)? else {
+            return Ok(false);
+        };
         let whole = 1u64 << file.block_log2;
         let fits = block.offset % whole == 0
             && block.offset < file.size
             && u64::from(block.len) == whole.min(file.size - block.offset);
-        if fits { Ok(true) } else { Err(Error::Protocol("a block does not fit its file".into())) }
+        if fits {
+            Ok(true)
+        } else {
+            Err(Error::Protocol("a block does not fit its file".into()))
+        }
     }
 
     /// BLOCK with its data. Blocking.
     pub(crate) fn block(&self, block: &Block, data: &[u8], reply: Reply) {
-        let ack = Frame::Ack { id: block.id, offset: block.offset };
+        let ack = Frame::Ack {
+            id: block.id,
+            offset: block.offset,
+        };
         let Ok(Some(file)) = self.find(block.id) else {
             reply.send((ack, None));
             return;
@@ -196,7 +229,10 @@ impl Receiver {
                     let failure = Failure::with(FailureKind::Limit, "its blocks come too scattered");
                     return self.fail_file(&file, failure, asked, ack);
                 }
-                self.progress.bytes_done.fetch_add(u64::from(block.len), Ordering::Relaxed);
+                file.counted.fetch_add(u64::from(block.len), Ordering::Relaxed);
+                self.progress
+                    .bytes_done
+                    .fetch_add(u64::from(block.len), Ordering::Relaxed);
                 let complete = blocks.concludes();
                 drop(blocks);
                 for reply in asked {
@@ -219,7 +255,12 @@ impl Receiver {
         }
     }
 
-    fn write_block(&self, file: &ArrivingFile, block: &Block, data: &[u8]) -> Result<crate::tree_hash::BlockHash, Failure> {
+    fn write_block(
+        &self,
+        file: &ArrivingFile,
+        block: &Block,
+        data: &[u8],
+    ) -> Result<crate::tree_hash::BlockHash, Failure> {
         let temp = self.temp_of(file)?;
         let mut hasher = BlockHasher::new(block.offset, u64::from(block.len), file.size);
         let (mut at, mut hashed) = (0, 0);
@@ -254,7 +295,13 @@ impl Receiver {
         };
         let mut blocks = file.blocks.locked();
         if let Some(outcome) = &blocks.outcome {
-            reply.send((Frame::Result { id, outcome: outcome.clone() }, None));
+            reply.send((
+                Frame::Result {
+                    id,
+                    outcome: outcome.clone(),
+                },
+                None,
+            ));
             return;
         }
         blocks.end = Some(hash);
@@ -273,7 +320,9 @@ impl Receiver {
             (blocks.tree.root(), blocks.end)
         };
         let outcome = match (ours, theirs) {
-            (Some(ours), Some(theirs)) if ours == theirs => self.place_file(file, &ours).map(|written| (written, ours)),
+            (Some(ours), Some(theirs)) if ours == theirs => {
+                self.place_file(file, &ours).map(|written| (written, ours))
+            }
             _ => Err(Failure::new(FailureKind::Verification)),
         };
         let hash = outcome.as_ref().ok().map(|(_, hash)| *hash);
@@ -294,7 +343,10 @@ impl Receiver {
             self.answer_file(file, Err(failure.clone()), None);
         }
         for reply in asked {
-            let result = Frame::Result { id: file.head.id, outcome: Err(failure.clone()) };
+            let result = Frame::Result {
+                id: file.head.id,
+                outcome: Err(failure.clone()),
+            };
             reply.send((ack.clone(), Some(result)));
         }
     }
@@ -308,23 +360,48 @@ impl Receiver {
             blocks.outcome = Some(outcome.clone());
             std::mem::take(&mut blocks.end_asked)
         };
-        // Removes what was written of a file that failed.
-        file.temp.locked().take();
+        if outcome.is_err() {
+            self.discard(file);
+        }
         let record = match (&outcome, &hash) {
-            (Ok(_), Some(hash)) => Record::File { size: file.size, hash },
+            (Ok(_), Some(hash)) => Record::File {
+                size: file.size,
+                hash,
+            },
             _ => Record::Failed,
         };
-        self.record(&file.head, record, outcome.as_ref(), hash.map(|hash| (file.size, hash)));
+        self.record(
+            &file.head,
+            record,
+            outcome.as_ref(),
+            hash.map(|hash| (file.size, hash)),
+        );
         self.state.locked().files.remove(&file.head.id);
         for reply in asked {
-            reply.send((Frame::Result { id: file.head.id, outcome: outcome.clone() }, None));
+            reply.send((
+                Frame::Result {
+                    id: file.head.id,
+                    outcome: outcome.clone(),
+                },
+                None,
+            ));
         }
+    }
+
+    /// Removes what was written of a file that failed.
+    fn discard(&self, file: &ArrivingFile) {
+        file.temp.locked().take();
+        self.progress
+            .bytes_done
+            .fetch_sub(file.counted.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// An entry that comes whole: SMALL, DIRECTORY, SYMLINK, FAILED. Blocking.
     pub(crate) fn entry(&self, frame: Frame, reply: Reply) {
-        let (Frame::Small { head, .. } | Frame::Directory { head, .. } | Frame::Symlink { head, .. } | Frame::Failed { head, .. }) =
-            &frame
+        let (Frame::Small { head, .. }
+        | Frame::Directory { head, .. }
+        | Frame::Symlink { head, .. }
+        | Frame::Failed { head, .. }) = &frame
         else {
             return;
         };
@@ -354,7 +431,8 @@ impl Receiver {
             Frame::Directory { meta, .. } => (Record::Directory, None, self.make_dir(&head, meta)),
             Frame::Symlink { meta, target, .. } => {
                 let place = self.destination.place(&head);
-                let outcome = place.and_then(|place| self.destination.write_symlink(head.id, &place, meta, target));
+                let outcome =
+                    place.and_then(|place| self.destination.write_symlink(head.id, &place, meta, target));
                 (Record::Symlink { target }, None, outcome)
             }
             Frame::Failed { failure, .. } => (Record::Failed, None, Err(failure.clone())),
@@ -367,12 +445,18 @@ impl Receiver {
             let mut blocks = file.blocks.locked();
             blocks.outcome = Some(outcome.clone());
             drop(blocks);
-            file.temp.locked().take();
+            self.discard(&file);
         }
         self.record(&head, record, outcome.as_ref(), content);
         let asked = self.state.locked().busy.remove(&head.id).unwrap_or_default();
         for reply in asked {
-            reply.send((Frame::Result { id: head.id, outcome: outcome.clone() }, None));
+            reply.send((
+                Frame::Result {
+                    id: head.id,
+                    outcome: outcome.clone(),
+                },
+                None,
+            ));
         }
     }
 
@@ -389,7 +473,10 @@ impl Receiver {
         {
             let mut state = self.state.locked();
             if state.directory_bytes + cost > DIRECTORY_BYTES {
-                return Err(Failure::with(FailureKind::Limit, "too many directories in one copy"));
+                return Err(Failure::with(
+                    FailureKind::Limit,
+                    "too many directories in one copy",
+                ));
             }
             state.directory_bytes += cost;
         }
@@ -408,7 +495,13 @@ impl Receiver {
         Frame::Result { id, outcome }
     }
 
-    fn record(&self, head: &Head, record: Record<'_>, outcome: Result<&Written, &Failure>, content: Option<(u64, Hash)>) {
+    fn record(
+        &self,
+        head: &Head,
+        record: Record<'_>,
+        outcome: Result<&Written, &Failure>,
+        content: Option<(u64, Hash)>,
+    ) {
         let mut state = self.state.locked();
         if !state.manifest.record(head.id, head.source, &head.path, record) {
             return;
@@ -427,7 +520,12 @@ impl Receiver {
                 }
                 let (bytes, hash) = content.unzip();
                 let same = *written == Written::Same;
-                self.observer.event(Event::Done { path: (self.label)(head), bytes, hash, same });
+                self.observer.event(Event::Done {
+                    path: (self.label)(head),
+                    bytes,
+                    hash,
+                    same,
+                });
             }
             Err(failure) => self.failed(head, failure.clone()),
         }
@@ -435,7 +533,10 @@ impl Receiver {
 
     fn failed(&self, head: &Head, failure: Failure) {
         self.progress.failures.fetch_add(1, Ordering::Relaxed);
-        self.observer.event(Event::Failed { path: (self.label)(head), failure });
+        self.observer.event(Event::Failed {
+            path: (self.label)(head),
+            failure,
+        });
     }
 
     /// END: how many entries there are.
@@ -460,7 +561,10 @@ impl Receiver {
         // What lies deeper has the higher number: its parent may be closed to us afterwards.
         directories.sort_unstable_by_key(|(head, _)| std::cmp::Reverse(head.id));
         for (head, meta) in directories {
-            let finished = self.destination.place(&head).and_then(|place| self.destination.finish_dir(&place, &meta));
+            let finished = self
+                .destination
+                .place(&head)
+                .and_then(|place| self.destination.finish_dir(&place, &meta));
             if let Err(failure) = finished {
                 let failure = match failure.kind {
                     FailureKind::Metadata => failure,
@@ -487,8 +591,13 @@ impl Receiver {
     /// What is to be said at the end, on every stream.
     pub(crate) fn closing_frames(&self) -> Vec<Frame> {
         let state = self.state.locked();
-        let Some(manifest) = state.done else { return Vec::new() };
-        let notes = state.notes.iter().map(|(head, failure)| Frame::Failed { head: head.clone(), failure: failure.clone() });
+        let Some(manifest) = state.done else {
+            return Vec::new();
+        };
+        let notes = state.notes.iter().map(|(head, failure)| Frame::Failed {
+            head: head.clone(),
+            failure: failure.clone(),
+        });
         notes.chain([Frame::Done { manifest }]).collect()
     }
 
@@ -507,7 +616,8 @@ impl Receiver {
 impl Blocks {
     /// Whether this is the moment to conclude; true once only.
     fn concludes(&mut self) -> bool {
-        let now = !self.concluding && self.end.is_some() && self.tree.root().is_some() && self.writing.is_empty();
+        let now =
+            !self.concluding && self.end.is_some() && self.tree.root().is_some() && self.writing.is_empty();
         self.concluding |= now;
         now
     }

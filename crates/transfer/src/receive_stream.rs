@@ -1,7 +1,7 @@
 //! One stream of the receiver: frames in, the work handed to blocking threads, answers out.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
@@ -29,15 +29,25 @@ pub(crate) enum StreamEnd {
     Closed,
 }
 
-/// Receives on one stream until the copy is over. `greeting` is said first. A client leaves when the copy is done; a server
-/// (`stays`) goes on answering until the client closes.
+/// What a receiver does once it has said DONE.
+#[derive(Clone, Copy)]
+pub(crate) enum AfterDone<'a> {
+    /// A client leaves.
+    Leave,
+    /// A server goes on answering until the client closes: answers may have been lost with other streams, and are asked for
+    /// again here. If this is the only stream there ever was (it counts them), that can't be, and its half is closed in the
+    /// same flight as DONE, so that the client need not wait for it.
+    Stay(&'a AtomicU32),
+}
+
+/// Receives on one stream until the copy is over. `greeting` is said first.
 pub(crate) async fn receive_stream<R, W>(
     receiver: &Arc<Receiver>,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
     writer: &mut W,
     greeting: &[u8],
-    stays: bool,
+    after_done: AfterDone<'_>,
 ) -> Result<StreamEnd, Error>
 where
     R: AsyncRead + Unpin,
@@ -45,7 +55,7 @@ where
 {
     let (answers, waiting) = mpsc::channel::<Answer>(ANSWERS);
     let read = read_frames(receiver, counters, reader, answers.clone());
-    let write = write_answers(receiver, writer, &answers, waiting, greeting, stays);
+    let write = write_answers(receiver, writer, &answers, waiting, greeting, after_done);
     tokio::select! {
         result = read => result,
         result = write => result,
@@ -58,12 +68,12 @@ async fn write_answers<W: AsyncWrite + Unpin>(
     answers: &mpsc::Sender<Answer>,
     mut waiting: mpsc::Receiver<Answer>,
     greeting: &[u8],
-    stays: bool,
+    after_done: AfterDone<'_>,
 ) -> Result<StreamEnd, Error> {
     writer.write_all(greeting).await?;
     writer.flush().await?;
     let mut out = Vec::new();
-    let mut concluded = false;
+    let (mut concluded, mut said_done) = (false, false);
     loop {
         out.clear();
         tokio::select! {
@@ -81,22 +91,22 @@ async fn write_answers<W: AsyncWrite + Unpin>(
             () = tokio::time::sleep(KEEP_ALIVE) => Frame::KeepAlive.encode(&mut out),
         }
         // DONE comes after every answer that is owed on this stream.
-        let done = concluded && answers.capacity() == answers.max_capacity();
+        let done = concluded && !said_done && answers.capacity() == answers.max_capacity();
         if done {
+            said_done = true;
             for frame in receiver.closing_frames() {
                 frame.encode(&mut out);
             }
         }
         writer.write_all(&out).await?;
         writer.flush().await?;
-        if done && !stays {
-            return Ok(StreamEnd::Finished);
-        }
-        if done {
-            // Our half is over, in the same flight as DONE: the client can close without waiting for us. Should it have lost
-            // answers on another stream, it asks again on a new one.
-            writer.shutdown().await?;
-            std::future::pending::<()>().await;
+        match after_done {
+            AfterDone::Leave if done => return Ok(StreamEnd::Finished),
+            AfterDone::Stay(streams) if done && streams.load(Ordering::Relaxed) == 1 => {
+                writer.shutdown().await?;
+                std::future::pending::<()>().await;
+            }
+            _ => {}
         }
     }
 }
@@ -164,7 +174,12 @@ async fn read_frames<R: AsyncRead + Unpin>(
                 });
             }
             Incoming::Frame(frame) => match frame {
-                Frame::File { head, meta, size, block_log2 } => receiver.file(head, meta, size, block_log2)?,
+                Frame::File {
+                    head,
+                    meta,
+                    size,
+                    block_log2,
+                } => receiver.file(head, meta, size, block_log2)?,
                 Frame::Failed { head, .. } if head.id == NO_ENTRY => {
                     return Err(Error::Protocol("it reports a failure of no entry".into()));
                 }
@@ -189,11 +204,19 @@ async fn read_frames<R: AsyncRead + Unpin>(
                     let receiver = receiver.clone();
                     tokio::task::spawn_blocking(move || receiver.conclude());
                 }
-                Frame::Totals { entries, bytes, complete } => receiver.progress.set_found(entries, bytes, complete),
+                Frame::Totals {
+                    entries,
+                    bytes,
+                    complete,
+                } => receiver.progress.set_found(entries, bytes, complete),
                 Frame::KeepAlive => {}
                 Frame::Accept { .. } => {}
                 Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
-                Frame::Hello(_) | Frame::Ack { .. } | Frame::Result { .. } | Frame::Done { .. } | Frame::Block(_) => {
+                Frame::Hello(_)
+                | Frame::Ack { .. }
+                | Frame::Result { .. }
+                | Frame::Done { .. }
+                | Frame::Block(_) => {
                     return Err(Error::Protocol("it sends what only a receiver sends".into()));
                 }
             },
@@ -203,7 +226,11 @@ async fn read_frames<R: AsyncRead + Unpin>(
 
 /// REFUSE as an error.
 pub(crate) fn refused(unauthorised: bool, detail: String) -> Error {
-    if unauthorised { Error::Unauthorised(detail) } else { Error::Refused(detail) }
+    if unauthorised {
+        Error::Unauthorised(detail)
+    } else {
+        Error::Refused(detail)
+    }
 }
 
 async fn reserve(answers: &mpsc::Sender<Answer>) -> Result<Reply, Error> {

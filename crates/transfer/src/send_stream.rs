@@ -83,7 +83,9 @@ async fn produce(
             let data = fill(&queue, stream, &items, &mut announced, &mut out);
             (out, data, announced)
         });
-        let (out, data, back) = work.await.map_err(|error| Error::Stream(std::io::Error::other(error)))?;
+        let (out, data, back) = work
+            .await
+            .map_err(|error| Error::Stream(std::io::Error::other(error)))?;
         announced = back;
         if filled.send((out, data)).await.is_err() {
             // The writer has failed and says why.
@@ -155,18 +157,24 @@ async fn write<W: AsyncWrite + Unpin>(
     }
 }
 
-async fn read_answers<R: AsyncRead + Unpin>(queue: &Queue, reader: &mut FrameReader<R>) -> Result<StreamEnd, Error> {
+async fn read_answers<R: AsyncRead + Unpin>(
+    queue: &Queue,
+    reader: &mut FrameReader<R>,
+) -> Result<StreamEnd, Error> {
     loop {
         let frame = match reader.next().await? {
             Some(Incoming::Frame(frame)) => frame,
-            Some(Incoming::Block(_)) => return Err(Error::Protocol("it sends data where answers belong".into())),
-            None if queue.said_done() => return Ok(StreamEnd::Finished),
-            None => return Ok(StreamEnd::Closed),
+            Some(Incoming::Block(_)) => {
+                return Err(Error::Protocol("it sends data where answers belong".into()));
+            }
+            None => return finished(queue),
         };
         match frame {
             Frame::Ack { id, offset } => queue.acknowledged(id, offset),
             Frame::Result { id, outcome } => queue.answered(id, outcome),
-            Frame::Failed { head, failure } if head.id == NO_ENTRY => queue.note((queue.label)(&head), failure),
+            Frame::Failed { head, failure } if head.id == NO_ENTRY => {
+                queue.note((queue.label)(&head), failure)
+            }
             Frame::Done { manifest } => queue.completed(manifest),
             Frame::KeepAlive | Frame::Accept { .. } => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),

@@ -20,7 +20,7 @@ use crate::lock::Locked;
 use crate::progress::{Event, Observer, Progress};
 use crate::queue::Queue;
 use crate::receive::Receiver;
-use crate::receive_stream::{StreamEnd, receive_stream};
+use crate::receive_stream::{AfterDone, StreamEnd, receive_stream};
 use crate::send_stream::send_stream;
 use crate::source::Sources;
 use crate::wire::{Frame, Hello, Request, Token, VERSION};
@@ -46,7 +46,13 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let (hello, grace) = (Duration::from_secs(20), Duration::from_secs(20));
-        Self { copies: 64, streams_per_copy: 64, streams: 512, hello, grace }
+        Self {
+            copies: 64,
+            streams_per_copy: 64,
+            streams: 512,
+            hello,
+            grace,
+        }
     }
 }
 
@@ -120,10 +126,15 @@ impl Server {
         let hello = match timeout(self.limits.hello, reader.next()).await {
             Ok(Ok(Some(Incoming::Frame(Frame::Hello(hello))))) => hello,
             Ok(Ok(None)) => return Ok(()),
-            Ok(Ok(Some(_))) => return Err(Error::Protocol("it begins with something else than HELLO".into())),
+            Ok(Ok(Some(_))) => {
+                return Err(Error::Protocol("it begins with something else than HELLO".into()));
+            }
             Ok(Err(error)) => {
                 if let Error::Protocol(detail) = &error {
-                    let refusal = Refusal { unauthorised: false, detail: detail.clone() };
+                    let refusal = Refusal {
+                        unauthorised: false,
+                        detail: detail.clone(),
+                    };
                     self.refuse(reader, writer, refusal).await;
                 }
                 return Err(error);
@@ -131,7 +142,9 @@ impl Server {
             Err(_) => return Err(Error::Protocol("no HELLO in time".into())),
         };
         let joined = if total.number > self.limits.streams as u32 {
-            Err(refusal("the server carries as many streams as it can; try again later"))
+            Err(refusal(
+                "the server carries as many streams as it can; try again later",
+            ))
         } else {
             self.join(hello, principal).await
         };
@@ -151,23 +164,49 @@ impl Server {
         let leave = Leave { server: self, copy };
         let counters = copy.progress.add_stream(&principal.to_string());
         let mut greeting = Vec::new();
-        Frame::Accept { version: VERSION, max_streams: self.limits.streams_per_copy }.encode(&mut greeting);
+        Frame::Accept {
+            version: VERSION,
+            max_streams: self.limits.streams_per_copy,
+        }
+        .encode(&mut greeting);
         let result = match side {
             Side::Send(queue) => {
-                send_stream(queue, number, &self.buffers, &counters, &mut reader, &mut writer, greeting).await
+                send_stream(
+                    queue,
+                    number,
+                    &self.buffers,
+                    &counters,
+                    &mut reader,
+                    &mut writer,
+                    greeting,
+                )
+                .await
             }
-            Side::Receive(receiver) => receive_stream(receiver, &counters, &mut reader, &mut writer, &greeting, true).await,
+            Side::Receive(receiver) => {
+                let after_done = AfterDone::Stay(&copy.numbers);
+                receive_stream(
+                    receiver,
+                    &counters,
+                    &mut reader,
+                    &mut writer,
+                    &greeting,
+                    after_done,
+                )
+                .await
+            }
         };
         leave.after(&result);
         match result {
-            Ok(StreamEnd::Finished) => {
+            Ok(StreamEnd::Finished | StreamEnd::Closed) => {
                 close(reader.into_inner().unsplit(writer)).await;
                 Ok(())
             }
-            Ok(StreamEnd::Closed) => Ok(()),
             Err(error) => {
                 if let Error::Protocol(detail) = &error {
-                    let refusal = Refusal { unauthorised: false, detail: detail.clone() };
+                    let refusal = Refusal {
+                        unauthorised: false,
+                        detail: detail.clone(),
+                    };
                     self.refuse(reader, writer, refusal).await;
                 }
                 Err(error)
@@ -182,7 +221,11 @@ impl Server {
         refusal: Refusal,
     ) {
         let mut out = Vec::new();
-        Frame::Refuse { unauthorised: refusal.unauthorised, detail: refusal.detail }.encode(&mut out);
+        Frame::Refuse {
+            unauthorised: refusal.unauthorised,
+            detail: refusal.detail,
+        }
+        .encode(&mut out);
         let said = async {
             writer.write_all(&out).await?;
             writer.flush().await
@@ -202,7 +245,9 @@ impl Server {
                 return Err(refusal("this copy is over"));
             }
             if !copies.running.contains_key(&token) && copies.running.len() >= self.limits.copies {
-                return Err(refusal("the server carries as many copies as it can; try again later"));
+                return Err(refusal(
+                    "the server carries as many copies as it can; try again later",
+                ));
             }
             let copy = copies.running.entry(token).or_insert_with(|| {
                 Arc::new(Copy {
@@ -215,7 +260,10 @@ impl Server {
                 })
             });
             if copy.principal != principal || copy.hello != hello {
-                return Err(Refusal { unauthorised: true, detail: "this stream does not belong to that copy".into() });
+                return Err(Refusal {
+                    unauthorised: true,
+                    detail: "this stream does not belong to that copy".into(),
+                });
             }
             if copy.streams.fetch_add(1, Ordering::Relaxed) >= u32::from(self.limits.streams_per_copy) {
                 copy.streams.fetch_sub(1, Ordering::Relaxed);
@@ -239,15 +287,22 @@ impl Server {
             Request::Push { destination, .. } => {
                 (!self.grants.allow(principal, Access::Write, destination)).then_some(("write", destination))
             }
-            Request::Pull { sources, .. } => {
-                sources.iter().find(|s| !self.grants.allow(principal, Access::Read, s)).map(|s| ("read", s))
-            }
+            Request::Pull { sources, .. } => sources
+                .iter()
+                .find(|s| !self.grants.allow(principal, Access::Read, s))
+                .map(|s| ("read", s)),
         };
         match denied {
             None => Ok(()),
             Some((verb, path)) => {
-                let detail = format!("the server does not let key {principal} {verb} /{}; ask its operator", path.as_path().display());
-                Err(Refusal { unauthorised: true, detail: crate::path::printable(detail.as_bytes()) })
+                let detail = format!(
+                    "the server does not let key {principal} {verb} /{}; ask its operator",
+                    path.as_path().display()
+                );
+                Err(Refusal {
+                    unauthorised: true,
+                    detail: crate::path::printable(detail.as_bytes()),
+                })
             }
         }
     }
@@ -263,16 +318,36 @@ impl Server {
                 tokio::task::spawn_blocking(move || walk.walk());
                 Ok(Side::Send(queue))
             }
-            Request::Push { destination, into, overwrite, fsync, names } => {
-                let labels = names.iter().map(|name| format!("/{destination}: {}", crate::path::printable(name))).collect();
-                let options = WriteOptions { overwrite: *overwrite, fsync: *fsync };
-                let (root, target, into, names) = (self.root.clone(), destination.clone(), *into, names.clone());
+            Request::Push {
+                destination,
+                into,
+                overwrite,
+                fsync,
+                names,
+            } => {
+                let labels = names
+                    .iter()
+                    .map(|name| format!("/{destination}: {}", crate::path::printable(name)))
+                    .collect();
+                let options = WriteOptions {
+                    overwrite: *overwrite,
+                    fsync: *fsync,
+                };
+                let (root, target, into, names) =
+                    (self.root.clone(), destination.clone(), *into, names.clone());
                 let token = copy.hello.token;
                 let opened = tokio::task::spawn_blocking(move || {
                     Destination::beneath(root, target, into, names, options, token)
                 });
-                let destination = opened.await.map_err(|error| Error::Stream(std::io::Error::other(error)))??;
-                Ok(Side::Receive(Receiver::new(destination, copy.progress.clone(), observer, Sources::labels(labels))))
+                let destination = opened
+                    .await
+                    .map_err(|error| Error::Stream(std::io::Error::other(error)))??;
+                Ok(Side::Receive(Receiver::new(
+                    destination,
+                    copy.progress.clone(),
+                    observer,
+                    Sources::labels(labels),
+                )))
             }
         }
     }
@@ -289,7 +364,10 @@ impl Server {
 }
 
 fn refusal(detail: impl Into<String>) -> Refusal {
-    Refusal { unauthorised: false, detail: detail.into() }
+    Refusal {
+        unauthorised: false,
+        detail: detail.into(),
+    }
 }
 
 /// A count that goes down again by itself.
@@ -300,7 +378,10 @@ struct Count<'a> {
 
 impl<'a> Count<'a> {
     fn up(of: &'a AtomicU32) -> Self {
-        Self { of, number: of.fetch_add(1, Ordering::Relaxed) + 1 }
+        Self {
+            of,
+            number: of.fetch_add(1, Ordering::Relaxed) + 1,
+        }
     }
 }
 

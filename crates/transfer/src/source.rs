@@ -19,7 +19,13 @@ pub struct Sources {
 impl Sources {
     /// Sources beneath one directory, as a server sends them.
     pub fn beneath(base: Arc<Dir>, paths: &[RelPath], recursive: bool) -> Self {
-        let roots = paths.iter().map(|path| SourceRoot { base: base.clone(), path: path.clone() }).collect();
+        let roots = paths
+            .iter()
+            .map(|path| SourceRoot {
+                base: base.clone(),
+                path: path.clone(),
+            })
+            .collect();
         Self { roots, recursive }
     }
 
@@ -41,12 +47,18 @@ impl Sources {
 
     /// Walks them all; `false` if `sink` stopped it.
     pub(crate) fn walk(&self, sink: &impl WalkSink) -> bool {
-        self.roots.iter().zip(0..).all(|(root, number)| walk(number, root, self.recursive, sink))
+        self.roots
+            .iter()
+            .zip(0..)
+            .all(|(root, number)| walk(number, root, self.recursive, sink))
     }
 
     /// Where an entry lies: its directory and full path in it.
     pub(crate) fn locate(&self, head: &Head) -> Result<(&Dir, RelPath), Failure> {
-        let root = self.roots.get(head.source as usize).ok_or(Failure::new(FailureKind::NotFound))?;
+        let root = self
+            .roots
+            .get(head.source as usize)
+            .ok_or(Failure::new(FailureKind::NotFound))?;
         Ok((&root.base, root.path.join(&head.path)?))
     }
 
@@ -68,7 +80,13 @@ fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Fai
     // `.`, `..`, `/` have no name of their own; `dir/.` neither, though `Path` reads it as `dir`.
     let dot = path.as_os_str().as_encoded_bytes().ends_with(b"/.");
     let Some(name) = path.file_name().filter(|_| !dot) else {
-        return Ok((SourceRoot { base: open(path)?, path: RelPath::root() }, Vec::new()));
+        return Ok((
+            SourceRoot {
+                base: open(path)?,
+                path: RelPath::root(),
+            },
+            Vec::new(),
+        ));
     };
     let name_path = RelPath::from_bytes(name.as_encoded_bytes())?;
     let parent = match path.parent() {
@@ -86,11 +104,20 @@ fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Fai
             None => return Err(Failure::new(FailureKind::IsDirectory)),
         };
         if real.is_dir() {
-            root = SourceRoot { base: open(&real)?, path: RelPath::root() };
+            root = SourceRoot {
+                base: open(&real)?,
+                path: RelPath::root(),
+            };
         }
         return Ok((root, name.as_encoded_bytes().to_vec()));
     }
-    Ok((SourceRoot { base, path: name_path }, name.as_encoded_bytes().to_vec()))
+    Ok((
+        SourceRoot {
+            base,
+            path: name_path,
+        },
+        name.as_encoded_bytes().to_vec(),
+    ))
 }
 
 /// An I/O error as a failure of one entry.

@@ -32,7 +32,10 @@ impl BlockHasher {
         if offset != 0 {
             hasher.set_input_offset(offset);
         }
-        Self { hasher, whole_file: len == size }
+        Self {
+            hasher,
+            whole_file: len == size,
+        }
     }
 
     pub(crate) fn update(&mut self, data: &[u8]) {
@@ -72,7 +75,12 @@ impl TreeHash {
     /// For a file of `size` bytes in blocks of `1 << block_log2` bytes.
     pub(crate) fn new(size: u64, block_log2: u32) -> Self {
         let root = (size == 0).then(|| *blake3::hash(b"").as_bytes());
-        Self { size, block_log2, nodes: HashMap::new(), root }
+        Self {
+            size,
+            block_log2,
+            nodes: HashMap::new(),
+            root,
+        }
     }
 
     /// The hash of the file, once every block has been inserted.
@@ -82,7 +90,8 @@ impl TreeHash {
 
     /// Whether the block at `offset` is in.
     pub(crate) fn covers(&self, offset: u64) -> bool {
-        self.root.is_some() || (self.block_log2..64).any(|level| self.nodes.contains_key(&(level, offset >> level)))
+        self.root.is_some()
+            || (self.block_log2..64).any(|level| self.nodes.contains_key(&(level, offset >> level)))
     }
 
     /// How many separate subtrees are held: what a limit on memory counts.

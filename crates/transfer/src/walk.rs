@@ -37,7 +37,12 @@ pub(crate) trait WalkSink {
 
 /// Walks one source. Blocking.
 pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &impl WalkSink) -> bool {
-    let walk = Walk { number, source, recursive, sink };
+    let walk = Walk {
+        number,
+        source,
+        recursive,
+        sink,
+    };
     let stat = match source.base.stat(&source.path) {
         Ok(stat) => stat,
         Err(errno) => return walk.failed(RelPath::root(), errno.into()),
@@ -69,7 +74,13 @@ impl<S: WalkSink> Walk<'_, S> {
     fn one(&self, path: RelPath, stat: &Stat) -> bool {
         let meta = meta_of(stat);
         match kind_of(stat) {
-            Kind::File => self.emit(path, meta, Found::File { size: stat.st_size as u64 }),
+            Kind::File => self.emit(
+                path,
+                meta,
+                Found::File {
+                    size: stat.st_size as u64,
+                },
+            ),
             Kind::Symlink => {
                 let target = self.source.path.join(&path).map_err(Failure::from);
                 match target.and_then(|full| self.source.base.read_link(&full).map_err(vanished)) {
@@ -144,7 +155,10 @@ pub(crate) fn vanished(errno: Errno) -> Failure {
 }
 
 pub(crate) fn meta_of(stat: &Stat) -> Meta {
-    Meta { mode: stat.st_mode & 0o777, mtime: (stat.st_mtime, stat.st_mtime_nsec as u32 % 1_000_000_000) }
+    Meta {
+        mode: stat.st_mode & 0o777,
+        mtime: (stat.st_mtime, stat.st_mtime_nsec as u32 % 1_000_000_000),
+    }
 }
 
 #[cfg(test)]
@@ -173,13 +187,23 @@ mod tests {
         }
         std::os::unix::fs::symlink("/", at("s/link")).unwrap();
         let list = List::default();
-        let source =
-            SourceRoot { base: Arc::new(Dir::open(tmp.path()).unwrap()), path: RelPath::from_bytes(b"s").unwrap() };
+        let source = SourceRoot {
+            base: Arc::new(Dir::open(tmp.path()).unwrap()),
+            path: RelPath::from_bytes(b"s").unwrap(),
+        };
         assert!(walk(0, &source, true, &list));
         let found = list.0.into_inner().unwrap();
         let names: Vec<&str> = found.iter().map(|(p, _)| p.as_str()).collect();
-        assert_eq!(names, [".", "a", "link", "z", "b", "b/f", "b/c", "b/c/g", "d", "d/h"]);
-        assert_eq!(found[2].1, Found::Symlink { target: b"/".to_vec() });
+        assert_eq!(
+            names,
+            [".", "a", "link", "z", "b", "b/f", "b/c", "b/c/g", "d", "d/h"]
+        );
+        assert_eq!(
+            found[2].1,
+            Found::Symlink {
+                target: b"/".to_vec()
+            }
+        );
         assert_eq!(found[1].1, Found::File { size: 3 });
     }
 
@@ -188,8 +212,24 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let base = Arc::new(Dir::open(tmp.path()).unwrap());
         let list = List::default();
-        walk(0, &SourceRoot { base: base.clone(), path: RelPath::root() }, false, &list);
-        walk(1, &SourceRoot { base, path: RelPath::from_bytes(b"none").unwrap() }, true, &list);
+        walk(
+            0,
+            &SourceRoot {
+                base: base.clone(),
+                path: RelPath::root(),
+            },
+            false,
+            &list,
+        );
+        walk(
+            1,
+            &SourceRoot {
+                base,
+                path: RelPath::from_bytes(b"none").unwrap(),
+            },
+            true,
+            &list,
+        );
         let found = list.0.into_inner().unwrap();
         assert_eq!(found[0].1, Found::Failed(Failure::new(FailureKind::IsDirectory)));
         assert_eq!(found[1].1, Found::Failed(Failure::new(FailureKind::NotFound)));

@@ -71,8 +71,8 @@ impl FrameType {
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         use FrameType::*;
         [
-            Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack, Result,
-            Done, KeepAlive,
+            Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack,
+            Result, Done, KeepAlive,
         ]
         .into_iter()
         .find(|t| *t as u8 == byte)
@@ -138,9 +138,19 @@ pub(crate) enum Frame {
     /// Server: no, and why. `unauthorised` if it is a question of who asks.
     Refuse { unauthorised: bool, detail: String },
     /// A file that comes in blocks; said on each stream before its first block there.
-    File { head: Head, meta: Meta, size: u64, block_log2: u32 },
+    File {
+        head: Head,
+        meta: Meta,
+        size: u64,
+        block_log2: u32,
+    },
     /// A whole file.
-    Small { head: Head, meta: Meta, hash: Hash, data: Bytes },
+    Small {
+        head: Head,
+        meta: Meta,
+        hash: Hash,
+        data: Bytes,
+    },
     /// A directory; its permissions and time are set when all is written.
     Directory { head: Head, meta: Meta },
     /// A symbolic link, itself.
@@ -154,11 +164,18 @@ pub(crate) enum Frame {
     /// The walk is over: so many entries were numbered.
     End { entries: u64, bytes: u64 },
     /// What the walk has found so far.
-    Totals { entries: u64, bytes: u64, complete: bool },
+    Totals {
+        entries: u64,
+        bytes: u64,
+        complete: bool,
+    },
     /// A block is written.
     Ack { id: u64, offset: u64 },
     /// An entry is written and verified (`same`: it was there already, identical), or failed.
-    Result { id: u64, outcome: Result<Written, Failure> },
+    Result {
+        id: u64,
+        outcome: Result<Written, Failure>,
+    },
     /// Everything is in place; the hash over all entries for the sender to compare.
     Done { manifest: Hash },
     /// I am alive.
@@ -196,6 +213,8 @@ pub enum WireError {
     #[error(transparent)]
     Path(#[from] PathError),
     /// No version in common.
-    #[error("the peer speaks versions {0} to {1} of the copy protocol, this one {VERSION}: use a release that fits")]
+    #[error(
+        "the peer speaks versions {0} to {1} of the copy protocol, this one {VERSION}: use a release that fits"
+    )]
     Version(u16, u16),
 }

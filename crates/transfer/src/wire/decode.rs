@@ -7,15 +7,26 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
     let mut fields = Fields(body);
     let frame = match frame_type {
         FrameType::Hello => Frame::Hello(Hello::decode(&mut fields)?),
-        FrameType::Accept => Frame::Accept { version: fields.u16()?, max_streams: fields.u16()? },
-        FrameType::Refuse => Frame::Refuse { unauthorised: fields.flag()?, detail: fields.text()? },
+        FrameType::Accept => Frame::Accept {
+            version: fields.u16()?,
+            max_streams: fields.u16()?,
+        },
+        FrameType::Refuse => Frame::Refuse {
+            unauthorised: fields.flag()?,
+            detail: fields.text()?,
+        },
         FrameType::File => {
             let (head, meta) = (fields.head()?, fields.meta()?);
             let (size, block_log2) = (fields.u64()?, u32::from(fields.u8()?));
             if size > MAX_FILE || !BLOCK_LOG2.contains(&block_log2) {
                 return Err(WireError::Bound);
             }
-            Frame::File { head, meta, size, block_log2 }
+            Frame::File {
+                head,
+                meta,
+                size,
+                block_log2,
+            }
         }
         FrameType::Small => {
             let (head, meta, hash) = (fields.head()?, fields.meta()?, fields.hash()?);
@@ -23,28 +34,54 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             if data.len() as u64 > SMALL_MAX {
                 return Err(WireError::Bound);
             }
-            Frame::Small { head, meta, hash, data }
+            Frame::Small {
+                head,
+                meta,
+                hash,
+                data,
+            }
         }
-        FrameType::Directory => Frame::Directory { head: fields.head()?, meta: fields.meta()? },
+        FrameType::Directory => Frame::Directory {
+            head: fields.head()?,
+            meta: fields.meta()?,
+        },
         FrameType::Symlink => {
             let (head, meta, target) = (fields.head()?, fields.meta()?, fields.bytes()?);
             if target.is_empty() || target.len() > crate::path::MAX_PATH || target.contains(&0) {
                 return Err(WireError::Value("link target"));
             }
-            Frame::Symlink { head, meta, target: target.to_vec() }
+            Frame::Symlink {
+                head,
+                meta,
+                target: target.to_vec(),
+            }
         }
         FrameType::Block => Frame::Block(fields.block()?),
-        FrameType::FileEnd => Frame::FileEnd { id: fields.id()?, hash: fields.hash()? },
+        FrameType::FileEnd => Frame::FileEnd {
+            id: fields.id()?,
+            hash: fields.hash()?,
+        },
         FrameType::Failed => {
             let head = fields.head_or_none()?;
             let code = fields.u8()?;
-            Frame::Failed { head, failure: fields.failure(code)? }
+            Frame::Failed {
+                head,
+                failure: fields.failure(code)?,
+            }
         }
-        FrameType::End => Frame::End { entries: fields.id()?, bytes: fields.u64()? },
-        FrameType::Totals => {
-            Frame::Totals { entries: fields.u64()?, bytes: fields.u64()?, complete: fields.flag()? }
-        }
-        FrameType::Ack => Frame::Ack { id: fields.id()?, offset: fields.u64()? },
+        FrameType::End => Frame::End {
+            entries: fields.id()?,
+            bytes: fields.u64()?,
+        },
+        FrameType::Totals => Frame::Totals {
+            entries: fields.u64()?,
+            bytes: fields.u64()?,
+            complete: fields.flag()?,
+        },
+        FrameType::Ack => Frame::Ack {
+            id: fields.id()?,
+            offset: fields.u64()?,
+        },
         FrameType::Result => {
             let id = fields.id()?;
             let outcome = match fields.u8()? {
@@ -54,16 +91,29 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             };
             Frame::Result { id, outcome }
         }
-        FrameType::Done => Frame::Done { manifest: fields.hash()? },
+        FrameType::Done => Frame::Done {
+            manifest: fields.hash()?,
+        },
         FrameType::KeepAlive => Frame::KeepAlive,
     };
-    if fields.0.has_remaining() { Err(WireError::Long) } else { Ok(frame) }
+    if fields.0.has_remaining() {
+        Err(WireError::Long)
+    } else {
+        Ok(frame)
+    }
 }
 
 /// How many bytes of a BLOCK frame's body are header, given its first [`BLOCK_FIXED`] bytes.
 pub(crate) fn block_header_len(fixed: &[u8; BLOCK_FIXED]) -> Result<usize, WireError> {
-    let pieces = usize::from(u16::from_le_bytes([fixed[BLOCK_FIXED - 2], fixed[BLOCK_FIXED - 1]]));
-    if pieces > MAX_PIECES { Err(WireError::Bound) } else { Ok(BLOCK_FIXED + 8 * pieces) }
+    let pieces = usize::from(u16::from_le_bytes([
+        fixed[BLOCK_FIXED - 2],
+        fixed[BLOCK_FIXED - 1],
+    ]));
+    if pieces > MAX_PIECES {
+        Err(WireError::Bound)
+    } else {
+        Ok(BLOCK_FIXED + 8 * pieces)
+    }
 }
 
 /// Bytes of a BLOCK header before its pieces.
@@ -74,7 +124,11 @@ pub(super) struct Fields(pub(super) Bytes);
 
 impl Fields {
     fn need(&self, n: usize) -> Result<(), WireError> {
-        if self.0.remaining() < n { Err(WireError::Short) } else { Ok(()) }
+        if self.0.remaining() < n {
+            Err(WireError::Short)
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) fn u8(&mut self) -> Result<u8, WireError> {
@@ -108,7 +162,11 @@ impl Fields {
     /// Entries are counted from 0; numbers near the top are left free so that counting never overflows.
     fn id(&mut self) -> Result<u64, WireError> {
         let id = self.u64()?;
-        if id > MAX_FILE { Err(WireError::Bound) } else { Ok(id) }
+        if id > MAX_FILE {
+            Err(WireError::Bound)
+        } else {
+            Ok(id)
+        }
     }
 
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
@@ -146,7 +204,11 @@ impl Fields {
     }
 
     fn head(&mut self) -> Result<Head, WireError> {
-        Ok(Head { id: self.id()?, source: self.u32()?, path: self.path()? })
+        Ok(Head {
+            id: self.id()?,
+            source: self.u32()?,
+            path: self.path()?,
+        })
     }
 
     fn head_or_none(&mut self) -> Result<Head, WireError> {
@@ -154,7 +216,11 @@ impl Fields {
         if id > MAX_FILE && id != NO_ENTRY {
             return Err(WireError::Bound);
         }
-        Ok(Head { id, source: self.u32()?, path: self.path()? })
+        Ok(Head {
+            id,
+            source: self.u32()?,
+            path: self.path()?,
+        })
     }
 
     fn meta(&mut self) -> Result<Meta, WireError> {
@@ -167,12 +233,18 @@ impl Fields {
         if nanos >= 1_000_000_000 {
             return Err(WireError::Value("time"));
         }
-        Ok(Meta { mode, mtime: (seconds, nanos) })
+        Ok(Meta {
+            mode,
+            mtime: (seconds, nanos),
+        })
     }
 
     fn failure(&mut self, code: u8) -> Result<Failure, WireError> {
         let kind = FailureKind::from_code(code).ok_or(WireError::Value("failure code"))?;
-        Ok(Failure { kind, detail: self.text()? })
+        Ok(Failure {
+            kind,
+            detail: self.text()?,
+        })
     }
 
     fn block(&mut self) -> Result<Block, WireError> {
@@ -183,7 +255,10 @@ impl Fields {
         let mut pieces = Vec::with_capacity(count);
         let mut free_from = 0u32;
         for _ in 0..count {
-            let piece = Piece { offset: self.u32()?, len: self.u32()? };
+            let piece = Piece {
+                offset: self.u32()?,
+                len: self.u32()?,
+            };
             let end = piece.offset.checked_add(piece.len).ok_or(WireError::Bound)?;
             if piece.len == 0 || piece.offset < free_from || end > len {
                 return Err(WireError::Value("piece"));
@@ -191,6 +266,11 @@ impl Fields {
             free_from = end;
             pieces.push(piece);
         }
-        Ok(Block { id, offset, len, pieces })
+        Ok(Block {
+            id,
+            offset,
+            len,
+            pieces,
+        })
     }
 }

@@ -49,13 +49,23 @@ impl Frame {
                 out.push(u8::from(*unauthorised));
                 put_text(out, detail);
             }
-            Frame::File { head, meta, size, block_log2 } => {
+            Frame::File {
+                head,
+                meta,
+                size,
+                block_log2,
+            } => {
                 put_head(out, head);
                 put_meta(out, meta);
                 out.extend_from_slice(&size.to_le_bytes());
                 out.push(*block_log2 as u8);
             }
-            Frame::Small { head, meta, hash, data } => {
+            Frame::Small {
+                head,
+                meta,
+                hash,
+                data,
+            } => {
                 put_small_head(out, head, meta, hash);
                 out.extend_from_slice(data);
             }
@@ -90,7 +100,11 @@ impl Frame {
                 out.extend_from_slice(&entries.to_le_bytes());
                 out.extend_from_slice(&bytes.to_le_bytes());
             }
-            Frame::Totals { entries, bytes, complete } => {
+            Frame::Totals {
+                entries,
+                bytes,
+                complete,
+            } => {
                 out.extend_from_slice(&entries.to_le_bytes());
                 out.extend_from_slice(&bytes.to_le_bytes());
                 out.push(u8::from(*complete));

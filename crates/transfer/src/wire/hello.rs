@@ -75,7 +75,13 @@ impl Hello {
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.token.0);
         match &self.request {
-            Request::Push { destination, into, overwrite, fsync, names } => {
+            Request::Push {
+                destination,
+                into,
+                overwrite,
+                fsync,
+                names,
+            } => {
                 out.push(1);
                 put_bytes(out, destination.as_bytes());
                 out.extend_from_slice(&[u8::from(*into), u8::from(*overwrite), u8::from(*fsync)]);
@@ -114,11 +120,24 @@ impl Hello {
                 let names = fields.list(|fields| {
                     let name = fields.bytes()?;
                     RelPath::from_bytes(&name)?;
-                    if name.contains(&b'/') { Err(WireError::Value("source name")) } else { Ok(name.to_vec()) }
+                    if name.contains(&b'/') {
+                        Err(WireError::Value("source name"))
+                    } else {
+                        Ok(name.to_vec())
+                    }
                 })?;
-                Request::Push { destination, into, overwrite, fsync, names }
+                Request::Push {
+                    destination,
+                    into,
+                    overwrite,
+                    fsync,
+                    names,
+                }
             }
-            2 => Request::Pull { recursive: fields.flag()?, sources: fields.list(Fields::path)? },
+            2 => Request::Pull {
+                recursive: fields.flag()?,
+                sources: fields.list(Fields::path)?,
+            },
             _ => return Err(WireError::Value("request")),
         };
         Ok(Self { token, request })

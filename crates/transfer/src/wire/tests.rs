@@ -18,43 +18,89 @@ fn meta() -> impl Strategy<Value = Meta> {
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
-    (1u8..=14, "[ -~]{0,100}").prop_map(|(code, detail)| Failure { kind: FailureKind::from_code(code).unwrap(), detail })
-}
-
-fn block() -> impl Strategy<Value = Block> {
-    (0..MAX_FILE, 0..MAX_FILE, proptest::collection::vec((0u32..100, 1u32..1000), 0..20)).prop_map(|(id, offset, runs)| {
-        let mut at = 0;
-        let pieces = runs
-            .into_iter()
-            .map(|(gap, len)| {
-                let piece = Piece { offset: at + gap, len };
-                at += gap + len;
-                piece
-            })
-            .collect();
-        Block { id, offset, len: at.max(1), pieces }
+    (1u8..=14, "[ -~]{0,100}").prop_map(|(code, detail)| Failure {
+        kind: FailureKind::from_code(code).unwrap(),
+        detail,
     })
 }
 
+fn block() -> impl Strategy<Value = Block> {
+    (
+        0..MAX_FILE,
+        0..MAX_FILE,
+        proptest::collection::vec((0u32..100, 1u32..1000), 0..20),
+    )
+        .prop_map(|(id, offset, runs)| {
+            let mut at = 0;
+            let pieces = runs
+                .into_iter()
+                .map(|(gap, len)| {
+                    let piece = Piece {
+                        offset: at + gap,
+                        len,
+                    };
+                    at += gap + len;
+                    piece
+                })
+                .collect();
+            Block {
+                id,
+                offset,
+                len: at.max(1),
+                pieces,
+            }
+        })
+}
+
 fn hello() -> impl Strategy<Value = Hello> {
-    let push = (path(), any::<[bool; 3]>(), proptest::collection::vec("[a-z]{0,9}", 1..5)).prop_map(|(d, f, names)| {
-        let names = names.into_iter().map(String::into_bytes).collect();
-        Request::Push { destination: d, into: f[0], overwrite: f[1], fsync: f[2], names }
-    });
+    let push = (
+        path(),
+        any::<[bool; 3]>(),
+        proptest::collection::vec("[a-z]{0,9}", 1..5),
+    )
+        .prop_map(|(d, f, names)| {
+            let names = names.into_iter().map(String::into_bytes).collect();
+            Request::Push {
+                destination: d,
+                into: f[0],
+                overwrite: f[1],
+                fsync: f[2],
+                names,
+            }
+        });
     let pull = (any::<bool>(), proptest::collection::vec(path(), 1..5))
         .prop_map(|(recursive, sources)| Request::Pull { recursive, sources });
-    (any::<[u8; 16]>(), prop_oneof![push, pull]).prop_map(|(token, request)| Hello { token: Token(token), request })
+    (any::<[u8; 16]>(), prop_oneof![push, pull]).prop_map(|(token, request)| Hello {
+        token: Token(token),
+        request,
+    })
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         hello().prop_map(Frame::Hello),
-        (any::<u16>(), any::<u16>()).prop_map(|(version, max_streams)| Frame::Accept { version, max_streams }),
-        (any::<bool>(), "[ -~]{0,50}").prop_map(|(unauthorised, detail)| Frame::Refuse { unauthorised, detail }),
-        (head(), meta(), 0..MAX_FILE, BLOCK_LOG2)
-            .prop_map(|(head, meta, size, block_log2)| Frame::File { head, meta, size, block_log2 }),
-        (head(), meta(), any::<[u8; 32]>(), proptest::collection::vec(any::<u8>(), 0..300))
-            .prop_map(|(head, meta, hash, data)| Frame::Small { head, meta, hash, data: data.into() }),
+        (any::<u16>(), any::<u16>())
+            .prop_map(|(version, max_streams)| Frame::Accept { version, max_streams }),
+        (any::<bool>(), "[ -~]{0,50}")
+            .prop_map(|(unauthorised, detail)| Frame::Refuse { unauthorised, detail }),
+        (head(), meta(), 0..MAX_FILE, BLOCK_LOG2).prop_map(|(head, meta, size, block_log2)| Frame::File {
+            head,
+            meta,
+            size,
+            block_log2
+        }),
+        (
+            head(),
+            meta(),
+            any::<[u8; 32]>(),
+            proptest::collection::vec(any::<u8>(), 0..300)
+        )
+            .prop_map(|(head, meta, hash, data)| Frame::Small {
+                head,
+                meta,
+                hash,
+                data: data.into()
+            }),
         (head(), meta()).prop_map(|(head, meta)| Frame::Directory { head, meta }),
         (head(), meta(), proptest::collection::vec(1u8..=255, 1..50))
             .prop_map(|(head, meta, target)| Frame::Symlink { head, meta, target }),
@@ -62,10 +108,20 @@ fn frame() -> impl Strategy<Value = Frame> {
         (0..MAX_FILE, any::<[u8; 32]>()).prop_map(|(id, hash)| Frame::FileEnd { id, hash }),
         (head(), failure()).prop_map(|(head, failure)| Frame::Failed { head, failure }),
         (0..MAX_FILE, any::<u64>()).prop_map(|(entries, bytes)| Frame::End { entries, bytes }),
-        (any::<u64>(), any::<u64>(), any::<bool>())
-            .prop_map(|(entries, bytes, complete)| Frame::Totals { entries, bytes, complete }),
+        (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(entries, bytes, complete)| Frame::Totals {
+            entries,
+            bytes,
+            complete
+        }),
         (0..MAX_FILE, any::<u64>()).prop_map(|(id, offset)| Frame::Ack { id, offset }),
-        (0..MAX_FILE, prop_oneof![Just(Ok(Written::New)), Just(Ok(Written::Same)), failure().prop_map(Err)])
+        (
+            0..MAX_FILE,
+            prop_oneof![
+                Just(Ok(Written::New)),
+                Just(Ok(Written::Same)),
+                failure().prop_map(Err)
+            ]
+        )
             .prop_map(|(id, outcome)| Frame::Result { id, outcome }),
         any::<[u8; 32]>().prop_map(|manifest| Frame::Done { manifest }),
         Just(Frame::KeepAlive),
@@ -76,7 +132,10 @@ fn frame() -> impl Strategy<Value = Frame> {
 fn split(bytes: &[u8], data_len: usize) -> (FrameType, Bytes) {
     let len = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
     assert_eq!(len + 4, bytes.len() + data_len);
-    (FrameType::from_byte(bytes[4]).unwrap(), Bytes::copy_from_slice(&bytes[5..]))
+    (
+        FrameType::from_byte(bytes[4]).unwrap(),
+        Bytes::copy_from_slice(&bytes[5..]),
+    )
 }
 
 proptest! {
@@ -127,10 +186,23 @@ proptest! {
 
 #[test]
 fn a_small_frame_filled_in_place_is_the_same_frame() {
-    let head = Head { id: 7, source: 1, path: RelPath::from_bytes(b"a/b").unwrap() };
-    let meta = Meta { mode: 0o644, mtime: (5, 6) };
+    let head = Head {
+        id: 7,
+        source: 1,
+        path: RelPath::from_bytes(b"a/b").unwrap(),
+    };
+    let meta = Meta {
+        mode: 0o644,
+        mtime: (5, 6),
+    };
     let mut plain = Vec::new();
-    Frame::Small { head: head.clone(), meta, hash: [9; 32], data: Bytes::from_static(b"data") }.encode(&mut plain);
+    Frame::Small {
+        head: head.clone(),
+        meta,
+        hash: [9; 32],
+        data: Bytes::from_static(b"data"),
+    }
+    .encode(&mut plain);
     let mut placed = Vec::new();
     let start = begin_small(&mut placed, &head, &meta);
     let data = placed.len();
@@ -146,6 +218,9 @@ fn hostile_names_are_refused() {
         body.extend_from_slice(&0u32.to_le_bytes());
         encode::put_bytes(&mut body, name);
         body.extend_from_slice(&[0; 16]);
-        assert!(matches!(decode(FrameType::Directory, body.into()), Err(WireError::Path(_))), "{name:?}");
+        assert!(
+            matches!(decode(FrameType::Directory, body.into()), Err(WireError::Path(_))),
+            "{name:?}"
+        );
     }
 }

@@ -1,1 +1,367 @@
-//! TODO
+//! Whatever dies, changes or fills up in mid-copy: the rest arrives whole, or the copy ends with an error that says why.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longhaul_transfer::confine::Dir;
+use longhaul_transfer::*;
+
+use crate::harness::*;
+
+/// A little of everything that can be cut in the middle: 1.2 MB in 8 blocks and 40 small entries.
+fn small_tree(at: &Path) {
+    std::fs::create_dir_all(at.join("d/e")).unwrap();
+    std::fs::write(at.join("d/blocks"), noise(700_000, 1)).unwrap();
+    std::fs::write(at.join("more"), noise(500_000, 2)).unwrap();
+    for n in 0..30 {
+        std::fs::write(at.join(format!("d/e/{n}")), noise(n * 40, n as u64)).unwrap();
+    }
+    std::os::unix::fs::symlink("more", at.join("link")).unwrap();
+}
+
+/// Byte counts at which to cut: each of the first frames, then ever wider apart, through to the end.
+fn cuts() -> Vec<u64> {
+    let mut list: Vec<u64> = (1..40).step_by(3).collect();
+    let mut at = 40u64;
+    while at < 1_200_000 {
+        list.push(at);
+        at += at / 6 + 11;
+    }
+    list
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_cut_anywhere_is_finished_by_the_next_stream() {
+    let bench = Bench::new();
+    small_tree(&bench.local("s"));
+    let whole = describe(&bench.local("s"));
+    for (n, cut) in cuts().into_iter().enumerate() {
+        let pipes = bench.pipes();
+        // The second is cut as well, a little further on.
+        *pipes.cuts.lock().unwrap() = vec![cut, cut / 2 + 1000];
+        let run = bench
+            .push(
+                pipes,
+                &[bench.local("s")],
+                &format!("/{n}"),
+                WriteOptions::default(),
+            )
+            .await;
+        run.ok();
+        assert!(run.streams_lost() >= 1, "cut at {cut}");
+        assert_eq!(describe(&bench.root(&n.to_string())), whole, "cut at {cut}");
+        assert_no_temps(&bench.root(&n.to_string()));
+        std::fs::remove_dir_all(bench.root(&n.to_string())).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_cut_anywhere_is_finished_by_the_next_stream() {
+    let bench = Bench::new();
+    small_tree(&bench.root("s"));
+    let whole = describe(&bench.root("s"));
+    for (n, cut) in cuts().into_iter().enumerate() {
+        let pipes = bench.pipes();
+        *pipes.cuts.lock().unwrap() = vec![cut, cut / 2 + 1000];
+        let run = bench
+            .pull(pipes, &["s"], &n.to_string(), WriteOptions::default())
+            .await;
+        run.ok();
+        assert!(run.streams_lost() >= 1, "cut at {cut}");
+        assert_eq!(describe(&bench.local(&n.to_string())), whole, "cut at {cut}");
+        assert_no_temps(&bench.local(&n.to_string()));
+        std::fs::remove_dir_all(bench.local(&n.to_string())).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_streams_that_die_one_after_the_other_lose_nothing() {
+    let bench = Bench::new();
+    std::fs::write(bench.local("f"), noise(6_000_000, 7)).unwrap();
+    for seed in 0..12u64 {
+        let pipes = bench.pipes();
+        *pipes.cuts.lock().unwrap() = (0..9)
+            .map(|n| 50_000 + (seed * 7919 + n * 104_729) % 1_500_000)
+            .collect();
+        let to = format!("/f{seed}");
+        let run = bench
+            .push_with(pipes, &[bench.local("f")], &to, WriteOptions::default(), Some(3))
+            .await;
+        run.ok();
+        assert_eq!(run.progress.bytes_done.load(Ordering::Relaxed), 6_000_000);
+        assert_eq!(std::fs::read(bench.root(&to[1..])).unwrap(), noise(6_000_000, 7));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_that_falls_silent_does_not_hold_up_the_end() {
+    let bench = Bench::new();
+    std::fs::write(bench.local("f"), noise(8_000_000, 7)).unwrap();
+    let mut pipes = bench.pipes();
+    pipes.stalls = true;
+    *pipes.cuts.lock().unwrap() = vec![900_000];
+    let started = tokio::time::Instant::now();
+    let run = bench
+        .push_with(pipes, &[bench.local("f")], "/f", WriteOptions::default(), Some(2))
+        .await;
+    run.ok();
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "not before the silence was noticed: {:?}",
+        started.elapsed()
+    );
+    assert_eq!(std::fs::read(bench.root("f")).unwrap(), noise(8_000_000, 7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
+    for push in [true, false] {
+        let bench = Bench::new();
+        std::fs::write(bench.local("f"), noise(3_000_000, 7)).unwrap();
+        std::fs::write(bench.root("g"), noise(3_000_000, 7)).unwrap();
+        let pipes = bench.pipes();
+        let mut cuts = vec![0; 1000];
+        cuts[0] = 1_000_000;
+        *pipes.cuts.lock().unwrap() = cuts;
+        let started = tokio::time::Instant::now();
+        let run = match push {
+            true => {
+                bench
+                    .push(pipes, &[bench.local("f")], "/f", WriteOptions::default())
+                    .await
+            }
+            false => bench.pull(pipes, &["g"], "g", WriteOptions::default()).await,
+        };
+        let error = run.result.unwrap_err();
+        assert!(matches!(error, Error::StreamsLost(_)), "{error:?}");
+        assert!(error.to_string().contains("depot d:1 does not answer"), "{error}");
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "{:?}",
+            started.elapsed()
+        );
+        // Nothing half-written stays: here at once, on the server when nobody has come back.
+        tokio::time::sleep(Limits::default().grace * 2).await;
+        assert_eq!(bench.server.copies(), 0);
+        assert_no_temps(bench.tmp.path());
+        assert!(!bench.root("f").exists() && !bench.local("g").exists());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_never_worked_is_told_or_another_one_taken() {
+    let bench = Bench::new();
+    std::fs::write(bench.local("f"), "x").unwrap();
+    let pipes = bench.pipes();
+    *pipes.cuts.lock().unwrap() = vec![0; 10];
+    let run = bench
+        .push(pipes, &[bench.local("f")], "/f", WriteOptions::default())
+        .await;
+    assert!(
+        matches!(run.result, Err(Error::Connect(ref text)) if text.contains("depot d:1")),
+        "{:?}",
+        run.result
+    );
+    let mut pipes = bench.pipes();
+    pipes.routes = vec!["a".into(), "b".into()];
+    *pipes.cuts.lock().unwrap() = vec![0];
+    bench
+        .push(pipes, &[bench.local("f")], "/f", WriteOptions::default())
+        .await
+        .ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_changes_while_it_is_read_is_told_and_not_kept() {
+    for change in ["append", "rewrite", "truncate"] {
+        let bench = Bench::new();
+        std::fs::create_dir(bench.local("s")).unwrap();
+        let file = bench.local("s/log");
+        std::fs::write(&file, noise(12_000_000, 1)).unwrap();
+        std::fs::write(bench.local("s/other"), "whole").unwrap();
+        let pipes = bench.pipes();
+        let hook = {
+            let file = file.clone();
+            move || match change {
+                "append" => {
+                    use std::io::Write;
+                    std::fs::OpenOptions::new()
+                        .append(true)
+                        .open(file)
+                        .unwrap()
+                        .write_all(b"more")
+                        .unwrap();
+                }
+                "rewrite" => std::fs::write(file, noise(12_000_000, 2)).unwrap(),
+                _ => std::fs::OpenOptions::new()
+                    .write(true)
+                    .open(file)
+                    .unwrap()
+                    .set_len(11_000_000)
+                    .unwrap(),
+            }
+        };
+        // Long before its end can have been read: at most a few blocks of 256 KiB are under way.
+        *pipes.hook.lock().unwrap() = Some((1_000_000, Box::new(hook)));
+        let run = bench
+            .push(pipes, &[bench.local("s/.")], "/", WriteOptions::default())
+            .await;
+        assert!(run.result.is_ok(), "{:?}", run.result);
+        assert_eq!(
+            run.failures(),
+            [("log".to_owned(), FailureKind::Changed)],
+            "{change}"
+        );
+        assert!(!bench.root("log").exists());
+        assert_eq!(std::fs::read(bench.root("other")).unwrap(), b"whole");
+        assert_no_temps(&bench.root(""));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_vanish_after_the_walk_are_told_and_the_rest_arrives() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.root("s")).unwrap();
+    std::fs::write(bench.root("s/a"), noise(12_000_000, 1)).unwrap();
+    for name in ["b", "c", "d"] {
+        std::fs::write(bench.root("s").join(name), noise(1_000_000, 3)).unwrap();
+    }
+    let pipes = bench.pipes();
+    let gone = [bench.root("s/b"), bench.root("s/d")];
+    *pipes.hook.lock().unwrap() = Some((
+        1_000_000,
+        Box::new(move || gone.iter().for_each(|f| std::fs::remove_file(f).unwrap())),
+    ));
+    let run = bench.pull(pipes, &["s"], "s", WriteOptions::default()).await;
+    assert!(run.result.is_ok());
+    let vanished = |name: &str| (name.to_owned(), FailureKind::Vanished);
+    // The walk of four names was over long before a million bytes had passed.
+    assert_eq!(run.failures(), [vanished("b"), vanished("d")]);
+    assert_eq!(std::fs::read(bench.local("s/c")).unwrap(), noise(1_000_000, 3));
+    assert!(!bench.local("s/b").exists());
+}
+
+/// A tmpfs of one MiB that nobody else sees; none without the right to mount.
+fn tiny_disk() -> Option<Dir> {
+    use rustix::mount::*;
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
+    fsconfig_set_string(&context, "size", "1048576").ok()?;
+    fsconfig_create(&context).ok()?;
+    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()?;
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&mount));
+    Some(Dir::open(Path::new(&path)).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_told_for_each_file_and_what_fits_arrives() {
+    let Some(disk) = tiny_disk() else {
+        // An ordinary user may mount in a user namespace of their own: the test runs itself there.
+        assert!(
+            std::env::var_os("LONGHAUL_TEST_IN_NAMESPACE").is_none(),
+            "no mount even in a namespace"
+        );
+        let status = std::process::Command::new("unshare")
+            .args(["--user", "--map-root-user", "--mount"])
+            .arg(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "faults::a_full_disk_is_told_for_each_file_and_what_fits_arrives",
+            ])
+            .env("LONGHAUL_TEST_IN_NAMESPACE", "1")
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    };
+    let bench = Bench::new();
+    std::fs::create_dir(bench.local("s")).unwrap();
+    std::fs::write(bench.local("s/fits"), noise(100_000, 1)).unwrap();
+    std::fs::write(bench.local("s/huge"), noise(5_000_000, 2)).unwrap();
+    std::fs::write(bench.local("s/small"), "also fits").unwrap();
+    let mut grants = Grants::default();
+    grants.add(Access::Write, &key(1).to_string()).unwrap();
+    grants.add(Access::Read, &key(1).to_string()).unwrap();
+    let server = Server::new(disk, grants, Limits::default());
+    let mut pipes = bench.pipes();
+    pipes.server = server.clone();
+    let run = bench
+        .push(pipes, &[bench.local("s")], "/s", WriteOptions::default())
+        .await;
+    assert!(run.result.is_ok(), "{:?}", run.result);
+    assert_eq!(run.failures(), [("huge".to_owned(), FailureKind::DiskFull)]);
+    assert_eq!(run.progress.bytes_done.load(Ordering::Relaxed), 100_009);
+    // The space of the file that failed is free again.
+    let mut pipes = bench.pipes();
+    pipes.server = server.clone();
+    std::fs::write(bench.local("half"), noise(800_000, 3)).unwrap();
+    bench
+        .push(pipes, &[bench.local("half")], "/half", WriteOptions::default())
+        .await
+        .ok();
+    let mut pipes = bench.pipes();
+    pipes.server = server;
+    bench
+        .pull(pipes, &["/"], "back", WriteOptions::default())
+        .await
+        .ok();
+    assert_eq!(
+        std::fs::read(bench.local("back/half")).unwrap(),
+        noise(800_000, 3)
+    );
+    assert_no_temps(&bench.local("back"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_streams_or_copies_than_the_server_bears_are_refused_and_the_copy_goes_on() {
+    let bench = Bench::with(Limits {
+        streams_per_copy: 2,
+        ..Limits::default()
+    });
+    std::fs::write(bench.local("f"), noise(5_000_000, 7)).unwrap();
+    let run = bench
+        .push_with(
+            bench.pipes(),
+            &[bench.local("f")],
+            "/f",
+            WriteOptions::default(),
+            Some(5),
+        )
+        .await;
+    run.ok();
+    let bench = Bench::with(Limits {
+        copies: 0,
+        ..Limits::default()
+    });
+    std::fs::write(bench.local("f"), "x").unwrap();
+    let run = bench
+        .push(bench.pipes(), &[bench.local("f")], "/f", WriteOptions::default())
+        .await;
+    assert!(matches!(run.result, Err(Error::Refused(_))), "{:?}", run.result);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_within_the_machine_works_the_same() {
+    let bench = Bench::new();
+    crate::trees::make_tree(&bench.local("s"));
+    let (sources, names) = Sources::local(&[bench.local("s")], true).unwrap();
+    let destination = Destination::local(
+        &bench.local("t"),
+        names,
+        WriteOptions::default(),
+        Token::random().unwrap(),
+    )
+    .unwrap();
+    let progress = Arc::new(Progress::default());
+    copy_local(
+        sources,
+        vec!["s".into()],
+        destination,
+        progress.clone(),
+        Arc::new(()),
+    )
+    .await
+    .unwrap();
+    assert_eq!(describe(&bench.local("s")), describe(&bench.local("t")));
+    assert_eq!(progress.failures.load(Ordering::Relaxed), 0);
+}

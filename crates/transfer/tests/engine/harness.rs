@@ -59,6 +59,8 @@ impl Bench {
             principal: key(1),
             routes: vec!["direct".into()],
             cuts: Mutex::new(Vec::new()),
+            stalls: false,
+            hook: Mutex::new(None),
             opened: AtomicUsize::new(0),
             carried: Arc::default(),
         }
@@ -68,7 +70,14 @@ impl Bench {
         self.push_with(pipes, sources, to, options, None).await
     }
 
-    pub async fn push_with(&self, pipes: Pipes, sources: &[PathBuf], to: &str, options: WriteOptions, streams: Option<u32>) -> Run {
+    pub async fn push_with(
+        &self,
+        pipes: Pipes,
+        sources: &[PathBuf],
+        to: &str,
+        options: WriteOptions,
+        streams: Option<u32>,
+    ) -> Run {
         let (found, names) = Sources::local(sources, true).unwrap();
         let request = Request::Push {
             destination: rel(to),
@@ -85,20 +94,42 @@ impl Bench {
 
     pub async fn pull(&self, pipes: Pipes, sources: &[&str], to: &str, options: WriteOptions) -> Run {
         let sources: Vec<RelPath> = sources.iter().map(|s| rel(s)).collect();
-        let names: Vec<Vec<u8>> = sources.iter().map(|s| s.split_last().map_or(vec![], |(_, n)| n.to_vec())).collect();
+        let names: Vec<Vec<u8>> = sources
+            .iter()
+            .map(|s| s.split_last().map_or(vec![], |(_, n)| n.to_vec()))
+            .collect();
         let labels = sources.iter().map(|s| s.to_string()).collect();
-        let (client, events, progress) = client(pipes, Request::Pull { recursive: true, sources }, None);
+        let (client, events, progress) = client(
+            pipes,
+            Request::Pull {
+                recursive: true,
+                sources,
+            },
+            None,
+        );
         let destination = Destination::local(&self.local(to), names, options, client.hello.token).unwrap();
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await
     }
 }
 
-fn client(pipes: Pipes, request: Request, streams: Option<u32>) -> (Client<Pipes>, Arc<Events>, Arc<Progress>) {
+fn client(
+    pipes: Pipes,
+    request: Request,
+    streams: Option<u32>,
+) -> (Client<Pipes>, Arc<Events>, Arc<Progress>) {
     let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
-    let hello = Hello { token: Token::random().unwrap(), request };
-    let client =
-        Client { connector: Arc::new(pipes), hello, streams, progress: progress.clone(), observer: events.clone() };
+    let hello = Hello {
+        token: Token::random().unwrap(),
+        request,
+    };
+    let client = Client {
+        connector: Arc::new(pipes),
+        hello,
+        streams,
+        progress: progress.clone(),
+        observer: events.clone(),
+    };
     (client, events, progress)
 }
 
@@ -111,7 +142,11 @@ async fn finish(result: Result<Outcome, Error>, events: Arc<Events>, progress: A
         Err(error) => Err(error),
     };
     let events = std::mem::take(&mut *events.0.lock().unwrap());
-    Run { result, events, progress }
+    Run {
+        result,
+        events,
+        progress,
+    }
 }
 
 #[derive(Default)]
@@ -143,7 +178,9 @@ impl Run {
     /// Failures: the end of the path and the kind.
     pub fn failures(&self) -> Vec<(String, FailureKind)> {
         let failed = |event: &Event| match event {
-            Event::Failed { path, failure } => Some((path.rsplit('/').next().unwrap_or(path).to_owned(), failure.kind)),
+            Event::Failed { path, failure } => {
+                Some((path.rsplit('/').next().unwrap_or(path).to_owned(), failure.kind))
+            }
             _ => None,
         };
         let mut list: Vec<_> = self.events.iter().filter_map(failed).collect();
@@ -152,11 +189,17 @@ impl Run {
     }
 
     pub fn streams_opened(&self) -> usize {
-        self.events.iter().filter(|e| matches!(e, Event::StreamOpened { .. })).count()
+        self.events
+            .iter()
+            .filter(|e| matches!(e, Event::StreamOpened { .. }))
+            .count()
     }
 
     pub fn streams_lost(&self) -> usize {
-        self.events.iter().filter(|e| matches!(e, Event::StreamLost { .. })).count()
+        self.events
+            .iter()
+            .filter(|e| matches!(e, Event::StreamLost { .. }))
+            .count()
     }
 }
 
@@ -166,10 +209,16 @@ pub struct Pipes {
     pub principal: PublicKey,
     pub routes: Vec<String>,
     pub cuts: Mutex<Vec<u64>>,
+    /// A spent budget doesn't break the pipe: nothing passes any more, and nobody is told.
+    pub stalls: bool,
+    /// To be called once so many bytes have passed over the first pipe.
+    pub hook: Mutex<Option<Hook>>,
     pub opened: AtomicUsize,
     /// Bytes that passed over all pipes.
     pub carried: Arc<AtomicU64>,
 }
+
+type Hook = (u64, Box<dyn FnOnce() + Send>);
 
 impl Connector for Pipes {
     type Stream = Cut;
@@ -182,14 +231,32 @@ impl Connector for Pipes {
         let number = self.opened.fetch_add(1, Ordering::SeqCst);
         let left = self.cuts.lock().unwrap().get(number).copied().unwrap_or(u64::MAX);
         if left == 0 {
-            return Err(ConnectError { message: "depot d:1 does not answer".into(), unauthorised: false, retry: true });
+            return Err(ConnectError {
+                message: "depot d:1 does not answer".into(),
+                unauthorised: false,
+                retry: true,
+            });
         }
         let (ours, theirs) = tokio::io::duplex(256 * 1024);
         let budget = Arc::new(AtomicU64::new(left));
         let (server, principal) = (self.server.clone(), self.principal);
-        let theirs = Cut { inner: theirs, budget: budget.clone(), carried: Arc::default() };
+        let stalls = self.stalls;
+        let theirs = Cut {
+            inner: theirs,
+            budget: budget.clone(),
+            stalls,
+            hook: None,
+            carried: Arc::default(),
+        };
         tokio::spawn(async move { server.serve(theirs, principal).await });
-        Ok(Cut { inner: ours, budget, carried: self.carried.clone() })
+        let hook = self.hook.lock().unwrap().take();
+        Ok(Cut {
+            inner: ours,
+            budget,
+            stalls,
+            hook,
+            carried: self.carried.clone(),
+        })
     }
 }
 
@@ -197,7 +264,20 @@ impl Connector for Pipes {
 pub struct Cut {
     inner: DuplexStream,
     budget: Arc<AtomicU64>,
+    stalls: bool,
+    hook: Option<Hook>,
     carried: Arc<AtomicU64>,
+}
+
+impl Cut {
+    fn count(&mut self, n: usize) {
+        let passed = self.carried.fetch_add(n as u64, Ordering::SeqCst) + n as u64;
+        if self.hook.as_ref().is_some_and(|(at, _)| passed >= *at)
+            && let Some((_, hook)) = self.hook.take()
+        {
+            hook();
+        }
+    }
 }
 
 impl Transport for Cut {}
@@ -207,15 +287,24 @@ fn broken() -> io::Error {
 }
 
 impl AsyncRead for Cut {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
+        if self.stalls && self.budget.load(Ordering::SeqCst) == 0 {
+            return Poll::Pending;
+        }
         match Pin::new(&mut self.inner).poll_read(cx, buf) {
             // What looks like a clean end after a cut is none.
-            Poll::Ready(Ok(())) if buf.filled().len() == before && self.budget.load(Ordering::SeqCst) == 0 => {
+            Poll::Ready(Ok(()))
+                if buf.filled().len() == before && self.budget.load(Ordering::SeqCst) == 0 =>
+            {
                 Poll::Ready(Err(broken()))
             }
             poll => {
-                self.carried.fetch_add((buf.filled().len() - before) as u64, Ordering::SeqCst);
+                self.count(buf.filled().len() - before);
                 poll
             }
         }
@@ -225,6 +314,9 @@ impl AsyncRead for Cut {
 impl AsyncWrite for Cut {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let budget = self.budget.load(Ordering::SeqCst);
+        if budget == 0 && self.stalls {
+            return Poll::Pending;
+        }
         if budget == 0 {
             let _ = Pin::new(&mut self.inner).poll_shutdown(cx);
             return Poll::Ready(Err(broken()));
@@ -236,10 +328,12 @@ impl AsyncWrite for Cut {
                 let before = self.budget.fetch_sub((n as u64).min(budget), Ordering::SeqCst);
                 if before <= n as u64 {
                     self.budget.store(0, Ordering::SeqCst);
+                }
+                if before <= n as u64 && !self.stalls {
                     let _ = Pin::new(&mut self.inner).poll_shutdown(cx);
                 }
             }
-            self.carried.fetch_add(n as u64, Ordering::SeqCst);
+            self.count(n);
         }
         poll
     }
@@ -266,11 +360,18 @@ pub fn describe(root: &Path) -> Vec<(Vec<u8>, String)> {
         } else if meta.is_symlink() {
             format!("link {:?}", std::fs::read_link(&path).unwrap())
         } else {
-            format!("file {} {}", meta.len(), blake3::hash(&std::fs::read(&path).unwrap()))
+            format!(
+                "file {} {}",
+                meta.len(),
+                blake3::hash(&std::fs::read(&path).unwrap())
+            )
         };
         let mode = if meta.is_symlink() { 0 } else { meta.mode() & 0o777 };
         let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
-        list.push((name, format!("{what} {mode:o} {}.{}", meta.mtime(), meta.mtime_nsec())));
+        list.push((
+            name,
+            format!("{what} {mode:o} {}.{}", meta.mtime(), meta.mtime_nsec()),
+        ));
     }
     list.sort();
     list
@@ -280,7 +381,11 @@ pub fn describe(root: &Path) -> Vec<(Vec<u8>, String)> {
 pub fn assert_no_temps(dir: &Path) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
-        assert!(!entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX), "left behind: {:?}", entry.path());
+        assert!(
+            !entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX),
+            "left behind: {:?}",
+            entry.path()
+        );
         if entry.file_type().unwrap().is_dir() {
             assert_no_temps(&entry.path());
         }
@@ -290,6 +395,9 @@ pub fn assert_no_temps(dir: &Path) {
 /// Bytes that look like nothing else.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut out = vec![0; len];
-    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut out);
+    blake3::Hasher::new()
+        .update(&seed.to_le_bytes())
+        .finalize_xof()
+        .fill(&mut out);
     out
 }
