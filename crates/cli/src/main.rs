@@ -1,3 +1,57 @@
-//! The longhaul command: cp, serve, depot, keys.
+//! `longhaul`: copies files over long-haul networks, serves directories, relays sessions.
 
-fn main() {}
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+
+mod cp;
+mod exit;
+mod home;
+mod keys;
+mod logging;
+mod report;
+mod serve;
+mod target;
+mod trust;
+mod watch;
+
+const AFTER_HELP: &str = "\
+Exit status: 0 all done; 1 some files were not copied; 2 the command line or a file it names is wrong; 3 no route led to the \
+server; 4 a depot or the server does not let this key, or the server's key is not the expected one; 5 the copy broke off; \
+6 the two sides disagree or do not understand each other; 130 interrupted.
+
+Keys and known servers are kept in ~/.config/longhaul ($LONGHAUL_HOME, else $XDG_CONFIG_HOME/longhaul).";
+
+/// Moves bulk data over long-haul networks, through depots where that is faster.
+#[derive(Parser)]
+#[command(version, after_help = AFTER_HELP)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Cp(cp::Cp),
+    Serve(serve::Serve),
+    Keys(keys::Keys),
+}
+
+fn main() -> ExitCode {
+    let started = Instant::now();
+    // A reader that has had enough of our output is no reason to crash.
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Cp(cp) => cp.run(started),
+        Command::Serve(serve) => serve.run(),
+        Command::Keys(keys) => keys.run(),
+    };
+    match result {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            eprintln!("longhaul: {failure:#}");
+            exit::Exit::of(&failure).into()
+        }
+    }
+}

@@ -1,3 +1,160 @@
 //! Runs the demonstration and the published measurements, and writes their tables and plots.
+//!
+//! Every figure of this project's documents comes out of here: `demo` for a first look, `figures` for all of them,
+//! `fit` for the loss rates that the LSL scenarios state.
 
-fn main() {}
+mod children;
+mod copy;
+mod dataset;
+mod demo;
+mod fit;
+mod identities;
+mod paper;
+mod plan;
+mod plot;
+mod record;
+mod report;
+mod schedule;
+mod setting;
+mod stats;
+mod sweep;
+mod table;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    /// Folder of the scenario files.
+    #[arg(long, global = true, default_value = "scenarios")]
+    scenarios: PathBuf,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Copies a real data set over each setting, direct and through depots.
+    Demo {
+        /// Folder for report.json.
+        #[arg(long, default_value = "target/demo")]
+        out: PathBuf,
+        /// A few megabytes over two settings, for continuous integration.
+        #[arg(long)]
+        small: bool,
+        /// Seed of the losses.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Measures every size and seed; a part that is measured again replaces its earlier runs.
+    Figures {
+        /// Folder for runs.json, the tables and the plots.
+        #[arg(long, default_value = "docs/results")]
+        out: PathBuf,
+        /// Which parts; all of them when not given.
+        #[arg(long, value_enum)]
+        only: Vec<Part>,
+        /// Seeds of each cell; each part has its own default.
+        #[arg(long)]
+        seeds: Option<u64>,
+        /// A README with marks for the short table.
+        #[arg(long)]
+        readme: Option<PathBuf>,
+        /// Write tables and plots from the runs that are there, and measure nothing.
+        #[arg(long)]
+        render: bool,
+    },
+    /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
+    Fit {
+        /// What to fit.
+        #[arg(value_enum)]
+        what: fit::What,
+        /// Loss rate to start from, in percent.
+        #[arg(long)]
+        start: f64,
+        /// Copies of each round.
+        #[arg(long, default_value_t = 12)]
+        seeds: u64,
+        /// Rounds.
+        #[arg(long, default_value_t = 4)]
+        steps: u32,
+    },
+}
+
+/// A part of the full figures.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Both LSL paths at all sizes.
+    Lsl,
+    /// MNEMONIC with 64 KB hosts.
+    Untuned,
+    /// MNEMONIC with large buffers under each congestion control.
+    Tuned,
+    /// The clean path.
+    Clean,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("longhaul-figures: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<()> {
+    let scenarios = &arguments.scenarios;
+    match arguments.what {
+        What::Demo { out, small, seed } => demo::run(scenarios, &out, small, seed),
+        What::Figures {
+            out, render: true, ..
+        } => report::render(&out),
+        What::Figures {
+            out,
+            only,
+            seeds,
+            readme,
+            render: false,
+        } => {
+            let parts: &[Part] = if only.is_empty() {
+                Part::value_variants()
+            } else {
+                &only
+            };
+            for part in parts {
+                let cells = match part {
+                    Part::Lsl => plan::lsl(seeds.unwrap_or(16)),
+                    Part::Untuned => plan::untuned(seeds.unwrap_or(8)),
+                    Part::Tuned => plan::tuned(seeds.unwrap_or(8)),
+                    Part::Clean => plan::clean(seeds.unwrap_or(8)),
+                };
+                sweep::run(scenarios, &out, &cells)?;
+                publish(&out, readme.as_deref())?;
+            }
+            Ok(())
+        }
+        What::Fit {
+            what,
+            start,
+            seeds,
+            steps,
+        } => {
+            let tools = copy::Tools::prepare(scenarios)?;
+            fit::fit(&tools, &what.fit(), start / 100.0, seeds, steps).map(|_| ())
+        }
+    }
+}
+
+/// Writes all that is made of the runs in `out`.
+fn publish(out: &Path, readme: Option<&Path>) -> Result<()> {
+    report::render(out)?;
+    match readme {
+        Some(readme) => report::put_into_readme(readme, &report::read(&out.join("runs.json"))?),
+        None => Ok(()),
+    }
+}

@@ -18,6 +18,7 @@ pub(crate) const HEADER: usize = 12;
 pub(crate) struct FrameReader {
     magic: [u8; 4],
     max: usize,
+    accepts: fn([u8; 2]) -> bool,
     buffer: Vec<u8>,
 }
 
@@ -25,15 +26,18 @@ pub(crate) struct FrameReader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameError {
     Magic,
+    /// The message does not accept its own two bytes, whatever follows: another version may have other bounds.
+    Own([u8; 2]),
     Length(usize),
     Crc,
 }
 
 impl FrameReader {
-    pub(crate) const fn new(magic: [u8; 4], max: usize) -> Self {
+    pub(crate) const fn new(magic: [u8; 4], max: usize, accepts: fn([u8; 2]) -> bool) -> Self {
         Self {
             magic,
             max,
+            accepts,
             buffer: Vec::new(),
         }
     }
@@ -54,13 +58,8 @@ impl FrameReader {
             }
             self.buffer.extend_from_slice(part);
             used += part.len();
-            self.check_magic()?;
+            self.check_start()?;
         }
-    }
-
-    /// The two bytes that the message defines, once there.
-    pub(crate) fn own(&self) -> Option<[u8; 2]> {
-        self.buffer.get(4..6)?.try_into().ok()
     }
 
     /// Bytes held so far.
@@ -80,13 +79,23 @@ impl FrameReader {
         }
     }
 
-    fn check_magic(&self) -> Result<(), FrameError> {
-        let differs = self
+    /// Magic, then the message's own bytes: each as soon as it is there, so that the error does not depend on how the
+    /// bytes were cut up.
+    fn check_start(&self) -> Result<(), FrameError> {
+        if self
             .buffer
             .iter()
             .zip(self.magic)
-            .any(|(&byte, expected)| byte != expected);
-        if differs { Err(FrameError::Magic) } else { Ok(()) }
+            .any(|(&byte, expected)| byte != expected)
+        {
+            return Err(FrameError::Magic);
+        }
+        match self.buffer.get(4..6) {
+            Some(&[first, second]) if !(self.accepts)([first, second]) => {
+                Err(FrameError::Own([first, second]))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn finish(&mut self) -> Result<Vec<u8>, FrameError> {

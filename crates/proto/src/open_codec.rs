@@ -46,7 +46,7 @@ impl OpenDecoder {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            frame: FrameReader::new(MAGIC, MAX_OPEN),
+            frame: FrameReader::new(MAGIC, MAX_OPEN, |[min, max]| is_common(VersionRange { min, max })),
         }
     }
 
@@ -56,12 +56,7 @@ impl OpenDecoder {
     /// # Errors
     /// An [`OpenError`] as soon as it is certain; the stream is then of no more use.
     pub fn feed(&mut self, input: &[u8]) -> Result<Option<(Open, usize)>, OpenError> {
-        let fed = self.frame.feed(input);
-        // A length that only a later version allows is no reason to speak of the length.
-        if let Some([min, max]) = self.frame.own().filter(|_| fed != Err(FrameError::Magic)) {
-            check_versions(VersionRange { min, max })?;
-        }
-        let (used, frame) = fed?;
+        let (used, frame) = self.frame.feed(input)?;
         let Some(frame) = frame else { return Ok(None) };
         Ok(Some((decode(&frame)?, used)))
     }
@@ -85,7 +80,9 @@ impl Open {
     /// # Errors
     /// An [`OpenError`] when it breaks a rule; `out` is then unchanged.
     pub fn encode(&self, out: &mut BytesMut) -> Result<(), OpenError> {
-        check_versions(self.versions)?;
+        if !is_common(self.versions) {
+            return Err(OpenError::Version(self.versions));
+        }
         self.check()?;
         let mut body = BytesMut::with_capacity(512);
         self.put_options(&mut body, true);
@@ -246,6 +243,7 @@ impl From<FrameError> for OpenError {
     fn from(error: FrameError) -> Self {
         match error {
             FrameError::Magic => Self::Magic,
+            FrameError::Own([min, max]) => Self::Version(VersionRange { min, max }),
             FrameError::Length(length) => Self::Length(length),
             FrameError::Crc => Self::Crc,
         }
@@ -276,7 +274,6 @@ fn decode(frame: &[u8]) -> Result<Open, OpenError> {
     let &[_, _, _, _, min, max, ..] = frame else {
         return Err(OpenError::Length(frame.len()));
     };
-    check_versions(VersionRange { min, max })?;
     let mut options = Reader(frame.get(frame::HEADER..).unwrap_or_default());
     let mut found = Found::default();
     let mut previous = None;
@@ -413,13 +410,9 @@ fn take_trace(value: &mut Reader<'_>) -> Field<TraceContext> {
     })
 }
 
-fn check_versions(range: VersionRange) -> Result<(), OpenError> {
-    let common = range.min != 0 && (range.min..=range.max).contains(&VERSION);
-    if common {
-        Ok(())
-    } else {
-        Err(OpenError::Version(range))
-    }
+/// LH-OPEN-2.
+fn is_common(range: VersionRange) -> bool {
+    range.min != 0 && (range.min..=range.max).contains(&VERSION)
 }
 
 /// Milliseconds on the wire; the longest budget is some 49 days.

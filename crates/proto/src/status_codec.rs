@@ -29,7 +29,7 @@ impl StatusDecoder {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            frame: FrameReader::new(MAGIC, MAX_STATUS),
+            frame: FrameReader::new(MAGIC, MAX_STATUS, |[version, _]| version == VERSION),
         }
     }
 
@@ -39,20 +39,11 @@ impl StatusDecoder {
     /// # Errors
     /// A [`StatusError`] as soon as it is certain; the stream is then of no more use.
     pub fn feed(&mut self, input: &[u8]) -> Result<Option<(Status, usize)>, StatusError> {
-        let fed = self.frame.feed(input);
-        if let Some([version, _]) = self.frame.own().filter(|_| fed != Err(FrameError::Magic))
-            && version != VERSION
-        {
-            return Err(StatusError::Version(version));
-        }
-        let (used, frame) = fed?;
+        let (used, frame) = self.frame.feed(input)?;
         let Some(frame) = frame else { return Ok(None) };
-        let &[_, _, _, _, version, flags, ..] = frame.as_slice() else {
+        let &[_, _, _, _, _, flags, ..] = frame.as_slice() else {
             return Err(StatusError::Length(frame.len()));
         };
-        if version != VERSION {
-            return Err(StatusError::Version(version));
-        }
         let status =
             decode(flags, frame.get(frame::HEADER..).unwrap_or_default()).map_err(StatusError::Malformed)?;
         Ok(Some((status, used)))
@@ -120,6 +111,7 @@ impl From<FrameError> for StatusError {
     fn from(error: FrameError) -> Self {
         match error {
             FrameError::Magic => Self::Magic,
+            FrameError::Own([version, _]) => Self::Version(version),
             FrameError::Length(length) => Self::Length(length),
             FrameError::Crc => Self::Crc,
         }

@@ -15,10 +15,10 @@ use tokio::{
 
 use crate::Error;
 
-/// A silent peer is probed after this long.
+/// A silent peer is probed after this long, and given up after `USER_TIMEOUT`, which on Linux takes the place of a number of
+/// probes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
-const KEEPALIVE_PROBES: u32 = 4;
 /// How long sent data may go unacknowledged. Linux counts a window that stays shut as well (since 5.11), so this also
 /// bounds how long the far end may stop reading: long enough for a disk that stalls, far from the 15 minutes of the default.
 const USER_TIMEOUT: Duration = Duration::from_secs(180);
@@ -66,8 +66,7 @@ pub(crate) fn configure(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE_AFTER)
-        .with_interval(KEEPALIVE_EVERY)
-        .with_retries(KEEPALIVE_PROBES);
+        .with_interval(KEEPALIVE_EVERY);
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))
 }

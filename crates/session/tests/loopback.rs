@@ -153,7 +153,7 @@ async fn an_unknown_server_can_be_added_and_then_connected_to() {
     accepted.unwrap();
 }
 
-/// LH-ADMIT-1: the acceptor refuses with a typed code that reaches the initiator.
+/// LH-ADMIT-1: the acceptor refuses with a typed code that reaches the initiator. LH-FALLBACK-2: which does not fall back.
 #[tokio::test]
 async fn a_stranger_is_told_so() {
     let (_listener, mut options) = pair_of_ends().await;
@@ -204,26 +204,49 @@ async fn a_congestion_control_that_is_not_there_is_an_error() {
     ));
 }
 
-/// Ten thousand malformed OPENs leave the listener serving (LH-ACCEPT-2).
+/// Every file of the fuzz corpus, and prefixes that are in order as far as they go.
+fn malformed_opens() -> Vec<Vec<u8>> {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/open");
+    let files = std::fs::read_dir(corpus)
+        .unwrap()
+        .map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    let prefixes = [
+        &b""[..],
+        b"\xf1LHO",
+        b"\xf1LHO\x01\x01\x00\x28",
+        b"\xf1LHO\x01\x01\xff\xff",
+    ];
+    files.chain(prefixes.map(<[u8]>::to_vec)).collect()
+}
+
+/// Ten thousand malformed OPENs, the fuzz corpus among them, leave the listener serving (LH-ACCEPT-2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_leaves_the_listener_serving() {
     let (listener, options) = pair_of_ends().await;
     let address = listener.local_addr();
-    let throw = move |first: u32| async move {
-        for number in (first..10_000).step_by(16) {
-            let mut stream = TcpStream::connect(address).await.unwrap();
-            // Something that begins like an OPEN, one way or another, and then differs each time.
-            let mut bytes = match number % 4 {
-                0 => vec![],
-                1 => vec![0xf1, b'L', b'H', b'O'],
-                2 => vec![0xf1, b'L', b'H', b'O', 1, 1, 0, 40],
-                _ => vec![0xf1, b'L', b'H', b'O', 1, 1, 0xff, 0xff],
-            };
-            bytes.extend(number.wrapping_mul(2_654_435_761).to_be_bytes().repeat(16));
-            // The listener may have closed before all is written: that is its right.
-            let _ = stream.write_all(&bytes).await;
-            let _ = stream.shutdown().await;
-            let _ = stream.read_to_end(&mut Vec::new()).await;
+    let seeds = Arc::new(malformed_opens());
+    let throw = |first: usize| {
+        let seeds = Arc::clone(&seeds);
+        async move {
+            for number in (first..10_000).step_by(16) {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                let mut bytes = seeds[number % seeds.len()].clone();
+                // Once as it is, then a little different each time.
+                if let Some(at) = (number / seeds.len()).checked_sub(1) {
+                    bytes.extend(
+                        (number as u32)
+                            .wrapping_mul(2_654_435_761)
+                            .to_be_bytes()
+                            .repeat(16),
+                    );
+                    let length = bytes.len();
+                    bytes[at * 7 % length] ^= 1 << (at % 8);
+                }
+                // The listener may have closed before all is written: that is its right.
+                let _ = stream.write_all(&bytes).await;
+                let _ = stream.shutdown().await;
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            }
         }
     };
     let throwers: Vec<_> = (0..16).map(|first| tokio::spawn(throw(first))).collect();

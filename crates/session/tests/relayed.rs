@@ -21,6 +21,8 @@ use tokio::{
 enum Manner {
     /// Dials on, answers, relays.
     Relays,
+    /// Relays this many bytes towards the acceptor, and then ends that direction with a FIN, as if all had been said.
+    Cuts(u64),
     /// Answers with this code, and whether payload went on.
     Answers(StatusCode, bool),
     /// Closes without a word.
@@ -75,7 +77,7 @@ async fn behave(
         Manner::Closes => return,
         Manner::Babbles => return up.write_all(b"SSH-2.0-OpenSSH\r\n").await.unwrap(),
         Manner::Answers(code, forwarded) => (status.code, status.payload_forwarded) = (code, forwarded),
-        Manner::Relays => {
+        Manner::Relays | Manner::Cuts(_) => {
             let next = match open.next() {
                 Next::Hop(hop) => hop.endpoint.clone(),
                 Next::Destination(endpoint) => endpoint.clone(),
@@ -99,9 +101,19 @@ async fn behave(
     let mut bytes = BytesMut::new();
     status.encode(&mut bytes);
     up.write_all(&bytes).await.unwrap();
-    if let Some(mut down) = down {
+    let Some(mut down) = down else { return };
+    let Manner::Cuts(allowed) = manner else {
         let _ = copy_bidirectional(&mut up, &mut down).await;
-    }
+        return;
+    };
+    let (mut from_up, mut to_up) = up.split();
+    let (mut from_down, mut to_down) = down.split();
+    let forward = async {
+        tokio::io::copy(&mut (&mut from_up).take(allowed), &mut to_down).await?;
+        to_down.shutdown().await?;
+        tokio::io::copy(&mut from_up, &mut tokio::io::sink()).await
+    };
+    let _ = tokio::join!(forward, tokio::io::copy(&mut from_down, &mut to_up));
 }
 
 async fn ends(relays: &[SocketAddr]) -> (Listener, ConnectOptions) {
@@ -151,6 +163,29 @@ async fn a_session_passes_relays_and_half_closes_through_them() {
         let mut heard = Vec::new();
         near.read_to_end(&mut heard).await.unwrap();
         assert_eq!(heard, b"and back");
+    }
+}
+
+/// LH-END-2: wherever a relay cuts the stream, the reader is told that it was cut.
+#[tokio::test]
+async fn a_stream_cut_short_never_looks_complete() {
+    // Bytes of TLS, the rest of the handshake included.
+    for allowed in [1000, 5000, 12_345, 60_000] {
+        let (listener, options) = ends(&[relay(Manner::Cuts(allowed)).await]).await;
+        let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
+        let (mut near, mut far) = (connected.unwrap(), accepted.unwrap());
+        let writing = tokio::spawn(async move {
+            for _ in 0..100 {
+                near.write_all(&[3; 1000]).await.unwrap();
+            }
+            near.shutdown().await.unwrap();
+            near
+        });
+        let mut heard = Vec::new();
+        let error = far.read_to_end(&mut heard).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}");
+        assert!(heard.len() < 100_000);
+        drop(writing.await.unwrap());
     }
 }
 

@@ -1,1 +1,35 @@
 //! File trees over sessions: walk, blocks, streams, integrity.
+mod client;
+pub mod confine;
+mod destination;
+mod error;
+mod frame_io;
+mod grants;
+mod local;
+mod lock;
+mod manifest;
+mod over_sessions;
+pub mod path;
+mod progress;
+mod queue;
+mod read;
+mod receive;
+mod receive_stream;
+mod send_stream;
+mod server;
+mod source;
+mod tree_hash;
+mod walk;
+mod wire;
+
+pub use client::{ALONE, Client, ConnectError, Connector, MAX_STREAMS, Outcome, Transport};
+pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
+pub use error::{Error, Failure, FailureKind};
+pub use grants::{Access, GrantError, Grants};
+pub use local::copy_local;
+pub use over_sessions::{SessionConnector, serve_sessions};
+pub use progress::{Event, Observer, Progress, StreamCounters};
+pub use server::{Limits, Server};
+pub use source::Sources;
+pub use tree_hash::Hash;
+pub use wire::{Hello, Request, Token, VERSION, WireError};

@@ -348,6 +348,7 @@ impl World {
         let mut flight = BytesMut::new();
         onward.encode(&mut flight).unwrap();
         flight.extend_from_slice(&std::mem::take(&mut place.held));
+        // LH-DEPOT-2: one answer, before any byte from below can come.
         self.send_down(number, &flight);
         self.answer(number, &status);
     }

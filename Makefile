@@ -1,0 +1,49 @@
+# What a person types. Everything is built into ./target (or $CARGO_TARGET_DIR).
+#
+#   make demo      a real data set across emulated long-haul paths, direct and through depots
+#   make test      every test
+#   make figures   every published measurement, with tables and plots in docs/results/
+#   make bench     the relay beside HAProxy
+#
+# Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy. `make deps` installs what is
+# missing from the distribution's packages, and each target says so in one line where it could not.
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+FIGURES := $(TARGET_DIR)/release/longhaul-figures
+
+.PHONY: demo demo-small test figures bench deps bench-deps build lint deny fuzz clean
+
+demo: deps build
+	$(FIGURES) demo --out $(TARGET_DIR)/demo
+
+demo-small: deps build
+	$(FIGURES) demo --small --out $(TARGET_DIR)/demo
+
+figures: deps build
+	$(FIGURES) figures --out docs/results --readme README.md
+
+test: deps
+	$(CARGO) test --workspace --locked
+
+bench: bench-deps build
+	benches/relay/run.sh
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+deny:
+	cargo deny --locked check bans licenses sources
+
+build:
+	$(CARGO) build --release --workspace --locked
+
+deps:
+	@scripts/install-deps ip:iproute2 cc:gcc
+
+bench-deps:
+	@scripts/install-deps haproxy:haproxy
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,60 @@
+//! Exit codes: what a script may rely on. They are listed in the help and in `docs/copying.md`.
+
+use std::process::ExitCode;
+
+use longhaul_transfer::Error;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// All done.
+    Success = 0,
+    /// Some files were not copied.
+    SomeFailed = 1,
+    /// The command line, or a file it names, is wrong.
+    Usage = 2,
+    /// No route led to the server.
+    NoRoute = 3,
+    /// A depot or the server does not let this key, or the server's key is not the expected one.
+    Unauthorised = 4,
+    /// The copy broke off.
+    BrokeOff = 5,
+    /// The two sides disagree or do not understand each other.
+    Disagreement = 6,
+    /// Interrupted by a signal.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// The code for an error.
+    pub fn of(error: &anyhow::Error) -> Self {
+        match error.downcast_ref::<Error>() {
+            Some(error) => Self::of_copy(error),
+            None => Self::Usage,
+        }
+    }
+
+    /// The code for the error that ended a copy.
+    pub fn of_copy(error: &Error) -> Self {
+        match error {
+            Error::Connect(_) => Self::NoRoute,
+            Error::Unauthorised(_) => Self::Unauthorised,
+            Error::StreamsLost(_) | Error::Stream(_) => Self::BrokeOff,
+            Error::Protocol(_) | Error::Disagreement => Self::Disagreement,
+            Error::Path { .. } => Self::Usage,
+            Error::Refused(_) => Self::SomeFailed,
+        }
+    }
+
+    /// As a number.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}

@@ -1,0 +1,76 @@
+//! `longhaul keys`: makes and lists identities.
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use longhaul_session::Identity;
+
+use crate::exit::Exit;
+use crate::home;
+
+/// Make, list and show keys.
+///
+/// A key is an Ed25519 pair in a file that only its owner may read. Its public half, lhk1:..., is what servers and depots are
+/// told to let in, and what a client compares on first meeting a server.
+#[derive(Args)]
+pub struct Keys {
+    #[command(subcommand)]
+    command: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Make a key: the default one, or one with a name.
+    New {
+        /// Its name, for `longhaul cp --identity` and `longhaul serve --identity`.
+        name: Option<String>,
+    },
+    /// List the keys there are (the default).
+    List,
+    /// Print one public key alone on a line.
+    Show {
+        /// Its name; the default key when none.
+        name: Option<String>,
+    },
+}
+
+impl Keys {
+    /// Runs the command.
+    pub fn run(self) -> Result<Exit> {
+        match self.command.unwrap_or(Action::List) {
+            Action::New { name } => {
+                let file = home::identity_file(name.as_deref())?;
+                let identity = Identity::create(&file)?;
+                println!("{} {}", identity.public(), file.display());
+            }
+            Action::Show { name } => {
+                let file = home::identity_file(name.as_deref())?;
+                println!("{}", Identity::load(&file)?.public());
+            }
+            Action::List => list()?,
+        }
+        Ok(Exit::Success)
+    }
+}
+
+fn list() -> Result<()> {
+    let dir = home::make_dir()?;
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let entry = entry.with_context(|| format!("cannot read {}", dir.display()))?;
+        let name = entry.file_name();
+        if name == "identity" || name.to_string_lossy().starts_with("identity-") {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    for file in &files {
+        match Identity::load(file) {
+            Ok(identity) => println!("{} {}", identity.public(), file.display()),
+            Err(error) => eprintln!("longhaul: {error}"),
+        }
+    }
+    if files.is_empty() {
+        eprintln!("longhaul: no key in {} yet; make one with: longhaul keys new", dir.display());
+    }
+    Ok(())
+}

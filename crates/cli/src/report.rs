@@ -1,0 +1,169 @@
+//! The closing report of a copy: one JSON object for programs, a line or two for people.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longhaul_transfer::Outcome;
+use serde::Serialize;
+
+use crate::cp::Interrupted;
+use crate::exit::Exit;
+use crate::watch::Watch;
+
+/// How a copy went. Field for field what `--json` prints last; documented in `docs/copying.md`.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    event: &'static str,
+    /// `push`, `pull` or `local`.
+    direction: String,
+    /// Everything was copied.
+    ok: bool,
+    exit_code: u8,
+    /// What ended the copy early, in one line.
+    error: Option<String>,
+    /// Bytes of the files in place, holes included.
+    pub bytes: u64,
+    /// Files in place.
+    pub files: u64,
+    /// Files, directories and links seen.
+    entries: u64,
+    /// From the start of the command to the verified end.
+    pub seconds: f64,
+    /// Bits of file content in place, by seconds.
+    pub goodput_bps: f64,
+    streams: Vec<Stream>,
+    verification: Verification,
+    failures: Vec<FailedEntry>,
+    /// All failures, also those beyond the listed.
+    pub failed: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Stream {
+    stream: u32,
+    route: String,
+    /// Bytes of file data it carried.
+    bytes: u64,
+    /// Segments this host's connection sent again; null when not known.
+    retransmits: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Verification {
+    algorithm: &'static str,
+    verified: bool,
+    /// What `root` is the hash of: the one file copied, or the record of all entries.
+    of: Option<&'static str>,
+    /// Hexadecimal.
+    root: Option<String>,
+}
+
+/// One entry that was not copied.
+#[derive(Debug, Clone, Serialize)]
+pub struct FailedEntry {
+    /// Which.
+    pub path: String,
+    /// Why, for programs.
+    pub kind: longhaul_transfer::FailureKind,
+    /// Why, for people.
+    pub message: String,
+}
+
+impl Report {
+    /// From what was watched and how it ended.
+    pub fn new(direction: &str, elapsed: Duration, watch: &Watch, result: &anyhow::Result<Outcome>) -> Self {
+        let progress = &watch.progress;
+        let failed = progress.failures.load(Ordering::Relaxed);
+        let exit = match result {
+            Ok(_) if failed == 0 => Exit::Success,
+            Ok(_) => Exit::SomeFailed,
+            Err(error) if error.is::<Interrupted>() => Exit::Interrupted,
+            Err(error) => Exit::of(error),
+        };
+        let bytes = progress.bytes_done.load(Ordering::Relaxed);
+        let seconds = elapsed.as_secs_f64();
+        let stream = |s: &longhaul_transfer::StreamCounters| Stream {
+            stream: s.number,
+            route: s.route.clone(),
+            bytes: s.bytes.load(Ordering::Relaxed),
+            retransmits: s.retransmits_known.load(Ordering::Relaxed).then(|| s.retransmits.load(Ordering::Relaxed)),
+        };
+        let hash = match (result, watch.only_file()) {
+            (Ok(_), Some(hash)) => Some(("file", hash)),
+            (Ok(outcome), None) => Some(("tree", outcome.manifest)),
+            (Err(_), _) => None,
+        };
+        Self {
+            event: "report",
+            direction: direction.to_owned(),
+            ok: exit == Exit::Success,
+            exit_code: exit.code(),
+            error: result.as_ref().err().map(|error| format!("{error:#}")),
+            bytes,
+            files: progress.files_done.load(Ordering::Relaxed),
+            entries: progress.entries_found.load(Ordering::Relaxed),
+            seconds,
+            goodput_bps: if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 },
+            streams: progress.streams().iter().map(|s| stream(s)).collect(),
+            verification: Verification {
+                algorithm: "blake3",
+                verified: result.is_ok(),
+                of: hash.map(|(of, _)| of),
+                root: hash.map(|(_, hash)| hex(&hash)),
+            },
+            failures: watch.failures(),
+            failed,
+        }
+    }
+
+    /// The exit code it stands for.
+    pub fn exit(&self) -> Exit {
+        use Exit::*;
+        [Success, SomeFailed, Usage, NoRoute, Unauthorised, BrokeOff, Disagreement, Interrupted]
+            .into_iter()
+            .find(|exit| exit.code() == self.exit_code)
+            .unwrap_or(Usage)
+    }
+
+    /// For people, on standard error.
+    pub fn print(&self, quiet: bool) {
+        if let Some(error) = &self.error {
+            eprintln!("longhaul: {error}");
+        }
+        if !quiet && (self.error.is_none() || self.files > 0) {
+            let root = self.verification.root.as_deref().map_or(String::new(), |root| format!(", verified: BLAKE3 {root}"));
+            let some = match self.failed {
+                0 => String::new(),
+                n => format!("; {n} not copied"),
+            };
+            eprintln!(
+                "{} file{}, {} in {:.2} s, {}{some}{root}",
+                self.files,
+                if self.files == 1 { "" } else { "s" },
+                indicatif::HumanBytes(self.bytes),
+                self.seconds,
+                rate(self.goodput_bps),
+            );
+        }
+    }
+}
+
+/// A rate in bits per second, as network people write it.
+pub fn rate(bps: f64) -> String {
+    match bps {
+        b if b >= 1e9 => format!("{:.2} Gbit/s", b / 1e9),
+        b if b >= 1e6 => format!("{:.1} Mbit/s", b / 1e6),
+        b => format!("{:.0} kbit/s", b / 1e3),
+    }
+}
+
+/// Hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        // Writing to a string can't fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+

@@ -1,0 +1,99 @@
+//! What a person names on the command line: a local path, or `lh://host[:port]/path`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use longhaul_session::Endpoint;
+use longhaul_transfer::path::RelPath;
+
+/// Port of a server when none is given.
+pub const SERVER_PORT: u16 = 7511;
+
+/// One end of a copy.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target {
+    /// On this machine.
+    Local(PathBuf),
+    /// On a server.
+    Remote(Remote),
+}
+
+/// A path on a server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Remote {
+    /// The server.
+    pub server: Endpoint,
+    /// The path beneath its root.
+    pub path: RelPath,
+    /// It was written with a slash at the end, or is the root: a directory is meant.
+    pub slash: bool,
+}
+
+impl Target {
+    /// Reads what was typed. Paths needn't be UTF-8; nothing is percent-decoded.
+    pub fn parse(text: &std::ffi::OsStr) -> Result<Self> {
+        let bytes = text.as_encoded_bytes();
+        let Some(rest) = bytes.strip_prefix(b"lh://") else {
+            return match bytes.is_empty() {
+                true => Err(anyhow!("an empty path: name a file, a directory or lh://host/path")),
+                false => Ok(Self::Local(PathBuf::from(text))),
+            };
+        };
+        let shown = longhaul_transfer::path::printable(bytes);
+        let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
+        let (host, path) = rest.split_at(slash);
+        let host = std::str::from_utf8(host).map_err(|_| anyhow!("{shown}: the host is not a name or address"))?;
+        let server = Endpoint::parse_with_port(host, SERVER_PORT).map_err(|error| anyhow!("{shown}: {error}"))?;
+        if server.port == 0 {
+            return Err(anyhow!("{shown}: port 0 can't be connected to"));
+        }
+        let slash = path.is_empty() || path.ends_with(b"/");
+        let path = RelPath::from_typed(path).map_err(|error| anyhow!("{shown}: {error}"))?;
+        Ok(Self::Remote(Remote { server, path, slash }))
+    }
+}
+
+impl Remote {
+    /// The name it takes in a directory; empty for the root.
+    pub fn name(&self) -> Vec<u8> {
+        self.path.split_last().map_or_else(Vec::new, |(_, name)| name.to_vec())
+    }
+}
+
+impl std::fmt::Display for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "lh://{}/", self.server)?;
+        if self.path.is_root() { Ok(()) } else { write!(f, "{}", self.path) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remote(text: &str) -> Remote {
+        match Target::parse(text.as_ref()).unwrap() {
+            Target::Remote(remote) => remote,
+            Target::Local(path) => panic!("{path:?}"),
+        }
+    }
+
+    #[test]
+    fn urls_and_paths_are_told_apart() {
+        assert_eq!(Target::parse("a/b".as_ref()).unwrap(), Target::Local("a/b".into()));
+        let full = remote("lh://h.example:99/a//b/");
+        assert_eq!((full.server.to_string().as_str(), full.path.as_bytes(), full.slash), ("h.example:99", &b"a/b"[..], true));
+        assert_eq!(full.name(), b"b");
+        assert_eq!(remote("lh://h").server.port, SERVER_PORT);
+        assert!(remote("lh://h").path.is_root() && remote("lh://h").slash);
+        assert_eq!(remote("lh://[::1]/x").to_string(), "lh://[::1]:7511/x");
+    }
+
+    #[test]
+    fn nonsense_is_refused_in_one_line() {
+        for bad in ["", "lh://", "lh:///x", "lh://h:0/x", "lh://h:99999/x", "lh://h/../x", "lh://a b/x"] {
+            let error = Target::parse(bad.as_ref()).unwrap_err().to_string();
+            assert!(!error.contains('\n') && !error.is_empty(), "{bad}: {error}");
+        }
+    }
+}

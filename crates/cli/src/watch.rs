@@ -1,0 +1,236 @@
+//! Watches a copy: a progress line on a terminal, JSON lines for programs, and what the report needs.
+
+use std::collections::HashMap;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_transfer::{Event, Hash, Observer, Progress};
+use serde_json::{Value, json};
+
+use crate::report::{FailedEntry, Report, hex, rate};
+
+/// Failures listed in the report; all are counted and told as they happen.
+const LISTED: usize = 1000;
+const REDRAW: Duration = Duration::from_millis(200);
+const JSON_EVERY: Duration = Duration::from_millis(250);
+/// A copy shorter than this shows no progress line.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// See the module.
+pub struct Watch {
+    /// The copy's counters.
+    pub progress: Arc<Progress>,
+    json: bool,
+    quiet: bool,
+    started: Instant,
+    bar: ProgressBar,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    failures: Vec<FailedEntry>,
+    files: u64,
+    last_hash: Option<Hash>,
+    /// Set when the report has been written: nothing may follow it.
+    finished: bool,
+}
+
+impl Watch {
+    /// Starts to watch. Must be called on a runtime.
+    pub fn start(json: bool, quiet: bool, started: Instant) -> Arc<Self> {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        let watch = Arc::new(Self { progress: Arc::default(), json, quiet, started, bar, seen: Mutex::default() });
+        let looker = Arc::downgrade(&watch);
+        let drawn = !json && !quiet && std::io::stderr().is_terminal();
+        if json || drawn {
+            tokio::spawn(async move {
+                let mut rates = Rates::default();
+                let mut tick = tokio::time::interval(if json { JSON_EVERY } else { REDRAW });
+                loop {
+                    tick.tick().await;
+                    let Some(watch) = looker.upgrade() else { return };
+                    watch.look(&mut rates, drawn);
+                }
+            });
+        }
+        watch
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look(&self, rates: &mut Rates, drawn: bool) {
+        let progress = &self.progress;
+        let done = progress.bytes_done.load(Ordering::Relaxed);
+        let found = progress.bytes_found.load(Ordering::Relaxed);
+        let complete = progress.walk_complete.load(Ordering::Relaxed);
+        let routes = rates.by_route(progress);
+        let speed = rates.total(done);
+        if self.json {
+            let routes: HashMap<_, _> = routes.iter().map(|(route, bps)| (route.clone(), bps.round())).collect();
+            self.line(json!({
+                "event": "progress", "seconds": self.started.elapsed().as_secs_f64(), "bytes": done, "bytes_found": found,
+                "walk_complete": complete, "files": progress.files_done.load(Ordering::Relaxed),
+                "entries_found": progress.entries_found.load(Ordering::Relaxed), "bps": speed.round(), "routes_bps": routes,
+            }));
+        } else if drawn && self.started.elapsed() >= PATIENCE {
+            if self.bar.is_hidden() {
+                let style = ProgressStyle::with_template("{bar:24} {percent:>3}% {bytes}/{total_bytes} {msg}");
+                if let Ok(style) = style {
+                    self.bar.set_style(style);
+                }
+                self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            }
+            self.bar.set_length(found.max(1));
+            self.bar.set_position(done);
+            let eta = match (complete, speed > 0.0) {
+                (true, true) => {
+                    let left = Duration::from_secs_f64(found.saturating_sub(done) as f64 * 8.0 / speed);
+                    format!(", {} left", indicatif::HumanDuration(left))
+                }
+                _ => String::new(),
+            };
+            let per_route = match routes.len() {
+                0 | 1 => String::new(),
+                _ => {
+                    let list: Vec<_> = routes.iter().map(|(route, bps)| format!("{route} {}", rate(*bps))).collect();
+                    format!(" [{}]", list.join(", "))
+                }
+            };
+            let files = progress.files_done.load(Ordering::Relaxed);
+            self.bar.set_message(format!("{}{eta}, {files} files{per_route}", rate(speed)));
+        }
+    }
+
+    /// One JSON line on standard output. A reader that went away is not our failure.
+    fn line(&self, value: Value) {
+        let seen = self.seen();
+        if !seen.finished {
+            let _ = writeln!(std::io::stdout().lock(), "{value}");
+        }
+    }
+
+    /// The failures listed so far.
+    pub fn failures(&self) -> Vec<FailedEntry> {
+        self.seen().failures.clone()
+    }
+
+    /// The hash of the one file copied, if it was one.
+    pub fn only_file(&self) -> Option<Hash> {
+        let seen = self.seen();
+        let only = seen.files == 1 && self.progress.entries_found.load(Ordering::Relaxed) == 1;
+        if only { seen.last_hash } else { None }
+    }
+
+    /// Ends with the report.
+    pub fn finish(&self, report: &Report) {
+        self.bar.finish_and_clear();
+        if self.json {
+            self.line(serde_json::to_value(report).unwrap_or_else(|error| json!({ "event": "report", "error": error.to_string() })));
+        } else {
+            report.print(self.quiet);
+        }
+        self.seen().finished = true;
+    }
+}
+
+impl Observer for Watch {
+    fn event(&self, event: Event) {
+        match event {
+            Event::StreamOpened { stream, route } => {
+                if self.json {
+                    self.line(json!({ "event": "stream_opened", "stream": stream, "route": route }));
+                }
+            }
+            Event::StreamLost { stream, route, reason } => {
+                if self.json {
+                    self.line(json!({ "event": "stream_lost", "stream": stream, "route": route, "reason": reason }));
+                } else if stream.is_some() && !self.quiet {
+                    self.bar.suspend(|| eprintln!("longhaul: {reason}; going on"));
+                }
+            }
+            Event::Done { path, bytes, hash, same } => {
+                if let Some(hash) = hash {
+                    let mut seen = self.seen();
+                    seen.files += 1;
+                    seen.last_hash = Some(hash);
+                }
+                if self.json {
+                    let hash = hash.map(|hash| hex(&hash));
+                    self.line(json!({ "event": "done", "path": path, "bytes": bytes, "blake3": hash, "same": same }));
+                }
+            }
+            Event::Failed { path, failure } => {
+                let message = failure.to_string();
+                if self.json {
+                    self.line(json!({ "event": "failed", "path": path, "kind": failure.kind, "message": message }));
+                } else {
+                    self.bar.suspend(|| eprintln!("longhaul: {path}: {message}"));
+                }
+                let mut seen = self.seen();
+                if seen.failures.len() < LISTED {
+                    seen.failures.push(FailedEntry { path, kind: failure.kind, message });
+                }
+            }
+        }
+    }
+}
+
+/// Rates between two looks, smoothed over a few.
+#[derive(Default)]
+struct Rates {
+    total: Rate,
+    routes: Vec<(String, Rate)>,
+}
+
+#[derive(Default)]
+struct Rate {
+    last: Option<(Instant, u64)>,
+    bps: f64,
+}
+
+impl Rate {
+    fn update(&mut self, bytes: u64) -> f64 {
+        let now = Instant::now();
+        if let Some((then, before)) = self.last {
+            let seconds = now.duration_since(then).as_secs_f64().max(1e-3);
+            let current = bytes.saturating_sub(before) as f64 * 8.0 / seconds;
+            // About the last two seconds.
+            let weight = (seconds / 2.0).min(1.0);
+            self.bps = if self.bps == 0.0 { current } else { self.bps * (1.0 - weight) + current * weight };
+        }
+        self.last = Some((now, bytes));
+        self.bps
+    }
+}
+
+impl Rates {
+    fn total(&mut self, bytes: u64) -> f64 {
+        self.total.update(bytes)
+    }
+
+    fn by_route(&mut self, progress: &Progress) -> Vec<(String, f64)> {
+        let mut sums: Vec<(String, u64)> = Vec::new();
+        for stream in progress.streams() {
+            let bytes = stream.bytes.load(Ordering::Relaxed);
+            match sums.iter_mut().find(|(route, _)| *route == stream.route) {
+                Some((_, sum)) => *sum += bytes,
+                None => sums.push((stream.route.clone(), bytes)),
+            }
+        }
+        let mut list = Vec::new();
+        for (route, sum) in sums {
+            let known = self.routes.iter().position(|(r, _)| *r == route).unwrap_or_else(|| {
+                self.routes.push((route.clone(), Rate::default()));
+                self.routes.len() - 1
+            });
+            list.push((route, self.routes[known].1.update(sum)));
+        }
+        list
+    }
+}

@@ -1,0 +1,117 @@
+//! Servers and depots started for one copy: ended, by their own handle, when the copy is over.
+
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a server or a depot may take to say that it listens.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// A process that serves until it is dropped.
+pub struct Server {
+    child: Child,
+}
+
+impl Server {
+    /// Starts `command` and waits until it prints a line that contains `ready`.
+    ///
+    /// # Errors
+    /// It cannot be started, ends at once, or stays silent for 20 s: the error quotes what it printed.
+    pub fn start(mut command: Command, name: &str, ready: &'static str) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let (lines, heard) = mpsc::channel();
+        let out = child
+            .stdout
+            .take()
+            .map(|pipe| Box::new(pipe) as Box<dyn std::io::Read + Send>);
+        let err = child
+            .stderr
+            .take()
+            .map(|pipe| Box::new(pipe) as Box<dyn std::io::Read + Send>);
+        for pipe in [out, err].into_iter().flatten() {
+            let lines = lines.clone();
+            // The pipe is read to its end, so that the server never blocks on what it logs.
+            thread::spawn(move || {
+                for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                    let _ = lines.send(line);
+                }
+            });
+        }
+        drop(lines);
+        let server = Self { child };
+        let deadline = Instant::now() + READY_WITHIN;
+        let mut said = Vec::new();
+        loop {
+            match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.contains(ready) => return Ok(server),
+                Ok(line) => said.push(line),
+                Err(_) => bail!("{name} did not start serving: {}", said.join(" | ")),
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `command` to its end, but no longer than `limit`; gives its exit status and what it wrote to each stream.
+///
+/// # Errors
+/// It cannot be started, or it did not end in time and was killed.
+pub fn output_within(
+    mut command: Command,
+    name: &str,
+    limit: Duration,
+) -> Result<(ExitStatus, String, String)> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {name}"))?;
+    let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
+        thread::spawn(move || {
+            let mut text = String::new();
+            if let Some(mut pipe) = pipe {
+                let _ = pipe.read_to_string(&mut text);
+            }
+            text
+        })
+    };
+    let out = read(child.stdout.take().map(|pipe| Box::new(pipe) as _));
+    let err = read(child.stderr.take().map(|pipe| Box::new(pipe) as _));
+    let (ended, watch) = mpsc::channel::<()>();
+    let pid = child.id();
+    // A watchdog rather than polling: it ends the child by pid only while the child has not been waited for.
+    let watchdog = thread::spawn(move || {
+        let late = matches!(watch.recv_timeout(limit), Err(mpsc::RecvTimeoutError::Timeout));
+        if late && let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        late
+    });
+    let text = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    drop(ended);
+    let late = watchdog.join().unwrap_or(false);
+    let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
+    if late {
+        bail!(
+            "{name} did not end within {} s and was stopped: {}",
+            limit.as_secs(),
+            text.1.trim()
+        );
+    }
+    Ok((status, text.0, text.1))
+}

@@ -1,0 +1,84 @@
+//! Keys for the ends and the depots of a measured copy, and the depots' policy.
+
+use crate::children::output_within;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The nodes that run depots in the measured scenarios.
+const DEPOTS: [&str; 5] = ["ornl", "houston", "gw1", "gw2", "depot"];
+
+/// Where a lab's nodes have their addresses.
+const LAB: &str = "10.77.0.0/16";
+
+/// Key homes of everyone who takes part, and what they need to know of each other.
+pub struct Identities {
+    /// `LONGHAUL_HOME` of the client.
+    pub client_home: PathBuf,
+    /// `LONGHAUL_HOME` of the server.
+    pub server_home: PathBuf,
+    /// The client's public key.
+    pub client_key: String,
+    /// The server's public key.
+    pub server_key: String,
+    /// A policy that lets the client through, and nobody else.
+    pub depot_policy: PathBuf,
+    dir: PathBuf,
+}
+
+impl Identities {
+    /// Makes the keys with `longhaul keys` below `dir`.
+    ///
+    /// # Errors
+    /// A folder cannot be made, or `longhaul keys` fails.
+    pub fn create(longhaul: &Path, dir: &Path) -> Result<Self> {
+        let home = |name: &str| dir.join(name);
+        let client_key = new_key(longhaul, &home("client"))?;
+        let server_key = new_key(longhaul, &home("server"))?;
+        for depot in DEPOTS {
+            new_key(longhaul, &depot_home(dir, depot))?;
+        }
+        let depot_policy = dir.join("policy.toml");
+        fs::write(&depot_policy, policy(&client_key))
+            .with_context(|| format!("cannot write {}", depot_policy.display()))?;
+        Ok(Self {
+            client_home: home("client"),
+            server_home: home("server"),
+            client_key,
+            server_key,
+            depot_policy,
+            dir: dir.into(),
+        })
+    }
+
+    /// `LONGHAUL_HOME` of the depot on `node`: each has its own key, for a route that met one key twice would
+    /// be a loop.
+    pub fn depot_home(&self, node: &str) -> PathBuf {
+        depot_home(&self.dir, node)
+    }
+}
+
+fn depot_home(dir: &Path, node: &str) -> PathBuf {
+    dir.join(format!("depot-{node}"))
+}
+
+/// Makes a key in `home` and gives its public half.
+fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
+    fs::create_dir_all(home).with_context(|| format!("cannot make {}", home.display()))?;
+    let mut command = Command::new(longhaul);
+    command.args(["keys", "new"]).env("LONGHAUL_HOME", home);
+    let (status, out, err) = output_within(command, "longhaul keys new", Duration::from_secs(20))?;
+    match out.split_whitespace().find(|word| word.starts_with("lhk1:")) {
+        Some(key) if status.success() => Ok(key.into()),
+        _ => bail!("longhaul keys new printed no key: {out}{err}"),
+    }
+}
+
+/// Who may pass where: the client, to the server of any lab, by way of any of its depots.
+fn policy(client_key: &str) -> String {
+    format!(
+        "[[allow]]\nprincipals = [\"{client_key}\"]\nto = [\"{LAB}\"]\nnext_hops = [\"direct\", \"{LAB}\"]\n"
+    )
+}

@@ -1,0 +1,134 @@
+//! The plots, as SVG files.
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+use std::path::Path;
+
+/// One curve of a rate-by-size plot.
+pub struct Curve {
+    /// Legend.
+    pub name: String,
+    /// Size in bytes, rate in Mbit/s.
+    pub points: Vec<(u64, f64)>,
+    /// Colour.
+    pub colour: RGBColor,
+    /// What the paper printed is drawn with open points and a thin line; what was measured here is drawn full.
+    pub from_paper: bool,
+}
+
+/// Rate against transfer size, both axes logarithmic, as in the LSL paper.
+pub fn rate_by_size(path: &Path, title: &str, curves: &[Curve]) -> Result<()> {
+    draw_rate_by_size(path, title, curves).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
+}
+
+fn draw_rate_by_size(path: &Path, title: &str, curves: &[Curve]) -> Result<(), Box<dyn std::error::Error>> {
+    let points = || curves.iter().flat_map(|curve| curve.points.iter());
+    let size = points()
+        .map(|point| point.0)
+        .fold((u64::MAX, 1), |(low, high), x| (low.min(x), high.max(x)));
+    let rate = points()
+        .map(|point| point.1)
+        .fold((f64::MAX, 0.0), |(low, high), y| {
+            (f64::min(low, y), f64::max(high, y))
+        });
+    let canvas = SVGBackend::new(path, (800, 500)).into_drawing_area();
+    canvas.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&canvas)
+        .caption(title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(56)
+        .build_cartesian_2d(
+            ((size.0 as f64)..(size.1 as f64)).log_scale(),
+            (rate.0 * 0.8..rate.1 * 1.25).log_scale(),
+        )?;
+    chart
+        .configure_mesh()
+        .x_desc("transfer size")
+        .y_desc("Mbit/s")
+        .x_label_formatter(&|bytes| crate::table::size(*bytes as u64))
+        .y_label_formatter(&|rate| format!("{rate:.1}"))
+        .draw()?;
+    for curve in curves {
+        let data = || curve.points.iter().map(|(x, y)| (*x as f64, *y));
+        let style = curve.colour.stroke_width(if curve.from_paper { 1 } else { 2 });
+        let colour = curve.colour;
+        chart
+            .draw_series(LineSeries::new(data(), style))?
+            .label(&curve.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour));
+        let point = if curve.from_paper {
+            colour.stroke_width(1)
+        } else {
+            colour.filled()
+        };
+        chart.draw_series(data().map(|at| Circle::new(at, 4, point)))?;
+    }
+    chart
+        .configure_series_labels()
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()?;
+    canvas.present()?;
+    Ok(())
+}
+
+/// One row of a strip plot: the ratios of paired runs.
+pub struct Strip {
+    /// Row label.
+    pub name: String,
+    /// Depot rate over direct rate, a run each.
+    pub ratios: Vec<f64>,
+}
+
+/// Every paired ratio as a point, a row for each setting, with a line at 1.
+pub fn ratio_strips(path: &Path, title: &str, strips: &[Strip]) -> Result<()> {
+    draw_ratio_strips(path, title, strips).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
+}
+
+fn draw_ratio_strips(path: &Path, title: &str, strips: &[Strip]) -> Result<(), Box<dyn std::error::Error>> {
+    let most = strips
+        .iter()
+        .flat_map(|strip| strip.ratios.iter())
+        .fold(2.0, |most: f64, ratio| most.max(*ratio));
+    let rows = strips.len() as f64;
+    let canvas = SVGBackend::new(path, (800, 80 + 40 * strips.len() as u32)).into_drawing_area();
+    canvas.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&canvas)
+        .caption(title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(230)
+        .build_cartesian_2d((0.5..most * 1.1).log_scale(), 0.0..rows)?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .y_labels(0)
+        .x_desc("rate through depots / direct rate")
+        .x_label_formatter(&|ratio| format!("{ratio:.1}"))
+        .draw()?;
+    chart.draw_series(LineSeries::new([(1.0, 0.0), (1.0, rows)], BLACK.mix(0.5)))?;
+    for (row, strip) in strips.iter().enumerate() {
+        let y = rows - row as f64 - 0.5;
+        chart.draw_series(
+            strip
+                .ratios
+                .iter()
+                .map(|x| Circle::new((*x, y), 4, BLUE.mix(0.5).filled())),
+        )?;
+        if let Some(spread) = crate::stats::Spread::of(&strip.ratios) {
+            chart.draw_series([PathElement::new(
+                [(spread.median, y - 0.3), (spread.median, y + 0.3)],
+                RED.stroke_width(2),
+            )])?;
+        }
+        let (_, pixel_y) = chart.backend_coord(&(1.0, y));
+        canvas.draw(&Text::new(
+            strip.name.as_str(),
+            (12, pixel_y - 7),
+            ("sans-serif", 14),
+        ))?;
+    }
+    canvas.present()?;
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! The settings that are measured: a scenario, its hosts, and who copies from whom through which depots.
+
+use crate::paper::{self, PaperCurve};
+
+/// Which way a copy takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// One TCP connection from end to end.
+    Direct,
+    /// Through the setting's depots, in order from the client.
+    Depots,
+}
+
+impl Way {
+    /// Both, in the order they are printed.
+    pub const BOTH: [Self; 2] = [Self::Direct, Self::Depots];
+
+    /// The word used in tables and reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Depots => "depots",
+        }
+    }
+}
+
+/// One setting of a paper, as the lab runs it.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Short name, used in reports and file names.
+    pub id: &'static str,
+    /// One line for people.
+    pub title: &'static str,
+    /// Scenario file below `scenarios/`.
+    pub scenario: &'static str,
+    /// Overrides of the scenario: path and value.
+    pub set: Vec<(String, String)>,
+    /// Congestion control of the end hosts, as reported (the scenario or `set` puts it there).
+    pub congestion: &'static str,
+    /// What the end hosts' buffers are, for people.
+    pub hosts: &'static str,
+    /// Node the copy is started on; data flows towards it, as in the papers.
+    pub client: &'static str,
+    /// Node that serves the files.
+    pub server: &'static str,
+    /// Depot nodes, in order from the client.
+    pub depots: &'static [&'static str],
+    /// Share of this machine that one run needs, direct and through depots: runs go side by side while the
+    /// shares sum to at most 1.
+    pub load: (f64, f64),
+    /// What the paper printed for this setting.
+    pub paper: Option<&'static PaperCurve>,
+}
+
+impl Setting {
+    /// Share of the machine that one run takes on `way`.
+    pub fn load(&self, way: Way) -> f64 {
+        match way {
+            Way::Direct => self.load.0,
+            Way::Depots => self.load.1,
+        }
+    }
+}
+
+/// LSL path 1: the direct route and the depot's share no wide-area link.
+pub fn anl_utk() -> Setting {
+    Setting {
+        id: "lsl-anl-utk",
+        title: "LSL path 1, ANL to UTK: 106 ms direct, 2.3 + 75 ms through ORNL",
+        scenario: "lsl-anl-utk.toml",
+        set: vec![],
+        congestion: "reno",
+        hosts: "8 MB buffers",
+        client: "utk",
+        server: "anl",
+        depots: &["ornl"],
+        load: (0.06, 0.08),
+        paper: Some(&paper::ANL_UTK),
+    }
+}
+
+/// LSL path 2: the depot stands on the direct path.
+pub fn ucsd_utk() -> Setting {
+    Setting {
+        id: "lsl-ucsd-utk",
+        title: "LSL path 2, UCSD to UTK: 122 ms direct, 87 + 39 ms through Houston",
+        scenario: "lsl-ucsd-utk.toml",
+        set: vec![],
+        congestion: "reno",
+        hosts: "8 MB buffers",
+        client: "utk",
+        server: "ucsd",
+        depots: &["houston"],
+        load: (0.06, 0.08),
+        paper: Some(&paper::UCSD_UTK),
+    }
+}
+
+/// Overrides that hold two hosts to windows of 64 KB.
+fn small_hosts(hosts: [&str; 2]) -> Vec<(String, String)> {
+    hosts
+        .map(|host| (format!("nodes.{host}.buffers"), "\"64 KB\"".into()))
+        .into()
+}
+
+/// LSL path 2 with end hosts held to 64 KB.
+pub fn ucsd_utk_64k() -> Setting {
+    Setting {
+        id: "lsl-ucsd-utk-64k",
+        title: "LSL path 2 with 64 KB hosts",
+        set: small_hosts(["utk", "ucsd"]),
+        hosts: "64 KB",
+        paper: Some(&paper::UCSD_UTK_64K),
+        ..ucsd_utk()
+    }
+}
+
+/// One of the MNEMONIC paths: `client - LAN - gateway - WAN - gateway - LAN - server`.
+#[derive(Clone, Copy, Debug)]
+pub enum Mnemonic {
+    /// 10 ms LAN, 50 ms WAN (round trips).
+    Short,
+    /// 25 ms LAN, 100 ms WAN.
+    Long,
+}
+
+/// A MNEMONIC path between untuned hosts of 64 KB (congestion control plays no part: the window binds).
+pub fn mnemonic_untuned(path: Mnemonic) -> Setting {
+    let base = mnemonic_tuned(path, "reno");
+    let (id, title) = match path {
+        Mnemonic::Short => ("mnemonic-10-50-10-64k", "MNEMONIC 10/50/10 ms, untuned hosts"),
+        Mnemonic::Long => ("mnemonic-25-100-25-64k", "MNEMONIC 25/100/25 ms, untuned hosts"),
+    };
+    let set = small_hosts(["client", "server"]);
+    Setting {
+        id,
+        title,
+        set,
+        hosts: "64 KB",
+        load: (0.08, 0.12),
+        ..base
+    }
+}
+
+/// A MNEMONIC path between hosts whose windows never bind, one stream, with the given congestion control on
+/// the hosts and on the gateways alike.
+pub fn mnemonic_tuned(path: Mnemonic, congestion: &'static str) -> Setting {
+    let (id, title, scenario) = match (path, congestion) {
+        (Mnemonic::Short, "reno") => (
+            "mnemonic-10-50-10-reno",
+            "MNEMONIC 10/50/10 ms, Reno",
+            "mnemonic-10-50-10.toml",
+        ),
+        (Mnemonic::Short, "cubic") => (
+            "mnemonic-10-50-10-cubic",
+            "MNEMONIC 10/50/10 ms, CUBIC",
+            "mnemonic-10-50-10.toml",
+        ),
+        (Mnemonic::Short, _) => (
+            "mnemonic-10-50-10-bbr",
+            "MNEMONIC 10/50/10 ms, BBR",
+            "mnemonic-10-50-10.toml",
+        ),
+        (Mnemonic::Long, "reno") => (
+            "mnemonic-25-100-25-reno",
+            "MNEMONIC 25/100/25 ms, Reno",
+            "mnemonic-25-100-25.toml",
+        ),
+        (Mnemonic::Long, "cubic") => (
+            "mnemonic-25-100-25-cubic",
+            "MNEMONIC 25/100/25 ms, CUBIC",
+            "mnemonic-25-100-25.toml",
+        ),
+        (Mnemonic::Long, _) => (
+            "mnemonic-25-100-25-bbr",
+            "MNEMONIC 25/100/25 ms, BBR",
+            "mnemonic-25-100-25.toml",
+        ),
+    };
+    Setting {
+        id,
+        title,
+        scenario,
+        set: vec![("nodes.*.congestion".into(), congestion.into())],
+        congestion,
+        hosts: "large buffers",
+        client: "client",
+        server: "server",
+        depots: &["gw1", "gw2"],
+        load: match congestion {
+            "reno" => (0.34, 0.5),
+            "cubic" => (0.5, 1.0),
+            _ => (1.0, 1.0),
+        },
+        paper: None,
+    }
+}
+
+/// A clean path with large buffers: what a depot costs where it cannot help.
+pub fn clean_long() -> Setting {
+    Setting {
+        id: "clean-long",
+        title: "clean 60 + 60 ms path, large buffers: nothing to gain",
+        scenario: "clean-long.toml",
+        set: vec![("nodes.*.congestion".into(), "cubic".into())],
+        congestion: "cubic",
+        hosts: "large buffers",
+        client: "client",
+        server: "server",
+        depots: &["depot"],
+        load: (0.2, 0.25),
+        paper: None,
+    }
+}

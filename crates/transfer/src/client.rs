@@ -1,0 +1,403 @@
+//! The client's side of a copy: opens streams over the routes, keeps them going, and knows when it is over.
+//!
+//! The first stream starts at once and carries data; others join when the copy turns out large enough to be worth
+//! them. A stream that is lost is opened again on its route, with growing pauses, while the others go on; when none is left
+//! and none comes back within [`ALONE`], the copy ends with an error that names what failed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::destination::Destination;
+use crate::error::Error;
+use crate::frame_io::{Buffers, FrameReader};
+use crate::progress::{Event, Observer, Progress};
+use crate::queue::Queue;
+use crate::receive::Receiver;
+use crate::receive_stream::{StreamEnd, receive_stream};
+use crate::send_stream::send_stream;
+use crate::source::Sources;
+use crate::tree_hash::Hash;
+use crate::wire::{Frame, Hello};
+
+/// How long a copy without any stream tries to get one back.
+pub const ALONE: Duration = Duration::from_secs(6);
+/// First pause before a lost stream is opened again; it doubles each time up to the second.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+const RETRY_MAX: Duration = Duration::from_secs(4);
+/// How long streams of a finished copy may take to close.
+const CLOSING: Duration = Duration::from_secs(1);
+/// Totals from which more than one stream is used when the user doesn't say how many: one stream an entry.
+const STREAMS_FROM: [u64; 4] = [0, 64 << 20, 256 << 20, 512 << 20];
+/// Total from which every given route gets a stream.
+const ALL_ROUTES_FROM: u64 = 1 << 20;
+/// Most streams one copy opens.
+pub const MAX_STREAMS: u32 = 64;
+
+/// A byte stream to the server, as the engine needs it.
+pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Segments this host's connection sent again so far, if the kernel tells.
+    fn retransmits(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Transport for tokio::io::DuplexStream {}
+
+/// Why a stream couldn't be opened.
+#[derive(Debug, Clone)]
+pub struct ConnectError {
+    /// One line that names the hop and what to do.
+    pub message: String,
+    /// Somebody on the way knows who asks, and says no.
+    pub unauthorised: bool,
+    /// Whether trying again later can help.
+    pub retry: bool,
+}
+
+/// Opens streams to one server over several routes.
+pub trait Connector: Send + Sync + 'static {
+    /// What it opens.
+    type Stream: Transport;
+    /// The routes by name, at least one.
+    fn routes(&self) -> Vec<String>;
+    /// Opens a stream over route number `route`.
+    fn connect(&self, route: usize) -> impl Future<Output = Result<Self::Stream, ConnectError>> + Send;
+}
+
+/// What the copy came to, once it is over.
+#[derive(Debug)]
+pub struct Outcome {
+    /// BLAKE3 over the record of every entry (path, kind, size, hash of content), the same on both sides.
+    pub manifest: Hash,
+    /// Streams that are closing; to be waited for, if at all, after the user has been told.
+    pub closing: JoinSet<()>,
+}
+
+/// Which side of the copy this client is.
+#[derive(Clone)]
+enum Side {
+    Push(Arc<Queue>, Arc<Buffers>),
+    Pull(Arc<Receiver>),
+}
+
+/// Everything a copy needs besides its files.
+pub struct Client<C> {
+    /// How to reach the server.
+    pub connector: Arc<C>,
+    /// Said first on every stream.
+    pub hello: Hello,
+    /// Number of streams; by size when none.
+    pub streams: Option<u32>,
+    /// Counts.
+    pub progress: Arc<Progress>,
+    /// Hears.
+    pub observer: Arc<dyn Observer>,
+}
+
+impl<C: Connector> Client<C> {
+    /// Sends `sources`; `names` is what each is called in messages.
+    pub async fn push(self, sources: Sources, names: Vec<String>) -> Result<Outcome, Error> {
+        let queue = Queue::new(sources, self.progress.clone(), self.observer.clone(), Sources::labels(names));
+        let _close = CloseQueue(queue.clone());
+        let walk = queue.clone();
+        tokio::task::spawn_blocking(move || walk.walk());
+        let closing = self.run(Side::Push(queue.clone(), Arc::default())).await?;
+        Ok(Outcome { manifest: queue.manifest(), closing })
+    }
+
+    /// Receives into `destination`; `names` is what each source is called in messages.
+    pub async fn pull(self, destination: Destination, names: Vec<String>) -> Result<Outcome, Error> {
+        let labels = Sources::labels(names);
+        let receiver = Receiver::new(destination, self.progress.clone(), self.observer.clone(), labels);
+        let closing = self.run(Side::Pull(receiver.clone())).await?;
+        Ok(Outcome { manifest: receiver.conclusion().unwrap_or_default(), closing })
+    }
+
+    async fn run(&self, side: Side) -> Result<JoinSet<()>, Error> {
+        let mut supervisor = Supervisor {
+            client: self,
+            routes: self.connector.routes(),
+            side,
+            tasks: JoinSet::new(),
+            slots: Vec::new(),
+            open: Arc::new(AtomicU32::new(0)),
+            ever_open: false,
+            alone_since: Instant::now(),
+            last_error: None,
+        };
+        supervisor.supervise().await
+    }
+}
+
+/// Stops the walk whatever way a push ends.
+struct CloseQueue(Arc<Queue>);
+
+impl Drop for CloseQueue {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// A place for one stream on one route.
+struct Slot {
+    route: usize,
+    running: bool,
+    failures: u32,
+    /// When to open it (again); never, if none.
+    start: Option<Instant>,
+}
+
+/// How a slot's stream ended.
+struct Ended {
+    slot: usize,
+    result: Result<StreamEnd, Lost>,
+    /// It had been open.
+    opened: Option<u32>,
+    /// To be closed in good order.
+    closing: Option<JoinSet<()>>,
+}
+
+enum Lost {
+    Connect(ConnectError),
+    Stream(Error),
+}
+
+struct Supervisor<'a, C> {
+    client: &'a Client<C>,
+    routes: Vec<String>,
+    side: Side,
+    tasks: JoinSet<Ended>,
+    slots: Vec<Slot>,
+    open: Arc<AtomicU32>,
+    ever_open: bool,
+    alone_since: Instant,
+    last_error: Option<Error>,
+}
+
+impl<C: Connector> Supervisor<'_, C> {
+    async fn supervise(&mut self) -> Result<JoinSet<()>, Error> {
+        let mut closing = JoinSet::new();
+        loop {
+            self.grow();
+            self.start_due();
+            if self.over() {
+                return Ok(self.wind_down(closing).await);
+            }
+            if self.open.load(Ordering::Relaxed) > 0 {
+                self.ever_open = true;
+                self.alone_since = Instant::now();
+            } else if self.hopeless() {
+                return Err(self.give_up());
+            }
+            // The tick looks for growth, for slots that are due, and for having been alone too long.
+            let tick = sleep_until(Instant::now() + Duration::from_millis(50));
+            tokio::select! {
+                Some(ended) = self.tasks.join_next() => {
+                    let Ok(mut ended) = ended else {
+                        return Err(Error::StreamsLost("a stream's task failed on this side".into()));
+                    };
+                    if let Some(ended) = ended.closing.take() {
+                        closing.spawn(async move { ended.join_all().await; });
+                    }
+                    self.ended(ended)?;
+                }
+                () = tick => {}
+            }
+        }
+    }
+
+    /// Adds slots while the copy is worth them.
+    fn grow(&mut self) {
+        let found = self.client.progress.bytes_found.load(Ordering::Relaxed);
+        let routes = self.routes.len();
+        let want = match self.client.streams {
+            Some(streams) => streams.clamp(1, MAX_STREAMS) as usize,
+            None => {
+                let by_size = STREAMS_FROM.iter().filter(|from| found >= **from).count();
+                if found >= ALL_ROUTES_FROM { by_size.max(routes) } else { 1 }
+            }
+        };
+        while self.slots.len() < want {
+            let route = self.slots.len() % routes.max(1);
+            self.slots.push(Slot { route, running: false, failures: 0, start: Some(Instant::now()) });
+        }
+        // Before anything is open, a route that fails is replaced by the next one not tried yet.
+        let tried = self.slots.len();
+        if !self.ever_open && tried < routes && self.slots.iter().all(|slot| !slot.running && slot.start.is_none()) {
+            self.slots.push(Slot { route: tried, running: false, failures: 0, start: Some(Instant::now()) });
+        }
+    }
+
+    fn start_due(&mut self) {
+        let now = Instant::now();
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            if slot.running || slot.start.is_none_or(|start| start > now) {
+                continue;
+            }
+            slot.running = true;
+            let attempt = Attempt {
+                connector: self.client.connector.clone(),
+                route: slot.route,
+                route_name: self.routes.get(slot.route).cloned().unwrap_or_default(),
+                side: self.side.clone(),
+                hello: self.client.hello.clone(),
+                progress: self.client.progress.clone(),
+                observer: self.client.observer.clone(),
+                open: self.open.clone(),
+            };
+            self.tasks.spawn(attempt.run(number));
+        }
+    }
+
+    fn over(&self) -> bool {
+        match &self.side {
+            Side::Push(queue, _) => queue.conclusion() == Some(true),
+            Side::Pull(receiver) => receiver.conclusion().is_some(),
+        }
+    }
+
+    /// No stream, and none to hope for.
+    fn hopeless(&self) -> bool {
+        let none_left = self.slots.iter().all(|slot| !slot.running && slot.start.is_none());
+        none_left || (self.ever_open && self.alone_since.elapsed() >= ALONE)
+    }
+
+    fn give_up(&mut self) -> Error {
+        match self.last_error.take() {
+            Some(Error::Connect(reason)) if self.ever_open => Error::StreamsLost(reason),
+            Some(Error::Stream(error)) => Error::StreamsLost(error.to_string()),
+            Some(error) => error,
+            None => Error::StreamsLost("no stream came back in time".into()),
+        }
+    }
+
+    fn ended(&mut self, ended: Ended) -> Result<(), Error> {
+        let Some(slot) = self.slots.get_mut(ended.slot) else { return Ok(()) };
+        slot.running = false;
+        if ended.opened.is_some() {
+            slot.failures = 0;
+            if !self.ever_open {
+                self.ever_open = true;
+                self.alone_since = Instant::now();
+            }
+        }
+        let route = self.routes.get(slot.route).cloned().unwrap_or_default();
+        let (error, retry) = match ended.result {
+            Ok(StreamEnd::Finished) => {
+                slot.start = None;
+                return Ok(());
+            }
+            Ok(StreamEnd::Closed) => (Error::StreamsLost(format!("the server closed the stream over route {route}")), true),
+            Err(Lost::Stream(Error::Disagreement)) => return Err(Error::Disagreement),
+            Err(Lost::Stream(Error::Stream(error))) => {
+                (Error::StreamsLost(format!("the stream over route {route} was lost: {error}")), true)
+            }
+            Err(Lost::Stream(error)) => (error, false),
+            Err(Lost::Connect(error)) => {
+                let retry = error.retry && (self.ever_open || self.open.load(Ordering::Relaxed) > 0);
+                let text = format!("route {route}: {}", error.message);
+                (if error.unauthorised { Error::Unauthorised(text) } else { Error::Connect(text) }, retry)
+            }
+        };
+        let reason = error.to_string();
+        self.client.observer.event(Event::StreamLost { stream: ended.opened, route, reason });
+        slot.start = retry.then(|| {
+            let pause = RETRY_FIRST.saturating_mul(1 << slot.failures.min(8)).min(RETRY_MAX);
+            slot.failures += 1;
+            Instant::now() + pause
+        });
+        // What was said of who asks, or by the hop itself, tells more than a later echo.
+        if !matches!((&self.last_error, &error), (Some(Error::Connect(_) | Error::Unauthorised(_)), Error::StreamsLost(_))) {
+            self.last_error = Some(error);
+        }
+        Ok(())
+    }
+
+    /// The copy is over: streams close by themselves; one that hangs on a dead path is left behind.
+    async fn wind_down(&mut self, mut closing: JoinSet<()>) -> JoinSet<()> {
+        let mut tasks = std::mem::take(&mut self.tasks);
+        closing.spawn(async move {
+            let all = async {
+                while let Some(ended) = tasks.join_next().await {
+                    if let Ok(Ended { closing: Some(closing), .. }) = ended {
+                        closing.join_all().await;
+                    }
+                }
+            };
+            let _ = timeout(CLOSING, all).await;
+        });
+        closing
+    }
+}
+
+/// One stream from its opening to its end.
+struct Attempt<C> {
+    connector: Arc<C>,
+    route: usize,
+    route_name: String,
+    side: Side,
+    hello: Hello,
+    progress: Arc<Progress>,
+    observer: Arc<dyn Observer>,
+    open: Arc<AtomicU32>,
+}
+
+/// Counts an open stream for as long as it lives.
+struct CountOpen(Arc<AtomicU32>);
+
+impl Drop for CountOpen {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<C: Connector> Attempt<C> {
+    async fn run(self, slot: usize) -> Ended {
+        let stream = match self.connector.connect(self.route).await {
+            Ok(stream) => stream,
+            Err(error) => return Ended { slot, result: Err(Lost::Connect(error)), opened: None, closing: None },
+        };
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let counted = CountOpen(self.open.clone());
+        let counters = self.progress.add_stream(&self.route_name);
+        self.observer.event(Event::StreamOpened { stream: counters.number, route: self.route_name.clone() });
+        let mut greeting = Vec::new();
+        Frame::Hello(self.hello.clone()).encode(&mut greeting);
+        let (reader, mut writer) = tokio::io::split(stream);
+        let mut reader = FrameReader::new(reader);
+        let result = match &self.side {
+            Side::Push(queue, buffers) => {
+                send_stream(queue, counters.number, buffers, &counters, &mut reader, &mut writer, greeting).await
+            }
+            Side::Pull(receiver) => receive_stream(receiver, &counters, &mut reader, &mut writer, &greeting, false).await,
+        };
+        let stream = reader.into_inner().unsplit(writer);
+        if let Some(retransmits) = stream.retransmits() {
+            counters.retransmits.store(retransmits, Ordering::Relaxed);
+            counters.retransmits_known.store(true, Ordering::Relaxed);
+        }
+        counters.open.store(false, Ordering::Relaxed);
+        drop(counted);
+        let mut closing = JoinSet::new();
+        if matches!(result, Ok(StreamEnd::Finished)) {
+            closing.spawn(close(stream));
+        }
+        Ended { slot, result: result.map_err(Lost::Stream), opened: Some(counters.number), closing: Some(closing) }
+    }
+}
+
+/// Closes in good order: says so, and hears the other side say so, lest a reset overtakes the last words.
+pub(crate) async fn close(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let closing = async {
+        stream.shutdown().await?;
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await? > 0 {}
+        Ok::<_, std::io::Error>(())
+    };
+    let _ = timeout(CLOSING, closing).await;
+}

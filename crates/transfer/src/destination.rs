@@ -1,0 +1,286 @@
+//! The writing side's file system: where entries go, and how a file comes to be there only when it is whole.
+//!
+//! A file is written under a temporary name in the directory it is for, and renamed when its hash has been verified.
+//! Whatever ends a copy early removes the temporary files with it. Nothing that exists is replaced unless asked.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{self, AtFlags, Mode, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::confine::{Dir, Kind, kind_of};
+use crate::error::{Error, Failure, FailureKind};
+use crate::lock::Locked;
+use crate::path::RelPath;
+use crate::tree_hash::Hash;
+use crate::wire::{Head, Meta, Token, Written};
+
+/// Directories kept open for the files that go into them.
+const OPEN_DIRS: usize = 64;
+/// Mode of a directory until all in it is written.
+const DIR_IN_THE_MAKING: u32 = 0o700;
+/// Beginning of a temporary name.
+pub const TEMP_PREFIX: &str = ".longhaul-";
+
+/// How to treat what is there, and how hard to write.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteOptions {
+    /// Replace files and links that exist.
+    pub overwrite: bool,
+    /// `fsync` every file, and the directories at the end, before they count as written.
+    pub fsync: bool,
+}
+
+/// Where a copy goes.
+pub struct Destination {
+    base: Arc<Dir>,
+    target: RelPath,
+    /// Sources go beneath `target` under their names; otherwise the one source becomes `target`.
+    into: bool,
+    names: Vec<Vec<u8>>,
+    options: WriteOptions,
+    temp_prefix: String,
+    open_dirs: Mutex<HashMap<RelPath, Arc<Dir>>>,
+}
+
+impl Destination {
+    /// `target` beneath `base`, as a server writes. `names` are the sources' names, as [`crate::Sources::local`] gives them.
+    /// `into`: the user wrote a trailing slash, or otherwise means a directory.
+    pub fn beneath(
+        base: Arc<Dir>,
+        target: RelPath,
+        into: bool,
+        names: Vec<Vec<u8>>,
+        options: WriteOptions,
+        token: Token,
+    ) -> Result<Self, Error> {
+        let must_be_dir = into || names.len() > 1;
+        let into = match base.stat(&target) {
+            Ok(stat) if kind_of(&stat) == Kind::Directory => true,
+            Ok(_) if must_be_dir => return Err(Error::path(&target, Errno::NOTDIR)),
+            Ok(_) => false,
+            Err(Errno::NOENT) => {
+                let (parent, name) = target.split_last().ok_or_else(|| Error::path(&target, Errno::NOENT))?;
+                let parent_dir = base.open_dir(&parent).map_err(|errno| Error::path(&parent, errno))?;
+                if must_be_dir {
+                    parent_dir.make_dir(OsStr::from_bytes(name), 0o777).map_err(|errno| Error::path(&target, errno))?;
+                }
+                must_be_dir
+            }
+            Err(errno) => return Err(Error::path(&target, errno)),
+        };
+        let [a, b, c, d, ..] = token.0;
+        let temp_prefix = format!("{TEMP_PREFIX}{a:02x}{b:02x}{c:02x}{d:02x}-");
+        Ok(Self { base, target, into, names, options, temp_prefix, open_dirs: Mutex::default() })
+    }
+
+    /// A local path as a person names it. Symbolic links in it are the person's own and followed; beneath it, none is.
+    pub fn local(path: &Path, names: Vec<Vec<u8>>, options: WriteOptions, token: Token) -> Result<Self, Error> {
+        let shown = || crate::path::printable(path.as_os_str().as_bytes());
+        let named = |error: Error| match error {
+            Error::Path { failure, .. } => Error::Path { path: shown(), failure },
+            error => error,
+        };
+        let open = |dir: &Path| {
+            Dir::open(dir).map(Arc::new).map_err(|errno| Error::Path { path: shown(), failure: errno.into() })
+        };
+        if path.is_dir() {
+            return Self::beneath(open(path)?, RelPath::root(), true, names, options, token);
+        }
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let into = path.as_os_str().as_bytes().ends_with(b"/");
+        let target = RelPath::from_typed(path.file_name().unwrap_or_default().as_bytes())
+            .map_err(|error| Error::Path { path: shown(), failure: error.into() })?;
+        Self::beneath(open(parent)?, target, into, names, options, token).map_err(named)
+    }
+
+    /// Where an entry goes, beneath the base.
+    pub(crate) fn place(&self, head: &Head) -> Result<RelPath, Failure> {
+        let name = self.names.get(head.source as usize).ok_or(Failure::new(FailureKind::RefusedPath))?;
+        let mut place = self.target.clone();
+        if self.into && !name.is_empty() {
+            place = place.child(name)?;
+        }
+        Ok(place.join(&head.path)?)
+    }
+
+    /// How many sources there are.
+    pub(crate) fn sources(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The directory an entry goes into, made if need be, and its name there.
+    fn parent(&self, place: &RelPath) -> Result<(Arc<Dir>, OsString), Failure> {
+        let (parent, name) = place.split_last().ok_or(Failure::new(FailureKind::WrongKind))?;
+        let name = OsString::from_vec(name.to_vec());
+        if let Some(dir) = self.open_dirs.locked().get(&parent) {
+            return Ok((dir.clone(), name));
+        }
+        let dir = match self.base.open_dir(&parent) {
+            Err(Errno::NOENT) if parent.is_within(&self.target) => {
+                self.base.make_dirs(&parent, DIR_IN_THE_MAKING)?;
+                self.base.open_dir(&parent)?
+            }
+            other => other?,
+        };
+        let dir = Arc::new(dir);
+        let mut open = self.open_dirs.locked();
+        if open.len() >= OPEN_DIRS {
+            open.clear();
+        }
+        open.insert(parent, dir.clone());
+        Ok((dir, name))
+    }
+
+    /// Makes a directory; its permissions and time come with [`Self::finish_dir`].
+    pub(crate) fn make_dir(&self, place: &RelPath) -> Result<Written, Failure> {
+        if place.is_root() {
+            return Ok(Written::Same);
+        }
+        let (dir, name) = self.parent(place)?;
+        let new = dir.make_dir(&name, DIR_IN_THE_MAKING).map_err(|errno| match errno {
+            Errno::EXIST => Failure::new(FailureKind::WrongKind),
+            errno => errno.into(),
+        })?;
+        Ok(if new { Written::New } else { Written::Same })
+    }
+
+    /// When all in it is written: a directory's permissions and time.
+    pub(crate) fn finish_dir(&self, place: &RelPath, meta: &Meta) -> Result<(), Failure> {
+        let dir = self.base.open_dir(place)?;
+        if self.options.fsync {
+            fs::fsync(&dir)?;
+        }
+        apply(&dir, meta).map_err(|errno| Failure::with(FailureKind::Metadata, std::io::Error::from(errno).to_string()))
+    }
+
+    /// Makes a symbolic link, pointing wherever it points: it is written, never followed.
+    pub(crate) fn write_symlink(&self, id: u64, place: &RelPath, meta: &Meta, target: &[u8]) -> Result<Written, Failure> {
+        let (dir, name) = self.parent(place)?;
+        match dir.create_symlink(&name, target) {
+            Err(Errno::EXIST) if self.base.read_link(place).is_ok_and(|there| there == target) => return Ok(Written::Same),
+            Err(Errno::EXIST) if self.options.overwrite => {
+                let temp = self.temp_name(id);
+                dir.create_symlink(&temp, target)?;
+                if let Err(errno) = dir.rename(&temp, &name, true) {
+                    let _ = dir.remove(&temp);
+                    return Err(errno.into());
+                }
+            }
+            result => result?,
+        }
+        // A file system without times on links is no reason to lose the link.
+        let _ = fs::utimensat(&*dir, &name, &times(meta), AtFlags::SYMLINK_NOFOLLOW);
+        Ok(Written::New)
+    }
+
+    /// Writes a small file whole; `data` has been verified.
+    pub(crate) fn write_small(&self, head: &Head, place: &RelPath, meta: &Meta, data: &[u8], hash: &Hash) -> Result<Written, Failure> {
+        let file = self.create(head.id, place, data.len() as u64)?;
+        file.write(data, 0)?;
+        self.finish(file, meta, data.len() as u64, hash)
+    }
+
+    /// Begins a file of `size` bytes under a temporary name.
+    pub(crate) fn create(&self, id: u64, place: &RelPath, size: u64) -> Result<TempFile, Failure> {
+        let (dir, name) = self.parent(place)?;
+        if !self.options.overwrite
+            && let Ok(stat) = dir.stat_name(&name)
+        {
+            // Certain already that it can't be the same.
+            match kind_of(&stat) {
+                Kind::File if stat.st_size as u64 == size => {}
+                Kind::Directory => return Err(Failure::new(FailureKind::WrongKind)),
+                _ => return Err(Failure::new(FailureKind::Exists)),
+            }
+        }
+        let temp = self.temp_name(id);
+        let fd = dir.create_new(&temp)?;
+        Ok(TempFile { dir, temp: Some(temp), name, fd })
+    }
+
+    /// A verified file takes its place.
+    pub(crate) fn finish(&self, mut file: TempFile, meta: &Meta, size: u64, hash: &Hash) -> Result<Written, Failure> {
+        let metadata = apply(&file.fd, meta);
+        if self.options.fsync {
+            fs::fsync(&file.fd)?;
+        }
+        let Some(temp) = &file.temp else { return Err(Failure::new(FailureKind::Io)) };
+        match file.dir.rename(temp, &file.name, self.options.overwrite) {
+            Ok(()) => file.temp = None,
+            Err(Errno::EXIST) if self.is_same(&file, size, hash) => return Ok(Written::Same),
+            Err(errno) => return Err(errno.into()),
+        }
+        match metadata {
+            Ok(()) => Ok(Written::New),
+            Err(errno) => Err(Failure::with(FailureKind::Metadata, std::io::Error::from(errno).to_string())),
+        }
+    }
+
+    /// Whether what is at the file's place has the same content.
+    fn is_same(&self, file: &TempFile, size: u64, hash: &Hash) -> bool {
+        let Ok(path) = RelPath::from_bytes(file.name.as_bytes()) else { return false };
+        let Ok(fd) = file.dir.open_file(&path) else { return false };
+        let regular = fs::fstat(&fd).is_ok_and(|s| kind_of(&s) == Kind::File && s.st_size as u64 == size);
+        let mut hasher = blake3::Hasher::new();
+        regular && hasher.update_reader(std::fs::File::from(fd)).is_ok() && hasher.finalize() == *hash
+    }
+
+    fn temp_name(&self, id: u64) -> OsString {
+        OsString::from(format!("{}{id:x}", self.temp_prefix))
+    }
+}
+
+/// A file in the making; removed when dropped before it is finished.
+pub(crate) struct TempFile {
+    dir: Arc<Dir>,
+    temp: Option<OsString>,
+    name: OsString,
+    fd: OwnedFd,
+}
+
+impl TempFile {
+    /// Writes all of `data` at `offset`.
+    pub(crate) fn write(&self, mut data: &[u8], mut offset: u64) -> Result<(), Failure> {
+        while !data.is_empty() {
+            match rustix::io::pwrite(&self.fd, data, offset) {
+                Ok(0) => return Err(Failure::with(FailureKind::Io, "a write wrote nothing")),
+                Ok(n) => {
+                    data = &data[n..];
+                    offset += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets its size; what is not written is a hole.
+    pub(crate) fn set_size(&self, size: u64) -> Result<(), Failure> {
+        Ok(fs::ftruncate(&self.fd, size)?)
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if let Some(temp) = &self.temp {
+            let _ = self.dir.remove(temp);
+        }
+    }
+}
+
+fn times(meta: &Meta) -> Timestamps {
+    let mtime = Timespec { tv_sec: meta.mtime.0, tv_nsec: i64::from(meta.mtime.1) };
+    Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT }, last_modification: mtime }
+}
+
+fn apply(fd: impl AsFd, meta: &Meta) -> Result<(), Errno> {
+    fs::fchmod(&fd, Mode::from_raw_mode(meta.mode))?;
+    fs::futimens(&fd, &times(meta))
+}

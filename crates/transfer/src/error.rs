@@ -1,0 +1,176 @@
+//! What can go wrong: with one file ([`Failure`], the rest goes on) and with the whole copy ([`Error`]).
+
+use std::fmt;
+use std::io;
+
+use serde::Serialize;
+
+use crate::path::{PathError, RelPath};
+
+/// Why one file, directory or link was not copied. The number is its code on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum FailureKind {
+    /// The file's size or times changed while it was read: copy it again when it is quiet.
+    Changed = 1,
+    /// It was there during the walk and gone when its turn came.
+    Vanished = 2,
+    /// The operating system denied reading or writing it.
+    PermissionDenied = 3,
+    /// The destination's disk or quota is full.
+    DiskFull = 4,
+    /// Outside the permitted directory, or a symbolic link in the way: never followed.
+    RefusedPath = 5,
+    /// The destination exists and `--overwrite` was not given.
+    Exists = 6,
+    /// A device, socket or FIFO: only files, directories and symbolic links are copied.
+    NotRegular = 7,
+    /// A directory where a file should go, or the other way round.
+    WrongKind = 8,
+    /// The source does not exist.
+    NotFound = 9,
+    /// A directory, but `-r` was not given.
+    IsDirectory = 10,
+    /// What arrived does not hash to what was sent; the file was not kept.
+    Verification = 11,
+    /// Any other error of the operating system, told in the detail.
+    Io = 12,
+    /// A bound of the other side (files open at once, directories in one copy) was met.
+    Limit = 13,
+    /// The file was copied, but its permissions or times could not be set.
+    Metadata = 14,
+}
+
+impl FailureKind {
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        use FailureKind::*;
+        [
+            Changed, Vanished, PermissionDenied, DiskFull, RefusedPath, Exists, NotRegular, WrongKind, NotFound,
+            IsDirectory, Verification, Io, Limit, Metadata,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == code)
+    }
+
+    /// What happened and what to do, in one line.
+    fn text(self) -> &'static str {
+        match self {
+            Self::Changed => "changed while it was being read; copy it again when nothing writes to it",
+            Self::Vanished => "vanished before it could be read",
+            Self::PermissionDenied => "permission denied",
+            Self::DiskFull => "no space left at the destination",
+            Self::RefusedPath => "refused: the path leads out of the permitted directory or through a symbolic link",
+            Self::Exists => "already exists at the destination and differs; give --overwrite to replace it",
+            Self::NotRegular => "not a file, directory or symbolic link; not copied",
+            Self::WrongKind => "a directory is in the way of a file, or a file in the way of a directory",
+            Self::NotFound => "no such file or directory",
+            Self::IsDirectory => "is a directory; give -r to copy it with all it holds",
+            Self::Verification => "what arrived differs from what was sent; not kept, copy it again",
+            Self::Io => "input/output error",
+            Self::Limit => "a limit was met; copy in smaller parts",
+            Self::Metadata => "copied, but its permissions or times could not be set",
+        }
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// One entry that was not copied (or, for [`FailureKind::Metadata`], not wholly).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Why.
+    pub kind: FailureKind,
+    /// More, if there is more to say; one line.
+    pub detail: String,
+}
+
+impl Failure {
+    /// Without detail.
+    pub fn new(kind: FailureKind) -> Self {
+        Self { kind, detail: String::new() }
+    }
+
+    /// With detail.
+    pub fn with(kind: FailureKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, " ({})", self.detail) }
+    }
+}
+
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
+        Self::with(FailureKind::RefusedPath, error.to_string())
+    }
+}
+
+/// An error number of a system call, as the kind a user can act on.
+impl From<rustix::io::Errno> for Failure {
+    fn from(errno: rustix::io::Errno) -> Self {
+        use rustix::io::Errno;
+        let kind = match errno {
+            Errno::NOENT => FailureKind::NotFound,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => FailureKind::PermissionDenied,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => FailureKind::DiskFull,
+            Errno::LOOP | Errno::XDEV => FailureKind::RefusedPath,
+            Errno::EXIST => FailureKind::Exists,
+            Errno::NOTDIR | Errno::ISDIR | Errno::NOTEMPTY => FailureKind::WrongKind,
+            _ => FailureKind::Io,
+        };
+        let detail = match kind {
+            FailureKind::Io | FailureKind::DiskFull => io::Error::from(errno).to_string(),
+            _ => String::new(),
+        };
+        Self { kind, detail }
+    }
+}
+
+/// Why a copy as a whole ended early, or could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No route led to the server. The text names the hop that failed and why.
+    #[error("{0}")]
+    Connect(String),
+    /// A depot or the server knows who asks and says no. The text names it.
+    #[error("{0}")]
+    Unauthorised(String),
+    /// The server refused the request for another reason than who asks.
+    #[error("the server refuses: {0}")]
+    Refused(String),
+    /// Every stream was lost and none came back in time.
+    #[error("the copy broke off: {0}")]
+    StreamsLost(String),
+    /// The peer sent what the protocol does not allow.
+    #[error("the peer broke the copy protocol: {0}; do both sides run the same release?")]
+    Protocol(String),
+    /// A path of the command line can't be used.
+    #[error("{path}: {failure}")]
+    Path {
+        /// As the user gave it.
+        path: String,
+        /// What is wrong with it.
+        failure: Failure,
+    },
+    /// Reading or writing a stream failed.
+    #[error("stream: {0}")]
+    Stream(#[from] io::Error),
+    /// Both sides ended with different accounts of the copy.
+    #[error("verification failed: the two sides disagree on what was copied; copy again")]
+    Disagreement,
+}
+
+impl Error {
+    pub(crate) fn path(path: &RelPath, failure: impl Into<Failure>) -> Self {
+        Self::Path { path: path.to_string(), failure: failure.into() }
+    }
+}

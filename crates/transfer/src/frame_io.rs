@@ -1,0 +1,242 @@
+//! Frames off a byte stream, every length checked before anything is allocated, and the buffers blocks travel in.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::error::Error;
+use crate::lock::Locked;
+use crate::wire::{BLOCK_FIXED, Block, BLOCK_LOG2, FRAME_HEAD, Frame, FrameType, MAX_BODY, MAX_HELLO, WireError};
+use crate::wire::{block_header_len, decode};
+
+/// A peer that says nothing for this long is gone; it would say KEEPALIVE every [`KEEP_ALIVE`].
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+/// How long a side may say nothing.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How much is read ahead, in bytes.
+const READ_AHEAD: usize = 64 * 1024;
+
+/// A frame, or a block whose data is to be read next.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    Frame(Frame),
+    /// Its data must be taken with [`FrameReader::read_data`].
+    Block(Block),
+}
+
+/// Reads frames.
+pub(crate) struct FrameReader<R> {
+    inner: R,
+    buf: BytesMut,
+    /// Longest frame taken: HELLO's bound until HELLO is over.
+    data_left: usize,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    pub(crate) fn new(inner: R) -> Self {
+        Self { inner, buf: BytesMut::new(), data_left: 0 }
+    }
+
+    /// The stream and what has been read ahead of it.
+    pub(crate) fn into_inner(self) -> R {
+        self.inner
+    }
+
+    /// The next frame; none at a clean end of the stream.
+    pub(crate) async fn next(&mut self) -> Result<Option<Incoming>, Error> {
+        debug_assert_eq!(self.data_left, 0);
+        if !self.fill(FRAME_HEAD).await? {
+            return Ok(None);
+        }
+        let (len, frame_type) = head(&self.buf).map_err(broken)?;
+        if frame_type == FrameType::Block {
+            return self.block(len).await.map(|block| Some(Incoming::Block(block)));
+        }
+        self.fill(FRAME_HEAD + len).await?;
+        self.buf.advance(FRAME_HEAD);
+        let body = self.buf.split_to(len).freeze();
+        Ok(Some(Incoming::Frame(decode(frame_type, body).map_err(broken)?)))
+    }
+
+    /// Whether [`Self::next`] would give something that isn't a block without waiting.
+    pub(crate) fn has_small_frame(&self) -> bool {
+        matches!(head(&self.buf), Ok((len, t)) if t != FrameType::Block && self.buf.len() >= FRAME_HEAD + len)
+    }
+
+    async fn block(&mut self, len: usize) -> Result<Block, Error> {
+        self.fill(FRAME_HEAD + BLOCK_FIXED).await?;
+        let mut fixed = [0; BLOCK_FIXED];
+        fixed.copy_from_slice(&self.buf[FRAME_HEAD..FRAME_HEAD + BLOCK_FIXED]);
+        let header = block_header_len(&fixed).map_err(broken)?;
+        if header > len {
+            return Err(broken(WireError::Short));
+        }
+        self.fill(FRAME_HEAD + header).await?;
+        self.buf.advance(FRAME_HEAD);
+        let frame = decode(FrameType::Block, self.buf.split_to(header).freeze()).map_err(broken)?;
+        match frame {
+            Frame::Block(block) if block.data_len() == len - header => {
+                self.data_left = block.data_len();
+                Ok(block)
+            }
+            _ => Err(broken(WireError::Value("block length"))),
+        }
+    }
+
+    /// The data of the block just read, into `out`, which must be as long as that.
+    pub(crate) async fn read_data(&mut self, out: &mut [u8]) -> Result<(), Error> {
+        self.data_left = 0;
+        let ahead = self.buf.len().min(out.len());
+        self.buf.copy_to_slice(&mut out[..ahead]);
+        let mut at = ahead;
+        while at < out.len() {
+            let n = heard(self.inner.read(&mut out[at..])).await?;
+            if n == 0 {
+                return Err(cut());
+            }
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// Reads until at least `want` bytes are ahead. False at a clean end.
+    async fn fill(&mut self, want: usize) -> Result<bool, Error> {
+        while self.buf.len() < want {
+            self.buf.reserve((want - self.buf.len()).max(READ_AHEAD));
+            // A bounded view: `reserve` may have made more room than asked for.
+            let n = heard(self.inner.read_buf(&mut self.buf)).await?;
+            if n == 0 {
+                return if self.buf.is_empty() && want == FRAME_HEAD { Ok(false) } else { Err(cut()) };
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Length of the body and type of the frame at the front of `buf`.
+fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
+    let Some((&[a, b, c, d, kind], _)) = buf.split_first_chunk::<FRAME_HEAD>() else { return Err(WireError::Short) };
+    let len = u32::from_le_bytes([a, b, c, d]) as usize;
+    let len = len.checked_sub(1).ok_or(WireError::Short)?;
+    let frame_type = FrameType::from_byte(kind).ok_or(WireError::Type(kind))?;
+    let bound = match frame_type {
+        FrameType::Block => (1 << BLOCK_LOG2.end()) + 4096,
+        FrameType::Hello => MAX_HELLO,
+        _ => MAX_BODY,
+    };
+    if len > bound { Err(WireError::Bound) } else { Ok((len, frame_type)) }
+}
+
+/// Waits for a read, but not beyond the silence a living peer would keep.
+async fn heard<T>(read: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
+    match tokio::time::timeout(SILENCE, read).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(Error::Stream(std::io::Error::new(
+            std::io::ErrorKind::TimedOut,
+            format!("nothing heard for {} s", SILENCE.as_secs()),
+        ))),
+    }
+}
+
+fn cut() -> Error {
+    Error::Stream(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the stream ends in the middle of a frame"))
+}
+
+pub(crate) fn broken(error: WireError) -> Error {
+    Error::Protocol(error.to_string())
+}
+
+/// Buffers that blocks pass through, used again: fresh ones would cost a page fault for every 4 KiB.
+#[derive(Default)]
+pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
+
+/// Idle buffers kept, at most.
+const IDLE: usize = 16;
+
+impl Buffers {
+    /// A buffer with whatever content and length it had.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        self.0.locked().pop().unwrap_or_default()
+    }
+
+    /// For the next one.
+    pub(crate) fn give(&self, buffer: Vec<u8>) {
+        let mut idle = self.0.locked();
+        if idle.len() < IDLE {
+            idle.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Piece;
+
+    #[tokio::test]
+    async fn frames_and_blocks_come_through_however_they_are_cut() {
+        let block = Block { id: 1, offset: 0, len: 100, pieces: vec![Piece { offset: 10, len: 5 }] };
+        let mut bytes = Vec::new();
+        Frame::KeepAlive.encode(&mut bytes);
+        Frame::Block(block.clone()).encode(&mut bytes);
+        bytes.extend_from_slice(b"12345");
+        Frame::Ack { id: 1, offset: 0 }.encode(&mut bytes);
+        for step in 1..=bytes.len() {
+            let chunks: Vec<_> = bytes.chunks(step).map(|c| Ok::<_, std::io::Error>(bytes::Bytes::copy_from_slice(c))).collect();
+            let mut reader = FrameReader::new(Chunks(chunks.into_iter().collect()));
+            assert!(matches!(reader.next().await.unwrap(), Some(Incoming::Frame(Frame::KeepAlive))));
+            let Some(Incoming::Block(got)) = reader.next().await.unwrap() else { panic!("no block") };
+            assert_eq!(got, block);
+            let mut data = [0; 5];
+            reader.read_data(&mut data).await.unwrap();
+            assert_eq!(&data, b"12345");
+            assert!(matches!(reader.next().await.unwrap(), Some(Incoming::Frame(Frame::Ack { id: 1, offset: 0 }))));
+            assert!(reader.next().await.unwrap().is_none());
+        }
+        for cut in 1..bytes.len() {
+            let mut reader = FrameReader::new(&bytes[..cut]);
+            let result = async {
+                while let Some(incoming) = reader.next().await? {
+                    if let Incoming::Block(block) = incoming {
+                        reader.read_data(&mut vec![0; block.data_len()]).await?;
+                    }
+                }
+                Ok::<_, Error>(())
+            };
+            let at_boundary = [5, bytes.len() - 21].contains(&cut);
+            assert_eq!(result.await.is_ok(), at_boundary, "cut at {cut}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_length_over_its_bound_is_refused_before_it_is_believed() {
+        for kind in 1..=16u8 {
+            let bytes = [0xff, 0xff, 0xff, 0x7f, kind];
+            assert!(matches!(FrameReader::new(&bytes[..]).next().await, Err(Error::Protocol(_))));
+        }
+        assert!(matches!(FrameReader::new(&[1u8, 0, 0, 0, 99][..]).next().await, Err(Error::Protocol(_))));
+        assert!(matches!(FrameReader::new(&[0u8, 0, 0, 0, 1][..]).next().await, Err(Error::Protocol(_))));
+    }
+
+    struct Chunks(std::collections::VecDeque<std::io::Result<bytes::Bytes>>);
+
+    impl AsyncRead for Chunks {
+        fn poll_read(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+            buf: &mut tokio::io::ReadBuf<'_>,
+        ) -> std::task::Poll<std::io::Result<()>> {
+            if let Some(chunk) = self.0.pop_front() {
+                let mut chunk = chunk?;
+                let n = chunk.len().min(buf.remaining());
+                buf.put_slice(&chunk.split_to(n));
+                if !chunk.is_empty() {
+                    self.0.push_front(Ok(chunk));
+                }
+            }
+            std::task::Poll::Ready(Ok(()))
+        }
+    }
+}

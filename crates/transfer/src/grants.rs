@@ -1,0 +1,169 @@
+//! Who may read and write where: nobody, unless a grant says so.
+
+use std::path::Path;
+
+use longhaul_proto::PublicKey;
+use serde::Deserialize;
+
+use crate::path::RelPath;
+
+/// What a principal wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Receive files from the server.
+    Read,
+    /// Put files on the server.
+    Write,
+}
+
+/// The grants of one server.
+#[derive(Debug, Clone, Default)]
+pub struct Grants(Vec<Grant>);
+
+#[derive(Debug, Clone)]
+struct Grant {
+    key: PublicKey,
+    access: Access,
+    directory: RelPath,
+}
+
+/// Why a grant can't be understood.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    /// The file can't be read.
+    #[error("{file}: {source}")]
+    Read {
+        /// The file.
+        file: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not TOML of the expected form; the message has the line.
+    #[error("{file}: {detail}")]
+    Form {
+        /// The file.
+        file: String,
+        /// What and where.
+        detail: String,
+    },
+    /// A key or directory is not one.
+    #[error("grant {grant:?}: {detail}; write KEY or KEY=DIRECTORY, the directory being beneath the root")]
+    Grant {
+        /// As given.
+        grant: String,
+        /// What is wrong.
+        detail: String,
+    },
+}
+
+/// The authorisation file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    grant: Vec<FileGrant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileGrant {
+    key: String,
+    #[serde(default)]
+    read: Vec<String>,
+    #[serde(default)]
+    write: Vec<String>,
+}
+
+impl Grants {
+    /// Adds a grant as it is written on a command line: `KEY`, for everything beneath the root, or `KEY=DIRECTORY`.
+    pub fn add(&mut self, access: Access, grant: &str) -> Result<(), GrantError> {
+        let (key, directory) = grant.split_once('=').unwrap_or((grant, "/"));
+        let wrong = |detail: String| GrantError::Grant { grant: grant.to_owned(), detail };
+        let key = key.parse().map_err(|error: longhaul_proto::KeyError| wrong(error.to_string()))?;
+        let directory = RelPath::from_typed(directory.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        self.0.push(Grant { key, access, directory });
+        Ok(())
+    }
+
+    /// Adds the grants of a TOML file: `[[grant]]` with `key`, and lists `read` and `write` of directories.
+    pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|source| GrantError::Read { file: file.clone(), source })?;
+        let parsed: File = toml::from_str(&text).map_err(|error| GrantError::Form {
+            file: match error.span() {
+                Some(span) => format!("{file}:{}", text[..span.start.min(text.len())].lines().count().max(1)),
+                None => file.clone(),
+            },
+            detail: error.message().to_owned(),
+        })?;
+        for grant in parsed.grant {
+            let lists = grant.read.iter().map(|d| (Access::Read, d)).chain(grant.write.iter().map(|d| (Access::Write, d)));
+            for (access, directory) in lists {
+                self.add(access, &format!("{}={directory}", grant.key)).map_err(|error| GrantError::Form {
+                    file: file.clone(),
+                    detail: error.to_string(),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `key` may do that with `path` and all beneath it.
+    pub fn allow(&self, key: &PublicKey, access: Access, path: &RelPath) -> bool {
+        self.0.iter().any(|g| g.key == *key && g.access == access && path.is_within(&g.directory))
+    }
+
+    /// Whether `key` is granted anything at all.
+    pub fn knows(&self, key: &PublicKey) -> bool {
+        self.0.iter().any(|g| g.key == *key)
+    }
+
+    /// Whether nothing is granted to anybody.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u8) -> PublicKey {
+        PublicKey::from_bytes([n; 32])
+    }
+
+    fn path(s: &str) -> RelPath {
+        RelPath::from_typed(s.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn nothing_is_allowed_that_is_not_granted() {
+        let mut grants = Grants::default();
+        assert!(!grants.allow(&key(1), Access::Read, &path("/")));
+        grants.add(Access::Read, &key(1).to_string()).unwrap();
+        grants.add(Access::Write, &format!("{}=/in/coming", key(1))).unwrap();
+        assert!(grants.allow(&key(1), Access::Read, &path("/any/where")));
+        assert!(grants.allow(&key(1), Access::Write, &path("/in/coming/x")));
+        assert!(grants.allow(&key(1), Access::Write, &path("/in/coming")));
+        for not in ["/", "/in", "/in/comings", "/x"] {
+            assert!(!grants.allow(&key(1), Access::Write, &path(not)), "{not}");
+        }
+        assert!(!grants.allow(&key(2), Access::Read, &path("/x")));
+        assert!(grants.knows(&key(1)) && !grants.knows(&key(2)));
+    }
+
+    #[test]
+    fn a_file_of_grants_is_read_and_its_errors_have_a_line() {
+        let tmp = tempfile::tempdir().unwrap();
+        let file = tmp.path().join("grants.toml");
+        std::fs::write(&file, format!("[[grant]]\nkey = \"{}\"\nread = [\"/\"]\nwrite = [\"in\"]\n", key(3))).unwrap();
+        let mut grants = Grants::default();
+        grants.add_file(&file).unwrap();
+        assert!(grants.allow(&key(3), Access::Write, &path("in/x")));
+        for bad in ["[[grant]]\nkey = 5\n", "[[grant]]\nkey = \"x\"\nread = [\"/\"]\n", "[[grant]]\nkey = \"x\"\nreed = []\n"] {
+            std::fs::write(&file, bad).unwrap();
+            let error = grants.add_file(&file).unwrap_err().to_string();
+            assert!(error.contains("grants.toml") && !error.contains('\n'), "{error}");
+        }
+    }
+}

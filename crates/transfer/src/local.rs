@@ -1,0 +1,57 @@
+//! A copy within one machine: the same engine, both sides joined by an in-memory pipe, so that everything holds that holds
+//! between machines.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::client::Outcome;
+use crate::destination::Destination;
+use crate::error::Error;
+use crate::frame_io::FrameReader;
+use crate::progress::{Observer, Progress};
+use crate::queue::Queue;
+use crate::receive::Receiver;
+use crate::receive_stream::receive_stream;
+use crate::send_stream::send_stream;
+use crate::source::Sources;
+
+/// Bytes in the pipe.
+const PIPE: usize = 4 << 20;
+
+/// Copies `sources` to `destination`; `names` is what each source is called in messages.
+pub async fn copy_local(
+    sources: Sources,
+    names: Vec<String>,
+    destination: Destination,
+    progress: Arc<Progress>,
+    observer: Arc<dyn Observer>,
+) -> Result<Outcome, Error> {
+    // One side is watched: the writing one, which knows what is in place.
+    let labels = || Sources::labels(names.clone());
+    let queue = Queue::new(sources, Arc::default(), Arc::new(()), labels());
+    let receiver = Receiver::new(destination, progress.clone(), observer, labels());
+    let walk = queue.clone();
+    let found = progress.clone();
+    let walked = tokio::task::spawn_blocking(move || {
+        walk.walk();
+        found.mirror_found(&walk.progress);
+    });
+    let (near, far) = tokio::io::duplex(PIPE);
+    let (near_read, mut near_write) = tokio::io::split(near);
+    let (far_read, mut far_write) = tokio::io::split(far);
+    let (mut near_read, mut far_read) = (FrameReader::new(near_read), FrameReader::new(far_read));
+    let counters = progress.add_stream("local");
+    let buffers = Arc::default();
+    let unwatched = queue.progress.add_stream("local");
+    let send = send_stream(&queue, 0, &buffers, &unwatched, &mut near_read, &mut near_write, Vec::new());
+    let receive = receive_stream(&receiver, &counters, &mut far_read, &mut far_write, &[], false);
+    let ended = tokio::try_join!(send, receive);
+    queue.close();
+    let _ = walked.await;
+    ended?;
+    match receiver.conclusion() {
+        Some(manifest) => Ok(Outcome { manifest, closing: JoinSet::new() }),
+        None => Err(Error::StreamsLost("the copy ended before all was written".into())),
+    }
+}

@@ -1,0 +1,109 @@
+//! One hash over all that a copy carried, the same on both sides whatever the order in which things arrived.
+//!
+//! Entries are chained by their number: BLAKE3 over the records of entry 0, 1, 2, ... Records that come early wait.
+//! Both sides compute it and compare it at the end, so that a lost, doubled or exchanged entry shows.
+
+use std::collections::BTreeMap;
+
+use blake3::Hasher;
+
+use crate::path::RelPath;
+use crate::tree_hash::Hash;
+
+/// What became of an entry, as both sides know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    File { size: u64, hash: &'a Hash },
+    Directory,
+    Symlink { target: &'a [u8] },
+    Failed,
+}
+
+/// The hash in the making.
+#[derive(Default)]
+pub(crate) struct Manifest {
+    hasher: Hasher,
+    next: u64,
+    waiting: BTreeMap<u64, Hash>,
+}
+
+impl Manifest {
+    /// Whether entry `id` has been recorded.
+    pub(crate) fn has(&self, id: u64) -> bool {
+        id < self.next || self.waiting.contains_key(&id)
+    }
+
+    /// How many entries have been recorded.
+    pub(crate) fn len(&self) -> u64 {
+        self.next + self.waiting.len() as u64
+    }
+
+    /// How many records wait for one before them.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Records entry `id` once; `false` if it was recorded before.
+    pub(crate) fn record(&mut self, id: u64, source: u32, path: &RelPath, record: Record<'_>) -> bool {
+        if self.has(id) {
+            return false;
+        }
+        self.waiting.insert(id, digest(source, path, record));
+        while let Some(digest) = self.waiting.remove(&self.next) {
+            self.hasher.update(&digest);
+            self.next += 1;
+        }
+        true
+    }
+
+    /// The hash over what is recorded, without gaps, so far.
+    pub(crate) fn hash(&self) -> Hash {
+        *self.hasher.finalize().as_bytes()
+    }
+}
+
+fn digest(source: u32, path: &RelPath, record: Record<'_>) -> Hash {
+    let mut hasher = Hasher::new();
+    hasher.update(&source.to_le_bytes());
+    hasher.update(&(path.as_bytes().len() as u64).to_le_bytes());
+    hasher.update(path.as_bytes());
+    match record {
+        Record::File { size, hash } => {
+            hasher.update(b"f");
+            hasher.update(&size.to_le_bytes());
+            hasher.update(hash);
+        }
+        Record::Directory => {
+            hasher.update(b"d");
+        }
+        Record::Symlink { target } => {
+            hasher.update(b"l");
+            hasher.update(target);
+        }
+        Record::Failed => {
+            hasher.update(b"x");
+        }
+    }
+    *hasher.finalize().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_of_arrival_does_not_matter_and_content_does() {
+        let path = |n: u64| RelPath::from_bytes(format!("f{n}").as_bytes()).unwrap();
+        let make = |order: &[u64], size: u64| {
+            let mut manifest = Manifest::default();
+            for &id in order {
+                assert!(manifest.record(id, 0, &path(id), Record::File { size, hash: &[id as u8; 32] }));
+                assert!(!manifest.record(id, 0, &path(id), Record::Failed), "the first word counts");
+            }
+            assert_eq!((manifest.len(), manifest.waiting()), (4, 0));
+            manifest.hash()
+        };
+        assert_eq!(make(&[0, 1, 2, 3], 5), make(&[3, 1, 0, 2], 5));
+        assert_ne!(make(&[0, 1, 2, 3], 5), make(&[0, 1, 2, 3], 6));
+    }
+}

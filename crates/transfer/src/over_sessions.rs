@@ -1,0 +1,97 @@
+//! Copies over real sessions: how the engine reaches a server, and how a server takes what a listener accepts.
+
+use std::sync::{Arc, Mutex};
+
+use longhaul_proto::{FailureKind, PublicKey, Route, StatusCode};
+use longhaul_session::{ConnectOptions, Listener, Session, connect};
+
+use crate::client::{ConnectError, Connector, Transport};
+use crate::lock::Locked;
+use crate::server::Server;
+
+impl Transport for Session {
+    fn retransmits(&self) -> Option<u64> {
+        self.tcp_info().ok().map(|info| u64::from(info.retransmits))
+    }
+}
+
+/// Opens sessions to one server over several routes.
+pub struct SessionConnector {
+    base: ConnectOptions,
+    routes: Vec<Route>,
+    unknown: Mutex<Option<PublicKey>>,
+}
+
+impl SessionConnector {
+    /// `base` says everything but the route; without any route, sessions go direct.
+    pub fn new(base: ConnectOptions, routes: Vec<Route>) -> Self {
+        let routes = if routes.is_empty() { vec![Route::direct()] } else { routes };
+        Self { base, routes, unknown: Mutex::new(None) }
+    }
+
+    /// The key the server showed, if it was refused for not being known.
+    pub fn unknown_server(&self) -> Option<PublicKey> {
+        *self.unknown.locked()
+    }
+}
+
+impl Connector for SessionConnector {
+    type Stream = Session;
+
+    fn routes(&self) -> Vec<String> {
+        self.routes.iter().map(Route::to_string).collect()
+    }
+
+    async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
+        let route = self.routes.get(route).cloned().unwrap_or_default();
+        let options = ConnectOptions { route, ..self.base.clone() };
+        connect(&options).await.map_err(|error| {
+            if let longhaul_session::Error::UnknownServer { found, .. } = &error {
+                *self.unknown.locked() = Some(*found);
+            }
+            ConnectError { unauthorised: is_about_who(&error), retry: is_worth_a_retry(&error), message: error.to_string() }
+        })
+    }
+}
+
+/// Whether an error is about who one side is.
+fn is_about_who(error: &longhaul_session::Error) -> bool {
+    use longhaul_session::Error;
+    match error {
+        Error::Hop(failure) => matches!(
+            failure.kind,
+            FailureKind::Depot(StatusCode::Unauthorised | StatusCode::Refused)
+                | FailureKind::Acceptor(StatusCode::Unauthorised | StatusCode::Refused)
+        ),
+        Error::ServerKey { .. } | Error::UnknownServer { .. } => true,
+        Error::FellBack { route, direct } => is_about_who(route) && is_about_who(direct),
+        _ => false,
+    }
+}
+
+/// Whether the same attempt may succeed a little later.
+fn is_worth_a_retry(error: &longhaul_session::Error) -> bool {
+    use longhaul_session::Error;
+    let passing = matches!(error, Error::Hop(_) | Error::NotConnected { .. } | Error::FellBack { .. } | Error::Tls { .. });
+    passing && !is_about_who(error)
+}
+
+/// Serves every session `listener` accepts, until it stops. Streams that fail are logged; the others go on.
+pub async fn serve_sessions(server: Arc<Server>, listener: &Listener) -> longhaul_session::Error {
+    loop {
+        let session = match listener.accept().await {
+            Ok(session) => session,
+            Err(error) => return error,
+        };
+        let server = server.clone();
+        tokio::spawn(async move {
+            let (id, peer) = (session.info().session_id, session.info().peer);
+            let from = session.info().first_hop.map(|addr| addr.to_string()).unwrap_or_default();
+            tracing::info!(session = %id, %peer, %from, "session");
+            match server.serve(session, peer).await {
+                Ok(()) => tracing::info!(session = %id, "session over"),
+                Err(error) => tracing::info!(session = %id, %error, "session failed"),
+            }
+        });
+    }
+}

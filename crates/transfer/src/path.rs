@@ -1,0 +1,197 @@
+//! Names on the wire: a path beneath a root, as the bytes the file system holds.
+//!
+//! A [`RelPath`] can't leave the directory it is resolved in by its spelling; that symbolic links can't lead it out
+//! either is the business of [`crate::confine`].
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Longest relative path in bytes: what one `openat2(2)` call resolves (`PATH_MAX` less the final NUL).
+pub const MAX_PATH: usize = 4095;
+/// Longest single name in bytes (`NAME_MAX`).
+pub const MAX_NAME: usize = 255;
+
+/// A path relative to some root: names joined by `/`, never `.` or `..`, no empty name, no NUL. The empty path is the
+/// root itself. Bytes, not text: names need not be UTF-8.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct RelPath(Box<[u8]>);
+
+/// Why bytes are not a [`RelPath`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// A name is empty, `.` or `..`.
+    #[error("a path has an empty name, \".\" or \"..\" in it: give the plain path beneath the root")]
+    NotPlain,
+    /// A NUL byte.
+    #[error("a path has a NUL byte in it")]
+    Nul,
+    /// A name longer than [`MAX_NAME`] or a path longer than [`MAX_PATH`].
+    #[error("a name is longer than 255 bytes or a path longer than 4095: shorten it, or copy from a directory further in")]
+    TooLong,
+}
+
+impl RelPath {
+    /// The root itself.
+    pub fn root() -> Self {
+        Self::default()
+    }
+
+    /// Takes bytes as they are: nothing is normalised, what isn't plain is refused.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, PathError> {
+        if bytes.len() > MAX_PATH {
+            return Err(PathError::TooLong);
+        }
+        if bytes.contains(&0) {
+            return Err(PathError::Nul);
+        }
+        for name in bytes.split(|&b| b == b'/').filter(|_| !bytes.is_empty()) {
+            match name {
+                b"" | b"." | b".." => return Err(PathError::NotPlain),
+                name if name.len() > MAX_NAME => return Err(PathError::TooLong),
+                _ => {}
+            }
+        }
+        Ok(Self(bytes.into()))
+    }
+
+    /// Takes what a person typed: leading, trailing and doubled slashes and `.` are dropped; `..` is refused.
+    pub fn from_typed(bytes: &[u8]) -> Result<Self, PathError> {
+        let names: Vec<&[u8]> = bytes.split(|&b| b == b'/').filter(|n| !n.is_empty() && *n != b".").collect();
+        Self::from_bytes(&names.join(&b'/'))
+    }
+
+    /// `self/below`.
+    pub fn join(&self, below: &RelPath) -> Result<Self, PathError> {
+        if self.is_root() {
+            return Ok(below.clone());
+        }
+        if below.is_root() {
+            return Ok(self.clone());
+        }
+        let mut bytes = Vec::with_capacity(self.0.len() + 1 + below.0.len());
+        bytes.extend_from_slice(&self.0);
+        bytes.push(b'/');
+        bytes.extend_from_slice(&below.0);
+        if bytes.len() > MAX_PATH {
+            return Err(PathError::TooLong);
+        }
+        Ok(Self(bytes.into()))
+    }
+
+    /// `self/name`, where `name` is one name.
+    pub fn child(&self, name: &[u8]) -> Result<Self, PathError> {
+        if name.contains(&b'/') {
+            return Err(PathError::NotPlain);
+        }
+        self.join(&Self::from_bytes(name)?)
+    }
+
+    /// Whether this is the root itself.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The directory it lies in and its last name; none for the root.
+    pub fn split_last(&self) -> Option<(RelPath, &[u8])> {
+        if self.is_root() {
+            return None;
+        }
+        match self.0.iter().rposition(|&b| b == b'/') {
+            Some(slash) => Some((Self(self.0[..slash].into()), &self.0[slash + 1..])),
+            None => Some((Self::root(), &self.0)),
+        }
+    }
+
+    /// Whether this is `ancestor` or lies beneath it.
+    pub fn is_within(&self, ancestor: &RelPath) -> bool {
+        ancestor.is_root()
+            || self.0 == ancestor.0
+            || (self.0.starts_with(&ancestor.0) && self.0.get(ancestor.0.len()) == Some(&b'/'))
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// For system calls: `.` for the root itself.
+    pub(crate) fn as_os(&self) -> &OsStr {
+        OsStr::from_bytes(if self.is_root() { b"." } else { &self.0 })
+    }
+
+    /// As a path, for joining to a local directory's name in messages.
+    pub fn as_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.0))
+    }
+}
+
+/// For people: bytes that aren't UTF-8 and control characters (a terminal would obey them) are escaped.
+impl fmt::Display for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() { f.write_str(".") } else { f.write_str(&printable(&self.0)) }
+    }
+}
+
+impl fmt::Debug for RelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RelPath({})", printable(&self.0))
+    }
+}
+
+/// Bytes from elsewhere as one line of text that a terminal shows and never obeys.
+pub fn printable(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+                out.extend(c.escape_unicode());
+            } else {
+                out.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_paths_are_taken_from_the_wire() {
+        for good in [&b""[..], b"a", b"a/b", b"a b/\xff\xfe", &[b'x'; 255]] {
+            assert_eq!(RelPath::from_bytes(good).unwrap().as_bytes(), good);
+        }
+        for bad in [&b"/"[..], b"/a", b"a/", b"a//b", b".", b"..", b"a/../b", b"a/.", b"a\0b", &[b'x'; 256], &[b'/'; 5000]]
+        {
+            assert!(RelPath::from_bytes(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn typed_paths_are_tidied_but_never_climb() {
+        assert_eq!(RelPath::from_typed(b"/a//./b/").unwrap().as_bytes(), b"a/b");
+        assert!(RelPath::from_typed(b"/").unwrap().is_root());
+        assert_eq!(RelPath::from_typed(b"/a/../b"), Err(PathError::NotPlain));
+    }
+
+    #[test]
+    fn within_goes_by_names_not_by_letters() {
+        let path = |s: &str| RelPath::from_bytes(s.as_bytes()).unwrap();
+        assert!(path("in/a").is_within(&path("in")));
+        assert!(path("in").is_within(&path("in")));
+        assert!(path("x").is_within(&RelPath::root()));
+        assert!(!path("inner").is_within(&path("in")));
+        assert!(!path("in").is_within(&path("in/a")));
+    }
+
+    #[test]
+    fn terminals_are_not_obeyed() {
+        assert_eq!(printable(b"a\x1b[31m\n\xffz"), "a\\u{1b}[31m\\u{a}\\xffz");
+    }
+}

@@ -1,0 +1,215 @@
+//! One stream of the receiver: frames in, the work handed to blocking threads, answers out.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::error::Error;
+use crate::frame_io::{FrameReader, Incoming, KEEP_ALIVE};
+use crate::progress::StreamCounters;
+use crate::receive::{Answer, Receiver, Reply};
+use crate::wire::{BLOCK_LOG2, Frame, NO_ENTRY};
+
+/// Answers that may wait to be written.
+const ANSWERS: usize = 2048;
+/// Blocks of one stream in memory: one being read, the others being written.
+const BLOCKS_IN_MEMORY: usize = 4;
+/// Whole entries that go to a blocking thread together, and their bytes.
+const BATCH_ENTRIES: usize = 256;
+const BATCH_BYTES: usize = 512 * 1024;
+
+/// How a stream ended without an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    /// The copy is over.
+    Finished,
+    /// The peer closed it in good order before the copy was over.
+    Closed,
+}
+
+/// Receives on one stream until the copy is over. `greeting` is said first. A client leaves when the copy is done; a server
+/// (`stays`) goes on answering until the client closes.
+pub(crate) async fn receive_stream<R, W>(
+    receiver: &Arc<Receiver>,
+    counters: &StreamCounters,
+    reader: &mut FrameReader<R>,
+    writer: &mut W,
+    greeting: &[u8],
+    stays: bool,
+) -> Result<StreamEnd, Error>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let (answers, waiting) = mpsc::channel::<Answer>(ANSWERS);
+    let read = read_frames(receiver, counters, reader, answers.clone());
+    let write = write_answers(receiver, writer, &answers, waiting, greeting, stays);
+    tokio::select! {
+        result = read => result,
+        result = write => result,
+    }
+}
+
+async fn write_answers<W: AsyncWrite + Unpin>(
+    receiver: &Receiver,
+    writer: &mut W,
+    answers: &mpsc::Sender<Answer>,
+    mut waiting: mpsc::Receiver<Answer>,
+    greeting: &[u8],
+    stays: bool,
+) -> Result<StreamEnd, Error> {
+    writer.write_all(greeting).await?;
+    writer.flush().await?;
+    let mut out = Vec::new();
+    let mut concluded = false;
+    loop {
+        out.clear();
+        tokio::select! {
+            biased;
+            answer = waiting.recv() => match answer {
+                Some(answer) => {
+                    put(answer, &mut out);
+                    while out.len() < 32 * 1024 && let Ok(answer) = waiting.try_recv() {
+                        put(answer, &mut out);
+                    }
+                }
+                None => std::future::pending().await,
+            },
+            () = receiver.concluded(), if !concluded => concluded = true,
+            () = tokio::time::sleep(KEEP_ALIVE) => Frame::KeepAlive.encode(&mut out),
+        }
+        // DONE comes after every answer that is owed on this stream.
+        let done = concluded && answers.capacity() == answers.max_capacity();
+        if done {
+            for frame in receiver.closing_frames() {
+                frame.encode(&mut out);
+            }
+        }
+        writer.write_all(&out).await?;
+        writer.flush().await?;
+        if done && !stays {
+            return Ok(StreamEnd::Finished);
+        }
+        if done {
+            // Our half is over, in the same flight as DONE: the client can close without waiting for us. Should it have lost
+            // answers on another stream, it asks again on a new one.
+            writer.shutdown().await?;
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn put((first, second): Answer, out: &mut Vec<u8>) {
+    first.encode(out);
+    if let Some(second) = second {
+        second.encode(out);
+    }
+}
+
+async fn read_frames<R: AsyncRead + Unpin>(
+    receiver: &Arc<Receiver>,
+    counters: &StreamCounters,
+    reader: &mut FrameReader<R>,
+    answers: mpsc::Sender<Answer>,
+) -> Result<StreamEnd, Error> {
+    let in_memory = Arc::new(Semaphore::new(BLOCKS_IN_MEMORY));
+    let mut batch: Vec<(Frame, Reply)> = Vec::new();
+    let mut batch_bytes = 0;
+    loop {
+        let full = batch.len() >= BATCH_ENTRIES || batch_bytes >= BATCH_BYTES;
+        if !batch.is_empty() && (full || !reader.has_small_frame()) {
+            batch_bytes = 0;
+            // Only so many batches at once, lest a fast peer outrun the disk.
+            let permit = in_memory.clone().acquire_owned().await.map_err(|_| closed())?;
+            let (receiver, batch) = (receiver.clone(), std::mem::take(&mut batch));
+            tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                for (frame, reply) in batch {
+                    match frame {
+                        Frame::FileEnd { id, hash } => receiver.file_end(id, hash, reply),
+                        frame => receiver.entry(frame, reply),
+                    }
+                }
+                receiver.conclude();
+            });
+        }
+        let Some(incoming) = reader.next().await? else {
+            return Ok(match receiver.conclusion() {
+                Some(_) => StreamEnd::Finished,
+                None => StreamEnd::Closed,
+            });
+        };
+        match incoming {
+            Incoming::Block(block) => {
+                let expected = receiver.expects(&block)?;
+                let permit = in_memory.clone().acquire_owned().await.map_err(|_| closed())?;
+                let mut buffer = receiver.buffers.take();
+                let len = block.data_len();
+                if buffer.len() < len {
+                    buffer.resize(1 << BLOCK_LOG2.end(), 0);
+                }
+                reader.read_data(&mut buffer[..len]).await?;
+                let reply = reserve(&answers).await?;
+                if expected {
+                    counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
+                }
+                let receiver = receiver.clone();
+                tokio::task::spawn_blocking(move || {
+                    let _permit = permit;
+                    receiver.block(&block, &buffer[..len], reply);
+                    receiver.buffers.give(buffer);
+                    receiver.conclude();
+                });
+            }
+            Incoming::Frame(frame) => match frame {
+                Frame::File { head, meta, size, block_log2 } => receiver.file(head, meta, size, block_log2)?,
+                Frame::Failed { head, .. } if head.id == NO_ENTRY => {
+                    return Err(Error::Protocol("it reports a failure of no entry".into()));
+                }
+                Frame::Small { .. }
+                | Frame::Directory { .. }
+                | Frame::Symlink { .. }
+                | Frame::Failed { .. }
+                | Frame::FileEnd { .. } => {
+                    if receiver.too_scattered() {
+                        return Err(Error::Protocol("its numbering has too many gaps".into()));
+                    }
+                    if let Frame::Small { data, .. } = &frame {
+                        batch_bytes += data.len();
+                        counters.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+                    }
+                    receiver.check(&frame)?;
+                    batch.push((frame, reserve(&answers).await?));
+                }
+                Frame::End { entries, bytes } => {
+                    receiver.progress.set_found(entries, bytes, true);
+                    receiver.end(entries);
+                    let receiver = receiver.clone();
+                    tokio::task::spawn_blocking(move || receiver.conclude());
+                }
+                Frame::Totals { entries, bytes, complete } => receiver.progress.set_found(entries, bytes, complete),
+                Frame::KeepAlive => {}
+                Frame::Accept { .. } => {}
+                Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
+                Frame::Hello(_) | Frame::Ack { .. } | Frame::Result { .. } | Frame::Done { .. } | Frame::Block(_) => {
+                    return Err(Error::Protocol("it sends what only a receiver sends".into()));
+                }
+            },
+        }
+    }
+}
+
+/// REFUSE as an error.
+pub(crate) fn refused(unauthorised: bool, detail: String) -> Error {
+    if unauthorised { Error::Unauthorised(detail) } else { Error::Refused(detail) }
+}
+
+async fn reserve(answers: &mpsc::Sender<Answer>) -> Result<Reply, Error> {
+    answers.clone().reserve_owned().await.map_err(|_| closed())
+}
+
+fn closed() -> Error {
+    Error::StreamsLost("the stream was closed on this side".into())
+}

@@ -1,0 +1,176 @@
+//! One stream of the sender: work from the queue, read on a blocking thread while the previous buffer is on its way to
+//! the network; answers back to the queue.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::frame_io::{Buffers, FrameReader, Incoming, KEEP_ALIVE};
+use crate::progress::StreamCounters;
+use crate::queue::{Queue, StreamId, Taken};
+use crate::read::{Announced, fill};
+use crate::receive_stream::{StreamEnd, refused};
+use crate::wire::{Frame, NO_ENTRY};
+
+/// How often an idle stream looks whether it should repeat what others carry.
+const IDLE_LOOK: Duration = Duration::from_millis(250);
+/// How often the receiver hears what the walk has found so far.
+const TOTALS_EVERY: Duration = Duration::from_millis(200);
+
+/// Sends on one stream until the copy is over. `greeting` goes first, in one flight with the first data. Whatever way this
+/// ends, what the stream carried and had no answer for is back in the queue.
+pub(crate) async fn send_stream<R, W>(
+    queue: &Arc<Queue>,
+    stream: StreamId,
+    buffers: &Arc<Buffers>,
+    counters: &StreamCounters,
+    reader: &mut FrameReader<R>,
+    writer: &mut W,
+    greeting: Vec<u8>,
+) -> Result<StreamEnd, Error>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    queue.add_stream(stream);
+    let _back = PutBack(queue, stream);
+    let (filled, ready) = mpsc::channel(1);
+    let produce = produce(queue, stream, buffers, filled);
+    let write = write(queue, buffers, counters, writer, ready, greeting);
+    let read = read_answers(queue, reader);
+    tokio::select! {
+        result = produce => result,
+        result = write => result,
+        result = read => result,
+    }
+}
+
+/// Returns a stream's unanswered work to the queue, also when the stream is dropped in mid-flight.
+struct PutBack<'a>(&'a Queue, StreamId);
+
+impl Drop for PutBack<'_> {
+    fn drop(&mut self) {
+        self.0.remove_stream(self.1);
+    }
+}
+
+async fn produce(
+    queue: &Arc<Queue>,
+    stream: StreamId,
+    buffers: &Arc<Buffers>,
+    filled: mpsc::Sender<(Vec<u8>, u64)>,
+) -> Result<StreamEnd, Error> {
+    let mut announced = Announced::default();
+    loop {
+        let changed = queue.changed();
+        let items = match queue.take(stream) {
+            Taken::Work(items) => items,
+            Taken::Nothing => {
+                let _ = tokio::time::timeout(IDLE_LOOK, changed).await;
+                continue;
+            }
+            Taken::Over => return finished(queue),
+        };
+        let (queue, buffers) = (queue.clone(), buffers.clone());
+        let work = tokio::task::spawn_blocking(move || {
+            let mut out = buffers.take();
+            out.clear();
+            let data = fill(&queue, stream, &items, &mut announced, &mut out);
+            (out, data, announced)
+        });
+        let (out, data, back) = work.await.map_err(|error| Error::Stream(std::io::Error::other(error)))?;
+        announced = back;
+        if filled.send((out, data)).await.is_err() {
+            // The writer has failed and says why.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// How the copy ended, once there is nothing more to take.
+fn finished(queue: &Queue) -> Result<StreamEnd, Error> {
+    match queue.conclusion() {
+        Some(true) => Ok(StreamEnd::Finished),
+        Some(false) => Err(Error::Disagreement),
+        None => Ok(StreamEnd::Closed),
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(
+    queue: &Queue,
+    buffers: &Buffers,
+    counters: &StreamCounters,
+    writer: &mut W,
+    mut ready: mpsc::Receiver<(Vec<u8>, u64)>,
+    greeting: Vec<u8>,
+) -> Result<StreamEnd, Error> {
+    writer.write_all(&greeting).await?;
+    // Unflushed on purpose if data follows at once: one flight.
+    let mut flushed = false;
+    let mut told = Instant::now();
+    let mut told_complete = false;
+    let mut out = Vec::new();
+    loop {
+        let next = match ready.try_recv() {
+            Ok(next) => Some(next),
+            Err(_) => {
+                if !flushed {
+                    writer.flush().await?;
+                    flushed = true;
+                }
+                let wait = if told_complete { KEEP_ALIVE } else { TOTALS_EVERY };
+                match tokio::time::timeout(wait, ready.recv()).await {
+                    Ok(Some(next)) => Some(next),
+                    Ok(None) => std::future::pending().await,
+                    Err(_) => None,
+                }
+            }
+        };
+        out.clear();
+        match next {
+            Some((buffer, data)) => {
+                writer.write_all(&buffer).await?;
+                counters.bytes.fetch_add(data, Ordering::Relaxed);
+                buffers.give(buffer);
+                flushed = false;
+            }
+            None if told_complete => Frame::KeepAlive.encode(&mut out),
+            None => {}
+        }
+        if !told_complete && told.elapsed() >= TOTALS_EVERY {
+            let totals = queue.totals();
+            told_complete = matches!(totals, Frame::Totals { complete: true, .. });
+            told = Instant::now();
+            totals.encode(&mut out);
+        }
+        if !out.is_empty() {
+            writer.write_all(&out).await?;
+            flushed = false;
+        }
+    }
+}
+
+async fn read_answers<R: AsyncRead + Unpin>(queue: &Queue, reader: &mut FrameReader<R>) -> Result<StreamEnd, Error> {
+    loop {
+        let frame = match reader.next().await? {
+            Some(Incoming::Frame(frame)) => frame,
+            Some(Incoming::Block(_)) => return Err(Error::Protocol("it sends data where answers belong".into())),
+            None if queue.said_done() => return Ok(StreamEnd::Finished),
+            None => return Ok(StreamEnd::Closed),
+        };
+        match frame {
+            Frame::Ack { id, offset } => queue.acknowledged(id, offset),
+            Frame::Result { id, outcome } => queue.answered(id, outcome),
+            Frame::Failed { head, failure } if head.id == NO_ENTRY => queue.note((queue.label)(&head), failure),
+            Frame::Done { manifest } => queue.completed(manifest),
+            Frame::KeepAlive | Frame::Accept { .. } => {}
+            Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
+            _ => return Err(Error::Protocol("it sends what only a sender sends".into())),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The BLAKE3 hash of a file whose blocks pass in any order, over several streams.
+//!
+//! BLAKE3 is a binary tree over chunks of 1 KiB (BLAKE3 paper, section 2.1). A block of a power-of-two size at a multiple of
+//! that size is a whole subtree, so its chaining value can be computed alone and merged when its sibling is there.
+//! The root is the ordinary BLAKE3 hash of the file: `b3sum` agrees.
+
+use std::collections::HashMap;
+
+use blake3::Hasher;
+use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+
+/// A BLAKE3 root hash.
+pub type Hash = [u8; 32];
+
+/// Zeros to hash where a file has a hole.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// What one block contributes: its subtree's chaining value, or the root hash if the block is the whole file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockHash([u8; 32]);
+
+/// Hashes one block piece by piece, holes as the zeros they read as.
+pub(crate) struct BlockHasher {
+    hasher: Hasher,
+    whole_file: bool,
+}
+
+impl BlockHasher {
+    /// For the block at `offset` (a multiple of the block size) of a file of `size` bytes.
+    pub(crate) fn new(offset: u64, len: u64, size: u64) -> Self {
+        let mut hasher = Hasher::new();
+        if offset != 0 {
+            hasher.set_input_offset(offset);
+        }
+        Self { hasher, whole_file: len == size }
+    }
+
+    pub(crate) fn update(&mut self, data: &[u8]) {
+        self.hasher.update(data);
+    }
+
+    pub(crate) fn update_zeros(&mut self, mut len: u64) {
+        while len > 0 {
+            let n = len.min(ZEROS.len() as u64);
+            self.hasher.update(&ZEROS[..n as usize]);
+            len -= n;
+        }
+    }
+
+    /// The block must not be empty: BLAKE3 has no empty subtree.
+    pub(crate) fn finish(self) -> BlockHash {
+        if self.whole_file {
+            BlockHash(*self.hasher.finalize().as_bytes())
+        } else {
+            BlockHash(self.hasher.finalize_non_root())
+        }
+    }
+}
+
+/// The tree of one file: remembers which blocks have been seen and merges what can be merged. Holds at most one
+/// node for each run of blocks, so memory follows how far out of order blocks come, not the file's size.
+#[derive(Debug)]
+pub(crate) struct TreeHash {
+    size: u64,
+    block_log2: u32,
+    /// Nodes (level, index): the subtree of bytes `index << level` to `(index + 1) << level`, cut off at the size.
+    nodes: HashMap<(u32, u64), ChainingValue>,
+    root: Option<Hash>,
+}
+
+impl TreeHash {
+    /// For a file of `size` bytes in blocks of `1 << block_log2` bytes.
+    pub(crate) fn new(size: u64, block_log2: u32) -> Self {
+        let root = (size == 0).then(|| *blake3::hash(b"").as_bytes());
+        Self { size, block_log2, nodes: HashMap::new(), root }
+    }
+
+    /// The hash of the file, once every block has been inserted.
+    pub(crate) fn root(&self) -> Option<Hash> {
+        self.root
+    }
+
+    /// Whether the block at `offset` is in.
+    pub(crate) fn covers(&self, offset: u64) -> bool {
+        self.root.is_some() || (self.block_log2..64).any(|level| self.nodes.contains_key(&(level, offset >> level)))
+    }
+
+    /// How many separate subtrees are held: what a limit on memory counts.
+    pub(crate) fn held(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Adds the block at `offset`; a block that is in already changes nothing.
+    pub(crate) fn insert(&mut self, offset: u64, hash: BlockHash) {
+        if self.covers(offset) {
+            return;
+        }
+        let block = 1u64 << self.block_log2;
+        if self.size <= block {
+            self.root = Some(hash.0);
+            return;
+        }
+        let (mut level, mut index, mut value) = (self.block_log2, offset >> self.block_log2, hash.0);
+        loop {
+            let sibling = index ^ 1;
+            let (left, right) = if index & 1 == 0 {
+                if (sibling << level) >= self.size {
+                    // The right edge of the tree: a node without a right sibling is its own parent.
+                    (level, index) = (level + 1, index >> 1);
+                    continue;
+                }
+                match self.nodes.remove(&(level, sibling)) {
+                    Some(right) => (value, right),
+                    None => break,
+                }
+            } else {
+                match self.nodes.remove(&(level, sibling)) {
+                    Some(left) => (left, value),
+                    None => break,
+                }
+            };
+            (level, index) = (level + 1, index >> 1);
+            if index == 0 && level < 64 && (self.size - 1) >> level == 0 {
+                self.root = Some(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes());
+                return;
+            }
+            value = merge_subtrees_non_root(&left, &right, Mode::Hash);
+        }
+        self.nodes.insert((level, index), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn block_hash(data: &[u8], offset: usize, block: usize) -> BlockHash {
+        let part = &data[offset..data.len().min(offset + block)];
+        let mut hasher = BlockHasher::new(offset as u64, part.len() as u64, data.len() as u64);
+        hasher.update(part);
+        hasher.finish()
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_in_any_order_give_the_plain_blake3_hash(size in 0usize..40_000, log2 in 10u32..13, seed in any::<u64>()) {
+            let data: Vec<u8> = (0..size).map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[3]).collect();
+            let block = 1usize << log2;
+            let mut offsets: Vec<usize> = (0..size).step_by(block).collect();
+            offsets.sort_by_key(|&o| (o as u64 ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let mut tree = TreeHash::new(size as u64, log2);
+            for (n, &offset) in offsets.iter().enumerate() {
+                prop_assert!(tree.root().is_none());
+                prop_assert!(!tree.covers(offset as u64));
+                tree.insert(offset as u64, block_hash(&data, offset, block));
+                // A block that comes twice (its stream died before the answer) changes nothing.
+                tree.insert(offset as u64, block_hash(&data, offset, block));
+                for (m, &o) in offsets.iter().enumerate() {
+                    prop_assert_eq!(tree.covers(o as u64), m <= n);
+                }
+            }
+            prop_assert_eq!(tree.root(), Some(*blake3::hash(&data).as_bytes()));
+        }
+    }
+
+    #[test]
+    fn memory_follows_disorder_not_size() {
+        let mut tree = TreeHash::new(1 << 40, 20);
+        for n in 0..10_000u64 {
+            tree.insert(n << 20, BlockHash([1; 32]));
+            assert!(tree.held() < 40);
+        }
+    }
+
+    #[test]
+    fn holes_hash_as_zeros() {
+        let mut hasher = BlockHasher::new(0, 200_000, 200_000);
+        hasher.update_zeros(200_000);
+        let mut tree = TreeHash::new(200_000, 20);
+        tree.insert(0, hasher.finish());
+        assert_eq!(tree.root(), Some(*blake3::hash(&vec![0; 200_000]).as_bytes()));
+    }
+}

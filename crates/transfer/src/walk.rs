@@ -1,0 +1,197 @@
+//! The walk of the sources, one directory at a time, in one order: names sorted, what is in a directory before what is
+//! in the directories in it. Entries go to the queue as they are found, so data flows while the walk goes on; the walk waits
+//! when the queue is full.
+
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use crate::confine::{Dir, Kind, kind_of};
+use crate::error::{Failure, FailureKind};
+use crate::path::RelPath;
+use crate::wire::Meta;
+
+/// Where one source lies: `path` within `base`.
+#[derive(Debug, Clone)]
+pub(crate) struct SourceRoot {
+    pub base: Arc<Dir>,
+    pub path: RelPath,
+}
+
+/// What the walk found at one place.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    File { size: u64 },
+    Directory,
+    Symlink { target: Vec<u8> },
+    Failed(Failure),
+}
+
+/// Takes entries as they are found; `false` stops the walk.
+pub(crate) trait WalkSink {
+    /// `path` is beneath the source.
+    fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool;
+}
+
+/// Walks one source. Blocking.
+pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &impl WalkSink) -> bool {
+    let walk = Walk { number, source, recursive, sink };
+    let stat = match source.base.stat(&source.path) {
+        Ok(stat) => stat,
+        Err(errno) => return walk.failed(RelPath::root(), errno.into()),
+    };
+    match kind_of(&stat) {
+        Kind::Directory if !recursive => walk.failed(RelPath::root(), Failure::new(FailureKind::IsDirectory)),
+        Kind::Directory => walk.descend(RelPath::root(), &stat),
+        _ => walk.one(RelPath::root(), &stat),
+    }
+}
+
+struct Walk<'a, S> {
+    number: u32,
+    source: &'a SourceRoot,
+    recursive: bool,
+    sink: &'a S,
+}
+
+impl<S: WalkSink> Walk<'_, S> {
+    fn emit(&self, path: RelPath, meta: Meta, found: Found) -> bool {
+        self.sink.found(self.number, path, meta, found)
+    }
+
+    fn failed(&self, path: RelPath, failure: Failure) -> bool {
+        self.emit(path, Meta::default(), Found::Failed(failure))
+    }
+
+    /// What is not a directory.
+    fn one(&self, path: RelPath, stat: &Stat) -> bool {
+        let meta = meta_of(stat);
+        match kind_of(stat) {
+            Kind::File => self.emit(path, meta, Found::File { size: stat.st_size as u64 }),
+            Kind::Symlink => {
+                let target = self.source.path.join(&path).map_err(Failure::from);
+                match target.and_then(|full| self.source.base.read_link(&full).map_err(vanished)) {
+                    Ok(target) => self.emit(path, meta, Found::Symlink { target }),
+                    Err(failure) => self.failed(path, failure),
+                }
+            }
+            Kind::Directory | Kind::Other => self.failed(path, Failure::new(FailureKind::NotRegular)),
+        }
+    }
+
+    /// A directory and all it holds. No descriptor stays open while its subdirectories are walked, and the list of
+    /// those still to walk is on the heap: depth costs neither descriptors nor stack.
+    fn descend(&self, path: RelPath, stat: &Stat) -> bool {
+        let mut ahead = vec![(path, meta_of(stat))];
+        while let Some((path, meta)) = ahead.pop() {
+            let listed = self.source.path.join(&path).map_err(Failure::from);
+            let listed = listed.and_then(|full| {
+                let dir = self.source.base.open_dir(&full).map_err(vanished)?;
+                let names = dir.names().map_err(vanished)?;
+                Ok((dir, names))
+            });
+            let (dir, names) = match listed {
+                Ok(listed) => listed,
+                Err(failure) => {
+                    if !self.failed(path, failure) {
+                        return false;
+                    }
+                    continue;
+                }
+            };
+            if !self.emit(path.clone(), meta, Found::Directory) {
+                return false;
+            }
+            let first_below = ahead.len();
+            for name in names {
+                let child = match path.child(name.as_bytes()) {
+                    Ok(child) => child,
+                    // Named by its directory, since its own path can't be carried.
+                    Err(error) => {
+                        let detail = format!("{}: {error}", crate::path::printable(name.as_bytes()));
+                        if !self.failed(path.clone(), Failure::with(FailureKind::RefusedPath, detail)) {
+                            return false;
+                        }
+                        continue;
+                    }
+                };
+                let go_on = match dir.stat_name(&name) {
+                    Err(errno) => self.failed(child, vanished(errno)),
+                    Ok(stat) if kind_of(&stat) == Kind::Directory && self.recursive => {
+                        ahead.push((child, meta_of(&stat)));
+                        true
+                    }
+                    Ok(stat) => self.one(child, &stat),
+                };
+                if !go_on {
+                    return false;
+                }
+            }
+            ahead[first_below..].reverse();
+        }
+        true
+    }
+}
+
+/// Inside a tree, what isn't there any more was there a moment ago.
+pub(crate) fn vanished(errno: Errno) -> Failure {
+    match errno {
+        Errno::NOENT => Failure::new(FailureKind::Vanished),
+        errno => errno.into(),
+    }
+}
+
+pub(crate) fn meta_of(stat: &Stat) -> Meta {
+    Meta { mode: stat.st_mode & 0o777, mtime: (stat.st_mtime, stat.st_mtime_nsec as u32 % 1_000_000_000) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct List(Mutex<Vec<(String, Found)>>);
+
+    impl WalkSink for List {
+        fn found(&self, _: u32, path: RelPath, _: Meta, found: Found) -> bool {
+            self.0.lock().unwrap().push((path.to_string(), found));
+            true
+        }
+    }
+
+    #[test]
+    fn one_order_and_links_not_followed() {
+        let tmp = tempfile::tempdir().unwrap();
+        let at = |p: &str| tmp.path().join(p);
+        std::fs::create_dir_all(at("s/b/c")).unwrap();
+        std::fs::create_dir_all(at("s/d")).unwrap();
+        for file in ["s/z", "s/a", "s/b/f", "s/b/c/g", "s/d/h"] {
+            std::fs::write(at(file), file).unwrap();
+        }
+        std::os::unix::fs::symlink("/", at("s/link")).unwrap();
+        let list = List::default();
+        let source =
+            SourceRoot { base: Arc::new(Dir::open(tmp.path()).unwrap()), path: RelPath::from_bytes(b"s").unwrap() };
+        assert!(walk(0, &source, true, &list));
+        let found = list.0.into_inner().unwrap();
+        let names: Vec<&str> = found.iter().map(|(p, _)| p.as_str()).collect();
+        assert_eq!(names, [".", "a", "link", "z", "b", "b/f", "b/c", "b/c/g", "d", "d/h"]);
+        assert_eq!(found[2].1, Found::Symlink { target: b"/".to_vec() });
+        assert_eq!(found[1].1, Found::File { size: 3 });
+    }
+
+    #[test]
+    fn a_directory_needs_recursion_and_a_missing_source_says_so() {
+        let tmp = tempfile::tempdir().unwrap();
+        let base = Arc::new(Dir::open(tmp.path()).unwrap());
+        let list = List::default();
+        walk(0, &SourceRoot { base: base.clone(), path: RelPath::root() }, false, &list);
+        walk(1, &SourceRoot { base, path: RelPath::from_bytes(b"none").unwrap() }, true, &list);
+        let found = list.0.into_inner().unwrap();
+        assert_eq!(found[0].1, Found::Failed(Failure::new(FailureKind::IsDirectory)));
+        assert_eq!(found[1].1, Found::Failed(Failure::new(FailureKind::NotFound)));
+    }
+}

@@ -1,0 +1,201 @@
+//! The copy protocol: what the two ends of a session say to each other to copy a tree.
+//!
+//! A stream is a sequence of frames each way. A frame is a length (u32, little-endian like every number here; it counts
+//! what follows it), a type byte and a body. The client's first frame is HELLO, and it sends on without waiting for
+//! the server's ACCEPT: no round trip is spent on agreement. Whoever holds the files (the *sender*: the client of
+//! a push, the server of a pull) says FILE, SMALL, BLOCK, ...; the *receiver* answers ACK and RESULT, and at the end DONE.
+//! Every stream of one copy carries the same HELLO, whose token joins them.
+//!
+//! All sizes are bounded before anything is allocated; decoding never panics (property tests below).
+
+use bytes::{Buf, Bytes};
+
+use crate::error::{Failure, FailureKind};
+use crate::path::{PathError, RelPath};
+use crate::tree_hash::Hash;
+
+mod decode;
+mod encode;
+mod hello;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
+pub(crate) use encode::{begin_small, finish_small};
+pub use hello::{Hello, Request, Token};
+
+/// Version of the copy protocol spoken here.
+pub const VERSION: u16 = 1;
+/// Smallest and largest block of a file, as powers of two: 64 KiB to 1 MiB.
+pub(crate) const BLOCK_LOG2: std::ops::RangeInclusive<u32> = 16..=20;
+/// Largest file sent whole in one SMALL frame, in bytes.
+pub(crate) const SMALL_MAX: u64 = 256 * 1024;
+/// Largest HELLO, in bytes: bounds how many sources one pull can name.
+pub(crate) const MAX_HELLO: usize = 256 * 1024;
+/// Largest body of any frame but BLOCK, in bytes.
+pub(crate) const MAX_BODY: usize = SMALL_MAX as usize + 16 * 1024;
+/// Most pieces of data in a block that has holes.
+pub(crate) const MAX_PIECES: usize = 256;
+/// Most bytes of explanation in a frame.
+pub(crate) const MAX_DETAIL: usize = 512;
+/// Largest file size on the wire, in bytes.
+pub(crate) const MAX_FILE: u64 = 1 << 62;
+/// Length and type of a frame.
+pub(crate) const FRAME_HEAD: usize = 5;
+/// A failure that belongs to no numbered entry carries this number.
+pub(crate) const NO_ENTRY: u64 = u64::MAX;
+
+/// Which frame: the type byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum FrameType {
+    Hello = 1,
+    Accept = 2,
+    Refuse = 3,
+    File = 4,
+    Small = 5,
+    Directory = 6,
+    Symlink = 7,
+    Block = 8,
+    FileEnd = 9,
+    Failed = 10,
+    End = 11,
+    Totals = 12,
+    Ack = 13,
+    Result = 14,
+    Done = 15,
+    KeepAlive = 16,
+}
+
+impl FrameType {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        use FrameType::*;
+        [
+            Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack, Result,
+            Done, KeepAlive,
+        ]
+        .into_iter()
+        .find(|t| *t as u8 == byte)
+    }
+}
+
+/// Permissions and modification time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Meta {
+    /// Permission bits, at most 0o777: set-id and sticky bits don't travel.
+    pub mode: u32,
+    /// Modification time: seconds since 1970 and nanoseconds (under 1e9).
+    pub mtime: (i64, u32),
+}
+
+/// Which entry of the tree a frame is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Counted from 0 in the order of the walk.
+    pub id: u64,
+    /// Which of the sources it belongs to, counted from 0.
+    pub source: u32,
+    /// Where beneath that source; the root for the source itself.
+    pub path: RelPath,
+}
+
+/// A run of data in a block; what lies between runs is a hole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Bytes from the block's start.
+    pub offset: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// One block of a file, without its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// The file's entry.
+    pub id: u64,
+    /// Bytes from the file's start.
+    pub offset: u64,
+    /// Bytes of the file this block stands for, holes included.
+    pub len: u32,
+    /// Where its data goes, ascending.
+    pub pieces: Vec<Piece>,
+}
+
+impl Block {
+    /// Bytes of data that follow the block's header.
+    pub(crate) fn data_len(&self) -> usize {
+        self.pieces.iter().map(|p| p.len as usize).sum()
+    }
+}
+
+/// Every frame, with BLOCK's data left on the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// Client: who I am in this copy, and what is to be copied.
+    Hello(Hello),
+    /// Server: go on; at most so many streams in this copy.
+    Accept { version: u16, max_streams: u16 },
+    /// Server: no, and why. `unauthorised` if it is a question of who asks.
+    Refuse { unauthorised: bool, detail: String },
+    /// A file that comes in blocks; said on each stream before its first block there.
+    File { head: Head, meta: Meta, size: u64, block_log2: u32 },
+    /// A whole file.
+    Small { head: Head, meta: Meta, hash: Hash, data: Bytes },
+    /// A directory; its permissions and time are set when all is written.
+    Directory { head: Head, meta: Meta },
+    /// A symbolic link, itself.
+    Symlink { head: Head, meta: Meta, target: Vec<u8> },
+    /// Part of a file.
+    Block(Block),
+    /// A file's hash, once all of it has been read unchanged.
+    FileEnd { id: u64, hash: Hash },
+    /// An entry that could not be read; or, from the receiver and without a number, an afterthought about one that was written.
+    Failed { head: Head, failure: Failure },
+    /// The walk is over: so many entries were numbered.
+    End { entries: u64, bytes: u64 },
+    /// What the walk has found so far.
+    Totals { entries: u64, bytes: u64, complete: bool },
+    /// A block is written.
+    Ack { id: u64, offset: u64 },
+    /// An entry is written and verified (`same`: it was there already, identical), or failed.
+    Result { id: u64, outcome: Result<Written, Failure> },
+    /// Everything is in place; the hash over all entries for the sender to compare.
+    Done { manifest: Hash },
+    /// I am alive.
+    KeepAlive,
+}
+
+/// How an entry came to be in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// Written by this copy.
+    New,
+    /// There before, with the same content; left alone.
+    Same,
+}
+
+/// Why bytes are not a frame: the peer is broken or hostile, and the stream is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// The frame ends within a field.
+    #[error("a frame ends in the middle of a field")]
+    Short,
+    /// The frame goes on after its last field.
+    #[error("a frame is longer than its fields")]
+    Long,
+    /// A length above its bound.
+    #[error("a length in a frame is over its bound")]
+    Bound,
+    /// A type byte nobody knows.
+    #[error("a frame of unknown type {0}")]
+    Type(u8),
+    /// A field with a value that has no meaning.
+    #[error("a frame has a meaningless {0}")]
+    Value(&'static str),
+    /// A path that isn't plain.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// No version in common.
+    #[error("the peer speaks versions {0} to {1} of the copy protocol, this one {VERSION}: use a release that fits")]
+    Version(u16, u16),
+}

@@ -1,0 +1,196 @@
+//! Bytes to frames. Whatever the bytes are, the answer is a frame or an error.
+
+use super::*;
+
+/// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
+pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireError> {
+    let mut fields = Fields(body);
+    let frame = match frame_type {
+        FrameType::Hello => Frame::Hello(Hello::decode(&mut fields)?),
+        FrameType::Accept => Frame::Accept { version: fields.u16()?, max_streams: fields.u16()? },
+        FrameType::Refuse => Frame::Refuse { unauthorised: fields.flag()?, detail: fields.text()? },
+        FrameType::File => {
+            let (head, meta) = (fields.head()?, fields.meta()?);
+            let (size, block_log2) = (fields.u64()?, u32::from(fields.u8()?));
+            if size > MAX_FILE || !BLOCK_LOG2.contains(&block_log2) {
+                return Err(WireError::Bound);
+            }
+            Frame::File { head, meta, size, block_log2 }
+        }
+        FrameType::Small => {
+            let (head, meta, hash) = (fields.head()?, fields.meta()?, fields.hash()?);
+            let data = fields.rest();
+            if data.len() as u64 > SMALL_MAX {
+                return Err(WireError::Bound);
+            }
+            Frame::Small { head, meta, hash, data }
+        }
+        FrameType::Directory => Frame::Directory { head: fields.head()?, meta: fields.meta()? },
+        FrameType::Symlink => {
+            let (head, meta, target) = (fields.head()?, fields.meta()?, fields.bytes()?);
+            if target.is_empty() || target.len() > crate::path::MAX_PATH || target.contains(&0) {
+                return Err(WireError::Value("link target"));
+            }
+            Frame::Symlink { head, meta, target: target.to_vec() }
+        }
+        FrameType::Block => Frame::Block(fields.block()?),
+        FrameType::FileEnd => Frame::FileEnd { id: fields.id()?, hash: fields.hash()? },
+        FrameType::Failed => {
+            let head = fields.head_or_none()?;
+            let code = fields.u8()?;
+            Frame::Failed { head, failure: fields.failure(code)? }
+        }
+        FrameType::End => Frame::End { entries: fields.id()?, bytes: fields.u64()? },
+        FrameType::Totals => {
+            Frame::Totals { entries: fields.u64()?, bytes: fields.u64()?, complete: fields.flag()? }
+        }
+        FrameType::Ack => Frame::Ack { id: fields.id()?, offset: fields.u64()? },
+        FrameType::Result => {
+            let id = fields.id()?;
+            let outcome = match fields.u8()? {
+                0 => Ok(Written::New),
+                255 => Ok(Written::Same),
+                code => Err(fields.failure(code)?),
+            };
+            Frame::Result { id, outcome }
+        }
+        FrameType::Done => Frame::Done { manifest: fields.hash()? },
+        FrameType::KeepAlive => Frame::KeepAlive,
+    };
+    if fields.0.has_remaining() { Err(WireError::Long) } else { Ok(frame) }
+}
+
+/// How many bytes of a BLOCK frame's body are header, given its first [`BLOCK_FIXED`] bytes.
+pub(crate) fn block_header_len(fixed: &[u8; BLOCK_FIXED]) -> Result<usize, WireError> {
+    let pieces = usize::from(u16::from_le_bytes([fixed[BLOCK_FIXED - 2], fixed[BLOCK_FIXED - 1]]));
+    if pieces > MAX_PIECES { Err(WireError::Bound) } else { Ok(BLOCK_FIXED + 8 * pieces) }
+}
+
+/// Bytes of a BLOCK header before its pieces.
+pub(crate) const BLOCK_FIXED: usize = 8 + 8 + 4 + 2;
+
+/// Takes fields off the front of a body.
+pub(super) struct Fields(pub(super) Bytes);
+
+impl Fields {
+    fn need(&self, n: usize) -> Result<(), WireError> {
+        if self.0.remaining() < n { Err(WireError::Short) } else { Ok(()) }
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, WireError> {
+        self.need(1)?;
+        Ok(self.0.get_u8())
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, WireError> {
+        self.need(2)?;
+        Ok(self.0.get_u16_le())
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, WireError> {
+        self.need(4)?;
+        Ok(self.0.get_u32_le())
+    }
+
+    fn u64(&mut self) -> Result<u64, WireError> {
+        self.need(8)?;
+        Ok(self.0.get_u64_le())
+    }
+
+    pub(super) fn flag(&mut self) -> Result<bool, WireError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(WireError::Value("flag")),
+        }
+    }
+
+    /// Entries are counted from 0; numbers near the top are left free so that counting never overflows.
+    fn id(&mut self) -> Result<u64, WireError> {
+        let id = self.u64()?;
+        if id > MAX_FILE { Err(WireError::Bound) } else { Ok(id) }
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        self.need(N)?;
+        let mut out = [0; N];
+        self.0.copy_to_slice(&mut out);
+        Ok(out)
+    }
+
+    fn hash(&mut self) -> Result<Hash, WireError> {
+        self.array()
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<Bytes, WireError> {
+        let len = usize::from(self.u16()?);
+        self.need(len)?;
+        Ok(self.0.split_to(len))
+    }
+
+    fn rest(&mut self) -> Bytes {
+        self.0.split_off(0)
+    }
+
+    fn text(&mut self) -> Result<String, WireError> {
+        let bytes = self.bytes()?;
+        if bytes.len() > MAX_DETAIL {
+            return Err(WireError::Bound);
+        }
+        // The peer's words end up on a terminal: they may not steer it.
+        Ok(crate::path::printable(&bytes))
+    }
+
+    pub(super) fn path(&mut self) -> Result<RelPath, WireError> {
+        Ok(RelPath::from_bytes(&self.bytes()?)?)
+    }
+
+    fn head(&mut self) -> Result<Head, WireError> {
+        Ok(Head { id: self.id()?, source: self.u32()?, path: self.path()? })
+    }
+
+    fn head_or_none(&mut self) -> Result<Head, WireError> {
+        let id = self.u64()?;
+        if id > MAX_FILE && id != NO_ENTRY {
+            return Err(WireError::Bound);
+        }
+        Ok(Head { id, source: self.u32()?, path: self.path()? })
+    }
+
+    fn meta(&mut self) -> Result<Meta, WireError> {
+        let mode = self.u32()?;
+        let seconds = self.u64()? as i64;
+        let nanos = self.u32()?;
+        if mode > 0o777 {
+            return Err(WireError::Value("mode"));
+        }
+        if nanos >= 1_000_000_000 {
+            return Err(WireError::Value("time"));
+        }
+        Ok(Meta { mode, mtime: (seconds, nanos) })
+    }
+
+    fn failure(&mut self, code: u8) -> Result<Failure, WireError> {
+        let kind = FailureKind::from_code(code).ok_or(WireError::Value("failure code"))?;
+        Ok(Failure { kind, detail: self.text()? })
+    }
+
+    fn block(&mut self) -> Result<Block, WireError> {
+        let (id, offset, len, count) = (self.id()?, self.id()?, self.u32()?, usize::from(self.u16()?));
+        if len == 0 || len > 1 << BLOCK_LOG2.end() || count > MAX_PIECES {
+            return Err(WireError::Bound);
+        }
+        let mut pieces = Vec::with_capacity(count);
+        let mut free_from = 0u32;
+        for _ in 0..count {
+            let piece = Piece { offset: self.u32()?, len: self.u32()? };
+            let end = piece.offset.checked_add(piece.len).ok_or(WireError::Bound)?;
+            if piece.len == 0 || piece.offset < free_from || end > len {
+                return Err(WireError::Value("piece"));
+            }
+            free_from = end;
+            pieces.push(piece);
+        }
+        Ok(Block { id, offset, len, pieces })
+    }
+}

@@ -1,0 +1,167 @@
+//! Frames to bytes.
+
+use super::*;
+
+impl Frame {
+    /// Appends the frame. For BLOCK, the data must follow at once.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.push(self.frame_type() as u8);
+        let data_len = match self {
+            Frame::Block(block) => block.data_len(),
+            _ => 0,
+        };
+        self.encode_body(out);
+        let len = (out.len() - start - 4 + data_len) as u32;
+        out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+    }
+
+    fn frame_type(&self) -> FrameType {
+        match self {
+            Frame::Hello(_) => FrameType::Hello,
+            Frame::Accept { .. } => FrameType::Accept,
+            Frame::Refuse { .. } => FrameType::Refuse,
+            Frame::File { .. } => FrameType::File,
+            Frame::Small { .. } => FrameType::Small,
+            Frame::Directory { .. } => FrameType::Directory,
+            Frame::Symlink { .. } => FrameType::Symlink,
+            Frame::Block(_) => FrameType::Block,
+            Frame::FileEnd { .. } => FrameType::FileEnd,
+            Frame::Failed { .. } => FrameType::Failed,
+            Frame::End { .. } => FrameType::End,
+            Frame::Totals { .. } => FrameType::Totals,
+            Frame::Ack { .. } => FrameType::Ack,
+            Frame::Result { .. } => FrameType::Result,
+            Frame::Done { .. } => FrameType::Done,
+            Frame::KeepAlive => FrameType::KeepAlive,
+        }
+    }
+
+    fn encode_body(&self, out: &mut Vec<u8>) {
+        match self {
+            Frame::Hello(hello) => hello.encode(out),
+            Frame::Accept { version, max_streams } => {
+                out.extend_from_slice(&version.to_le_bytes());
+                out.extend_from_slice(&max_streams.to_le_bytes());
+            }
+            Frame::Refuse { unauthorised, detail } => {
+                out.push(u8::from(*unauthorised));
+                put_text(out, detail);
+            }
+            Frame::File { head, meta, size, block_log2 } => {
+                put_head(out, head);
+                put_meta(out, meta);
+                out.extend_from_slice(&size.to_le_bytes());
+                out.push(*block_log2 as u8);
+            }
+            Frame::Small { head, meta, hash, data } => {
+                put_small_head(out, head, meta, hash);
+                out.extend_from_slice(data);
+            }
+            Frame::Directory { head, meta } => {
+                put_head(out, head);
+                put_meta(out, meta);
+            }
+            Frame::Symlink { head, meta, target } => {
+                put_head(out, head);
+                put_meta(out, meta);
+                put_bytes(out, target);
+            }
+            Frame::Block(block) => {
+                out.extend_from_slice(&block.id.to_le_bytes());
+                out.extend_from_slice(&block.offset.to_le_bytes());
+                out.extend_from_slice(&block.len.to_le_bytes());
+                out.extend_from_slice(&(block.pieces.len() as u16).to_le_bytes());
+                for piece in &block.pieces {
+                    out.extend_from_slice(&piece.offset.to_le_bytes());
+                    out.extend_from_slice(&piece.len.to_le_bytes());
+                }
+            }
+            Frame::FileEnd { id, hash } => {
+                out.extend_from_slice(&id.to_le_bytes());
+                out.extend_from_slice(hash);
+            }
+            Frame::Failed { head, failure } => {
+                put_head(out, head);
+                put_failure(out, failure);
+            }
+            Frame::End { entries, bytes } => {
+                out.extend_from_slice(&entries.to_le_bytes());
+                out.extend_from_slice(&bytes.to_le_bytes());
+            }
+            Frame::Totals { entries, bytes, complete } => {
+                out.extend_from_slice(&entries.to_le_bytes());
+                out.extend_from_slice(&bytes.to_le_bytes());
+                out.push(u8::from(*complete));
+            }
+            Frame::Ack { id, offset } => {
+                out.extend_from_slice(&id.to_le_bytes());
+                out.extend_from_slice(&offset.to_le_bytes());
+            }
+            Frame::Result { id, outcome } => {
+                out.extend_from_slice(&id.to_le_bytes());
+                match outcome {
+                    Ok(Written::New) => out.push(0),
+                    Ok(Written::Same) => out.push(255),
+                    Err(failure) => put_failure(out, failure),
+                }
+            }
+            Frame::Done { manifest } => out.extend_from_slice(manifest),
+            Frame::KeepAlive => {}
+        }
+    }
+}
+
+/// Begins a SMALL frame in place: returns where, for [`finish_small`]; the data is to be appended between.
+pub(crate) fn begin_small(out: &mut Vec<u8>, head: &Head, meta: &Meta) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.push(FrameType::Small as u8);
+    put_small_head(out, head, meta, &[0; 32]);
+    start
+}
+
+/// Ends a SMALL frame that began at `start` and whose data begins at `data`: sets its length and hash.
+pub(crate) fn finish_small(out: &mut [u8], start: usize, data: usize, hash: &Hash) {
+    let len = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+    out[data - 32..data].copy_from_slice(hash);
+}
+
+fn put_small_head(out: &mut Vec<u8>, head: &Head, meta: &Meta, hash: &Hash) {
+    put_head(out, head);
+    put_meta(out, meta);
+    out.extend_from_slice(hash);
+}
+
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let len = bytes.len().min(usize::from(u16::MAX));
+    out.extend_from_slice(&(len as u16).to_le_bytes());
+    out.extend_from_slice(&bytes[..len]);
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let mut end = text.len().min(MAX_DETAIL);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    put_bytes(out, &text.as_bytes()[..end]);
+}
+
+fn put_head(out: &mut Vec<u8>, head: &Head) {
+    out.extend_from_slice(&head.id.to_le_bytes());
+    out.extend_from_slice(&head.source.to_le_bytes());
+    put_bytes(out, head.path.as_bytes());
+}
+
+fn put_meta(out: &mut Vec<u8>, meta: &Meta) {
+    out.extend_from_slice(&meta.mode.to_le_bytes());
+    out.extend_from_slice(&meta.mtime.0.to_le_bytes());
+    out.extend_from_slice(&meta.mtime.1.to_le_bytes());
+}
+
+fn put_failure(out: &mut Vec<u8>, failure: &Failure) {
+    out.push(failure.kind as u8);
+    put_text(out, &failure.detail);
+}

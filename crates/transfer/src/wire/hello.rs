@@ -1,0 +1,152 @@
+//! HELLO: what is asked for. Every stream of a copy says the same, so whichever arrives first starts it.
+
+use std::fmt;
+
+use super::decode::Fields;
+use super::encode::put_bytes;
+use super::*;
+
+const MAGIC: [u8; 4] = *b"LHCP";
+/// Most sources of one copy.
+pub(crate) const MAX_SOURCES: usize = 16 * 1024;
+
+/// Names one copy among all a server carries: 128 random bits, so that knowing it is having been told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token(pub [u8; 16]);
+
+impl Token {
+    /// A fresh one from the operating system.
+    pub fn random() -> std::io::Result<Self> {
+        let mut bytes = [0; 16];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Debug for Token {
+    /// Only the beginning: the whole is a secret of the two ends.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({:02x}{:02x}..)", self.0[0], self.0[1])
+    }
+}
+
+/// The first frame of every stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// Which copy this stream belongs to.
+    pub token: Token,
+    /// What to copy.
+    pub request: Request,
+}
+
+/// What the client wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// The client sends; the server writes.
+    Push {
+        /// Where to, beneath the server's root.
+        destination: RelPath,
+        /// The destination must be a directory, and sources go into it under their names.
+        into: bool,
+        /// Replace what is there.
+        overwrite: bool,
+        /// Force everything to disk before it counts as written.
+        fsync: bool,
+        /// The name of each source; empty for a source without a name of its own (`.`, `/`).
+        names: Vec<Vec<u8>>,
+    },
+    /// The server sends; the client writes.
+    Pull {
+        /// Directories with all they hold.
+        recursive: bool,
+        /// What to send, beneath the server's root.
+        sources: Vec<RelPath>,
+    },
+}
+
+impl Hello {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&MAGIC);
+        // Oldest and newest version spoken.
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.token.0);
+        match &self.request {
+            Request::Push { destination, into, overwrite, fsync, names } => {
+                out.push(1);
+                put_bytes(out, destination.as_bytes());
+                out.extend_from_slice(&[u8::from(*into), u8::from(*overwrite), u8::from(*fsync)]);
+                out.extend_from_slice(&(names.len() as u32).to_le_bytes());
+                for name in names {
+                    put_bytes(out, name);
+                }
+            }
+            Request::Pull { recursive, sources } => {
+                out.push(2);
+                out.push(u8::from(*recursive));
+                out.extend_from_slice(&(sources.len() as u32).to_le_bytes());
+                for source in sources {
+                    put_bytes(out, source.as_bytes());
+                }
+            }
+        }
+    }
+
+    pub(super) fn decode(fields: &mut Fields) -> Result<Self, WireError> {
+        if fields.array::<4>()? != MAGIC {
+            return Err(WireError::Value("magic"));
+        }
+        let (oldest, newest) = (fields.u16()?, fields.u16()?);
+        if oldest > newest {
+            return Err(WireError::Value("version range"));
+        }
+        if !(oldest..=newest).contains(&VERSION) {
+            return Err(WireError::Version(oldest, newest));
+        }
+        let token = Token(fields.array()?);
+        let request = match fields.u8()? {
+            1 => {
+                let destination = fields.path()?;
+                let (into, overwrite, fsync) = (fields.flag()?, fields.flag()?, fields.flag()?);
+                let names = fields.list(|fields| {
+                    let name = fields.bytes()?;
+                    RelPath::from_bytes(&name)?;
+                    if name.contains(&b'/') { Err(WireError::Value("source name")) } else { Ok(name.to_vec()) }
+                })?;
+                Request::Push { destination, into, overwrite, fsync, names }
+            }
+            2 => Request::Pull { recursive: fields.flag()?, sources: fields.list(Fields::path)? },
+            _ => return Err(WireError::Value("request")),
+        };
+        Ok(Self { token, request })
+    }
+
+    /// Whether it fits the bound on HELLO; when not, fewer sources must be named in one copy.
+    pub fn fits(&self) -> bool {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        let count = match &self.request {
+            Request::Push { names, .. } => names.len(),
+            Request::Pull { sources, .. } => sources.len(),
+        };
+        out.len() < MAX_HELLO && count <= MAX_SOURCES
+    }
+}
+
+impl Fields {
+    fn list<T>(&mut self, item: impl Fn(&mut Fields) -> Result<T, WireError>) -> Result<Vec<T>, WireError> {
+        let count = self.u32()? as usize;
+        if count == 0 || count > MAX_SOURCES {
+            return Err(WireError::Bound);
+        }
+        // Grows as items are found to be there: a count alone allocates nothing.
+        let mut list = Vec::new();
+        for _ in 0..count {
+            list.push(item(self)?);
+        }
+        Ok(list)
+    }
+}

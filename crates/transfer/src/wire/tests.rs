@@ -1,0 +1,151 @@
+//! What is written is read back; whatever else is read is refused without a panic.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn path() -> impl Strategy<Value = RelPath> {
+    proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..20), 0..4)
+        .prop_filter_map("plain", |names| RelPath::from_bytes(&names.join(&b'/')).ok())
+}
+
+fn head() -> impl Strategy<Value = Head> {
+    (0..MAX_FILE, any::<u32>(), path()).prop_map(|(id, source, path)| Head { id, source, path })
+}
+
+fn meta() -> impl Strategy<Value = Meta> {
+    (0u32..=0o777, any::<i64>(), 0u32..1_000_000_000).prop_map(|(mode, s, n)| Meta { mode, mtime: (s, n) })
+}
+
+fn failure() -> impl Strategy<Value = Failure> {
+    (1u8..=14, "[ -~]{0,100}").prop_map(|(code, detail)| Failure { kind: FailureKind::from_code(code).unwrap(), detail })
+}
+
+fn block() -> impl Strategy<Value = Block> {
+    (0..MAX_FILE, 0..MAX_FILE, proptest::collection::vec((0u32..100, 1u32..1000), 0..20)).prop_map(|(id, offset, runs)| {
+        let mut at = 0;
+        let pieces = runs
+            .into_iter()
+            .map(|(gap, len)| {
+                let piece = Piece { offset: at + gap, len };
+                at += gap + len;
+                piece
+            })
+            .collect();
+        Block { id, offset, len: at.max(1), pieces }
+    })
+}
+
+fn hello() -> impl Strategy<Value = Hello> {
+    let push = (path(), any::<[bool; 3]>(), proptest::collection::vec("[a-z]{0,9}", 1..5)).prop_map(|(d, f, names)| {
+        let names = names.into_iter().map(String::into_bytes).collect();
+        Request::Push { destination: d, into: f[0], overwrite: f[1], fsync: f[2], names }
+    });
+    let pull = (any::<bool>(), proptest::collection::vec(path(), 1..5))
+        .prop_map(|(recursive, sources)| Request::Pull { recursive, sources });
+    (any::<[u8; 16]>(), prop_oneof![push, pull]).prop_map(|(token, request)| Hello { token: Token(token), request })
+}
+
+fn frame() -> impl Strategy<Value = Frame> {
+    prop_oneof![
+        hello().prop_map(Frame::Hello),
+        (any::<u16>(), any::<u16>()).prop_map(|(version, max_streams)| Frame::Accept { version, max_streams }),
+        (any::<bool>(), "[ -~]{0,50}").prop_map(|(unauthorised, detail)| Frame::Refuse { unauthorised, detail }),
+        (head(), meta(), 0..MAX_FILE, BLOCK_LOG2)
+            .prop_map(|(head, meta, size, block_log2)| Frame::File { head, meta, size, block_log2 }),
+        (head(), meta(), any::<[u8; 32]>(), proptest::collection::vec(any::<u8>(), 0..300))
+            .prop_map(|(head, meta, hash, data)| Frame::Small { head, meta, hash, data: data.into() }),
+        (head(), meta()).prop_map(|(head, meta)| Frame::Directory { head, meta }),
+        (head(), meta(), proptest::collection::vec(1u8..=255, 1..50))
+            .prop_map(|(head, meta, target)| Frame::Symlink { head, meta, target }),
+        block().prop_map(Frame::Block),
+        (0..MAX_FILE, any::<[u8; 32]>()).prop_map(|(id, hash)| Frame::FileEnd { id, hash }),
+        (head(), failure()).prop_map(|(head, failure)| Frame::Failed { head, failure }),
+        (0..MAX_FILE, any::<u64>()).prop_map(|(entries, bytes)| Frame::End { entries, bytes }),
+        (any::<u64>(), any::<u64>(), any::<bool>())
+            .prop_map(|(entries, bytes, complete)| Frame::Totals { entries, bytes, complete }),
+        (0..MAX_FILE, any::<u64>()).prop_map(|(id, offset)| Frame::Ack { id, offset }),
+        (0..MAX_FILE, prop_oneof![Just(Ok(Written::New)), Just(Ok(Written::Same)), failure().prop_map(Err)])
+            .prop_map(|(id, outcome)| Frame::Result { id, outcome }),
+        any::<[u8; 32]>().prop_map(|manifest| Frame::Done { manifest }),
+        Just(Frame::KeepAlive),
+    ]
+}
+
+/// The type and body of one encoded frame, its length checked.
+fn split(bytes: &[u8], data_len: usize) -> (FrameType, Bytes) {
+    let len = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+    assert_eq!(len + 4, bytes.len() + data_len);
+    (FrameType::from_byte(bytes[4]).unwrap(), Bytes::copy_from_slice(&bytes[5..]))
+}
+
+proptest! {
+    #[test]
+    fn frames_come_back_as_they_went(frame in frame()) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        let data_len = if let Frame::Block(block) = &frame { block.data_len() } else { 0 };
+        let (frame_type, body) = split(&bytes, data_len);
+        prop_assert_eq!(decode(frame_type, body).unwrap(), frame);
+    }
+
+    #[test]
+    fn a_frame_cut_short_or_drawn_out_is_refused(frame in frame(), cut in any::<prop::sample::Index>()) {
+        // SMALL's data runs to the frame's end, so there only a cut before the data is certain to show.
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        let body = Bytes::copy_from_slice(&bytes[5..]);
+        let frame_type = FrameType::from_byte(bytes[4]).unwrap();
+        let certain = match &frame { Frame::Small { data, .. } => body.len() - data.len(), _ => body.len() };
+        if certain > 0 {
+            prop_assert!(decode(frame_type, body.slice(..cut.index(certain))).is_err());
+        }
+        if frame_type != FrameType::Small {
+            bytes.push(0);
+            prop_assert!(decode(frame_type, Bytes::copy_from_slice(&bytes[5..])).is_err());
+        }
+    }
+
+    #[test]
+    fn any_bytes_decode_or_are_refused(kind in 1u8..=16, body in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body));
+    }
+
+    #[test]
+    fn a_frame_with_one_bit_flipped_never_panics(frame in frame(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        let frame_type = FrameType::from_byte(bytes[4]).unwrap();
+        let mut body = bytes[5..].to_vec();
+        if !body.is_empty() {
+            let at = at.index(body.len());
+            body[at] ^= 1 << bit;
+        }
+        let _ = decode(frame_type, body.into());
+    }
+}
+
+#[test]
+fn a_small_frame_filled_in_place_is_the_same_frame() {
+    let head = Head { id: 7, source: 1, path: RelPath::from_bytes(b"a/b").unwrap() };
+    let meta = Meta { mode: 0o644, mtime: (5, 6) };
+    let mut plain = Vec::new();
+    Frame::Small { head: head.clone(), meta, hash: [9; 32], data: Bytes::from_static(b"data") }.encode(&mut plain);
+    let mut placed = Vec::new();
+    let start = begin_small(&mut placed, &head, &meta);
+    let data = placed.len();
+    placed.extend_from_slice(b"data");
+    finish_small(&mut placed, start, data, &[9; 32]);
+    assert_eq!(placed, plain);
+}
+
+#[test]
+fn hostile_names_are_refused() {
+    for name in [&b"../x"[..], b"/etc/passwd", b"a//b", b"a/./b", b"a\0b"] {
+        let mut body = 0u64.to_le_bytes().to_vec();
+        body.extend_from_slice(&0u32.to_le_bytes());
+        encode::put_bytes(&mut body, name);
+        body.extend_from_slice(&[0; 16]);
+        assert!(matches!(decode(FrameType::Directory, body.into()), Err(WireError::Path(_))), "{name:?}");
+    }
+}

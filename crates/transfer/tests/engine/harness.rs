@@ -1,0 +1,295 @@
+//! A server and a client joined by in-memory pipes, which can be cut after so many bytes.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use longhaul_proto::PublicKey;
+use longhaul_transfer::confine::Dir;
+use longhaul_transfer::path::RelPath;
+use longhaul_transfer::*;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+
+pub fn key(n: u8) -> PublicKey {
+    PublicKey::from_bytes([n; 32])
+}
+
+pub fn rel(path: &str) -> RelPath {
+    RelPath::from_typed(path.as_bytes()).unwrap()
+}
+
+/// Both directories of a copy and the server of one of them.
+pub struct Bench {
+    pub tmp: tempfile::TempDir,
+    pub server: Arc<Server>,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::with(Limits::default())
+    }
+
+    pub fn with(limits: Limits) -> Self {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(tmp.path().join("root")).unwrap();
+        std::fs::create_dir(tmp.path().join("local")).unwrap();
+        let mut grants = Grants::default();
+        grants.add(Access::Read, &key(1).to_string()).unwrap();
+        grants.add(Access::Write, &key(1).to_string()).unwrap();
+        grants.add(Access::Write, &format!("{}=in", key(2))).unwrap();
+        let server = Server::new(Dir::open(&tmp.path().join("root")).unwrap(), grants, limits);
+        Self { tmp, server }
+    }
+
+    pub fn root(&self, path: &str) -> PathBuf {
+        self.tmp.path().join("root").join(path)
+    }
+
+    pub fn local(&self, path: &str) -> PathBuf {
+        self.tmp.path().join("local").join(path)
+    }
+
+    pub fn pipes(&self) -> Pipes {
+        Pipes {
+            server: self.server.clone(),
+            principal: key(1),
+            routes: vec!["direct".into()],
+            cuts: Mutex::new(Vec::new()),
+            opened: AtomicUsize::new(0),
+            carried: Arc::default(),
+        }
+    }
+
+    pub async fn push(&self, pipes: Pipes, sources: &[PathBuf], to: &str, options: WriteOptions) -> Run {
+        self.push_with(pipes, sources, to, options, None).await
+    }
+
+    pub async fn push_with(&self, pipes: Pipes, sources: &[PathBuf], to: &str, options: WriteOptions, streams: Option<u32>) -> Run {
+        let (found, names) = Sources::local(sources, true).unwrap();
+        let request = Request::Push {
+            destination: rel(to),
+            into: to.ends_with('/'),
+            overwrite: options.overwrite,
+            fsync: options.fsync,
+            names,
+        };
+        let labels = sources.iter().map(|s| s.display().to_string()).collect();
+        let (client, events, progress) = client(pipes, request, streams);
+        let result = client.push(found, labels).await;
+        finish(result, events, progress).await
+    }
+
+    pub async fn pull(&self, pipes: Pipes, sources: &[&str], to: &str, options: WriteOptions) -> Run {
+        let sources: Vec<RelPath> = sources.iter().map(|s| rel(s)).collect();
+        let names: Vec<Vec<u8>> = sources.iter().map(|s| s.split_last().map_or(vec![], |(_, n)| n.to_vec())).collect();
+        let labels = sources.iter().map(|s| s.to_string()).collect();
+        let (client, events, progress) = client(pipes, Request::Pull { recursive: true, sources }, None);
+        let destination = Destination::local(&self.local(to), names, options, client.hello.token).unwrap();
+        let result = client.pull(destination, labels).await;
+        finish(result, events, progress).await
+    }
+}
+
+fn client(pipes: Pipes, request: Request, streams: Option<u32>) -> (Client<Pipes>, Arc<Events>, Arc<Progress>) {
+    let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
+    let hello = Hello { token: Token::random().unwrap(), request };
+    let client =
+        Client { connector: Arc::new(pipes), hello, streams, progress: progress.clone(), observer: events.clone() };
+    (client, events, progress)
+}
+
+async fn finish(result: Result<Outcome, Error>, events: Arc<Events>, progress: Arc<Progress>) -> Run {
+    let result = match result {
+        Ok(outcome) => {
+            outcome.closing.join_all().await;
+            Ok(outcome.manifest)
+        }
+        Err(error) => Err(error),
+    };
+    let events = std::mem::take(&mut *events.0.lock().unwrap());
+    Run { result, events, progress }
+}
+
+#[derive(Default)]
+pub struct Events(Mutex<Vec<Event>>);
+
+impl Observer for Events {
+    fn event(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+/// How one copy went.
+pub struct Run {
+    pub result: Result<Hash, Error>,
+    pub events: Vec<Event>,
+    pub progress: Arc<Progress>,
+}
+
+impl Run {
+    /// Copied in full.
+    pub fn ok(&self) -> &Self {
+        if let Err(error) = &self.result {
+            panic!("{error}: {:?}", self.events);
+        }
+        assert_eq!(self.failures(), []);
+        self
+    }
+
+    /// Failures: the end of the path and the kind.
+    pub fn failures(&self) -> Vec<(String, FailureKind)> {
+        let failed = |event: &Event| match event {
+            Event::Failed { path, failure } => Some((path.rsplit('/').next().unwrap_or(path).to_owned(), failure.kind)),
+            _ => None,
+        };
+        let mut list: Vec<_> = self.events.iter().filter_map(failed).collect();
+        list.sort_by(|a, b| a.0.cmp(&b.0));
+        list
+    }
+
+    pub fn streams_opened(&self) -> usize {
+        self.events.iter().filter(|e| matches!(e, Event::StreamOpened { .. })).count()
+    }
+
+    pub fn streams_lost(&self) -> usize {
+        self.events.iter().filter(|e| matches!(e, Event::StreamLost { .. })).count()
+    }
+}
+
+/// Opens pipes to the server; the n-th is cut after `cuts[n]` bytes have passed in either direction together.
+pub struct Pipes {
+    pub server: Arc<Server>,
+    pub principal: PublicKey,
+    pub routes: Vec<String>,
+    pub cuts: Mutex<Vec<u64>>,
+    pub opened: AtomicUsize,
+    /// Bytes that passed over all pipes.
+    pub carried: Arc<AtomicU64>,
+}
+
+impl Connector for Pipes {
+    type Stream = Cut;
+
+    fn routes(&self) -> Vec<String> {
+        self.routes.clone()
+    }
+
+    async fn connect(&self, _: usize) -> Result<Cut, ConnectError> {
+        let number = self.opened.fetch_add(1, Ordering::SeqCst);
+        let left = self.cuts.lock().unwrap().get(number).copied().unwrap_or(u64::MAX);
+        if left == 0 {
+            return Err(ConnectError { message: "depot d:1 does not answer".into(), unauthorised: false, retry: true });
+        }
+        let (ours, theirs) = tokio::io::duplex(256 * 1024);
+        let budget = Arc::new(AtomicU64::new(left));
+        let (server, principal) = (self.server.clone(), self.principal);
+        let theirs = Cut { inner: theirs, budget: budget.clone(), carried: Arc::default() };
+        tokio::spawn(async move { server.serve(theirs, principal).await });
+        Ok(Cut { inner: ours, budget, carried: self.carried.clone() })
+    }
+}
+
+/// A pipe that breaks, for both sides, when its budget of written bytes is spent.
+pub struct Cut {
+    inner: DuplexStream,
+    budget: Arc<AtomicU64>,
+    carried: Arc<AtomicU64>,
+}
+
+impl Transport for Cut {}
+
+fn broken() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "the depot died")
+}
+
+impl AsyncRead for Cut {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        match Pin::new(&mut self.inner).poll_read(cx, buf) {
+            // What looks like a clean end after a cut is none.
+            Poll::Ready(Ok(())) if buf.filled().len() == before && self.budget.load(Ordering::SeqCst) == 0 => {
+                Poll::Ready(Err(broken()))
+            }
+            poll => {
+                self.carried.fetch_add((buf.filled().len() - before) as u64, Ordering::SeqCst);
+                poll
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Cut {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let budget = self.budget.load(Ordering::SeqCst);
+        if budget == 0 {
+            let _ = Pin::new(&mut self.inner).poll_shutdown(cx);
+            return Poll::Ready(Err(broken()));
+        }
+        let data = &data[..data.len().min(usize::try_from(budget).unwrap_or(usize::MAX))];
+        let poll = Pin::new(&mut self.inner).poll_write(cx, data);
+        if let Poll::Ready(Ok(n)) = poll {
+            if budget != u64::MAX {
+                let before = self.budget.fetch_sub((n as u64).min(budget), Ordering::SeqCst);
+                if before <= n as u64 {
+                    self.budget.store(0, Ordering::SeqCst);
+                    let _ = Pin::new(&mut self.inner).poll_shutdown(cx);
+                }
+            }
+            self.carried.fetch_add(n as u64, Ordering::SeqCst);
+        }
+        poll
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// Everything about a tree that a copy keeps, to compare two of them.
+pub fn describe(root: &Path) -> Vec<(Vec<u8>, String)> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut list = Vec::new();
+    let mut ahead = vec![root.to_path_buf()];
+    while let Some(path) = ahead.pop() {
+        let meta = std::fs::symlink_metadata(&path).unwrap();
+        let what = if meta.is_dir() {
+            ahead.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+            "dir".to_owned()
+        } else if meta.is_symlink() {
+            format!("link {:?}", std::fs::read_link(&path).unwrap())
+        } else {
+            format!("file {} {}", meta.len(), blake3::hash(&std::fs::read(&path).unwrap()))
+        };
+        let mode = if meta.is_symlink() { 0 } else { meta.mode() & 0o777 };
+        let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
+        list.push((name, format!("{what} {mode:o} {}.{}", meta.mtime(), meta.mtime_nsec())));
+    }
+    list.sort();
+    list
+}
+
+/// No temporary file is left anywhere beneath `dir`.
+pub fn assert_no_temps(dir: &Path) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        assert!(!entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX), "left behind: {:?}", entry.path());
+        if entry.file_type().unwrap().is_dir() {
+            assert_no_temps(&entry.path());
+        }
+    }
+}
+
+/// Bytes that look like nothing else.
+pub fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut out = vec![0; len];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut out);
+    out
+}

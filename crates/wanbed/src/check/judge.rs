@@ -1,0 +1,277 @@
+//! Is what was measured what was asked? Tolerances leave room for the clock and the luck of the draw, not for an emulator that is off.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Asked;
+use super::probe::{Losses, Overload};
+use crate::spec::{BitRate, LossModel};
+
+/// One direction of a link, measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinkCheck {
+    /// The link.
+    pub link: String,
+    /// The node the probes left.
+    pub from: String,
+    /// The node they went to.
+    pub to: String,
+    /// One for delay, rate and loss each.
+    pub findings: Vec<Finding>,
+}
+
+impl LinkCheck {
+    /// Whether anything measured is not as asked.
+    pub fn is_off(&self) -> bool {
+        self.findings
+            .iter()
+            .any(|finding| finding.verdict == Verdict::Off)
+    }
+}
+
+/// One measured property.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// "delay", "rate" or "loss".
+    pub what: String,
+    /// In seconds, bit/s or as a probability; `None` when not measured.
+    pub asked: Option<f64>,
+    /// In the same unit.
+    pub measured: Option<f64>,
+    /// As asked, off, or not measured.
+    pub verdict: Verdict,
+    /// The figures in words.
+    pub text: String,
+}
+
+/// What a measurement says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// As asked.
+    AsAsked,
+    /// Not as asked.
+    Off,
+    /// It could not be told; `text` says why.
+    NotMeasured,
+}
+
+impl Finding {
+    pub(super) fn unmeasured(what: &str, why: String) -> Self {
+        Finding {
+            what: what.to_owned(),
+            asked: None,
+            measured: None,
+            verdict: Verdict::NotMeasured,
+            text: why,
+        }
+    }
+
+    fn new(what: &str, asked: f64, measured: f64, good: bool, text: String) -> Self {
+        let verdict = if good { Verdict::AsAsked } else { Verdict::Off };
+        Finding {
+            what: what.to_owned(),
+            asked: Some(asked),
+            measured: Some(measured),
+            verdict,
+            text,
+        }
+    }
+}
+
+/// Fewer answers than this say nothing about a median.
+const FEWEST_DELAYS: usize = 10;
+/// A median may be late by what waking up two processes takes, or 2 % of a long delay; early never by more than the clock.
+const DELAY_SLACK: Duration = Duration::from_micros(700);
+const RATE_TOLERANCE: f64 = 0.02;
+/// How many standard deviations of luck a count of losses may have.
+const LUCK: f64 = 4.0;
+
+pub(super) fn delay(asked: Asked, delays: &[Duration]) -> Finding {
+    let mut sorted = delays.to_vec();
+    sorted.sort();
+    if sorted.len() < FEWEST_DELAYS {
+        let off = Finding::unmeasured("delay", format!("only {} probes arrived", sorted.len()));
+        return Finding {
+            verdict: Verdict::Off,
+            ..off
+        };
+    }
+    let wire = asked.rate.map_or(0.0, |rate| {
+        super::probe::DELAY_BYTES as f64 * 8.0 / rate.bits_per_second().max(1) as f64
+    });
+    let (asked, median) = (
+        asked.delay.as_secs_f64() + wire,
+        sorted[sorted.len() / 2].as_secs_f64(),
+    );
+    let good = median >= asked - 50e-6 && median <= asked + DELAY_SLACK.as_secs_f64().max(0.02 * asked);
+    let text = format!(
+        "asked {:.3} ms, median {:.3} ms, fastest {:.3} ms",
+        1e3 * asked,
+        1e3 * median,
+        1e3 * sorted[0].as_secs_f64()
+    );
+    Finding::new("delay", asked, median, good, text)
+}
+
+pub(super) fn rate(asked: Asked, rate: BitRate, overload: &Overload) -> Finding {
+    let wanted = rate.bits_per_second() as f64;
+    if overload.offered < 1.05 * wanted {
+        let why = format!(
+            "could offer only {:.1} of {:.1} Mbit/s from here",
+            overload.offered / 1e6,
+            1.05 * wanted / 1e6
+        );
+        return Finding::unmeasured("rate", why);
+    }
+    let measured = overload.received / (1.0 - mean_loss(asked.loss));
+    let good = (measured / wanted - 1.0).abs() <= RATE_TOLERANCE;
+    let text = format!(
+        "asked {:.3} Mbit/s, measured {:.3} Mbit/s",
+        wanted / 1e6,
+        measured / 1e6
+    );
+    Finding::new("rate", wanted, measured, good, text)
+}
+
+pub(super) fn loss(asked: Asked, losses: Losses) -> Finding {
+    let probability = mean_loss(asked.loss);
+    let sent = losses.sent as f64;
+    let lost = losses.sent.saturating_sub(losses.received) as f64;
+    let expected = probability * sent;
+    // Losses that come in bursts vary more than independent ones do, about by twice the length of a burst.
+    let spread = match asked.loss {
+        LossModel::GilbertElliott { bad_to_good, .. } => {
+            (1.0 + 2.0 / bad_to_good.max(1e-9)).min(sent.max(1.0))
+        }
+        _ => 1.0,
+    };
+    let deviation = (expected * (1.0 - probability) * spread).sqrt();
+    // With few losses expected, a few more are still luck; with none asked, none is allowed.
+    let allowed = if probability > 0.0 {
+        LUCK * deviation + 3.0 * spread
+    } else {
+        0.0
+    };
+    let good = (lost - expected).abs() <= allowed;
+    let few = if probability > 0.0 && expected < 10.0 {
+        " (too few expected to tell more)"
+    } else {
+        ""
+    };
+    let text = format!(
+        "asked {probability:.3e}, lost {lost} of {sent}, {:.3e}; {expected:.1} expected{few}",
+        lost / sent.max(1.0)
+    );
+    Finding::new("loss", probability, lost / sent.max(1.0), good, text)
+}
+
+/// The share of packets a model loses in the long run.
+pub(super) fn mean_loss(model: LossModel) -> f64 {
+    match model {
+        LossModel::None => 0.0,
+        LossModel::Independent { probability } => probability,
+        LossModel::GilbertElliott {
+            good_to_bad,
+            bad_to_good,
+            loss_in_good,
+            loss_in_bad,
+        } => {
+            let both = good_to_bad + bad_to_good;
+            let bad = if both > 0.0 { good_to_bad / both } else { 0.0 };
+            bad * loss_in_bad + (1.0 - bad) * loss_in_good
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(probability: f64) -> Asked {
+        let loss = if probability > 0.0 {
+            LossModel::Independent { probability }
+        } else {
+            LossModel::None
+        };
+        Asked {
+            delay: Duration::from_millis(50),
+            rate: Some(BitRate(100_000_000)),
+            loss,
+        }
+    }
+
+    #[test]
+    fn delays_have_little_room() {
+        let verdict = |ms: f64| delay(asked(0.0), &[Duration::from_secs_f64(ms / 1e3); 20]).verdict;
+        assert_eq!(verdict(50.1), Verdict::AsAsked);
+        assert_eq!(verdict(49.9), Verdict::Off);
+        assert_eq!(verdict(51.2), Verdict::Off);
+        assert_eq!(
+            delay(asked(0.0), &[Duration::from_millis(50); 3]).verdict,
+            Verdict::Off,
+            "nearly all were lost"
+        );
+    }
+
+    #[test]
+    fn rates_are_judged_only_when_the_link_was_full() {
+        let verdict = |offered: f64, received: f64| {
+            rate(
+                asked(0.1),
+                BitRate(100_000_000),
+                &Overload {
+                    offered: offered * 1e6,
+                    received: received * 1e6,
+                },
+            )
+            .verdict
+        };
+        assert_eq!(
+            verdict(120.0, 90.0),
+            Verdict::AsAsked,
+            "a tenth is lost behind the bottleneck"
+        );
+        assert_eq!(verdict(120.0, 100.0), Verdict::Off);
+        assert_eq!(verdict(100.0, 80.0), Verdict::NotMeasured);
+    }
+
+    #[test]
+    fn losses_are_judged_by_what_luck_allows() {
+        let verdict =
+            |probability, sent, received| loss(asked(probability), Losses { sent, received }).verdict;
+        assert_eq!(verdict(0.0, 1000, 1000), Verdict::AsAsked);
+        assert_eq!(verdict(0.0, 1000, 999), Verdict::Off);
+        assert_eq!(verdict(0.01, 100_000, 99_100), Verdict::AsAsked);
+        assert_eq!(verdict(0.01, 100_000, 99_400), Verdict::Off);
+        assert_eq!(verdict(0.01, 100_000, 100_000), Verdict::Off);
+        assert_eq!(
+            verdict(1e-5, 100_000, 100_000),
+            Verdict::AsAsked,
+            "one expected, none seen"
+        );
+    }
+
+    #[test]
+    fn bursts_may_vary_more() {
+        let model = LossModel::GilbertElliott {
+            good_to_bad: 0.001,
+            bad_to_good: 0.099,
+            loss_in_good: 0.0,
+            loss_in_bad: 1.0,
+        };
+        assert!((mean_loss(model) - 0.01).abs() < 1e-12);
+        let found = loss(
+            Asked {
+                loss: model,
+                ..asked(0.0)
+            },
+            Losses {
+                sent: 100_000,
+                received: 99_400,
+            },
+        );
+        assert_eq!(found.verdict, Verdict::AsAsked, "{}", found.text);
+    }
+}

@@ -1,0 +1,272 @@
+//! The probes: UDP sockets inside two nodes, bound to the link between them.
+#![allow(unsafe_code)] // Socket options for devices and segmentation that std does not have.
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Asked;
+use crate::daemon::Running;
+use crate::error::{Doing, Result};
+use crate::scenario::Link;
+use crate::spec::BitRate;
+
+/// IPv4 and UDP headers.
+const HEADERS: usize = 28;
+/// A delay probe as an IP packet.
+pub(super) const DELAY_BYTES: usize = 64;
+const DELAY_PROBES: usize = 40;
+const DELAY_SPACING: Duration = Duration::from_millis(5);
+/// How much more than asked is offered to find a link's rate.
+const OVERLOAD: f64 = 1.25;
+const OVERLOAD_TIME: Duration = Duration::from_millis(500);
+const LONGEST_OVERLOAD: Duration = Duration::from_secs(4);
+/// A loss probe as an IP packet: small, so that many fit.
+const LOSS_BYTES: usize = 228;
+const LOSS_TIME: Duration = Duration::from_secs(2);
+/// Expecting more losses than this makes the answer no better.
+const ENOUGH_LOSSES: f64 = 400.0;
+const FEWEST_LOSS_PROBES: f64 = 2000.0;
+/// Packets a second that a sender and a receiver on one machine surely manage.
+const MOST_LOSS_PROBES: f64 = 100_000.0;
+/// Packets given to the kernel at once, which cuts them itself (UDP segmentation offload); 64 is its oldest limit.
+const BATCH: usize = 40;
+/// After the last probe must have arrived.
+const GRACE: Duration = Duration::from_millis(300);
+const RECEIVE_BUFFER: i32 = 64 << 20;
+
+/// A sender and a receiver at the two ends of a link.
+#[derive(Debug)]
+pub(super) struct Probe {
+    sender: UdpSocket,
+    receiver: UdpSocket,
+    mtu: usize,
+}
+
+/// What came out of a link that was offered more than it carries, in bit/s of IP.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Overload {
+    pub(super) offered: f64,
+    pub(super) received: f64,
+}
+
+/// Packets sent and received.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Losses {
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+/// What the receiving thread counted.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    packets: u64,
+    /// Those that had come when `first` was taken; their time on the wire lies before it.
+    packets_at_first: u64,
+    first: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Probe {
+    pub(super) fn open(lab: &Running, link: &Link, from: usize, to: usize) -> Result<Self> {
+        let socket = |node: usize| -> Result<UdpSocket> {
+            let (address, device) = (lab.network.nodes[node].address, link.spec.name.clone());
+            let open = move || -> io::Result<UdpSocket> {
+                let socket = UdpSocket::bind((address, 0))?;
+                set_option(
+                    &socket,
+                    libc::SOL_SOCKET,
+                    libc::SO_BINDTODEVICE,
+                    device.as_bytes(),
+                )?;
+                let size = RECEIVE_BUFFER.to_ne_bytes();
+                // Beyond the system's limit where permitted, up to it elsewhere.
+                set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &size)
+                    .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &size))?;
+                Ok(socket)
+            };
+            lab.nodes[node]
+                .run(open)?
+                .doing(|| format!("opening a probe in node {}", lab.network.nodes[node].name))
+        };
+        let (sender, receiver) = (socket(from)?, socket(to)?);
+        let target = receiver
+            .local_addr()
+            .doing(|| "reading a probe's address".to_owned())?;
+        // Connecting also fixes the route: through the link's device, whatever the node's tables say.
+        sender
+            .connect(target)
+            .doing(|| format!("connecting a probe over link {}", link.spec.name))?;
+        Ok(Probe {
+            sender,
+            receiver,
+            mtu: link.spec.mtu as usize,
+        })
+    }
+
+    /// One-way delays of single packets, each with the link to itself.
+    pub(super) fn delays(&self, slack: Duration) -> Result<Vec<Duration>> {
+        let receiver = self.receiver.try_clone().doing(|| "copying a probe".to_owned())?;
+        receiver
+            .set_read_timeout(Some(slack + GRACE))
+            .doing(|| "setting a probe's timeout".to_owned())?;
+        let listener = thread::spawn(move || {
+            let mut arrivals = Vec::with_capacity(DELAY_PROBES);
+            let mut packet = [0; DELAY_BYTES];
+            while arrivals.len() < DELAY_PROBES {
+                let Ok(length) = receiver.recv(&mut packet) else {
+                    break;
+                };
+                let now = Instant::now();
+                if length == DELAY_BYTES - HEADERS {
+                    arrivals.push((usize::from(packet[0]), now));
+                }
+            }
+            arrivals
+        });
+        let mut packet = [0; DELAY_BYTES - HEADERS];
+        let mut sent = Vec::with_capacity(DELAY_PROBES);
+        for number in 0..DELAY_PROBES {
+            packet[0] = u8::try_from(number).unwrap_or(u8::MAX);
+            sent.push(Instant::now());
+            self.sender
+                .send(&packet)
+                .doing(|| "sending a delay probe".to_owned())?;
+            thread::sleep(DELAY_SPACING);
+        }
+        let arrivals = listener.join().unwrap_or_default();
+        Ok(arrivals
+            .into_iter()
+            .filter_map(|(number, at)| Some(at.duration_since(*sent.get(number)?)))
+            .collect())
+    }
+
+    /// Offers more than `rate` and measures what arrives, from when the queue has filled some way to the last packet.
+    pub(super) fn overload(&self, rate: BitRate, slack: Duration) -> Result<Overload> {
+        let payload = (self.mtu - HEADERS).min(1472);
+        let bits = ((payload + HEADERS) * 8) as f64;
+        let per_second = OVERLOAD * rate.bits_per_second().max(1) as f64 / bits;
+        let time = OVERLOAD_TIME
+            .max(Duration::from_secs_f64((100.0 / per_second).min(1e3)))
+            .min(LONGEST_OVERLOAD);
+        let count = (per_second * time.as_secs_f64()).ceil() as u64;
+        let (tally, taken) = self.stream(payload, count, per_second, slack)?;
+        let span = match (tally.first, tally.last) {
+            (Some(first), Some(last)) => last.duration_since(first).as_secs_f64(),
+            _ => 0.0,
+        };
+        let counted = (tally.packets - tally.packets_at_first) as f64;
+        let received = if span > 0.0 { counted * bits / span } else { 0.0 };
+        Ok(Overload {
+            offered: count as f64 * bits / taken.as_secs_f64().max(1e-9),
+            received,
+        })
+    }
+
+    /// Sends many small packets at well under the rate and counts those that arrive.
+    pub(super) fn losses(&self, asked: Asked, slack: Duration) -> Result<Losses> {
+        let bits = (LOSS_BYTES * 8) as f64;
+        let rate = asked
+            .rate
+            .map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64);
+        let per_second = (0.4 * rate / bits).clamp(1.0, MOST_LOSS_PROBES);
+        let enough = ENOUGH_LOSSES / super::judge::mean_loss(asked.loss).max(1e-12);
+        let count = (per_second * LOSS_TIME.as_secs_f64())
+            .min(enough.max(FEWEST_LOSS_PROBES))
+            .ceil() as u64;
+        let (tally, _) = self.stream(LOSS_BYTES - HEADERS, count, per_second, slack)?;
+        Ok(Losses {
+            sent: count,
+            received: tally.packets,
+        })
+    }
+
+    /// Sends `count` packets, evenly in small batches; returns what arrived and how long sending took.
+    fn stream(
+        &self,
+        payload: usize,
+        count: u64,
+        per_second: f64,
+        slack: Duration,
+    ) -> Result<(Tally, Duration)> {
+        let failed = || "preparing a stream of probes".to_owned();
+        let segment = i32::try_from(payload).unwrap_or(i32::MAX).to_ne_bytes();
+        // A batch takes at most a millisecond of line time, or the queue would feel it.
+        let batch = ((per_second / 1000.0) as usize).clamp(1, BATCH.min(60_000 / payload));
+        let segmented =
+            batch > 1 && set_option(&self.sender, libc::SOL_UDP, libc::UDP_SEGMENT, &segment).is_ok();
+        let batch = if segmented { batch } else { 1 };
+        let receiver = self.receiver.try_clone().doing(failed)?;
+        // Without it the kernel cuts what the link carried whole, which costs time but counts the same.
+        let _ = set_option(&receiver, libc::SOL_UDP, libc::UDP_GRO, &1_i32.to_ne_bytes());
+        receiver.set_read_timeout(Some(slack + GRACE)).doing(failed)?;
+        let listener = thread::spawn(move || listen(&receiver, payload, count));
+
+        let packets = vec![0; batch * payload];
+        let begun = Instant::now();
+        let mut sent = 0_u64;
+        while sent < count {
+            let now = (count - sent).min(batch as u64);
+            let length = usize::try_from(now).unwrap_or(batch) * payload;
+            match self.sender.send(&packets[..length]) {
+                Ok(_) => sent += now,
+                // The sending node's own device is full: it empties as fast as the link takes.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN)) => {
+                    thread::yield_now()
+                }
+                Err(error) => return Err(error).doing(|| "sending probes".to_owned()),
+            }
+            let due = begun + Duration::from_secs_f64(sent as f64 / per_second);
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+        let taken = begun.elapsed();
+        let tally = listener.join().unwrap_or_default();
+        if segmented {
+            let _ = set_option(
+                &self.sender,
+                libc::SOL_UDP,
+                libc::UDP_SEGMENT,
+                &0_i32.to_ne_bytes(),
+            );
+        }
+        Ok((tally, taken))
+    }
+}
+
+/// Counts packets until all have come, or none for the read timeout.
+fn listen(receiver: &UdpSocket, payload: usize, count: u64) -> Tally {
+    let mut buffer = vec![0; 65_536];
+    let mut tally = Tally::default();
+    while tally.packets < count {
+        let Ok(length) = receiver.recv(&mut buffer) else {
+            break;
+        };
+        let now = Instant::now();
+        if length % payload != 0 {
+            continue; // a late delay probe
+        }
+        let packets = (length / payload) as u64;
+        tally.packets += packets;
+        // By then an overloaded queue holds enough to keep the line busy through a stall of the sender's.
+        if tally.first.is_none() && tally.packets > count / 3 {
+            tally.first = Some(now);
+            tally.packets_at_first = tally.packets;
+        }
+        tally.last = Some(now);
+    }
+    tally
+}
+
+fn set_option(socket: &UdpSocket, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(value.len()).unwrap_or(0);
+    // SAFETY: the kernel reads `length` bytes, which are `value`'s.
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value.as_ptr().cast(), length) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

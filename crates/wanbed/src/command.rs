@@ -1,0 +1,137 @@
+//! What `wanbed` understands on its command line.
+
+mod check;
+mod labs;
+mod run;
+mod trace;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use wanbed::{Backend, Lab, Overrides, Setting};
+
+/// Emulated wide-area networks on one machine
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done; 1 failed, the reason on standard error; 2 wrong usage; \
+3 `check` found a link that is not as asked; `run` and `exec` give their command's own."
+)]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Bring a scenario's network up and leave it up
+    Up(labs::Up),
+    /// Run a command in a node
+    Exec(labs::Exec),
+    /// Take a lab down: nothing of it stays, processes in its nodes are ended
+    Down(Which),
+    /// Bring a lab up, run a command beside it, and take the lab down whatever happens
+    Run(run::Run),
+    /// Show the links' counters, and whether what was measured may be believed
+    Links(labs::Links),
+    /// Measure delay, rate and loss of every link against what the scenario asks
+    Check(check::Check),
+    /// List the labs that are up
+    List,
+    /// Write a trace of changes with the statistics of the path in the DRS paper
+    TraceDrs(trace::TraceDrs),
+    /// The process of a lab; started by the other commands
+    #[command(hide = true)]
+    Daemon,
+    /// The process that cleans up after a lab; started by it
+    #[command(hide = true)]
+    Reaper {
+        /// The lab's directory
+        directory: PathBuf,
+    },
+}
+
+/// Which lab
+#[derive(Debug, Args)]
+struct Which {
+    /// The lab's name [default: $WANBED_LAB, else the only lab that is up]
+    #[arg(long, value_name = "LAB")]
+    name: Option<String>,
+}
+
+impl Which {
+    fn attach(&self) -> wanbed::Result<Lab> {
+        let named = self
+            .name
+            .clone()
+            .or_else(|| std::env::var("WANBED_LAB").ok().filter(|name| !name.is_empty()));
+        let name = match named {
+            Some(name) => name,
+            None => match &Lab::list()?[..] {
+                [only] => only.clone(),
+                _ => DEFAULT_NAME.to_owned(),
+            },
+        };
+        Lab::attach(&name)
+    }
+}
+
+/// What `up` calls a lab that is given no name.
+const DEFAULT_NAME: &str = "lab";
+
+/// A scenario and what this run changes about it
+#[derive(Debug, Args)]
+struct Asked {
+    /// Name of the lab
+    #[arg(long, value_name = "LAB")]
+    name: Option<String>,
+    /// Seed of all losses, in place of the scenario's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Change a value of the scenario, such as links.wan.loss=0.1% or nodes.*.congestion=cubic; may be repeated
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    settings: Vec<Setting>,
+    /// What carries the links: auto (netem where there is one, else user), user, tun, packet or netem
+    #[arg(long, value_name = "BACKEND", default_value = "auto")]
+    backend: Backend,
+}
+
+impl Asked {
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            settings: self.settings.clone(),
+            seed: self.seed,
+            backend: self.backend,
+            name: self.name.clone(),
+        }
+    }
+}
+
+impl CommandLine {
+    pub(crate) fn act(self) -> anyhow::Result<ExitCode> {
+        match self.verb {
+            Verb::Up(up) => up.act(),
+            Verb::Exec(exec) => exec.act(),
+            Verb::Down(which) => labs::down(&which),
+            Verb::Run(run) => run.act(),
+            Verb::Links(links) => links.act(),
+            Verb::Check(check) => check.act(),
+            Verb::List => labs::list(),
+            Verb::TraceDrs(trace) => trace.act(),
+            Verb::Daemon => {
+                // A refusal was told on standard output already, to whoever started the lab.
+                Ok(if wanbed::daemon::run().is_ok() {
+                    ExitCode::SUCCESS
+                } else {
+                    ExitCode::FAILURE
+                })
+            }
+            Verb::Reaper { directory } => {
+                wanbed::daemon::reap(&directory)?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `check`: every link, measured.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use wanbed::{Lab, LinkCheck, Scenario, Verdict};
+
+use super::Asked;
+
+/// A link was not as asked.
+const OFF: u8 = 3;
+
+#[derive(Debug, Args)]
+pub(super) struct Check {
+    /// The scenario to bring up for it; without one, the lab that is up is measured
+    scenario: Option<PathBuf>,
+    #[command(flatten)]
+    asked: Asked,
+    /// Write JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(super) fn act(self) -> anyhow::Result<ExitCode> {
+        let lab = match &self.scenario {
+            Some(file) => Lab::up(&Scenario::read(file)?, &self.asked.overrides())?,
+            None => super::Which {
+                name: self.asked.name.clone(),
+            }
+            .attach()?,
+        };
+        let links: Vec<String> = lab.link_ends().map(|(name, _, _)| name.to_owned()).collect();
+        let mut checks = Vec::new();
+        for (index, name) in links.iter().enumerate() {
+            for forward in [true, false] {
+                progress(&format!(
+                    "measuring {name} ({} of {})",
+                    2 * index + usize::from(!forward) + 1,
+                    2 * links.len()
+                ));
+                let check = lab.check(index, forward)?;
+                progress("");
+                if !self.json {
+                    print(&check);
+                }
+                checks.push(check);
+            }
+        }
+        let report = lab.links()?;
+        let off = checks.iter().filter(|check| check.is_off()).count();
+        if self.json {
+            let all = serde_json::json!({
+                "lab": report.lab, "backend": lab.backend(), "backends_not_tried": lab.backends_not_tried(),
+                "as_asked": off == 0, "links": checks, "machine_fast_enough": report.valid, "reasons": report.reasons,
+            });
+            println!("{}", serde_json::to_string_pretty(&all)?);
+        } else {
+            println!("backend: {}", lab.backend());
+            for reason in lab.backends_not_tried() {
+                println!("{reason}");
+            }
+            match off {
+                0 => println!("every link is as asked, as far as measured"),
+                _ => println!("{off} of {} directions are off", checks.len()),
+            }
+        }
+        if let Some(warning) = report.warning() {
+            eprintln!("wanbed: {warning}");
+        }
+        Ok(if off == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(OFF)
+        })
+    }
+}
+
+fn print(check: &LinkCheck) {
+    println!("{} {} -> {}", check.link, check.from, check.to);
+    for finding in &check.findings {
+        let verdict = match finding.verdict {
+            Verdict::AsAsked => "ok",
+            Verdict::Off => "OFF",
+            Verdict::NotMeasured => "not measured",
+        };
+        println!("  {:<6} {verdict}: {}", finding.what, finding.text);
+    }
+}
+
+/// A line that the next one replaces, on a terminal only.
+fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K{text}");
+    }
+}

@@ -1,0 +1,101 @@
+//! `up`, `exec`, `down`, `links` and `list`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use wanbed::{Lab, Scenario};
+
+use super::{Asked, DEFAULT_NAME, Which};
+
+#[derive(Debug, Args)]
+pub(super) struct Up {
+    /// The scenario file
+    scenario: PathBuf,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+impl Up {
+    pub(super) fn act(self) -> anyhow::Result<ExitCode> {
+        let mut overrides = self.asked.overrides();
+        overrides.name.get_or_insert_with(|| DEFAULT_NAME.to_owned());
+        let lab = Lab::up_detached(&Scenario::read(&self.scenario)?, &overrides)?;
+        println!(
+            "lab {} is up: {} (seed {}, {})",
+            lab.name(),
+            lab.title(),
+            lab.seed(),
+            lab.backend()
+        );
+        for (name, address) in lab.nodes() {
+            println!("  {name:<20} {address}");
+        }
+        for reason in lab.backends_not_tried() {
+            println!("{reason}");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Exec {
+    #[command(flatten)]
+    which: Which,
+    /// The node to run it in
+    node: String,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+impl Exec {
+    pub(super) fn act(self) -> anyhow::Result<ExitCode> {
+        let (program, arguments) = self.command.split_first().context("no command given")?;
+        let mut command = self.which.attach()?.command(&self.node, program)?;
+        command.args(arguments);
+        let error = wanbed::become_command(command);
+        Err(error).with_context(|| format!("{}: cannot run in node {}", program.display(), self.node))
+    }
+}
+
+pub(super) fn down(which: &Which) -> anyhow::Result<ExitCode> {
+    let report = which.attach()?.down()?;
+    if let Some(warning) = report.warning() {
+        eprintln!("wanbed: {warning}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Links {
+    #[command(flatten)]
+    which: Which,
+    /// Write JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+impl Links {
+    pub(super) fn act(self) -> anyhow::Result<ExitCode> {
+        let report = self.which.attach()?.links()?;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&report)?);
+        } else {
+            print!("{}", report.table());
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+pub(super) fn list() -> anyhow::Result<ExitCode> {
+    for name in Lab::list()? {
+        // One that goes down between listing and asking is not up.
+        if let Ok(lab) = Lab::attach(&name) {
+            println!("{name}\t{}\tseed {}\t{}", lab.title(), lab.seed(), lab.backend());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,147 @@
+//! What a lab's process and its clients say to each other: JSON, one line each way.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::scenario::{Overrides, Scenario};
+
+/// No message is longer: a report of a few hundred links.
+const LONGEST_LINE: u64 = 4 << 20;
+
+/// What to build; the first line on the new process's standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Launch {
+    pub(crate) scenario: Scenario,
+    pub(crate) overrides: Overrides,
+    pub(crate) name: String,
+    pub(crate) base: PathBuf,
+    /// Whether the lab ends when its standard input does, and so never outlives whoever started it.
+    pub(crate) attached: bool,
+}
+
+/// What a client may ask on the control socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "ask")]
+pub(crate) enum Ask {
+    Describe,
+    Links,
+    /// Measure one direction of a link.
+    Check {
+        link: usize,
+        forward: bool,
+    },
+    Down,
+}
+
+/// Every answer.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Answer<T> {
+    Ok(T),
+    Error(Problem),
+}
+
+/// An error of the lab's process: its message, and what a client may want to tell apart.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Problem {
+    kind: Kind,
+    message: String,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    NameTaken,
+    NoNamespaces,
+    Other,
+}
+
+impl From<&Error> for Problem {
+    fn from(error: &Error) -> Self {
+        match error {
+            Error::NameTaken(name) => Problem {
+                kind: Kind::NameTaken,
+                message: name.clone(),
+            },
+            Error::NoNamespaces(reason) => Problem {
+                kind: Kind::NoNamespaces,
+                message: reason.clone(),
+            },
+            other => Problem {
+                kind: Kind::Other,
+                message: other.to_string(),
+            },
+        }
+    }
+}
+
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Self {
+        match problem.kind {
+            Kind::NameTaken => Error::NameTaken(problem.message),
+            Kind::NoNamespaces => Error::NoNamespaces(problem.message),
+            Kind::Other => Error::Refused(problem.message),
+        }
+    }
+}
+
+/// A lab as its clients see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Description {
+    pub(crate) lab: String,
+    pub(crate) process: u32,
+    pub(crate) scenario: String,
+    pub(crate) title: String,
+    pub(crate) seed: u64,
+    pub(crate) backend: String,
+    /// Backends that could not be used here, and why.
+    pub(crate) not_tried: Vec<String>,
+    pub(crate) nodes: Vec<NodeDescription>,
+    /// Name and the two ends of each link.
+    pub(crate) links: Vec<(String, String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeDescription {
+    pub(crate) name: String,
+    pub(crate) address: Ipv4Addr,
+    /// The thread whose namespaces are the node's.
+    pub(crate) thread: i32,
+}
+
+/// Writes one line.
+pub(crate) fn say<T: Serialize>(to: &mut impl Write, message: &T) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(message).map_err(std::io::Error::other)?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()
+}
+
+/// Reads one line; the problem in words.
+pub(crate) fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, String> {
+    let mut line = Vec::new();
+    let read = from
+        .by_ref()
+        .take(LONGEST_LINE)
+        .read_until(b'\n', &mut line)
+        .map_err(|error| error.to_string())?;
+    match read {
+        0 => Err("it ended without an answer".to_owned()),
+        _ => {
+            serde_json::from_slice(&line).map_err(|error| format!("its message is not understood ({error})"))
+        }
+    }
+}
+
+/// Asks the lab behind `socket`; the problem in words.
+pub(crate) fn ask<T: DeserializeOwned>(socket: &Path, question: Ask) -> Result<Answer<T>, String> {
+    let mut stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
+    say(&mut stream, &question).map_err(|error| error.to_string())?;
+    hear(&mut BufReader::new(stream))
+}

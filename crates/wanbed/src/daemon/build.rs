@@ -1,0 +1,316 @@
+//! Building a network: namespaces, devices, addresses, routes, links.
+
+use std::path::Path;
+use std::time::Instant;
+
+use super::reaper::Reaper;
+use crate::control::{Description, Launch, NodeDescription};
+use crate::error::{Error, Result};
+use crate::link::{self, LinkHandle, Port};
+use crate::machine::CpuTicks;
+use crate::namespace::{NodeThread, hosts_file};
+use crate::netem::{self, Netem};
+use crate::report::{LinkReport, Report, reasons};
+use crate::route::{self, Ways};
+use crate::scenario::{Backend, Network};
+use crate::setup::{self, DeviceKind, NODE_MAC};
+
+/// What carries the links of a running lab.
+enum Carrier {
+    Tun(Vec<LinkHandle>),
+    Packet(Vec<LinkHandle>),
+    Netem,
+}
+
+impl Carrier {
+    fn name(&self) -> &'static str {
+        match self {
+            Carrier::Tun(_) => "user/tun",
+            Carrier::Packet(_) => "user/packet",
+            Carrier::Netem => "netem",
+        }
+    }
+}
+
+/// What was chosen before any link exists.
+#[derive(Clone, Copy)]
+enum Choice {
+    Tun,
+    Packet,
+    Netem(Netem),
+}
+
+/// A lab that is up.
+pub(crate) struct Running {
+    name: String,
+    scenario: String,
+    pub(crate) network: Network,
+    pub(crate) nodes: Vec<NodeThread>,
+    /// Where the emulator's ends of veth pairs lie; without veth pairs it has nothing but its loopback.
+    wire: NodeThread,
+    carrier: Carrier,
+    not_tried: Vec<String>,
+    path_rtt_ms: Vec<f64>,
+    up_since: Instant,
+    cpu_at_start: CpuTicks,
+    _reaper: Reaper,
+}
+
+impl Running {
+    pub(super) fn build(
+        launch: &Launch,
+        network: Network,
+        directory: &Path,
+        mut reaper: Reaper,
+    ) -> Result<Self> {
+        let hosts = hosts_file(
+            network
+                .nodes
+                .iter()
+                .map(|node| (node.address, node.name.as_str())),
+        );
+        let mut start = |name: &str| -> Result<NodeThread> {
+            let thread = NodeThread::start(name, hosts.clone(), directory)?;
+            reaper.watch(thread.thread_id())?;
+            Ok(thread)
+        };
+        let wire = start("wire")?;
+        let nodes = network
+            .nodes
+            .iter()
+            .map(|node| start(&node.name))
+            .collect::<Result<Vec<_>>>()?;
+        let (choice, not_tried) = choose(launch.overrides.backend, &network, &wire)?;
+
+        let congestion = prepare(&network, &nodes)?;
+        let cpu_at_start = CpuTicks::now();
+        let up_since = Instant::now();
+        let carrier = match choice {
+            Choice::Tun => {
+                let ports = tun_ports(&network, &nodes)?;
+                configure(&network, &nodes, DeviceKind::Tun, &congestion)?;
+                Carrier::Tun(start_links(&network, ports)?)
+            }
+            Choice::Packet => {
+                veth_pairs(&network, &nodes, &wire)?;
+                configure(&network, &nodes, DeviceKind::Veth { whole: false }, &congestion)?;
+                Carrier::Packet(start_links(&network, packet_ports(&network, &wire)?)?)
+            }
+            Choice::Netem(netem) => {
+                veth_pairs(&network, &nodes, &wire)?;
+                configure(&network, &nodes, DeviceKind::Veth { whole: true }, &congestion)?;
+                netem::install(&wire, &network, netem)?;
+                Carrier::Netem
+            }
+        };
+        let path_rtt_ms = Ways::of(&network)
+            .longest_round_trips()
+            .iter()
+            .map(|rtt| rtt.as_secs_f64() * 1e3)
+            .collect();
+        Ok(Running {
+            name: launch.name.clone(),
+            scenario: launch.scenario.file().display().to_string(),
+            network,
+            nodes,
+            wire,
+            carrier,
+            not_tried,
+            path_rtt_ms,
+            up_since,
+            cpu_at_start,
+            _reaper: reaper,
+        })
+    }
+
+    pub(crate) fn description(&self) -> Description {
+        let node = |(node, thread): (&crate::scenario::Node, &NodeThread)| NodeDescription {
+            name: node.name.clone(),
+            address: node.address,
+            thread: thread.thread_id(),
+        };
+        let name_of = |node: usize| self.network.nodes[node].name.clone();
+        Description {
+            lab: self.name.clone(),
+            process: std::process::id(),
+            scenario: self.scenario.clone(),
+            title: self.network.title.clone(),
+            seed: self.network.seed,
+            backend: self.carrier.name().to_owned(),
+            not_tried: self.not_tried.clone(),
+            nodes: self.network.nodes.iter().zip(&self.nodes).map(node).collect(),
+            links: self
+                .network
+                .links
+                .iter()
+                .map(|link| (link.spec.name.clone(), name_of(link.a), name_of(link.b)))
+                .collect(),
+        }
+    }
+
+    /// The counters since the lab came up.
+    pub(crate) fn report(&self) -> Result<Report> {
+        let seconds = self.up_since.elapsed().as_secs_f64();
+        let snapshots = match &self.carrier {
+            Carrier::Tun(links) | Carrier::Packet(links) => links
+                .iter()
+                .map(LinkHandle::counters)
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| Error::Refused(error.to_string()))?,
+            Carrier::Netem => netem::snapshots(&self.wire, &self.network, seconds)?,
+        };
+        let ends = self.network.links.iter().zip(&self.path_rtt_ms).zip(snapshots);
+        let links: Vec<LinkReport> = ends
+            .map(|((link, rtt), counters)| LinkReport {
+                a: self.network.nodes[link.a].name.clone(),
+                b: self.network.nodes[link.b].name.clone(),
+                path_rtt_ms: *rtt,
+                counters,
+            })
+            .collect();
+        let cpu = CpuTicks::now().since(self.cpu_at_start);
+        let reasons = reasons(&links, cpu);
+        Ok(Report {
+            lab: self.name.clone(),
+            scenario: self.scenario.clone(),
+            seed: self.network.seed,
+            backend: self.carrier.name().to_owned(),
+            seconds,
+            links,
+            cpu,
+            valid: reasons.is_empty(),
+            reasons,
+        })
+    }
+
+    /// How long the links have been running: what a trace's time is counted from.
+    pub(crate) fn age(&self) -> std::time::Duration {
+        self.up_since.elapsed()
+    }
+}
+
+/// Chooses the backend; with it, which others were not to be had and why.
+fn choose(asked: Backend, network: &Network, wire: &NodeThread) -> Result<(Choice, Vec<String>)> {
+    let mut not_tried = Vec::new();
+    let netem = match asked {
+        Backend::Auto | Backend::Netem => Netem::probe(wire)
+            .map_err(|said| (format!("not available on this kernel, not tried ({said})"), said))
+            .and_then(|netem| match Netem::unable(network) {
+                Some(unable) => Err((format!("not tried: {unable}"), unable)),
+                None => Ok(netem),
+            }),
+        Backend::User | Backend::Tun | Backend::Packet => {
+            let not_asked = "not asked for, not tried".to_owned();
+            Err((not_asked.clone(), not_asked))
+        }
+    };
+    match (asked, netem) {
+        (_, Ok(netem)) => {
+            not_tried.push("user-space links: not tried, netem carries this lab".to_owned());
+            return Ok((Choice::Netem(netem), not_tried));
+        }
+        (Backend::Netem, Err((_, reason))) => {
+            return Err(Error::Backend {
+                backend: "netem",
+                reason,
+            });
+        }
+        (_, Err((sentence, _))) => not_tried.push(format!("netem: {sentence}")),
+    }
+    let tun = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun");
+    match (asked, tun) {
+        (Backend::Packet, _) | (Backend::Auto | Backend::User, Err(_)) => Ok((Choice::Packet, not_tried)),
+        (Backend::Tun, Err(error)) => Err(Error::Backend {
+            backend: "tun",
+            reason: format!("/dev/net/tun: {error}"),
+        }),
+        (_, Ok(_)) => Ok((Choice::Tun, not_tried)),
+        (Backend::Netem, Err(_)) => Err(Error::Backend {
+            backend: "netem",
+            reason: "it was refused".to_owned(),
+        }),
+    }
+}
+
+/// Sysctls of every node; the congestion control that has to stand on the routes of each.
+fn prepare(network: &Network, nodes: &[NodeThread]) -> Result<Vec<Option<String>>> {
+    let prepare_one = |(node, thread): (&crate::scenario::Node, &NodeThread)| {
+        let node = node.clone();
+        thread.run(move || {
+            setup::write_sysctls(&node.name, &setup::base_sysctls(&node))?;
+            setup::choose_congestion(&node)
+        })?
+    };
+    network.nodes.iter().zip(nodes).map(prepare_one).collect()
+}
+
+fn configure(
+    network: &Network,
+    nodes: &[NodeThread],
+    kind: DeviceKind,
+    congestion: &[Option<String>],
+) -> Result<()> {
+    let routes = route::tables(network);
+    for (index, thread) in nodes.iter().enumerate() {
+        let lines = setup::node_lines(network, index, &routes[index], kind, congestion[index].as_deref());
+        let name = network.nodes[index].name.clone();
+        thread.run(move || setup::batch("ip", &name, &lines))??;
+    }
+    Ok(())
+}
+
+fn tun_ports(network: &Network, nodes: &[NodeThread]) -> Result<Vec<[Port; 2]>> {
+    let port = |node: usize, name: &str| -> Result<Port> {
+        let name = name.to_owned();
+        let made = nodes[node].run(move || link::tun::create(&name))?;
+        made.map(Port::Tun)
+            .map_err(|error| Error::Refused(error.to_string()))
+    };
+    network
+        .links
+        .iter()
+        .map(|link| Ok([port(link.a, &link.spec.name)?, port(link.b, &link.spec.name)?]))
+        .collect()
+}
+
+/// A pair for each end of each link: one half in the node, the other in the wire namespace, up and of the same MTU.
+fn veth_pairs(network: &Network, nodes: &[NodeThread], wire: &NodeThread) -> Result<()> {
+    let mut lines = Vec::new();
+    for (index, link) in network.links.iter().enumerate() {
+        let (name, mtu) = (&link.spec.name, link.spec.mtu);
+        for (end, node) in netem::wire_ends(index).iter().zip([link.a, link.b]) {
+            // A namespace is named to `ip` by any thread in it.
+            let thread = nodes[node].thread_id();
+            lines.push(format!("link add {end} mtu {mtu} txqueuelen 10000 type veth peer name {name} mtu {mtu} netns {thread}"));
+            lines.push(format!("link set dev {end} up"));
+        }
+    }
+    wire.run(move || {
+        let quiet = [("net.ipv6.conf.all.disable_ipv6".to_owned(), "1".to_owned())];
+        setup::write_sysctls("wire", &quiet)?;
+        setup::batch("ip", "wire", &lines)
+    })?
+}
+
+fn packet_ports(network: &Network, wire: &NodeThread) -> Result<Vec<[Port; 2]>> {
+    let port = |end: String| -> Result<Port> {
+        let made = wire.run(move || link::packet::open(&end, NODE_MAC))?;
+        made.map(Port::Packet)
+            .map_err(|error| Error::Refused(error.to_string()))
+    };
+    let ports = |index: usize| -> Result<[Port; 2]> {
+        let [a, b] = netem::wire_ends(index);
+        Ok([port(a)?, port(b)?])
+    };
+    (0..network.links.len()).map(ports).collect()
+}
+
+fn start_links(network: &Network, ports: Vec<[Port; 2]>) -> Result<Vec<LinkHandle>> {
+    let start = |(link, [a, b]): (&crate::scenario::Link, [Port; 2])| {
+        link::start(link.spec.clone(), a, b).map_err(|error| Error::Refused(error.to_string()))
+    };
+    network.links.iter().zip(ports).map(start).collect()
+}

@@ -1,0 +1,157 @@
+//! The process of a lab: it holds the namespaces and the links, answers on the control socket, and when it goes, all goes.
+//!
+//! It ends on `wanbed down`, on SIGTERM, SIGINT or SIGHUP, or, when attached, at the end of its standard input, which comes even if
+//! whoever started it was killed.
+
+mod build;
+mod reaper;
+
+pub use reaper::reap;
+
+use std::io::{self, BufReader, Read};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::check;
+use crate::control::{Answer, Ask, Description, Launch, hear, say};
+use crate::error::{Doing, Error, Result};
+use crate::namespace::become_root_of_own_namespace;
+use crate::place::{self, Claim};
+pub(crate) use build::Running;
+
+/// A client that says nothing is sent away.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why the lab ends.
+enum End {
+    /// Nobody waits for the last report.
+    Quietly,
+    /// This client does.
+    Asked(UnixStream),
+}
+
+/// Runs a lab whose [`Launch`] comes on standard input, and says on standard output when it is up or why it is not. Must be
+/// called while the process has one thread.
+///
+/// # Errors
+/// Those that come before the standard output is needed; the others are told there.
+pub fn run() -> Result<()> {
+    let _ = rustix::thread::set_name(c"wanbed"); // started by way of /proc/self/exe, it would be called "exe"
+    let mut input = BufReader::new(io::stdin());
+    let launch: Launch = hear(&mut input).map_err(|problem| Error::Daemon {
+        lab: "(new)".to_owned(),
+        problem,
+    })?;
+    let (events, inbox) = channel();
+    let started = start(&launch, &events);
+    let answer = match &started {
+        Ok((lab, _)) => Answer::Ok(lab.description()),
+        Err(error) => Answer::Error::<Description>(error.into()),
+    };
+    // Whoever started the lab and is gone already would leave it running unseen.
+    let heard = say(&mut io::stdout(), &answer);
+    let (lab, _claim) = started?;
+    heard.doing(|| format!("telling that lab {} is up", launch.name))?;
+    if launch.attached {
+        let events = events.clone();
+        spawn("lifeline", move || {
+            let _ = io::copy(&mut input.by_ref(), &mut io::sink());
+            let _ = events.send(End::Quietly);
+        })?;
+    }
+    wait_and_end(lab, &inbox);
+    Ok(())
+}
+
+fn start(launch: &Launch, events: &Sender<End>) -> Result<(Arc<Running>, Claim)> {
+    if !may_make_namespaces() {
+        become_root_of_own_namespace()?;
+    }
+    let network = launch.scenario.resolve(&launch.overrides)?;
+    let claim = Claim::new(&launch.base, &launch.name)?;
+    let reaper = reaper::Reaper::start(&claim)?;
+    let running = Running::build(launch, network, &claim.directory, reaper)?;
+    let lab = Arc::new(running);
+    let socket = place::socket(&claim.directory);
+    let listener = UnixListener::bind(&socket).doing(|| format!("listening on {}", socket.display()))?;
+    {
+        let (lab, events) = (lab.clone(), events.clone());
+        // One probe at a time: two would measure each other.
+        let probing = Arc::new(Mutex::new(()));
+        spawn("control", move || {
+            for stream in listener.incoming().flatten() {
+                let (lab, events, probing) = (lab.clone(), events.clone(), probing.clone());
+                let _ = spawn("client", move || serve(stream, &lab, &events, &probing));
+            }
+        })?;
+    }
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])
+        .doing(|| "catching signals".to_owned())?;
+    let events = events.clone();
+    spawn("signals", move || {
+        if signals.forever().next().is_some() {
+            let _ = events.send(End::Quietly);
+        }
+    })?;
+    Ok((lab, claim))
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .doing(|| format!("starting the thread `{name}`"))?;
+    Ok(())
+}
+
+/// Whether the process has CAP_SYS_ADMIN and CAP_NET_ADMIN where it stands.
+fn may_make_namespaces() -> bool {
+    const NEEDED: u64 = 1 << 21 | 1 << 12;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|caps| caps & NEEDED == NEEDED)
+}
+
+/// Answers one client. A client that goes away meanwhile is no concern of the lab's.
+fn serve(mut stream: UnixStream, lab: &Running, events: &Sender<End>, probing: &Mutex<()>) {
+    let _ = stream.set_read_timeout(Some(PATIENCE));
+    let _ = stream.set_write_timeout(Some(PATIENCE));
+    let question = hear::<Ask>(&mut BufReader::new(&stream));
+    let _ = match question {
+        Err(problem) => say(&mut stream, &answer::<()>(Err(Error::Refused(problem)))),
+        Ok(Ask::Describe) => say(&mut stream, &Answer::Ok(lab.description())),
+        Ok(Ask::Links) => say(&mut stream, &answer(lab.report())),
+        Ok(Ask::Check { link, forward }) => {
+            let one_at_a_time = probing.lock();
+            let found = check::measure(lab, link, forward);
+            drop(one_at_a_time);
+            say(&mut stream, &answer(found))
+        }
+        Ok(Ask::Down) => {
+            let _ = events.send(End::Asked(stream));
+            Ok(())
+        }
+    };
+}
+
+fn answer<T>(result: Result<T>) -> Answer<T> {
+    match result {
+        Ok(value) => Answer::Ok(value),
+        Err(error) => Answer::Error((&error).into()),
+    }
+}
+
+fn wait_and_end(lab: Arc<Running>, inbox: &Receiver<End>) {
+    let end = inbox.recv().unwrap_or(End::Quietly);
+    if let End::Asked(mut stream) = end {
+        let _ = say(&mut stream, &answer(lab.report()));
+    }
+    // Returning ends the process, and with it links and namespaces; the reaper does the rest.
+}

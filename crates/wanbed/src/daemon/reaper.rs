@@ -1,0 +1,126 @@
+//! The reaper: a second process that outlives the lab's by a moment, however that one ends, ends what still runs inside
+//! the lab's namespaces, and removes the lab's directory.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufRead, Write as _};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::error::{Doing, Result};
+use crate::place::{self, Claim};
+
+/// How long processes have between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(1);
+/// How long to wait for killed processes to be gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(10);
+
+/// The lab's end of the reaper. Its standard input ends when the lab's process does: that is its cue.
+#[derive(Debug)]
+pub(super) struct Reaper {
+    orders: ChildStdin,
+    _process: Child,
+}
+
+impl Reaper {
+    /// Starts the reaper. It holds the claim's lock (as its standard output) until it is done.
+    pub(super) fn start(claim: &Claim) -> Result<Self> {
+        let lock = claim.lock().doing(|| "keeping the lab's lock".to_owned())?;
+        let mut process = Command::new("/proc/self/exe")
+            .arg0("wanbed")
+            .arg("reaper")
+            .arg(&claim.directory)
+            .stdin(Stdio::piped())
+            .stdout(lock)
+            .stderr(Stdio::null())
+            .current_dir("/")
+            .process_group(0) // a Ctrl-C or kill meant for the lab's group must not take its cleaner too
+            .spawn()
+            .doing(|| "starting the lab's reaper".to_owned())?;
+        let orders = process
+            .stdin
+            .take()
+            .ok_or_else(|| io::Error::other("no pipe"))
+            .doing(|| "starting the lab's reaper".to_owned())?;
+        Ok(Reaper {
+            orders,
+            _process: process,
+        })
+    }
+
+    /// Hands the namespaces of a thread of this process into the reaper's care.
+    pub(super) fn watch(&mut self, thread: i32) -> Result<()> {
+        let line = format!("/proc/{}/task/{thread}/ns/net\n", std::process::id());
+        self.orders
+            .write_all(line.as_bytes())
+            .doing(|| "telling the lab's reaper of a node".to_owned())
+    }
+}
+
+/// The reaper's own life: reads what to watch over until its standard input ends, then cleans up.
+///
+/// # Errors
+/// When it cannot read its orders.
+pub fn reap(directory: &Path) -> Result<()> {
+    let _ = rustix::thread::set_name(c"wanbed-reaper");
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        // Caught and left alone: only SIGKILL or the end of its work ends the reaper.
+        let ignored = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        signal_hook::flag::register(signal, ignored).doing(|| "catching signals".to_owned())?;
+    }
+    // Held open, so that no other namespace can get the same number while it is looked for.
+    let mut namespaces = Vec::new();
+    for line in io::stdin().lock().lines() {
+        let line = line.doing(|| "reading what to watch over".to_owned())?;
+        namespaces.extend(File::open(&line).ok());
+    }
+    let inodes: HashSet<u64> = namespaces
+        .iter()
+        .filter_map(|file| Some(file.metadata().ok()?.ino()))
+        .collect();
+    // The lab's own process may take a moment to be gone; its main thread is not in these namespaces.
+    end_all(&inodes);
+    place::sweep(directory);
+    Ok(())
+}
+
+fn end_all(inodes: &HashSet<u64>) {
+    let begun = Instant::now();
+    let mut told = HashSet::new();
+    while begun.elapsed() < GRACE + PATIENCE {
+        let inside = processes_in(inodes);
+        if inside.is_empty() {
+            return;
+        }
+        for process in inside {
+            if begun.elapsed() >= GRACE {
+                let _ = kill_process(process, Signal::KILL);
+            } else if told.insert(process) {
+                let _ = kill_process(process, Signal::TERM);
+                let _ = kill_process(process, Signal::CONT); // a stopped one could not hear it
+            }
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// The processes whose network namespace is one of these. Those of others' that may not be looked at are not the lab's.
+fn processes_in(inodes: &HashSet<u64>) -> Vec<Pid> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let inside = |entry: io::Result<std::fs::DirEntry>| {
+        let entry = entry.ok()?;
+        let process = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;
+        let namespace = std::fs::metadata(entry.path().join("ns/net")).ok()?;
+        inodes.contains(&namespace.ino()).then_some(process)
+    };
+    entries.filter_map(inside).collect()
+}

@@ -1,0 +1,397 @@
+//! A lab as a program uses it: start one, run commands in its nodes, read its counters, drop it.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use wanbed::{Lab, Overrides, Scenario};
+//!
+//! let scenario = Scenario::read("scenarios/clean-long.toml")?;
+//! let lab = Lab::up(&scenario, &Overrides::default().seed(3).set("nodes.*.congestion", "cubic"))?;
+//! let server = lab.address("server")?;
+//! let status = lab.command("client", "ping")?.args(["-c", "3", &server.to_string()]).status()?;
+//! let report = lab.down()?;
+//! assert!(report.valid, "{:?}", report.reasons);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::ffi::OsStr;
+use std::io::{self, BufReader};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::check::LinkCheck;
+use crate::control::{self, Answer, Ask, Description, Launch, NodeDescription};
+use crate::error::{Doing, Error, Result};
+use crate::namespace::Entrance;
+use crate::place;
+use crate::report::Report;
+use crate::scenario::{Overrides, Scenario};
+
+/// An emulated network that is up, in a process of its own.
+///
+/// The lab that [`Lab::up`] gives ends with it: when it is dropped, and also when the program that holds it is killed. Every process
+/// that still runs in a node is then ended too.
+#[derive(Debug)]
+pub struct Lab {
+    description: Description,
+    directory: PathBuf,
+    /// The lab's process and its lifeline, when this program started it.
+    owned: Option<(Child, Option<ChildStdin>)>,
+}
+
+impl Lab {
+    /// Builds the scenario's network and waits until it is up. Without a name in `overrides` it gets one of its own, so that labs
+    /// of several tests stand side by side.
+    ///
+    /// # Errors
+    /// [`Error::Scenario`] and [`Error::Read`] for what the scenario says; [`Error::NoProgram`] when the `wanbed` program is not
+    /// built; [`Error::NameTaken`]; and [`Error::Refused`] with the reason when the machine does not allow it
+    /// ([`Lab::possible`] tells beforehand).
+    pub fn up(scenario: &Scenario, overrides: &Overrides) -> Result<Lab> {
+        let (mut child, description, directory) = launch(scenario, overrides, true)?;
+        let lifeline = child.stdin.take();
+        Ok(Lab {
+            description,
+            directory,
+            owned: Some((child, lifeline)),
+        })
+    }
+
+    /// Like [`Lab::up`], but the lab stays up until [`Lab::down`] or `wanbed down`, whatever becomes of this program.
+    ///
+    /// # Errors
+    /// As [`Lab::up`].
+    pub fn up_detached(scenario: &Scenario, overrides: &Overrides) -> Result<Lab> {
+        let (_child, description, directory) = launch(scenario, overrides, false)?;
+        Ok(Lab {
+            description,
+            directory,
+            owned: None,
+        })
+    }
+
+    /// The lab of this name that is up already. Dropping it changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::NoLab`] names those that are up.
+    pub fn attach(name: &str) -> Result<Lab> {
+        place::check_name(name)?;
+        let base = place::base()?;
+        let directory = base.join(name);
+        match control::ask(&place::socket(&directory), Ask::Describe) {
+            Ok(Answer::Ok(description)) => Ok(Lab {
+                description,
+                directory,
+                owned: None,
+            }),
+            Ok(Answer::Error(problem)) => Err(problem.into()),
+            Err(_) => {
+                let up = place::labs(&base)?;
+                let others = if up.is_empty() {
+                    String::new()
+                } else {
+                    format!(" (up: {})", up.join(", "))
+                };
+                Err(Error::NoLab {
+                    name: name.to_owned(),
+                    others,
+                })
+            }
+        }
+    }
+
+    /// The names of this user's labs that are up.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the directory of labs cannot be read.
+    pub fn list() -> Result<Vec<String>> {
+        place::labs(&place::base()?)
+    }
+
+    /// Whether this user can have labs on this machine at all, found out by making the least of them; for tests that have to
+    /// skip, with the reason, where not even user namespaces exist.
+    ///
+    /// # Errors
+    /// What [`Lab::up`] would say.
+    pub fn possible() -> Result<()> {
+        let least = Scenario::from_text(
+            "the smallest lab",
+            "nodes = { a = {}, b = {} }\n[links]\nl = { ends = [\"a\", \"b\"], delay = \"1 ms\", rate = \"unlimited\" }\n",
+        );
+        Lab::up(&least, &Overrides::default()).map(drop)
+    }
+
+    /// The lab's name.
+    pub fn name(&self) -> &str {
+        &self.description.lab
+    }
+
+    /// What the scenario calls itself.
+    pub fn title(&self) -> &str {
+        &self.description.title
+    }
+
+    /// The seed in force.
+    pub fn seed(&self) -> u64 {
+        self.description.seed
+    }
+
+    /// What carries the links: `user/tun`, `user/packet` or `netem`.
+    pub fn backend(&self) -> &str {
+        &self.description.backend
+    }
+
+    /// Backends that do not carry this lab and why not, one sentence each.
+    pub fn backends_not_tried(&self) -> &[String] {
+        &self.description.not_tried
+    }
+
+    /// The nodes' names and addresses, in the order of the scenario.
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, Ipv4Addr)> {
+        self.description
+            .nodes
+            .iter()
+            .map(|node| (node.name.as_str(), node.address))
+    }
+
+    /// A node's address. Inside the lab its name does as well.
+    ///
+    /// # Errors
+    /// [`Error::NoNode`] names those there are.
+    pub fn address(&self, node: &str) -> Result<Ipv4Addr> {
+        Ok(self.node(node)?.address)
+    }
+
+    /// A command that will run in a node, in this program's working directory. Everything else about it is the caller's:
+    /// arguments, environment, where its output goes, and waiting for it.
+    ///
+    /// # Errors
+    /// [`Error::NoNode`]; [`Error::Daemon`] when the lab is gone.
+    pub fn command(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command> {
+        let node = self.node(node)?;
+        let entrance = Entrance::open(self.description.process, node.thread)
+            .map_err(|error| self.gone(format!("node {} cannot be entered ({error})", node.name)))?;
+        let mut command = Command::new(program);
+        command
+            .env("WANBED_LAB", self.name())
+            .env("WANBED_NODE", &node.name);
+        entrance.admit(&mut command);
+        Ok(command)
+    }
+
+    /// The links' counters since the lab came up, and whether what was measured may be believed.
+    ///
+    /// # Errors
+    /// [`Error::Daemon`] when the lab is gone; [`Error::Refused`] when a link has ended by itself.
+    pub fn links(&self) -> Result<Report> {
+        self.ask(Ask::Links)
+    }
+
+    /// Measures one direction of a link with probes of the lab's own, and says whether it is as asked. Takes some seconds, in which
+    /// the link should carry nothing else.
+    ///
+    /// # Errors
+    /// As [`Lab::links`].
+    pub fn check(&self, link: usize, forward: bool) -> Result<LinkCheck> {
+        self.ask(Ask::Check { link, forward })
+    }
+
+    /// The links' names and their two ends, in the order of the scenario.
+    pub fn link_ends(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.description
+            .links
+            .iter()
+            .map(|(name, a, b)| (name.as_str(), a.as_str(), b.as_str()))
+    }
+
+    /// What a script needs to find its way: `WANBED_LAB`, so that `wanbed exec` needs no name, and for each node
+    /// `WANBED_ADDRESS_NODE` with its address (capitals, `-` becomes `_`).
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let variable = |name: &str| format!("WANBED_ADDRESS_{}", name.to_ascii_uppercase().replace('-', "_"));
+        let addresses = self
+            .nodes()
+            .map(|(name, address)| (variable(name), address.to_string()));
+        std::iter::once(("WANBED_LAB".to_owned(), self.name().to_owned()))
+            .chain(addresses)
+            .collect()
+    }
+
+    /// The number of the lab's own process, which holds its namespaces and links.
+    pub fn process(&self) -> u32 {
+        self.description.process
+    }
+
+    /// Waits until the lab is gone by another's doing: `wanbed down`, or the death of its process or of whoever started it.
+    pub fn wait_until_gone(self) {
+        place::wait_until_free(&self.directory);
+    }
+
+    /// Takes the lab down and gives its last report. When it returns, nothing of the lab is left.
+    ///
+    /// # Errors
+    /// [`Error::Daemon`] when the lab was gone already.
+    pub fn down(mut self) -> Result<Report> {
+        let report = self.ask(Ask::Down);
+        self.end();
+        report
+    }
+
+    fn node(&self, name: &str) -> Result<&NodeDescription> {
+        self.description
+            .nodes
+            .iter()
+            .find(|node| node.name == name)
+            .ok_or_else(|| Error::NoNode {
+                lab: self.name().to_owned(),
+                node: name.to_owned(),
+                nodes: self.nodes().map(|(name, _)| name).collect::<Vec<_>>().join(", "),
+            })
+    }
+
+    fn ask<T: serde::de::DeserializeOwned>(&self, question: Ask) -> Result<T> {
+        match control::ask(&place::socket(&self.directory), question) {
+            Ok(Answer::Ok(value)) => Ok(value),
+            Ok(Answer::Error(problem)) => Err(problem.into()),
+            Err(problem) => Err(self.gone(problem)),
+        }
+    }
+
+    fn gone(&self, problem: String) -> Error {
+        Error::Daemon {
+            lab: self.name().to_owned(),
+            problem,
+        }
+    }
+
+    /// Lets go of the lifeline where there is one, and waits until processes, namespaces and directory are gone.
+    fn end(&mut self) {
+        if let Some((mut child, lifeline)) = self.owned.take() {
+            drop(lifeline);
+            let _ = child.wait();
+        }
+        place::wait_until_free(&self.directory);
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if self.owned.is_some() {
+            self.end();
+        }
+    }
+}
+
+/// Starts a lab's process and waits until it says that it is up.
+fn launch(
+    scenario: &Scenario,
+    overrides: &Overrides,
+    attached: bool,
+) -> Result<(Child, Description, PathBuf)> {
+    // Mistakes in the scenario come back typed, before any process is started.
+    scenario.resolve(overrides)?;
+    let name = overrides.name.clone().unwrap_or_else(own_name);
+    place::check_name(&name)?;
+    let base = place::base()?;
+    let directory = base.join(&name);
+    let program = program()?;
+    let mut command = Command::new(&program);
+    command
+        .arg0("wanbed")
+        .arg("daemon")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .current_dir("/");
+    command.stderr(if attached { Stdio::inherit() } else { Stdio::null() });
+    command.process_group(0); // a Ctrl-C is for whoever uses the lab, who then takes it down
+    let mut child = command
+        .spawn()
+        .doing(|| format!("starting {}", program.display()))?;
+    let request = Launch {
+        scenario: scenario.clone(),
+        overrides: overrides.clone(),
+        name: name.clone(),
+        base,
+        attached,
+    };
+    let answer = match (child.stdin.as_mut(), child.stdout.take()) {
+        // A process that dies at once breaks the pipe: what it said, or did not, tells more than that.
+        (Some(input), Some(output)) => {
+            let _ = control::say(input, &request);
+            control::hear::<Answer<Description>>(&mut BufReader::new(output))
+        }
+        _ => Err("its pipes are missing".to_owned()),
+    };
+    let refused = match answer {
+        Ok(Answer::Ok(description)) => return Ok((child, description, directory)),
+        Ok(Answer::Error(problem)) => problem.into(),
+        Err(problem) => Error::Daemon { lab: name, problem },
+    };
+    drop(child.stdin.take());
+    let _ = child.wait();
+    Err(refused)
+}
+
+/// Unlike any other name in use: this process's number and a counter.
+fn own_name() -> String {
+    static COUNTER: AtomicU32 = AtomicU32::new(1);
+    format!(
+        "lab-{}-{}",
+        std::process::id(),
+        COUNTER.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// The `wanbed` program: the one named in WANBED_BIN, this program itself, one beside it (as `cargo` lays them), or in PATH.
+fn program() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os("WANBED_BIN").map(PathBuf::from) {
+        return if is_program(&named) {
+            Ok(named)
+        } else {
+            Err(Error::NoProgram(format!("at {} (WANBED_BIN)", named.display())))
+        };
+    }
+    let this = std::env::current_exe().doing(|| "finding this program".to_owned())?;
+    if this.file_name() == Some(OsStr::new("wanbed")) {
+        // Also when the file was replaced by a new build meanwhile.
+        return Ok(PathBuf::from("/proc/self/exe"));
+    }
+    let beside = this
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|directory| directory.join("wanbed"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let in_path: Vec<PathBuf> = std::env::split_paths(&path)
+        .map(|directory| directory.join("wanbed"))
+        .collect();
+    beside
+        .chain(in_path)
+        .find(|candidate| is_program(candidate))
+        .ok_or_else(|| Error::NoProgram(format!("near {}", this.display())))
+}
+
+fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+}
+
+/// Makes the caller's exit code of a finished command, as a shell would: 128 and the signal's number when it was killed.
+pub fn exit_code(status: std::process::ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}
+
+/// Replaces this program by a command in a node.
+///
+/// # Errors
+/// When it cannot be started; on success there is nothing to return to.
+pub fn become_command(mut command: Command) -> io::Error {
+    command.exec()
+}

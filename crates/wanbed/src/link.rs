@@ -1,0 +1,86 @@
+//! An emulated link in user space: packets of one node are read from a port, pass a bottleneck of a given
+//! rate, queue, loss and delay, and are written to the other node's port. All that a real link does to a
+//! packet is done for each segment, although TCP's super-packets pass whole wherever that makes no difference.
+
+mod bottleneck;
+mod cut;
+mod direction;
+mod engine;
+mod layout;
+mod loss;
+pub mod packet;
+mod port;
+mod report;
+mod ring;
+#[cfg(test)]
+mod samples;
+mod schedule;
+mod thread;
+pub mod tun;
+mod virtio;
+
+use std::io;
+
+pub use engine::{LinkHandle, start};
+pub use packet::PacketPort;
+pub use port::Port;
+pub use report::{DirectionSnapshot, Lag, Scheduling, Snapshot};
+pub use tun::TunPort;
+
+use crate::spec::SpecError;
+
+/// Nanoseconds since the link started.
+type Nanos = u64;
+
+/// Why a link can't be set up, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The specification is out of range: correct the scenario.
+    #[error("link {link}: {source}")]
+    Spec {
+        /// The link's name.
+        link: String,
+        /// Which field, and what it should be.
+        source: SpecError,
+    },
+    /// A TUN device or an interface can't be used: check permissions, or use the other kind of port.
+    #[error("{device}: can't {what}: {source}")]
+    Device {
+        /// The interface's name.
+        device: String,
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// More bytes would be under way than the engine keeps: lower the rate, the delay or the queue.
+    #[error(
+        "link {link}: {needed} bytes would be under way at once, more than the {limit} of memory allowed: lower rate, delay or queue"
+    )]
+    TooMuchUnderWay {
+        /// The link's name.
+        link: String,
+        /// Bytes that rate, delay and queue ask for in one direction.
+        needed: u64,
+        /// Bytes allowed for one direction.
+        limit: u64,
+    },
+    /// The system refused what a link's thread needs.
+    #[error("link {link}: can't {what}: {source}")]
+    Thread {
+        /// The link's name.
+        link: String,
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The link has ended by itself, most likely because a device of it was deleted.
+    #[error("link {link}: ended by itself: {why}")]
+    Ended {
+        /// The link's name.
+        link: String,
+        /// What happened.
+        why: String,
+    },
+}

@@ -1,0 +1,300 @@
+//! One direction of a link, without any socket or clock: packets go in with the time they came, and come out in
+//! pieces with the time they are due.
+
+use std::collections::VecDeque;
+
+use super::bottleneck::{Bottleneck, Passed};
+use super::cut::{Piece, piece};
+use super::layout::{LONGEST_HEADERS, Layout};
+use super::loss::Loss;
+use super::port::LONGEST_PACKET;
+use super::report::DirectionSnapshot;
+use super::ring::Ring;
+use super::schedule::Schedule;
+use super::virtio::VirtioHeader;
+use super::{LinkError, Nanos};
+use crate::spec::{BitRate, DirectionSpec, LinkSpec};
+
+/// The most memory for the packets of one direction, in bytes.
+const MEMORY_LIMIT: u64 = 1 << 30;
+/// Room for what waits to be written while the engine is held up.
+const SLACK: u64 = 8 << 20;
+/// The part of the delay, and the most, by which a delivery is put off to be made together with the next ones.
+const PATIENCE: Nanos = 50;
+const LONGEST_PATIENCE: Nanos = 250_000;
+/// What memory is measured by where the rate is unlimited.
+const FASTEST: BitRate = BitRate(10_000_000_000);
+
+/// One direction of a link.
+#[derive(Debug)]
+pub struct Direction {
+    mtu: u32,
+    ring: Ring,
+    /// Where reads go while the ring is full: they must be read on, to be dropped here and counted.
+    spill: Box<[u8]>,
+    spilling: bool,
+    bottleneck: Bottleneck,
+    transit: Transit,
+    headers: Box<[u8; LONGEST_HEADERS]>,
+}
+
+/// What is under way: packets in the ring, and pieces of them with a due time.
+#[derive(Debug)]
+struct Transit {
+    packets: VecDeque<Held>,
+    /// The number of the first of `packets`.
+    oldest: u64,
+    line: VecDeque<Passed>,
+    most_pieces: usize,
+    counters: DirectionSnapshot,
+}
+
+#[derive(Debug)]
+struct Held {
+    at: usize,
+    layout: Layout,
+    /// Segments whose fate is open.
+    open: u32,
+}
+
+/// A piece that is due.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    /// What to send.
+    pub piece: Piece<'a>,
+    /// When it should have been sent.
+    pub due: Nanos,
+}
+
+impl Direction {
+    /// The direction that `spec` describes, of the link `link`. `stream` tells the link's directions apart.
+    ///
+    /// # Errors
+    /// [`LinkError::TooMuchUnderWay`].
+    pub fn new(link: &LinkSpec, spec: &DirectionSpec, stream: u32) -> Result<Self, LinkError> {
+        let needed = memory(spec);
+        if needed > MEMORY_LIMIT {
+            let link = link.name.clone();
+            return Err(LinkError::TooMuchUnderWay {
+                link,
+                needed,
+                limit: MEMORY_LIMIT,
+            });
+        }
+        let ring = Ring::new(needed as usize);
+        let loss = Loss::new(spec.loss, link.seed, stream);
+        Ok(Self {
+            mtu: link.mtu,
+            transit: Transit {
+                packets: VecDeque::new(),
+                oldest: 0,
+                line: VecDeque::new(),
+                most_pieces: ring.most_packets(),
+                counters: DirectionSnapshot::default(),
+            },
+            ring,
+            spill: vec![0; LONGEST_PACKET].into_boxed_slice(),
+            spilling: false,
+            bottleneck: Bottleneck::new(Schedule::new(spec), spec.queue, loss),
+            headers: Box::new([0; LONGEST_HEADERS]),
+        })
+    }
+
+    /// Where to read the next packet to.
+    #[must_use]
+    pub fn room(&mut self) -> &mut [u8] {
+        match self.ring.room() {
+            Some(room) => {
+                self.spilling = false;
+                room
+            }
+            None => {
+                self.spilling = true;
+                &mut self.spill
+            }
+        }
+    }
+
+    /// Takes the packet of `len` bytes that was read to [`room`](Self::room) at the time `now`.
+    pub fn take(&mut self, now: Nanos, virtio: &VirtioHeader, len: usize) {
+        self.advance(now);
+        let counters = &mut self.transit.counters;
+        let buffer = if self.spilling {
+            Some(&*self.spill)
+        } else {
+            self.ring.room().map(|room| &*room)
+        };
+        let bytes = buffer.and_then(|buffer| buffer.get(..len)).unwrap_or(&[]);
+        let Ok(layout) = Layout::of(virtio, bytes) else {
+            counters.malformed += 1;
+            return;
+        };
+        let sizes = layout.sizes();
+        counters.offered += u64::from(sizes.segments);
+        counters.super_packets += u64::from(sizes.segments > 1);
+        if sizes.full > self.mtu {
+            counters.drops_mtu += u64::from(sizes.segments);
+        } else if self.spilling {
+            counters.ring_overflow += u64::from(sizes.segments);
+        } else {
+            let number = self.transit.oldest + self.transit.packets.len() as u64;
+            let taken = self.bottleneck.offer(number, sizes);
+            counters.drops_queue += u64::from(sizes.segments - taken);
+            if taken > 0 {
+                let at = self.ring.keep(len);
+                self.transit.packets.push_back(Held {
+                    at,
+                    layout,
+                    open: taken,
+                });
+                self.advance(now);
+            }
+        }
+    }
+
+    /// Counts what came in but was no packet.
+    pub fn take_noise(&mut self) {
+        self.transit.counters.malformed += 1;
+    }
+
+    /// Lets time pass until `now`.
+    pub fn advance(&mut self, now: Nanos) {
+        let (transit, ring) = (&mut self.transit, &mut self.ring);
+        self.bottleneck
+            .advance(now, &mut |passed| transit.on_wire(passed, ring));
+    }
+
+    /// Sends the next piece that is due by `now`, if there is one, together with those of the same packet that
+    /// follow it and are due too, as a receiver's network card would coalesce them; `send` tells whether the port took it.
+    pub fn deliver(&mut self, now: Nanos, send: impl FnOnce(&Delivery<'_>) -> bool) -> bool {
+        let transit = &mut self.transit;
+        let Some(passed) = transit.next_due(now) else {
+            return false;
+        };
+        if let Some(held) = transit.held(passed.packet) {
+            let (at, layout) = (held.at, held.layout);
+            let bytes = self.ring.get(at, layout.len as usize);
+            let piece = piece(&layout, bytes, passed.first, passed.count, &mut self.headers);
+            if send(&Delivery {
+                piece,
+                due: passed.due,
+            }) {
+                transit.counters.bytes += layout.sizes().bytes(passed.first, passed.count);
+                transit.counters.packets += u64::from(passed.count);
+            } else {
+                transit.counters.write_errors += u64::from(passed.count);
+            }
+        }
+        transit.settle(&passed, &mut self.ring);
+        true
+    }
+
+    /// Until when the next delivery may be put off so that one wake-up, which is costly, serves several pieces.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        let patience = (self.bottleneck.delay() / PATIENCE).min(LONGEST_PATIENCE);
+        self.next_event().map(|next| next + patience)
+    }
+
+    /// When the last piece is due that is due by `deadline`: no sense in waiting any longer.
+    #[must_use]
+    pub fn last_due_by(&self, deadline: Nanos) -> Option<Nanos> {
+        let due = self.transit.line.partition_point(|passed| passed.due <= deadline);
+        match due.checked_sub(1) {
+            Some(last) => self.transit.line.get(last).map(|last| last.due),
+            None => self.next_event().filter(|next| *next <= deadline),
+        }
+    }
+
+    /// When the next piece is due; `None` when nothing is under way.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Nanos> {
+        // What is still in the bottleneck can't arrive before what is already on the line.
+        self.transit
+            .line
+            .front()
+            .map(|passed| passed.due)
+            .or_else(|| self.bottleneck.next_event())
+    }
+
+    /// The counters so far; those of lag and devices are the engine's.
+    #[must_use]
+    pub fn counters(&self) -> DirectionSnapshot {
+        DirectionSnapshot {
+            queue_bytes: self.bottleneck.queue_bytes(),
+            queue_peak: self.bottleneck.queue_peak(),
+            ..self.transit.counters
+        }
+    }
+}
+
+impl Transit {
+    /// Segments have left the transmitter.
+    fn on_wire(&mut self, passed: Passed, ring: &mut Ring) {
+        if passed.lost {
+            self.counters.drops_loss += u64::from(passed.count);
+        } else if self.line.len() < self.most_pieces {
+            return self.line.push_back(passed);
+        } else {
+            self.counters.ring_overflow += u64::from(passed.count);
+        }
+        self.settle(&passed, ring);
+    }
+
+    fn next_due(&mut self, now: Nanos) -> Option<Passed> {
+        let mut first = self.line.pop_front_if(|passed| passed.due <= now)?;
+        while let Some(next) = self.line.pop_front_if(|next| {
+            next.due <= now && next.packet == first.packet && next.first == first.first + first.count
+        }) {
+            first.count += next.count;
+        }
+        Some(first)
+    }
+
+    fn held(&mut self, packet: u64) -> Option<&mut Held> {
+        self.packets.get_mut(packet.checked_sub(self.oldest)? as usize)
+    }
+
+    /// The fate of these segments is decided; packets of which no segment is open leave the ring, oldest first.
+    fn settle(&mut self, passed: &Passed, ring: &mut Ring) {
+        if let Some(held) = self.held(passed.packet) {
+            held.open = held.open.saturating_sub(passed.count);
+        }
+        let mut left = false;
+        while self.packets.pop_front_if(|held| held.open == 0).is_some() {
+            self.oldest += 1;
+            left = true;
+        }
+        if left {
+            ring.release(self.packets.front().map(|held| held.at));
+        }
+    }
+}
+
+/// Bytes of memory for what can be under way in a direction: on the line, in the queue, and some slack. A quarter
+/// more because packets are rounded up to cache lines.
+fn memory(spec: &DirectionSpec) -> u64 {
+    let steps = || spec.changes.iter().flat_map(|trace| &trace.steps);
+    let rates = steps().filter_map(|step| step.rate).chain(spec.rate);
+    let rate = match spec.rate {
+        None => FASTEST,
+        Some(_) => rates.max().unwrap_or(FASTEST),
+    };
+    let delay = steps()
+        .filter_map(|step| step.delay)
+        .chain([spec.delay])
+        .max()
+        .unwrap_or(spec.delay);
+    let line = rate.bytes_in(delay);
+    let packets = line.saturating_add(spec.queue);
+    let all = packets.saturating_add(packets / 4).saturating_add(SLACK);
+    // Where nothing is promised about the rate, the limit is a limit and no mistake.
+    if spec.rate.is_none() {
+        all.min(MEMORY_LIMIT)
+    } else {
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

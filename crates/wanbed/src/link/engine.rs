@@ -1,0 +1,359 @@
+//! The thread of a link: reads both ports, lets the directions' time pass, writes what is due, and sleeps until
+//! the next thing is.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+use super::direction::Direction;
+use super::port::{Port, Received};
+use super::report::{DirectionSnapshot, Lag, Scheduling, Snapshot};
+use super::thread::hurry;
+use super::{LinkError, Nanos};
+use crate::spec::LinkSpec;
+
+/// Packets read, and pieces written, before the other direction has its turn.
+const BATCH: usize = 16;
+/// Falling asleep and waking up costs about this much time, more on a virtual machine, so every sleep ends this
+/// much early, and the rest is spent watching.
+const WATCH: Duration = Duration::from_micros(20);
+/// After a long sleep the processor itself has to wake, which takes longer ...
+const LONG_WATCH: Duration = Duration::from_micros(150);
+/// ... and this is long enough for that to cost no more than a twentieth of a processor.
+const LONG: Duration = Duration::from_millis(3);
+/// Lag is recorded up to this many microseconds, to two digits.
+const WORST_LAG: u64 = 60_000_000;
+
+/// A running link. Dropping it stops it.
+#[derive(Debug)]
+pub struct LinkHandle {
+    name: String,
+    commands: Sender<Command>,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<Report>>,
+    /// Why the link ended, when it ended by itself.
+    ended: Arc<OnceLock<Errno>>,
+}
+
+enum Command {
+    Report(SyncSender<Report>),
+    Stop,
+}
+
+/// What the thread knows; percentiles are the asker's work.
+#[derive(Debug)]
+struct Report {
+    elapsed: Duration,
+    scheduling: Scheduling,
+    directions: [(DirectionSnapshot, Histogram<u64>); 2],
+}
+
+/// Starts a link between two ports, on a thread of its own.
+///
+/// # Errors
+/// [`LinkError::Spec`], [`LinkError::TooMuchUnderWay`] or [`LinkError::Thread`].
+pub fn start(spec: LinkSpec, a: Port, b: Port) -> Result<LinkHandle, LinkError> {
+    let name = spec.name.clone();
+    spec.check().map_err(|source| LinkError::Spec {
+        link: name.clone(),
+        source,
+    })?;
+    let failed = |what| {
+        let link = name.clone();
+        move |source| LinkError::Thread { link, what, source }
+    };
+    let forward = Flow::new(Direction::new(&spec, &spec.forward, 0)?).map_err(failed("record lag"))?;
+    let backward = Flow::new(Direction::new(&spec, &spec.backward, 1)?).map_err(failed("record lag"))?;
+    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .map_err(io::Error::from)
+        .map_err(failed("make an eventfd"))?;
+    let wake = Arc::new(wake);
+    let (commands, asked) = channel();
+    let ended = Arc::new(OnceLock::new());
+    let engine = Engine {
+        ports: [a, b],
+        flows: [forward, backward],
+        wake: Arc::clone(&wake),
+        asked,
+        start: Instant::now(),
+        scheduling: Scheduling::Ordinary,
+    };
+    let thread = std::thread::Builder::new()
+        .name(format!("link {name}"))
+        .spawn({
+            let ended = Arc::clone(&ended);
+            move || engine.run(&ended)
+        })
+        .map_err(failed("start a thread"))?;
+    Ok(LinkHandle {
+        name,
+        commands,
+        wake,
+        thread: Some(thread),
+        ended,
+    })
+}
+
+impl LinkHandle {
+    /// The counters at this moment.
+    ///
+    /// # Errors
+    /// [`LinkError::Ended`] when the link has ended by itself.
+    pub fn counters(&self) -> Result<Snapshot, LinkError> {
+        let (reply, report) = sync_channel(1);
+        self.command(Command::Report(reply));
+        let report = report.recv().map_err(|_| self.why_ended())?;
+        Ok(report.snapshot(&self.name))
+    }
+
+    /// Stops the link and gives its last counters.
+    ///
+    /// # Errors
+    /// [`LinkError::Ended`] when the link had ended by itself before.
+    pub fn stop(mut self) -> Result<Snapshot, LinkError> {
+        let report = self.join();
+        match report {
+            Some(report) if self.ended.get().is_none() => Ok(report.snapshot(&self.name)),
+            _ => Err(self.why_ended()),
+        }
+    }
+
+    fn join(&mut self) -> Option<Report> {
+        let thread = self.thread.take()?;
+        self.command(Command::Stop);
+        thread.join().ok()
+    }
+
+    /// A thread that has gone doesn't listen, which shows when it doesn't answer.
+    fn command(&self, command: Command) {
+        let _ = self.commands.send(command);
+        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+    }
+
+    fn why_ended(&self) -> LinkError {
+        let why = match self.ended.get() {
+            Some(errno) => io::Error::from(*errno).to_string(),
+            None => "its thread is gone".to_owned(),
+        };
+        LinkError::Ended {
+            link: self.name.clone(),
+            why,
+        }
+    }
+}
+
+impl Drop for LinkHandle {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+struct Engine {
+    /// a and b; the flow of the same index starts there.
+    ports: [Port; 2],
+    flows: [Flow; 2],
+    wake: Arc<OwnedFd>,
+    asked: Receiver<Command>,
+    start: Instant,
+    scheduling: Scheduling,
+}
+
+struct Flow {
+    direction: Direction,
+    lag: Histogram<u64>,
+    /// The port has nothing more to read, as far as is known.
+    drained: bool,
+}
+
+impl Flow {
+    fn new(direction: Direction) -> io::Result<Self> {
+        let lag = Histogram::new_with_bounds(1, WORST_LAG, 2).map_err(io::Error::other)?;
+        Ok(Self {
+            direction,
+            lag,
+            drained: false,
+        })
+    }
+}
+
+impl Engine {
+    fn run(mut self, ended: &OnceLock<Errno>) -> Report {
+        self.scheduling = hurry();
+        if let Err(errno) = self.serve() {
+            let _ = ended.set(errno);
+        }
+        self.report()
+    }
+
+    /// Returns when told to stop, or when a port is gone.
+    fn serve(&mut self) -> Result<(), Errno> {
+        loop {
+            let mut more = false;
+            for from in 0..2 {
+                more |= self.write_due(1 - from);
+                more |= self.read(from)?;
+            }
+            if !more && self.sleep()? == Asked::ToStop {
+                return Ok(());
+            }
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        self.start.elapsed().as_nanos() as Nanos
+    }
+
+    /// Reads the port `from` and tells whether there may be more.
+    fn read(&mut self, from: usize) -> Result<bool, Errno> {
+        let flow = &mut self.flows[from];
+        for _ in 0..BATCH {
+            if flow.drained {
+                return Ok(false);
+            }
+            match self.ports[from].receive(flow.direction.room())? {
+                Received::Packet { virtio, len } => {
+                    let now = self.start.elapsed().as_nanos() as Nanos;
+                    flow.direction.take(now, &virtio, len);
+                }
+                Received::Noise => flow.direction.take_noise(),
+                Received::Empty => flow.drained = true,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes what is due at the port `to` and tells whether there may be more.
+    fn write_due(&mut self, to: usize) -> bool {
+        let flow = &mut self.flows[1 - to];
+        let port = &mut self.ports[to];
+        for _ in 0..BATCH {
+            let now = self.start.elapsed().as_nanos() as Nanos;
+            flow.direction.advance(now);
+            let lag = &mut flow.lag;
+            let sent = flow.direction.deliver(now, |delivery| {
+                lag.saturating_record((now - delivery.due) / 1_000);
+                let piece = &delivery.piece;
+                port.send(piece.virtio, piece.headers, piece.body).is_ok()
+            });
+            if !sent {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sleeps until a port can be read, something is due, or a command comes.
+    fn sleep(&mut self) -> Result<Asked, Errno> {
+        let Some(due) = self.next_wake() else {
+            return self.wait(None);
+        };
+        let rest = Duration::from_nanos(due.saturating_sub(self.now()));
+        let watch = if rest < LONG { WATCH } else { LONG_WATCH };
+        let mut asked = self.wait(Some(rest.saturating_sub(watch)))?;
+        let idle = |flows: &[Flow; 2]| flows.iter().all(|flow| flow.drained);
+        // An interrupted sleep may end long before: then it starts anew.
+        let watch = due.saturating_sub(2 * watch.as_nanos() as Nanos)..due;
+        while asked == Asked::Nothing && idle(&self.flows) && watch.contains(&self.now()) {
+            asked = self.wait(Some(Duration::ZERO))?;
+        }
+        Ok(asked)
+    }
+
+    /// The last moment that serves what is due soonest, and with it as much else as possible.
+    fn next_wake(&self) -> Option<Nanos> {
+        let directions = || self.flows.iter().map(|flow| &flow.direction);
+        let deadline = directions().filter_map(Direction::deadline).min()?;
+        directions()
+            .filter_map(|direction| direction.last_due_by(deadline))
+            .max()
+    }
+
+    fn wait(&mut self, rest: Option<Duration>) -> Result<Asked, Errno> {
+        let timeout = rest.map(|rest| Timespec {
+            tv_sec: rest.as_secs().cast_signed(),
+            tv_nsec: rest.subsec_nanos().into(),
+        });
+        let mut waiting = [
+            PollFd::from_borrowed_fd(self.ports[0].as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.ports[1].as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN),
+        ];
+        match poll(&mut waiting, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+        let ready = waiting.map(|fd| !fd.revents().is_empty());
+        for (flow, ready) in self.flows.iter_mut().zip(ready) {
+            flow.drained = !ready;
+        }
+        if ready[2] { self.obey() } else { Ok(Asked::Nothing) }
+    }
+
+    fn obey(&mut self) -> Result<Asked, Errno> {
+        rustix::io::read(&*self.wake, &mut [0; 8])?;
+        loop {
+            match self.asked.try_recv() {
+                Ok(Command::Report(reply)) => drop(reply.try_send(self.report())),
+                Err(TryRecvError::Empty) => return Ok(Asked::Nothing),
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(Asked::ToStop),
+            }
+        }
+    }
+
+    fn report(&mut self) -> Report {
+        let drops = [0, 1].map(|at| self.ports[at].device_drops());
+        let [forward, backward] = [0, 1].map(|at| {
+            let flow = &self.flows[at];
+            let counters = DirectionSnapshot {
+                device_drops: drops[at],
+                ..flow.direction.counters()
+            };
+            (counters, flow.lag.clone())
+        });
+        let elapsed = self.start.elapsed();
+        Report {
+            elapsed,
+            scheduling: self.scheduling,
+            directions: [forward, backward],
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    ToStop,
+}
+
+impl Report {
+    fn snapshot(self, link: &str) -> Snapshot {
+        let [forward, backward] = self.directions.map(|(counters, lag)| {
+            let at = |quantile| lag.value_at_quantile(quantile);
+            let lag = Lag {
+                p50: at(0.5),
+                p90: at(0.9),
+                p99: at(0.99),
+                max: lag.max(),
+            };
+            DirectionSnapshot { lag, ..counters }
+        });
+        let seconds = self.elapsed.as_secs_f64();
+        Snapshot {
+            link: link.to_owned(),
+            seconds,
+            scheduling: self.scheduling,
+            forward,
+            backward,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

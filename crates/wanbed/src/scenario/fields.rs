@@ -1,0 +1,157 @@
+//! Typed reading of a table: each field by name, with its place in every error, and no field left unread.
+
+use super::document::{Located, Value};
+use crate::error::ScenarioError;
+
+type Result<T> = std::result::Result<T, ScenarioError>;
+
+/// A value together with the path that led to it.
+#[derive(Debug, Clone)]
+pub(super) struct Field {
+    pub(super) path: String,
+    located: Located,
+}
+
+impl Field {
+    pub(super) fn root(located: Located) -> Self {
+        Field {
+            path: String::new(),
+            located,
+        }
+    }
+
+    pub(super) fn wrong(&self, problem: impl Into<String>) -> ScenarioError {
+        ScenarioError {
+            place: self.located.place.clone(),
+            field: self.path.clone(),
+            problem: problem.into(),
+        }
+    }
+
+    fn not(&self, wanted: &str) -> ScenarioError {
+        self.wrong(format!("is {}, should be {wanted}", self.located.value.kind()))
+    }
+
+    fn child(&self, key: &str, located: Located) -> Field {
+        let path = if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        };
+        Field { path, located }
+    }
+
+    pub(super) fn text(&self) -> Result<&str> {
+        match &self.located.value {
+            Value::Text(text) => Ok(text),
+            _ => Err(self.not("text in quotes")),
+        }
+    }
+
+    /// Text run through one of the quantity readers.
+    pub(super) fn quantity<T>(&self, read: impl FnOnce(&str) -> std::result::Result<T, String>) -> Result<T> {
+        read(self.text()?).map_err(|problem| self.wrong(problem))
+    }
+
+    /// A probability, written as text or as a bare number.
+    pub(super) fn probability(&self) -> Result<f64> {
+        let text = match &self.located.value {
+            Value::Float(number) => number.to_string(),
+            Value::Integer(number) => number.to_string(),
+            _ => self.text()?.to_owned(),
+        };
+        super::quantity::probability(&text).map_err(|problem| self.wrong(problem))
+    }
+
+    pub(super) fn integer(&self) -> Result<i64> {
+        match &self.located.value {
+            Value::Integer(number) => Ok(*number),
+            _ => Err(self.not("an integer")),
+        }
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool> {
+        match &self.located.value {
+            Value::Bool(value) => Ok(*value),
+            _ => Err(self.not("true or false")),
+        }
+    }
+
+    /// What the kernel reads from a sysctl file: text, an integer or a truth value.
+    pub(super) fn sysctl_value(&self) -> Result<String> {
+        match &self.located.value {
+            Value::Text(text) => Ok(text.clone()),
+            Value::Integer(number) => Ok(number.to_string()),
+            Value::Bool(value) => Ok(u8::from(*value).to_string()),
+            _ => Err(self.not("text or an integer")),
+        }
+    }
+
+    pub(super) fn list(&self) -> Result<Vec<Field>> {
+        match &self.located.value {
+            Value::List(items) => Ok(items
+                .iter()
+                .enumerate()
+                .map(|(at, item)| Field {
+                    path: format!("{}[{at}]", self.path),
+                    located: item.clone(),
+                })
+                .collect()),
+            _ => Err(self.not("a list")),
+        }
+    }
+
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.located.value, Value::Table(_))
+    }
+
+    /// The entries of a table whose keys are names the scenario chose.
+    pub(super) fn entries(&self) -> Result<Vec<(String, Field)>> {
+        match &self.located.value {
+            Value::Table(entries) => Ok(entries
+                .iter()
+                .map(|(key, value)| (key.clone(), self.child(key, value.clone())))
+                .collect()),
+            _ => Err(self.not("a table")),
+        }
+    }
+
+    /// The fields of a table whose keys the program knows.
+    pub(super) fn fields(&self) -> Result<Fields> {
+        Ok(Fields {
+            of: self.clone(),
+            unread: self.entries()?,
+            known: Vec::new(),
+        })
+    }
+}
+
+/// The fields of one table; `finish` says which of them nobody asked for.
+#[derive(Debug)]
+pub(super) struct Fields {
+    pub(super) of: Field,
+    unread: Vec<(String, Field)>,
+    known: Vec<&'static str>,
+}
+
+impl Fields {
+    pub(super) fn optional(&mut self, key: &'static str) -> Option<Field> {
+        self.known.push(key);
+        let at = self.unread.iter().position(|(name, _)| name == key)?;
+        Some(self.unread.remove(at).1)
+    }
+
+    pub(super) fn required(&mut self, key: &'static str) -> Result<Field> {
+        self.optional(key)
+            .ok_or_else(|| self.of.wrong(format!("`{key}` is missing")))
+    }
+
+    pub(super) fn finish(self) -> Result<()> {
+        match self.unread.first() {
+            None => Ok(()),
+            Some((_, field)) => {
+                Err(field.wrong(format!("no such field here: there are {}", self.known.join(", "))))
+            }
+        }
+    }
+}

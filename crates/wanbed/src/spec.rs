@@ -1,0 +1,363 @@
+//! What an emulated link does, with everything resolved to plain numbers: a scenario's "one bandwidth-delay
+//! product" has become bytes here. The link engine takes nothing else.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// A bit rate in bit/s of IP bytes (headers of IP and above count, link-layer framing does not).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct BitRate(pub u64);
+
+impl BitRate {
+    /// The rate in bit/s.
+    #[must_use]
+    pub const fn bits_per_second(self) -> u64 {
+        self.0
+    }
+
+    /// How many bytes fit into `time` at this rate, rounded down.
+    #[must_use]
+    pub fn bytes_in(self, time: Duration) -> u64 {
+        let bytes = u128::from(self.0) * time.as_nanos() / 8_000_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bits if bits >= 1_000_000_000 => write!(f, "{} Gbit/s", bits as f64 / 1e9),
+            bits if bits >= 1_000_000 => write!(f, "{} Mbit/s", bits as f64 / 1e6),
+            bits if bits >= 1_000 => write!(f, "{} kbit/s", bits as f64 / 1e3),
+            bits => write!(f, "{bits} bit/s"),
+        }
+    }
+}
+
+/// A link between two ends, a and b.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LinkSpec {
+    /// What the scenario calls it; used in errors and thread names.
+    pub name: String,
+    /// The largest IP packet it carries, in bytes. Larger ones are dropped and counted.
+    pub mtu: u32,
+    /// From a to b.
+    pub forward: DirectionSpec,
+    /// From b to a.
+    pub backward: DirectionSpec,
+    /// Seeds the loss processes: the same seed loses the same segments, counted in each direction.
+    pub seed: u64,
+}
+
+/// One direction of a link.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DirectionSpec {
+    /// One-way propagation delay, on top of the time a packet takes to be serialised.
+    pub delay: Duration,
+    /// Serialisation rate; `None` is unlimited, zero is an outage (only sensible before a trace step).
+    pub rate: Option<BitRate>,
+    /// Drop-tail limit in bytes of the packets that wait, the one being serialised not counted.
+    /// Without a rate nothing ever waits.
+    pub queue: u64,
+    /// What is lost on the wire, after the queue.
+    pub loss: LossModel,
+    /// Changes over time.
+    pub changes: Option<Trace>,
+}
+
+/// How segments get lost on the wire. Probabilities are per segment (per packet on the wire, never per
+/// super-packet of segmentation offload).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossModel {
+    /// Nothing is lost.
+    None,
+    /// Each segment is lost independently of the others.
+    Independent {
+        /// Probability of loss.
+        probability: f64,
+    },
+    /// Bursts by the two-state chain of Gilbert (1960) and Elliott (1963), which starts in the good state and
+    /// may change state after each segment.
+    GilbertElliott {
+        /// Probability of going from good to bad after a segment.
+        good_to_bad: f64,
+        /// Probability of going from bad to good after a segment; its inverse is the mean stay in bad, in segments.
+        bad_to_good: f64,
+        /// Probability of loss in the good state.
+        loss_in_good: f64,
+        /// Probability of loss in the bad state.
+        loss_in_bad: f64,
+    },
+}
+
+/// Changes of a direction over time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trace {
+    /// In order of time.
+    pub steps: Vec<TraceStep>,
+    /// The steps start over after this time, counted from the start of the link; what the last step set stays
+    /// until the next one.
+    pub repeat_after: Option<Duration>,
+}
+
+/// One change. A field that is `None` leaves what was.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TraceStep {
+    /// Time since the link started (or since the trace started over).
+    pub at: Duration,
+    /// The new rate; zero is an outage.
+    pub rate: Option<BitRate>,
+    /// The new one-way delay. Packets never overtake: after a cut in delay the next ones queue up behind those under way.
+    pub delay: Option<Duration>,
+    /// The new loss model.
+    pub loss: Option<LossModel>,
+}
+
+/// What can't be right in a [`LinkSpec`]: the field, and what it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {wanted}")]
+pub struct SpecError {
+    /// Path of the field, such as `forward.loss.probability`.
+    pub field: String,
+    /// What the value should be, in words.
+    pub wanted: &'static str,
+}
+
+impl LinkSpec {
+    /// Checks all that the engine relies on.
+    ///
+    /// # Errors
+    /// The first field that is out of range.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if !(68..=65_535).contains(&self.mtu) {
+            return Err(wrong("mtu", "must be 68 to 65535 bytes"));
+        }
+        self.forward.check(self.mtu).map_err(|e| e.under("forward"))?;
+        self.backward.check(self.mtu).map_err(|e| e.under("backward"))
+    }
+}
+
+/// The longest delay and trace: keeps nanoseconds since the start far from overflow.
+const LONGEST: Duration = Duration::from_secs(86_400);
+/// Shorter cycles would make the engine chase its own trace.
+const SHORTEST_CYCLE: Duration = Duration::from_millis(1);
+/// 1 Tbit/s: far beyond what any lab carries, and keeps bit-nanoseconds within 128 bits.
+const HIGHEST_RATE: u64 = 1_000_000_000_000;
+
+impl DirectionSpec {
+    fn check(&self, mtu: u32) -> Result<(), SpecError> {
+        check_delay(self.delay)?;
+        check_rate(self.rate)?;
+        self.loss.check().map_err(|e| e.under("loss"))?;
+        let limited = self.rate.is_some()
+            || self
+                .changes
+                .iter()
+                .flat_map(|trace| &trace.steps)
+                .any(|step| step.rate.is_some());
+        if limited && self.queue < u64::from(mtu) {
+            return Err(wrong("queue", "must hold at least one packet of the link's MTU"));
+        }
+        match &self.changes {
+            Some(trace) => trace.check().map_err(|e| e.under("changes")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl LossModel {
+    fn check(&self) -> Result<(), SpecError> {
+        let probabilities: &[(&str, f64)] = match *self {
+            Self::None => &[],
+            Self::Independent { probability } => &[("probability", probability)],
+            Self::GilbertElliott {
+                good_to_bad,
+                bad_to_good,
+                loss_in_good,
+                loss_in_bad,
+            } => &[
+                ("good_to_bad", good_to_bad),
+                ("bad_to_good", bad_to_good),
+                ("loss_in_good", loss_in_good),
+                ("loss_in_bad", loss_in_bad),
+            ],
+        };
+        match probabilities.iter().find(|(_, p)| !(0.0..=1.0).contains(p)) {
+            Some((field, _)) => Err(wrong(field, "must be a probability from 0 to 1")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Trace {
+    fn check(&self) -> Result<(), SpecError> {
+        if self.steps.is_empty() {
+            return Err(wrong("steps", "must name at least one change"));
+        }
+        for (index, step) in self.steps.iter().enumerate() {
+            let here = |e: SpecError| e.under(&format!("steps[{index}]"));
+            if step.at > LONGEST {
+                return Err(here(wrong("at", "must lie within a day")));
+            }
+            if index > 0 && step.at <= self.steps[index - 1].at {
+                return Err(here(wrong("at", "must come after the step before it")));
+            }
+            check_rate(step.rate).map_err(here)?;
+            step.delay.map_or(Ok(()), check_delay).map_err(here)?;
+            step.loss
+                .map_or(Ok(()), |loss| loss.check())
+                .map_err(|e| here(e.under("loss")))?;
+        }
+        let last = self.steps.last().map_or(Duration::ZERO, |step| step.at);
+        match self.repeat_after {
+            Some(cycle) if cycle <= last || cycle < SHORTEST_CYCLE || cycle > LONGEST => Err(wrong(
+                "repeat_after",
+                "must come after the last step, and be between 1 ms and a day",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_delay(delay: Duration) -> Result<(), SpecError> {
+    if delay > LONGEST {
+        Err(wrong("delay", "must be at most a day"))
+    } else {
+        Ok(())
+    }
+}
+
+fn check_rate(rate: Option<BitRate>) -> Result<(), SpecError> {
+    match rate {
+        Some(BitRate(bits)) if bits > HIGHEST_RATE => Err(wrong("rate", "must be at most 1 Tbit/s")),
+        _ => Ok(()),
+    }
+}
+
+fn wrong(field: &str, wanted: &'static str) -> SpecError {
+    SpecError {
+        field: field.to_owned(),
+        wanted,
+    }
+}
+
+impl SpecError {
+    fn under(mut self, parent: &str) -> Self {
+        self.field = format!("{parent}.{}", self.field);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> LinkSpec {
+        let direction = DirectionSpec {
+            delay: Duration::from_millis(10),
+            rate: Some(BitRate(1_000_000_000)),
+            queue: 1_500,
+            loss: LossModel::Independent { probability: 1.0 },
+            changes: Some(Trace {
+                steps: vec![
+                    TraceStep {
+                        at: Duration::ZERO,
+                        rate: None,
+                        delay: None,
+                        loss: None,
+                    },
+                    TraceStep {
+                        at: Duration::from_secs(1),
+                        rate: None,
+                        delay: None,
+                        loss: None,
+                    },
+                ],
+                repeat_after: Some(Duration::from_secs(2)),
+            }),
+        };
+        LinkSpec {
+            name: "ab".into(),
+            mtu: 1_500,
+            forward: direction.clone(),
+            backward: direction,
+            seed: 1,
+        }
+    }
+
+    fn field(change: impl FnOnce(&mut LinkSpec)) -> String {
+        let mut spec = spec();
+        change(&mut spec);
+        spec.check().expect_err("out of range").field
+    }
+
+    fn steps(direction: &mut DirectionSpec) -> &mut Trace {
+        direction.changes.as_mut().expect("has changes")
+    }
+
+    #[test]
+    fn a_sound_one_passes() {
+        assert_eq!(spec().check(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        assert_eq!(field(|s| s.mtu = 67), "mtu");
+        assert_eq!(field(|s| s.mtu = 65_536), "mtu");
+        assert_eq!(field(|s| s.backward.delay = Duration::MAX), "backward.delay");
+        assert_eq!(
+            field(|s| s.forward.rate = Some(BitRate(u64::MAX))),
+            "forward.rate"
+        );
+        assert_eq!(field(|s| s.forward.queue = 1_499), "forward.queue");
+        for probability in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            let loss = LossModel::Independent { probability };
+            assert_eq!(field(|s| s.forward.loss = loss), "forward.loss.probability");
+        }
+        let loss = LossModel::GilbertElliott {
+            good_to_bad: 0.0,
+            bad_to_good: 1.0,
+            loss_in_good: 0.0,
+            loss_in_bad: 2.0,
+        };
+        assert_eq!(
+            field(|s| steps(&mut s.forward).steps[1].loss = Some(loss)),
+            "forward.changes.steps[1].loss.loss_in_bad"
+        );
+    }
+
+    #[test]
+    fn a_trace_has_steps_in_order_within_its_cycle() {
+        let cycle = |at| move |s: &mut LinkSpec| steps(&mut s.forward).repeat_after = Some(at);
+        assert_eq!(
+            field(cycle(Duration::from_secs(1))),
+            "forward.changes.repeat_after"
+        );
+        assert_eq!(field(cycle(Duration::MAX)), "forward.changes.repeat_after");
+        assert_eq!(
+            field(|s| steps(&mut s.forward).steps.clear()),
+            "forward.changes.steps"
+        );
+        assert_eq!(
+            field(|s| steps(&mut s.forward).steps.reverse()),
+            "forward.changes.steps[1].at"
+        );
+        assert_eq!(
+            field(|s| steps(&mut s.forward).steps[1].at = Duration::MAX),
+            "forward.changes.steps[1].at"
+        );
+    }
+
+    #[test]
+    fn rates_and_bytes() {
+        assert_eq!(BitRate(155_000_000).bytes_in(Duration::from_millis(20)), 387_500);
+        assert_eq!(BitRate(155_520_000).to_string(), "155.52 Mbit/s");
+        assert_eq!(BitRate(2_500_000_000).to_string(), "2.5 Gbit/s");
+        assert_eq!(BitRate(64_000).to_string(), "64 kbit/s");
+        assert_eq!(BitRate(0).to_string(), "0 bit/s");
+    }
+}

@@ -1,0 +1,73 @@
+//! A lab of an ordinary user. As root the test becomes one; otherwise all the other tests are this test already.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use super::{PROGRAM, scenario_file};
+
+/// "nobody" almost everywhere; any number without rights will do.
+const NOBODY: u32 = 65_534;
+
+fn open_to_all(path: &Path) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn an_ordinary_user_has_labs_too() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    open_to_all(directory.path());
+    let program = directory.path().join("wanbed");
+    std::fs::copy(PROGRAM, &program).unwrap();
+    open_to_all(&program);
+    let file = scenario_file(directory.path());
+    open_to_all(&file);
+
+    let script = "\"$WANBED\" list && \"$WANBED\" exec left cat /etc/hosts && \"$WANBED\" check --json --name \"$WANBED_LAB\"";
+    let mut run = Command::new(&program);
+    run.args([
+        "run",
+        file.to_str().unwrap(),
+        "--set",
+        "links.*.rate=20 Mbit/s",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]);
+    run.uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/")
+        .env_remove("XDG_RUNTIME_DIR")
+        .env_remove("WANBED_LAB");
+    let output = run.output().unwrap();
+    let (said, wrong) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    if wrong.contains("may not make network namespaces") {
+        eprintln!("skipped: {wrong}");
+        return;
+    }
+    assert!(said.contains("\ta row\tseed 1\tuser/"), "{said}{wrong}");
+    assert!(said.contains("10.77.0.3 right"), "{said}{wrong}");
+    let check: serde_json::Value = serde_json::from_str(&said[said.find('{').unwrap()..]).unwrap();
+    let links = check["links"].as_array().unwrap();
+    assert_eq!(links.len(), 4, "both directions of both links: {said}");
+    for link in links {
+        // Delay and rate depend on this machine's speed at the moment; that all packets arrive does not.
+        let loss = link["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|finding| finding["what"] == "loss")
+            .unwrap();
+        assert_eq!(loss["verdict"], "as-asked", "{said}");
+    }
+    let place = format!("/tmp/wanbed-{NOBODY}");
+    assert!(!Path::new(&place).exists(), "nothing is left");
+}
