@@ -6,6 +6,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 
 mod cp;
+mod depot;
 mod exit;
 mod home;
 mod keys;
@@ -35,6 +36,7 @@ struct Arguments {
 enum Command {
     Cp(cp::Cp),
     Serve(serve::Serve),
+    Depot(depot::Relay),
     Keys(keys::Keys),
 }
 
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Cp(cp) => cp.run(started),
         Command::Serve(serve) => serve.run(),
+        Command::Depot(depot) => depot.run(),
         Command::Keys(keys) => keys.run(),
     };
     match result {

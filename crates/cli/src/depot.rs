@@ -1,0 +1,110 @@
+//! `longhaul depot`: relays sessions between hops, for the keys its policy allows.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use longhaul_depot::{Depot, DepotConfig, Listen, NextCongestion, Policy};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::Exit;
+use crate::{home, logging};
+
+/// Relay sessions towards servers and further depots.
+///
+/// A depot denies by default: the policy file says which keys may go where. It sees who asks and where to, and nothing of what
+/// is carried. SIGHUP reads the policy again; SIGTERM or SIGINT lets the sessions under way finish, then ends.
+#[derive(Args)]
+pub struct Relay {
+    /// Where to listen; repeatable [default: every address, port 7510]. Port 0 takes a free one, which is printed.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<SocketAddr>,
+    /// Who may go where (TOML; see docs/depot.md).
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+    /// The depot's own key [default: the default key].
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// TCP congestion control of accepted connections [default: the system's].
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// TCP congestion control towards some next hops, such as `*=bbr` or `10.0.0.0/8=cubic`; repeatable, the first that fits counts.
+    #[arg(long, value_name = "HOP=NAME")]
+    next_congestion: Vec<NextCongestion>,
+    /// Where to serve the OpenMetrics page [default: nowhere]. Whoever can connect there can read it.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Sessions carried at once.
+    #[arg(long, value_name = "N")]
+    max_sessions: Option<usize>,
+    /// How long sessions may take to finish once the depot is told to stop, in seconds.
+    #[arg(long, value_name = "SECONDS")]
+    drain: Option<u64>,
+    /// Print addresses and key as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Relay {
+    /// Relays until a signal.
+    pub fn run(self) -> Result<Exit> {
+        logging::start("info");
+        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        runtime.block_on(self.relay())
+    }
+
+    async fn relay(self) -> Result<Exit> {
+        let policy = Policy::load(&self.policy)?;
+        let identity = home::identity(self.identity.as_deref())?;
+        let mut config = DepotConfig::new(identity.public(), policy);
+        if !self.listen.is_empty() {
+            config.listen = self.listen.iter().copied().map(Listen::at).collect();
+        }
+        for listen in &mut config.listen {
+            listen.congestion.clone_from(&self.congestion);
+        }
+        config.next_congestion = self.next_congestion;
+        config.metrics = self.metrics;
+        if let Some(sessions) = self.max_sessions {
+            config.limits.sessions = sessions;
+        }
+        if let Some(seconds) = self.drain {
+            config.timeouts.drain = Duration::from_secs(seconds);
+        }
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let depot = Depot::bind(config)?;
+        let addresses: Vec<String> = depot
+            .local_addresses()
+            .iter()
+            .map(SocketAddr::to_string)
+            .collect();
+        let (key, metrics) = (
+            identity.public().to_string(),
+            depot.metrics_address().map(|a| a.to_string()),
+        );
+        if self.json {
+            let line = serde_json::json!({ "event": "listening", "addresses": addresses, "key": key, "metrics": metrics });
+            println!("{line}");
+        } else {
+            for address in addresses {
+                println!("listening on {address}");
+            }
+            println!("key {key}");
+            if let Some(metrics) = metrics {
+                println!("metrics on http://{metrics}/metrics");
+            }
+        }
+        depot
+            .run(async move {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            })
+            .await;
+        Ok(Exit::Success)
+    }
+}
