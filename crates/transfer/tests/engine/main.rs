@@ -5,4 +5,5 @@
 mod attacks;
 mod faults;
 mod harness;
+mod round_trips;
 mod trees;
