@@ -1,4 +1,4 @@
-//! `longhaul depot`: relays sessions between two connections, for the keys and to the places its policy names.
+//! `longhaul depot`: relays sessions between hops, for the keys its policy allows.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,55 +6,48 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use longhaul_depot::{Depot as Relay, DepotConfig, Limits, Listen, NextCongestion, Policy, Timeouts};
+use longhaul_depot::{Depot, DepotConfig, Listen, NextCongestion, Policy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::{home, logging};
 
-/// Relay sessions of those whom a policy lets through.
+/// Relay sessions towards servers and further depots.
 ///
-/// A depot denies by default: nobody passes unless a rule of the policy names the key, the destination and the next hop. It moves
-/// encrypted bytes and cannot read them. SIGTERM lets the sessions under way finish; SIGHUP reads the policy again.
+/// A depot denies by default: the policy file says which keys may go where. It sees who asks and where to, and nothing of what
+/// is carried. SIGHUP reads the policy again; SIGTERM or SIGINT lets the sessions under way finish, then ends.
 #[derive(Args)]
-pub struct Depot {
-    /// Who may go where: `[[allow]]` with principals, to, ports, next_hops, max_rate, max_sessions.
+pub struct Relay {
+    /// Where to listen; repeatable [default: every address, port 7510]. Port 0 takes a free one, which is printed.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<SocketAddr>,
+    /// Who may go where (TOML; see docs/depot.md).
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
-    /// Where to listen, with `=NAME` for a TCP congestion control of its own [default: every address, port 7510]. Repeatable.
-    #[arg(long, value_name = "ADDRESS[=NAME]", value_parser = listen)]
-    listen: Vec<Listen>,
-    /// TCP congestion control towards next hops, such as `10.0.0.0/8=bbr` or `*=cubic`; the first that matches counts. Repeatable.
-    #[arg(long, value_name = "HOP=NAME")]
-    next_congestion: Vec<NextCongestion>,
-    /// Serve counters (OpenMetrics, at /metrics) here; whoever can connect can read them [default: nowhere].
-    #[arg(long, value_name = "ADDRESS")]
-    metrics: Option<SocketAddr>,
     /// The depot's own key [default: the default key].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Sessions at a time.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().sessions)]
-    max_sessions: usize,
-    /// Seconds for sessions to finish once the depot is told to stop.
-    #[arg(long, value_name = "SECONDS", default_value_t = Timeouts::default().drain.as_secs())]
-    drain: u64,
-    /// Seconds after which a session in which no byte moves is ended.
-    #[arg(long, value_name = "SECONDS", default_value_t = Timeouts::default().idle.as_secs())]
-    idle: u64,
+    /// TCP congestion control of accepted connections [default: the system's].
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// TCP congestion control towards some next hops, such as `*=bbr` or `10.0.0.0/8=cubic`; repeatable, the first that fits counts.
+    #[arg(long, value_name = "HOP=NAME")]
+    next_congestion: Vec<NextCongestion>,
+    /// Where to serve the OpenMetrics page [default: nowhere]. Whoever can connect there can read it.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Sessions carried at once.
+    #[arg(long, value_name = "N")]
+    max_sessions: Option<usize>,
+    /// How long sessions may take to finish once the depot is told to stop, in seconds.
+    #[arg(long, value_name = "SECONDS")]
+    drain: Option<u64>,
+    /// Print addresses and key as one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
-/// `ADDRESS` or `ADDRESS=NAME`.
-fn listen(text: &str) -> Result<Listen, String> {
-    let (address, congestion) = match text.split_once('=') {
-        Some((address, name)) => (address, Some(name.to_owned())),
-        None => (text, None),
-    };
-    let address = address.parse().map_err(|_| format!("{address:?} is not an address with a port, such as 0.0.0.0:7510"))?;
-    Ok(Listen { address, congestion })
-}
-
-impl Depot {
+impl Relay {
     /// Relays until a signal.
     pub fn run(self) -> Result<Exit> {
         logging::start("info");
@@ -63,30 +56,55 @@ impl Depot {
     }
 
     async fn relay(self) -> Result<Exit> {
+        let policy = Policy::load(&self.policy)?;
         let identity = home::identity(self.identity.as_deref())?;
-        let mut config = DepotConfig::new(identity.public(), Policy::load(&self.policy)?);
+        let mut config = DepotConfig::new(identity.public(), policy);
         if !self.listen.is_empty() {
-            config.listen = self.listen;
+            config.listen = self.listen.iter().copied().map(Listen::at).collect();
+        }
+        for listen in &mut config.listen {
+            listen.congestion.clone_from(&self.congestion);
         }
         config.next_congestion = self.next_congestion;
         config.metrics = self.metrics;
-        config.limits.sessions = self.max_sessions;
-        config.timeouts.drain = Duration::from_secs(self.drain);
-        config.timeouts.idle = Duration::from_secs(self.idle);
-        let relay = Relay::bind(config)?;
+        if let Some(sessions) = self.max_sessions {
+            config.limits.sessions = sessions;
+        }
+        if let Some(seconds) = self.drain {
+            config.timeouts.drain = Duration::from_secs(seconds);
+        }
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        for address in relay.local_addresses() {
-            println!("listening on {address}");
+        let depot = Depot::bind(config)?;
+        let addresses: Vec<String> = depot
+            .local_addresses()
+            .iter()
+            .map(SocketAddr::to_string)
+            .collect();
+        let (key, metrics) = (
+            identity.public().to_string(),
+            depot.metrics_address().map(|a| a.to_string()),
+        );
+        if self.json {
+            let line = serde_json::json!({ "event": "listening", "addresses": addresses, "key": key, "metrics": metrics });
+            println!("{line}");
+        } else {
+            for address in addresses {
+                println!("listening on {address}");
+            }
+            println!("key {key}");
+            if let Some(metrics) = metrics {
+                println!("metrics on http://{metrics}/metrics");
+            }
         }
-        println!("key {}", identity.public());
-        if let Some(address) = relay.metrics_address() {
-            println!("metrics at http://{address}/metrics");
-        }
-        let told_to_stop = async move {
-            tokio::select! { _ = interrupt.recv() => (), _ = terminate.recv() => () }
-        };
-        relay.run(told_to_stop).await;
+        depot
+            .run(async move {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            })
+            .await;
         Ok(Exit::Success)
     }
 }

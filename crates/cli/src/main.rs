@@ -36,7 +36,7 @@ struct Arguments {
 enum Command {
     Cp(cp::Cp),
     Serve(serve::Serve),
-    Depot(depot::Depot),
+    Depot(depot::Relay),
     Keys(keys::Keys),
 }
 

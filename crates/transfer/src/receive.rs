@@ -185,7 +185,7 @@ impl Receiver {
             return Ok(false);
         };
         let whole = 1u64 << file.block_log2;
-        let fits = block.offset % whole == 0
+        let fits = block.offset.is_multiple_of(whole)
             && block.offset < file.size
             && u64::from(block.len) == whole.min(file.size - block.offset);
         if fits {

@@ -1,1 +1,478 @@
-//! TODO
+//! Hostile peers, from both sides: nothing leaves the root or the destination, nothing takes the other side down.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use longhaul_transfer::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use crate::harness::*;
+
+/// The wire, written out again by hand: what an attacker would have.
+mod wire {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    pub fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+        let mut out = ((body.len() + 1) as u32).to_le_bytes().to_vec();
+        out.push(kind);
+        out.extend_from_slice(body);
+        out
+    }
+
+    fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+        out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        out.extend_from_slice(bytes);
+    }
+
+    /// Each attack is a copy of its own.
+    pub fn push_hello(destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
+        static COPIES: AtomicU64 = AtomicU64::new(1);
+        token_hello(COPIES.fetch_add(1, Ordering::Relaxed), destination, names)
+    }
+
+    pub fn token_hello(token: u64, destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
+        let mut body = b"LHCP\x01\0\x01\0".to_vec();
+        body.extend_from_slice(&[token.to_le_bytes(), token.to_le_bytes()].concat());
+        body.push(1);
+        bytes(&mut body, destination);
+        body.extend_from_slice(&[0, 1, 0]);
+        body.extend_from_slice(&(names.len() as u32).to_le_bytes());
+        names.iter().for_each(|name| bytes(&mut body, name));
+        frame(1, &body)
+    }
+
+    pub fn head(id: u64, source: u32, path: &[u8]) -> Vec<u8> {
+        let mut out = id.to_le_bytes().to_vec();
+        out.extend_from_slice(&source.to_le_bytes());
+        bytes(&mut out, path);
+        out
+    }
+
+    const META: [u8; 16] = [0xa4, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+    pub fn small(id: u64, source: u32, path: &[u8], data: &[u8], hash: [u8; 32]) -> Vec<u8> {
+        frame(5, &[&head(id, source, path)[..], &META, &hash, data].concat())
+    }
+
+    pub fn honest_small(id: u64, path: &[u8], data: &[u8]) -> Vec<u8> {
+        small(id, 0, path, data, *blake3::hash(data).as_bytes())
+    }
+
+    pub fn symlink(id: u64, path: &[u8], target: &[u8]) -> Vec<u8> {
+        let mut body = [&head(id, 0, path)[..], &META].concat();
+        bytes(&mut body, target);
+        frame(7, &body)
+    }
+
+    pub fn directory(id: u64, path: &[u8]) -> Vec<u8> {
+        frame(6, &[&head(id, 0, path)[..], &META].concat())
+    }
+
+    pub fn file(id: u64, path: &[u8], size: u64) -> Vec<u8> {
+        frame(
+            4,
+            &[&head(id, 0, path)[..], &META, &size.to_le_bytes(), &[18]].concat(),
+        )
+    }
+
+    pub fn block(id: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
+        let pieces: u16 = if data.is_empty() { 0 } else { 1 };
+        let mut body = [
+            &id.to_le_bytes()[..],
+            &offset.to_le_bytes(),
+            &len.to_le_bytes(),
+            &pieces.to_le_bytes(),
+        ]
+        .concat();
+        if pieces == 1 {
+            body.extend_from_slice(&0u32.to_le_bytes());
+            body.extend_from_slice(&(data.len() as u32).to_le_bytes());
+            body.extend_from_slice(data);
+        }
+        frame(8, &body)
+    }
+
+    pub fn file_end(id: u64, hash: [u8; 32]) -> Vec<u8> {
+        frame(9, &[&id.to_le_bytes()[..], &hash].concat())
+    }
+
+    pub fn end(entries: u64) -> Vec<u8> {
+        frame(11, &[entries.to_le_bytes(), 0u64.to_le_bytes()].concat())
+    }
+}
+
+/// Says `bytes` to the server as key 1 and hears what it answers until it closes.
+async fn attack(bench: &Bench, bytes: &[u8]) -> (Result<(), Error>, Vec<u8>) {
+    let (mut ours, theirs) = tokio::io::duplex(1 << 20);
+    let server = bench.server.clone();
+    let served = tokio::spawn(async move { server.serve(theirs, key(1)).await });
+    // A server that has heard enough may have closed.
+    let _ = ours.write_all(bytes).await;
+    let mut answer = Vec::new();
+    let _ = ours.read_to_end(&mut answer).await;
+    drop(ours);
+    (served.await.unwrap(), answer)
+}
+
+/// The files, directories and links outside of the directories of the copy: none may come or change.
+fn surroundings(bench: &Bench) -> Vec<(Vec<u8>, String)> {
+    describe(&bench.tmp.path().join("outside"))
+}
+
+fn with_surroundings() -> Bench {
+    let bench = Bench::new();
+    let outside = bench.tmp.path().join("outside");
+    std::fs::create_dir_all(outside.join("dir")).unwrap();
+    std::fs::write(outside.join("secret"), "secret").unwrap();
+    bench
+}
+
+#[tokio::test]
+async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
+    let bench = with_surroundings();
+    let outside = bench.tmp.path().join("outside");
+    symlink(&outside, bench.root("out")).unwrap();
+    symlink("../outside", bench.root("rel")).unwrap();
+    symlink(outside.join("secret"), bench.root("file")).unwrap();
+    let before = surroundings(&bench);
+    std::fs::write(bench.local("evil"), "evil").unwrap();
+    let overwrite = WriteOptions {
+        overwrite: true,
+        ..Default::default()
+    };
+    for to in [
+        "/out",
+        "/out/",
+        "/out/evil",
+        "/out/dir/evil",
+        "/rel/secret",
+        "/rel/",
+    ] {
+        let run = bench
+            .push(bench.pipes(), &[bench.local("evil")], to, overwrite)
+            .await;
+        let told = match &run.result {
+            Err(error) => error.to_string(),
+            Ok(_) => format!("{:?}", run.failures()),
+        };
+        // `/out` itself may be replaced, being a link in the root; what it points to may not be touched.
+        assert!(
+            to == "/out" || told.contains("refused") || told.contains("in the way"),
+            "{to}: {told}"
+        );
+        assert_eq!(surroundings(&bench), before, "{to}");
+    }
+    symlink(&outside, bench.root("again")).unwrap();
+    for from in ["/again/secret", "/again/dir", "/rel/secret", "/rel"] {
+        let run = bench.pull(bench.pipes(), &[from], "got", overwrite).await;
+        let got = std::fs::symlink_metadata(bench.local("got"));
+        assert!(
+            got.is_err() || got.unwrap().is_symlink(),
+            "{from}: {:?}",
+            run.events
+        );
+        let _ = std::fs::remove_file(bench.local("got"));
+    }
+    // Links are sent as links, whatever they point to.
+    let run = bench.pull(bench.pipes(), &["file"], "got", overwrite).await;
+    run.ok();
+    assert_eq!(
+        std::fs::read_link(bench.local("got")).unwrap(),
+        outside.join("secret")
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_makes_a_link_and_writes_through_it_writes_nowhere() {
+    let bench = with_surroundings();
+    let before = surroundings(&bench);
+    let target = bench.tmp.path().join("outside");
+    let target = target.to_str().unwrap().as_bytes();
+    let bytes = [
+        wire::push_hello(b"d", &[b"s"]),
+        wire::directory(0, b""),
+        wire::symlink(1, b"link", target),
+        wire::honest_small(2, b"link/evil", b"evil"),
+        wire::file(3, b"link/dir/evil", 3),
+        wire::block(3, 0, 3, b"abc"),
+        wire::file_end(3, *blake3::hash(b"abc").as_bytes()),
+        wire::symlink(4, b"link/more", b"/"),
+        wire::directory(5, b"link/dir"),
+        wire::honest_small(6, b"link", b"over the link"),
+        wire::end(7),
+    ]
+    .concat();
+    let (result, _) = attack(&bench, &bytes).await;
+    result.unwrap();
+    assert_eq!(surroundings(&bench), before);
+    assert!(!bench.tmp.path().join("outside/evil").exists());
+    assert_no_temps(bench.tmp.path());
+}
+
+#[tokio::test]
+async fn names_that_climb_are_refused_before_anything_happens() {
+    let bench = with_surroundings();
+    let before = surroundings(&bench);
+    let absolute = bench.tmp.path().join("outside/evil");
+    let absolute = absolute.to_str().unwrap().as_bytes();
+    for name in [
+        &b"../outside/evil"[..],
+        b"a/../../outside/evil",
+        b"./x",
+        b"a//b",
+        b"nul\0",
+        absolute,
+        b"..",
+    ] {
+        for bytes in [
+            [
+                wire::push_hello(b"d", &[b"s"]),
+                wire::honest_small(0, name, b"evil"),
+            ]
+            .concat(),
+            [wire::push_hello(b"d", &[b"s"]), wire::symlink(0, name, b"/")].concat(),
+            [wire::push_hello(b"d", &[b"s"]), wire::directory(0, name)].concat(),
+            [wire::push_hello(b"d", &[b"s"]), wire::file(0, name, 10)].concat(),
+            wire::push_hello(name, &[b"s"]),
+            wire::push_hello(b"d", &[name]),
+        ] {
+            let (result, answer) = attack(&bench, &bytes).await;
+            assert!(matches!(result, Err(Error::Protocol(_))), "{name:?}: {result:?}");
+            assert!(!answer.is_empty(), "it is told why");
+        }
+    }
+    assert_eq!(surroundings(&bench), before);
+    // Forgotten as soon as they had broken the protocol.
+    assert_eq!(bench.server.copies(), 0);
+}
+
+#[tokio::test]
+async fn frames_out_of_place_end_that_stream_and_no_other() {
+    let bench = with_surroundings();
+    let hello = || wire::push_hello(b"d", &[b"s"]);
+    let good = *blake3::hash(b"abc").as_bytes();
+    let attacks: Vec<Vec<u8>> = vec![
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        wire::honest_small(0, b"x", b"no hello"),
+        [hello(), hello()].concat(),
+        [hello(), wire::block(0, 0, 3, b"abc")].concat(),
+        [hello(), wire::file_end(0, good)].concat(),
+        [hello(), wire::file(0, b"x", 3), wire::block(0, 1, 3, b"abc")].concat(),
+        [hello(), wire::file(0, b"x", 3), wire::block(0, 0, 2, b"ab")].concat(),
+        [
+            hello(),
+            wire::file(0, b"x", 3),
+            wire::block(0, 1 << 18, 3, b"abc"),
+        ]
+        .concat(),
+        [hello(), wire::file(0, b"x", 3), wire::file(0, b"y", 3)].concat(),
+        [hello(), wire::file(0, b"x", 1 << 63)].concat(),
+        [hello(), wire::small(0, 7, b"x", b"abc", good)].concat(),
+        [hello(), wire::frame(13, &[0; 16])].concat(),
+        [hello(), wire::frame(15, &[0; 32])].concat(),
+        [hello(), wire::frame(99, &[])].concat(),
+        [hello(), vec![0xff; 100]].concat(),
+        [
+            hello(),
+            (0..1000)
+                .flat_map(|id| wire::file(id, format!("f{id}").as_bytes(), 1 << 40))
+                .collect(),
+        ]
+        .concat(),
+    ];
+    for (n, bytes) in attacks.iter().enumerate() {
+        let (result, _) = attack(&bench, bytes).await;
+        assert!(result.is_err(), "attack {n}");
+        assert_eq!(bench.server.copies(), 0, "attack {n}");
+        assert_no_temps(&bench.root(""));
+    }
+    std::fs::write(bench.local("f"), "fine").unwrap();
+    bench
+        .push(bench.pipes(), &[bench.local("f")], "/f", WriteOptions::default())
+        .await
+        .ok();
+}
+
+#[tokio::test]
+async fn what_does_not_hash_to_what_was_said_is_not_kept() {
+    let bench = with_surroundings();
+    let bytes = [
+        wire::push_hello(b"d", &[b"s"]),
+        wire::small(0, 0, b"small", b"abc", [7; 32]),
+        wire::file(1, b"blocks", 3),
+        wire::block(1, 0, 3, b"abc"),
+        wire::file_end(1, [7; 32]),
+        wire::honest_small(2, b"good", b"abc"),
+        wire::end(3),
+    ]
+    .concat();
+    let (result, answer) = attack(&bench, &bytes).await;
+    result.unwrap();
+    assert!(!bench.root("d/small").exists() && !bench.root("d/blocks").exists());
+    assert_eq!(std::fs::read(bench.root("d/good")).unwrap(), b"abc");
+    // RESULT of entries 0 and 1: failure code 11, verification.
+    for id in [0u64, 1] {
+        let result = [&[14u8][..], &id.to_le_bytes(), &[11]].concat();
+        assert!(answer.windows(result.len()).any(|w| w == result), "entry {id}");
+    }
+    assert_no_temps(&bench.root(""));
+}
+
+#[tokio::test]
+async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
+    let bench = with_surroundings();
+    std::fs::create_dir(bench.root("in")).unwrap();
+    std::fs::write(bench.local("f"), "x").unwrap();
+    let as_second = || Pipes {
+        principal: key(2),
+        ..bench.pipes()
+    };
+    let options = WriteOptions::default;
+    bench
+        .push(as_second(), &[bench.local("f")], "/in/f", options())
+        .await
+        .ok();
+    for to in ["/f", "/in2", "/"] {
+        let run = bench.push(as_second(), &[bench.local("f")], to, options()).await;
+        assert!(
+            matches!(run.result, Err(Error::Unauthorised(_))),
+            "{to}: {:?}",
+            run.result
+        );
+    }
+    let run = bench.pull(as_second(), &["in/f"], "g", options()).await;
+    assert!(
+        matches!(run.result, Err(Error::Unauthorised(ref text)) if text.contains("read")),
+        "{:?}",
+        run.result
+    );
+    // A stream of key 1 with token 9 is open; key 2 says the same token, for a place it may write to.
+    let (mut ours, theirs) = tokio::io::duplex(1 << 16);
+    let server = bench.server.clone();
+    let served = tokio::spawn(async move { server.serve(theirs, key(1)).await });
+    ours.write_all(&wire::token_hello(9, b"in/d", &[b"s"]))
+        .await
+        .unwrap();
+    let mut accept = [0; 9];
+    ours.read_exact(&mut accept).await.unwrap();
+    assert_eq!(accept[4], 2, "ACCEPT");
+    let (mut other, theirs) = tokio::io::duplex(1 << 16);
+    let server = bench.server.clone();
+    let refused = tokio::spawn(async move { server.serve(theirs, key(2)).await });
+    other
+        .write_all(&wire::token_hello(9, b"in/d", &[b"s"]))
+        .await
+        .unwrap();
+    let mut answer = [0; 6];
+    other.read_exact(&mut answer).await.unwrap();
+    assert_eq!((answer[4], answer[5]), (3, 1), "REFUSE, unauthorised");
+    drop((ours, other));
+    let _ = (served.await, refused.await);
+}
+
+/// A connector to a hostile server: it reads HELLO, says its bytes, and keeps listening.
+struct Hostile(Arc<Vec<u8>>, Mutex<Vec<tokio::task::JoinHandle<()>>>);
+
+impl Connector for Hostile {
+    type Stream = DuplexStream;
+
+    fn routes(&self) -> Vec<String> {
+        vec!["direct".into()]
+    }
+
+    async fn connect(&self, _: usize) -> Result<DuplexStream, ConnectError> {
+        let (ours, mut theirs) = tokio::io::duplex(1 << 20);
+        let bytes = self.0.clone();
+        self.1.lock().unwrap().push(tokio::spawn(async move {
+            let mut heard = [0; 1024];
+            let _ = theirs.read(&mut heard).await;
+            let _ = theirs.write_all(&bytes).await;
+            while theirs.read(&mut heard).await.is_ok_and(|n| n > 0) {}
+        }));
+        Ok(ours)
+    }
+}
+
+async fn pull_from_hostile(bench: &Bench, to: &Path, bytes: Vec<u8>) -> Result<Outcome, Error> {
+    let request = Request::Pull {
+        recursive: true,
+        sources: vec![rel("s")],
+    };
+    let hello = Hello {
+        token: Token::random().unwrap(),
+        request,
+    };
+    let options = WriteOptions {
+        overwrite: true,
+        ..Default::default()
+    };
+    let destination = Destination::local(to, vec![b"s".to_vec()], options, hello.token).unwrap();
+    let connector = Arc::new(Hostile(Arc::new(bytes), Mutex::default()));
+    let client = Client {
+        connector,
+        hello,
+        streams: Some(1),
+        progress: Arc::default(),
+        observer: Arc::new(()),
+    };
+    let _ = bench;
+    client.pull(destination, vec!["s".into()]).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
+    let bench = with_surroundings();
+    let before = surroundings(&bench);
+    let outside = bench.tmp.path().join("outside");
+    let target = outside.to_str().unwrap().as_bytes();
+    // A link of its own making, one that was there, and the root of the destination.
+    std::fs::create_dir(bench.local("d")).unwrap();
+    symlink(&outside, bench.local("d/there")).unwrap();
+    let bytes = [
+        wire::symlink(0, b"link", target),
+        wire::honest_small(1, b"link/evil", b"evil"),
+        wire::directory(2, b"link/dir"),
+        wire::file(3, b"link/evil2", 3),
+        wire::block(3, 0, 3, b"abc"),
+        wire::file_end(3, *blake3::hash(b"abc").as_bytes()),
+        wire::honest_small(4, b"good", b"good"),
+        wire::end(5),
+    ]
+    .concat();
+    pull_from_hostile(&bench, &bench.local("d"), bytes).await.unwrap();
+    assert_eq!(surroundings(&bench), before);
+    assert_eq!(std::fs::read(bench.local("d/s/good")).unwrap(), b"good");
+    for name in [
+        &b"../evil"[..],
+        b"../../outside/evil",
+        b"/tmp/evil",
+        b"there/../../evil",
+    ] {
+        let error = pull_from_hostile(&bench, &bench.local("d"), wire::honest_small(0, name, b"evil"))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Protocol(_)), "{error}");
+    }
+    assert_eq!(surroundings(&bench), before);
+    assert!(!bench.local("evil").exists());
+    assert_no_temps(bench.tmp.path());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_lies_about_content_or_talks_nonsense_is_caught() {
+    let bench = with_surroundings();
+    let bytes = [wire::small(0, 0, b"", b"abc", [1; 32]), wire::end(1)].concat();
+    pull_from_hostile(&bench, &bench.local("x"), bytes).await.unwrap();
+    assert!(!bench.local("x").exists());
+    for nonsense in [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+        vec![0xff; 64],
+        wire::push_hello(b"d", &[b"s"]),
+    ] {
+        let error = pull_from_hostile(&bench, &bench.local("x"), nonsense)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Protocol(_)), "{error}");
+    }
+}

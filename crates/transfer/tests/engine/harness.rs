@@ -7,12 +7,14 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use longhaul_proto::PublicKey;
 use longhaul_transfer::confine::Dir;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::*;
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::time::Instant;
 
 pub fn key(n: u8) -> PublicKey {
     PublicKey::from_bytes([n; 32])
@@ -60,6 +62,7 @@ impl Bench {
             routes: vec!["direct".into()],
             cuts: Mutex::new(Vec::new()),
             stalls: false,
+            one_way: Duration::ZERO,
             hook: Mutex::new(None),
             opened: AtomicUsize::new(0),
             carried: Arc::default(),
@@ -134,6 +137,7 @@ fn client(
 }
 
 async fn finish(result: Result<Outcome, Error>, events: Arc<Events>, progress: Arc<Progress>) -> Run {
+    let ended = Instant::now();
     let result = match result {
         Ok(outcome) => {
             outcome.closing.join_all().await;
@@ -144,6 +148,7 @@ async fn finish(result: Result<Outcome, Error>, events: Arc<Events>, progress: A
     let events = std::mem::take(&mut *events.0.lock().unwrap());
     Run {
         result,
+        ended,
         events,
         progress,
     }
@@ -161,6 +166,8 @@ impl Observer for Events {
 /// How one copy went.
 pub struct Run {
     pub result: Result<Hash, Error>,
+    /// When the outcome was known; streams may have closed after that.
+    pub ended: Instant,
     pub events: Vec<Event>,
     pub progress: Arc<Progress>,
 }
@@ -211,11 +218,57 @@ pub struct Pipes {
     pub cuts: Mutex<Vec<u64>>,
     /// A spent budget doesn't break the pipe: nothing passes any more, and nobody is told.
     pub stalls: bool,
+    /// How long every byte takes, each way.
+    pub one_way: Duration,
     /// To be called once so many bytes have passed over the first pipe.
     pub hook: Mutex<Option<Hook>>,
     pub opened: AtomicUsize,
     /// Bytes that passed over all pipes.
     pub carried: Arc<AtomicU64>,
+}
+
+/// Two ends of a path. A long one holds as much as is sent into it.
+fn path(one_way: Duration) -> (DuplexStream, DuplexStream) {
+    if one_way.is_zero() {
+        return tokio::io::duplex(256 * 1024);
+    }
+    let (ours, near) = tokio::io::duplex(64 << 20);
+    let (theirs, far) = tokio::io::duplex(64 << 20);
+    let (near_read, near_write) = tokio::io::split(near);
+    let (far_read, far_write) = tokio::io::split(far);
+    tokio::spawn(delay(near_read, far_write, one_way));
+    tokio::spawn(delay(far_read, near_write, one_way));
+    (ours, theirs)
+}
+
+/// Carries bytes with a delay, at any rate.
+async fn delay(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin + Send + 'static,
+    one_way: Duration,
+) {
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+    tokio::spawn(async move {
+        while let Some((at, bytes)) = receiver.recv().await {
+            tokio::time::sleep_until(at).await;
+            let done = if bytes.is_empty() {
+                to.shutdown().await
+            } else {
+                to.write_all(&bytes).await
+            };
+            if done.is_err() || bytes.is_empty() {
+                return;
+            }
+        }
+    });
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        let n = from.read(&mut buffer).await.unwrap_or(0);
+        let _ = sender.send((Instant::now() + one_way, buffer[..n].to_vec()));
+        if n == 0 {
+            return;
+        }
+    }
 }
 
 type Hook = (u64, Box<dyn FnOnce() + Send>);
@@ -237,7 +290,7 @@ impl Connector for Pipes {
                 retry: true,
             });
         }
-        let (ours, theirs) = tokio::io::duplex(256 * 1024);
+        let (ours, theirs) = path(self.one_way);
         let budget = Arc::new(AtomicU64::new(left));
         let (server, principal) = (self.server.clone(), self.principal);
         let stalls = self.stalls;

@@ -1,0 +1,138 @@
+//! Depots, servers and clients that die in mid-copy. The depots are slowed by their own policy, so that there is a middle.
+
+use std::time::{Duration, Instant};
+
+use crate::stage::*;
+
+const SLOW: Option<&str> = Some("60 Mbit/s");
+
+#[test]
+fn a_depot_killed_in_mid_copy_is_made_up_for_by_the_other_route() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let (mut first, second) = (stage.depot("d1", SLOW), stage.depot("d2", SLOW));
+    let data = stage.noise("here/f", 20_000_000);
+    let there = format!("lh://{}/f", server.address);
+    let arguments = [
+        "--route",
+        &first.address,
+        "--route",
+        &second.address,
+        "--streams",
+        "2",
+        "here/f",
+        &there,
+    ];
+    let mut copy = stage.start_cp(&server, &arguments);
+    copy.until_mid_copy();
+    first.kill();
+    let (report, code, told) = copy.report();
+    assert_eq!(code, Some(0), "{report} {told}");
+    assert_eq!(
+        (&report["ok"], &report["verification"]["verified"]),
+        (&true.into(), &true.into())
+    );
+    let carried = |route: &str| -> u64 {
+        let streams = report["streams"].as_array().unwrap();
+        streams
+            .iter()
+            .filter(|s| s["route"] == route)
+            .map(|s| s["bytes"].as_u64().unwrap())
+            .sum()
+    };
+    assert!(carried(&second.address) > 0, "{report}");
+    assert_eq!(std::fs::read(stage.path("root/f")).unwrap(), data);
+    assert!(no_temps(&stage.path("root")));
+}
+
+#[test]
+fn a_pull_survives_a_depot_as_well() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let (mut first, second) = (stage.depot("d1", SLOW), stage.depot("d2", SLOW));
+    let data = stage.noise("root/f", 20_000_000);
+    let there = format!("lh://{}/f", server.address);
+    let arguments = [
+        "--route",
+        &first.address,
+        "--route",
+        &second.address,
+        "--streams",
+        "2",
+        &there,
+        "here/f",
+    ];
+    let mut copy = stage.start_cp(&server, &arguments);
+    copy.until_mid_copy();
+    first.kill();
+    let (report, code, told) = copy.report();
+    assert_eq!(code, Some(0), "{report} {told}");
+    assert_eq!(std::fs::read(stage.path("here/f")).unwrap(), data);
+}
+
+#[test]
+fn with_no_other_route_the_copy_ends_within_ten_seconds_and_names_the_depot() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let mut depot = stage.depot("d", SLOW);
+    stage.noise("here/f", 40_000_000);
+    let there = format!("lh://{}/f", server.address);
+    let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
+    copy.until_mid_copy();
+    depot.kill();
+    let killed = Instant::now();
+    let (report, code, _) = copy.report();
+    assert!(
+        killed.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        killed.elapsed()
+    );
+    assert_eq!((code, &report["exit_code"]), (Some(5), &5.into()), "{report}");
+    let error = report["error"].as_str().unwrap();
+    assert!(error.contains(&format!("depot 1 {}", depot.address)), "{error}");
+    assert!(!stage.path("root/f").exists());
+    // The server lets go of what nobody came back for when it is told to stop, at the latest.
+    assert_eq!(server.terminate(), Some(0));
+    assert!(no_temps(&stage.path("root")));
+}
+
+#[test]
+fn a_client_that_is_interrupted_leaves_nothing_half_written() {
+    for name in ["INT", "TERM"] {
+        let stage = Stage::new();
+        let server = stage.serve(&[]);
+        let depot = stage.depot("d", SLOW);
+        stage.noise("root/f", 40_000_000);
+        let there = format!("lh://{}/f", server.address);
+        let mut copy = stage.start_cp(&server, &["--route", &depot.address, &there, "here/f"]);
+        copy.until_mid_copy();
+        signal(&copy.child, name);
+        let (report, code, _) = copy.report();
+        assert_eq!((code, &report["exit_code"]), (Some(130), &130.into()), "{report}");
+        assert!(no_temps(&stage.path("here")) && !stage.path("here/f").exists());
+    }
+}
+
+#[test]
+fn a_server_killed_in_mid_copy_ends_the_copy_with_its_name() {
+    let stage = Stage::new();
+    let mut server = stage.serve(&[]);
+    let depot = stage.depot("d", SLOW);
+    stage.noise("here/f", 40_000_000);
+    let there = format!("lh://{}/f", server.address);
+    let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
+    copy.until_mid_copy();
+    server.kill();
+    let killed = Instant::now();
+    let (report, code, _) = copy.report();
+    assert!(
+        killed.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        killed.elapsed()
+    );
+    assert_eq!(code, Some(5), "{report}");
+    assert!(
+        report["error"].as_str().unwrap().contains(&server.address),
+        "{report}"
+    );
+}

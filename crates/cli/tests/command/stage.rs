@@ -1,0 +1,255 @@
+//! Servers and depots as processes of their own, ended with the test.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A place for one test: directories, keys, and the processes it starts.
+pub struct Stage {
+    pub tmp: tempfile::TempDir,
+}
+
+/// A server or depot under way.
+pub struct Service {
+    child: Child,
+    pub address: String,
+    pub key: String,
+    // Kept open, lest the service's writes fail.
+    _out: BufReader<ChildStdout>,
+}
+
+impl Service {
+    /// kill -9.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, and its exit code.
+    pub fn terminate(mut self) -> Option<i32> {
+        signal(&self.child, "TERM");
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A signal to a process this test started.
+pub fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .arg(format!("-{name}"))
+        .arg(child.id().to_string())
+        .status();
+    assert!(status.unwrap().success());
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        let tmp = tempfile::tempdir().unwrap();
+        for dir in ["root", "here"] {
+            std::fs::create_dir(tmp.path().join(dir)).unwrap();
+        }
+        Self { tmp }
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.tmp.path().join(path)
+    }
+
+    /// The command with the keys of `who`.
+    pub fn longhaul(&self, who: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command
+            .env("LONGHAUL_HOME", self.path(who))
+            .env("RUST_LOG", "error")
+            .current_dir(self.tmp.path());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// The key of `who`, made if need be.
+    pub fn key(&self, who: &str) -> String {
+        let show = || self.longhaul(who).args(["keys", "show"]).output().unwrap();
+        let mut output = show();
+        if !output.status.success() {
+            assert!(
+                self.longhaul(who)
+                    .args(["keys", "new"])
+                    .output()
+                    .unwrap()
+                    .status
+                    .success()
+            );
+            output = show();
+        }
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    fn service(&self, mut command: Command, addresses: &str) -> Service {
+        let mut child = command.arg("--json").stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let address = told[addresses]
+            .as_str()
+            .or(told[addresses][0].as_str())
+            .unwrap()
+            .to_owned();
+        let key = told["key"].as_str().unwrap().to_owned();
+        Service {
+            child,
+            address,
+            key,
+            _out: out,
+        }
+    }
+
+    /// A server of `root` that lets the key of `me` read and write.
+    pub fn serve(&self, more: &[&str]) -> Service {
+        let key = self.key("me");
+        let mut command = self.longhaul("server");
+        command
+            .args([
+                "serve",
+                "--root",
+                "root",
+                "--listen",
+                "127.0.0.1:0",
+                "--read",
+                &key,
+                "--write",
+                &key,
+            ])
+            .args(more);
+        self.service(command, "address")
+    }
+
+    /// A depot that carries sessions of `me` to loopback, at this rate at most.
+    pub fn depot(&self, name: &str, max_rate: Option<&str>) -> Service {
+        let rate = max_rate.map_or(String::new(), |rate| format!("max_rate = \"{rate}\"\n"));
+        let policy = format!(
+            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"127.0.0.0/8:*\"]\n{rate}",
+            self.key("me")
+        );
+        let file = self.path(&format!("{name}.toml"));
+        std::fs::write(&file, policy).unwrap();
+        let mut command = self.longhaul(name);
+        command
+            .args(["depot", "--listen", "127.0.0.1:0", "--policy"])
+            .arg(file);
+        self.service(command, "addresses")
+    }
+
+    /// A file of noise.
+    pub fn noise(&self, name: &str, len: usize) -> Vec<u8> {
+        let mut state = len as u64 | 1;
+        let mut data = vec![0; len];
+        for byte in &mut data {
+            // xorshift64 (Marsaglia, 2003)
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *byte = state as u8;
+        }
+        std::fs::write(self.path(name), &data).unwrap();
+        data
+    }
+
+    /// Runs `longhaul cp` as `me`.
+    pub fn cp(&self, server: &Service, arguments: &[&str]) -> Output {
+        self.longhaul("me")
+            .args(["cp", "--host-key", &server.key])
+            .args(arguments)
+            .output()
+            .unwrap()
+    }
+
+    /// Starts `longhaul cp --json` as `me`.
+    pub fn start_cp(&self, server: &Service, arguments: &[&str]) -> Running {
+        let mut command = self.longhaul("me");
+        command
+            .args(["cp", "--json", "--host-key", &server.key])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Running {
+            child,
+            lines,
+            events: Vec::new(),
+        }
+    }
+}
+
+/// A copy under way, and what it has said.
+pub struct Running {
+    pub child: Child,
+    lines: BufReader<ChildStdout>,
+    pub events: Vec<Value>,
+}
+
+impl Running {
+    /// Reads events until one pleases.
+    pub fn until(&mut self, pleases: impl Fn(&Value) -> bool) {
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.lines.read_line(&mut line).unwrap() > 0,
+                "over without it: {:?}",
+                self.events
+            );
+            let event: Value =
+                serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+            self.events.push(event.clone());
+            if pleases(&event) {
+                return;
+            }
+        }
+    }
+
+    /// Under way: data flows, and there is more to come.
+    pub fn until_mid_copy(&mut self) {
+        self.until(|e| {
+            e["event"] == "progress"
+                && e["bytes"].as_u64() > Some(0)
+                && e["bytes"].as_u64() < e["bytes_found"].as_u64()
+        });
+    }
+
+    /// The report and the exit code.
+    pub fn report(mut self) -> (Value, Option<i32>, String) {
+        self.until(|e| e["event"] == "report");
+        let code = self.child.wait().unwrap().code();
+        let mut errors = String::new();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut errors)
+            .unwrap();
+        (self.events.pop().unwrap(), code, errors)
+    }
+}
+
+/// Standard error.
+pub fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// No temporary file beneath `dir`.
+pub fn no_temps(dir: &Path) -> bool {
+    std::fs::read_dir(dir).unwrap().all(|entry| {
+        let entry = entry.unwrap();
+        !entry.file_name().to_string_lossy().starts_with(".longhaul-")
+            && (!entry.path().is_dir() || no_temps(&entry.path()))
+    })
+}

@@ -1,0 +1,53 @@
+//! How many round trips a copy takes over a long path, in virtual time: from the open stream to the verified end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use longhaul_transfer::*;
+use tokio::time::Instant;
+
+use crate::harness::*;
+
+const ONE_WAY: Duration = Duration::from_millis(60);
+/// Timers tick in milliseconds, and a copy passes a few; far from another round trip.
+const SLACK: Duration = Duration::from_millis(20);
+
+fn tree(at: &Path) {
+    std::fs::create_dir_all(at.join("a/b/c/d")).unwrap();
+    std::fs::write(at.join("a/b/c/d/deep"), "deep").unwrap();
+    std::fs::write(at.join("16k"), noise(16 * 1024, 1)).unwrap();
+    std::fs::write(at.join("900k"), noise(900_000, 2)).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_costs_one_round_trip_beyond_the_session() {
+    let bench = Bench::new();
+    tree(&bench.local("s"));
+    tree(&bench.root("s"));
+    for what in ["s/16k", "s/900k", "s"] {
+        let pipes = || Pipes {
+            one_way: ONE_WAY,
+            ..bench.pipes()
+        };
+        let started = Instant::now();
+        let to = format!("/pushed-{}", what.len());
+        let run = bench
+            .push(pipes(), &[bench.local(what)], &to, WriteOptions::default())
+            .await;
+        let elapsed = run.ended - started;
+        run.ok();
+        assert!(
+            elapsed >= ONE_WAY * 2 && elapsed < ONE_WAY * 2 + SLACK,
+            "push of {what}: {elapsed:?}"
+        );
+        let started = Instant::now();
+        let to = format!("pulled-{}", what.len());
+        let run = bench.pull(pipes(), &[what], &to, WriteOptions::default()).await;
+        let elapsed = run.ended - started;
+        run.ok();
+        assert!(
+            elapsed >= ONE_WAY * 2 && elapsed < ONE_WAY * 2 + SLACK,
+            "pull of {what}: {elapsed:?}"
+        );
+    }
+}
