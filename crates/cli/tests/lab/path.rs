@@ -55,7 +55,13 @@ impl LongPath {
         fs::create_dir(dir.path().join("root")).unwrap();
         let keys = ["client", "server", "near", "far"].map(|name| new_key(&dir.path().join(name)));
         let [client_key, server_key, ..] = keys;
-        let mut path = Self { lab, dir, client_key, server_key, servers: vec![] };
+        let mut path = Self {
+            lab,
+            dir,
+            client_key,
+            server_key,
+            servers: vec![],
+        };
         path.start_servers();
         Some(path)
     }
@@ -69,11 +75,20 @@ impl LongPath {
         fs::write(&policy, rule).unwrap();
         for node in ["near", "far"] {
             let mut depot = self.longhaul(node);
-            depot.args(["depot", "--listen", "0.0.0.0:7510", "--policy"]).arg(&policy);
+            depot
+                .args(["depot", "--listen", "0.0.0.0:7510", "--policy"])
+                .arg(&policy);
             self.servers.push(started(depot));
         }
         let mut serve = self.longhaul("server");
-        serve.args(["serve", "--listen", "0.0.0.0:7511", "--read", &self.client_key, "--root"]);
+        serve.args([
+            "serve",
+            "--listen",
+            "0.0.0.0:7511",
+            "--read",
+            &self.client_key,
+            "--root",
+        ]);
         serve.arg(self.root());
         self.servers.push(started(serve));
     }
@@ -86,7 +101,9 @@ impl LongPath {
     /// `longhaul` on a node, with that node's key.
     fn longhaul(&self, node: &str) -> Command {
         let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
-        command.env("LONGHAUL_HOME", self.dir.path().join(node)).stdin(Stdio::null());
+        command
+            .env("LONGHAUL_HOME", self.dir.path().join(node))
+            .stdin(Stdio::null());
         command
     }
 
@@ -95,8 +112,10 @@ impl LongPath {
         if depots.is_empty() {
             return "direct".into();
         }
-        let hops: Vec<String> =
-            depots.iter().map(|depot| format!("{}:7510", self.lab.address(depot).unwrap())).collect();
+        let hops: Vec<String> = depots
+            .iter()
+            .map(|depot| format!("{}:7510", self.lab.address(depot).unwrap()))
+            .collect();
         hops.join(",")
     }
 
@@ -105,12 +124,16 @@ impl LongPath {
         let target = tempfile::tempdir_in(self.dir.path()).unwrap();
         let mut cp = self.longhaul("client");
         cp.args(["cp", "--json", "--host-key", &self.server_key, "--route", route]);
-        cp.arg(format!("lh://{}/{name}", self.lab.address("server").unwrap())).arg(target.path());
+        cp.arg(format!("lh://{}/{name}", self.lab.address("server").unwrap()))
+            .arg(target.path());
         let output = cp.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}");
         let report: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-        assert_eq!(fs::read(target.path().join(name)).unwrap(), fs::read(self.root().join(name)).unwrap());
+        assert_eq!(
+            fs::read(target.path().join(name)).unwrap(),
+            fs::read(self.root().join(name)).unwrap()
+        );
         report["seconds"].as_f64().unwrap()
     }
 }
@@ -136,9 +159,15 @@ fn new_key(home: &Path) -> String {
 
 /// Starts a server and waits for its first line, which says where it listens.
 fn started(mut command: Command) -> Child {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
     assert!(line.starts_with("listening on "), "{line}");
     child
 }

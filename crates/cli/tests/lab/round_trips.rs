@@ -11,11 +11,16 @@ fn a_byte_arrives_as_soon_through_depots_as_direct() {
     std::fs::write(path.root().join("byte"), "x").unwrap();
     let fastest = |depots: &[&str]| {
         let route = path.route(depots);
-        (0..5).map(|_| path.fetch("byte", &route)).fold(f64::MAX, f64::min)
+        (0..5)
+            .map(|_| path.fetch("byte", &route))
+            .fold(f64::MAX, f64::min)
     };
     let direct = fastest(&[]);
     let round_trip = 3.0 * HOP_RTT;
-    assert!(direct >= 3.0 * round_trip, "{direct} s is less than the round trips of TCP, TLS and the request");
+    assert!(
+        direct >= 3.0 * round_trip,
+        "{direct} s is less than the round trips of TCP, TLS and the request"
+    );
     for depots in [&["near"][..], &["far"], &["near", "far"]] {
         let through = fastest(depots);
         assert!(
