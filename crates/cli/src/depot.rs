@@ -10,7 +10,7 @@ use longhaul_depot::{Depot, DepotConfig, Listen, NextCongestion, Policy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
-use crate::{home, logging};
+use crate::{answer, home, logging};
 
 /// Relay sessions towards servers and further depots.
 ///
@@ -87,14 +87,14 @@ impl Relay {
         );
         if self.json {
             let line = serde_json::json!({ "event": "listening", "addresses": addresses, "key": key, "metrics": metrics });
-            println!("{line}");
+            answer::line(line);
         } else {
             for address in addresses {
-                println!("listening on {address}");
+                answer::line(format_args!("listening on {address}"));
             }
-            println!("key {key}");
+            answer::line(format_args!("key {key}"));
             if let Some(metrics) = metrics {
-                println!("metrics on http://{metrics}/metrics");
+                answer::line(format_args!("metrics on http://{metrics}/metrics"));
             }
         }
         depot

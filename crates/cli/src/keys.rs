@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use longhaul_session::Identity;
 
 use crate::exit::Exit;
-use crate::home;
+use crate::{answer, home};
 
 /// Make, list and show keys.
 ///
@@ -40,11 +40,11 @@ impl Keys {
             Action::New { name } => {
                 let file = home::identity_file(name.as_deref())?;
                 let identity = Identity::create(&file)?;
-                println!("{} {}", identity.public(), file.display());
+                answer::line(format_args!("{} {}", identity.public(), file.display()));
             }
             Action::Show { name } => {
                 let file = home::identity_file(name.as_deref())?;
-                println!("{}", Identity::load(&file)?.public());
+                answer::line(format_args!("{}", Identity::load(&file)?.public()));
             }
             Action::List => list()?,
         }
@@ -65,7 +65,7 @@ fn list() -> Result<()> {
     files.sort();
     for file in &files {
         match Identity::load(file) {
-            Ok(identity) => println!("{} {}", identity.public(), file.display()),
+            Ok(identity) => answer::line(format_args!("{} {}", identity.public(), file.display())),
             Err(error) => eprintln!("longhaul: {error}"),
         }
     }

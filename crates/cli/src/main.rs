@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
+mod answer;
 mod cp;
 mod depot;
 mod exit;

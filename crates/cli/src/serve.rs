@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::target::SERVER_PORT;
-use crate::{home, logging};
+use crate::{answer, home, logging};
 
 /// Serve a directory to the keys that are granted it.
 ///
@@ -129,13 +129,12 @@ impl Serve {
         let address = addr.to_string();
         let root = self.root.display().to_string();
         if self.json {
-            println!(
-                "{}",
-                serde_json::json!({ "event": "listening", "address": address, "key": key, "root": root })
+            answer::line(
+                serde_json::json!({ "event": "listening", "address": address, "key": key, "root": root }),
             );
         } else {
-            println!("listening on {address}");
-            println!("key {key}");
+            answer::line(format_args!("listening on {address}"));
+            answer::line(format_args!("key {key}"));
             let host = if addr.ip().is_unspecified() {
                 format!("HOST:{}", addr.port())
             } else {

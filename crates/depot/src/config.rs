@@ -26,6 +26,9 @@ pub struct DepotConfig {
     pub limits: Limits,
     /// How long it waits.
     pub timeouts: Timeouts,
+    /// Threads that sessions run on: one for each processor is right. With 0, sessions are tasks of the runtime that runs
+    /// the depot.
+    pub workers: usize,
     /// Read the policy's file again on SIGHUP. A policy that did not come from a file stays.
     pub reload_on_hangup: bool,
 }
@@ -45,6 +48,7 @@ impl DepotConfig {
             next_congestion: Vec::new(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
             reload_on_hangup: true,
         }
     }
@@ -182,7 +186,7 @@ impl Default for Timeouts {
             dial: Duration::from_secs(10),
             idle: Duration::from_secs(3600),
             half_closed: Duration::from_secs(600),
-            unacknowledged: Duration::from_secs(60),
+            unacknowledged: Duration::from_secs(180),
             drain: Duration::from_secs(60),
             refusal: Duration::from_secs(2),
         }

@@ -88,6 +88,11 @@ impl Conn {
         }
     }
 
+    /// Ready when bytes, an end or an error may be there to read.
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.fd.poll_read_ready(cx).map_ok(drop)
+    }
+
     /// Runs `write` at once, or, if the last write was refused, when there is room again.
     pub(crate) fn poll_write_with<R>(
         &self,

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use longhaul_proto::Admission;
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -25,6 +25,7 @@ use crate::policy::Policy;
 use crate::relay::pipe::{PipeBounds, PipePool};
 use crate::serve::{Phase, Shared, serve};
 use crate::socket;
+use crate::workers::Workers;
 
 const BACKLOG: i32 = 1024;
 /// Spare pipes kept open between bursts.
@@ -51,6 +52,7 @@ pub struct Depot {
     listeners: Vec<TcpListener>,
     page: Option<TcpListener>,
     hangup: Option<Signal>,
+    workers: Arc<Workers>,
     shared: Arc<Shared>,
 }
 
@@ -103,10 +105,12 @@ impl Depot {
             pipes: PipePool::new(pipes),
             metrics: Metrics::new(),
         });
+        let workers = Arc::new(Workers::start(config.workers).map_err(Error::Threads)?);
         Ok(Self {
             listeners,
             page,
             hangup,
+            workers,
             shared,
         })
     }
@@ -132,18 +136,19 @@ impl Depot {
             listeners,
             page,
             hangup,
+            workers,
             shared,
         } = self;
         let (phase, phases) = watch::channel(Phase::Running);
         let (alive, mut all_gone) = mpsc::channel::<()>(1);
         let mut tasks = JoinSet::new();
         for listener in listeners {
-            tasks.spawn(accept(
+            let door = Door {
                 listener,
-                Arc::clone(&shared),
-                phases.clone(),
-                alive.clone(),
-            ));
+                shared: Arc::clone(&shared),
+                workers: Arc::clone(&workers),
+            };
+            tasks.spawn(door.accept(phases.clone(), alive.clone()));
         }
         let mut services = JoinSet::new();
         if let Some(listener) = page {
@@ -206,56 +211,71 @@ fn open_listener(
     TcpListener::from_std(socket.into())
 }
 
-/// Accepts for ever. Each connection's task holds a clone of `alive`.
-async fn accept(
+/// One listener and what its connections need.
+struct Door {
     listener: TcpListener,
     shared: Arc<Shared>,
-    phases: watch::Receiver<Phase>,
-    alive: mpsc::Sender<()>,
-) {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let (stream, peer) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) if is_of_the_connection(&error) => continue,
-            Err(error) => {
-                // Out of descriptors or memory. Those who wait in the backlog wait on; sessions go on and free some.
-                shared.metrics.accept_errors.inc();
-                if pause == FIRST_PAUSE {
-                    tracing::warn!(%error, "cannot accept; trying again");
+    workers: Arc<Workers>,
+}
+
+impl Door {
+    /// Accepts for ever. Each connection's task holds a clone of `alive`.
+    async fn accept(self, phases: watch::Receiver<Phase>, alive: mpsc::Sender<()>) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    pause = FIRST_PAUSE;
+                    self.shared.metrics.accepted.inc();
+                    self.admit(stream, peer, &phases, &alive);
                 }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-                continue;
+                Err(error) if is_of_the_connection(&error) => {}
+                Err(error) => {
+                    // Out of descriptors or memory. Those who wait in the backlog wait on; sessions go on and free some.
+                    self.shared.metrics.accept_errors.inc();
+                    if pause == FIRST_PAUSE {
+                        tracing::warn!(%error, "cannot accept; trying again");
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
             }
-        };
-        pause = FIRST_PAUSE;
-        shared.metrics.accepted.inc();
-        let conn = stream
-            .into_std()
-            .and_then(|stream| Conn::new(OwnedFd::from(stream)));
-        let Ok(conn) = conn else {
-            shared.metrics.accept_errors.inc();
-            continue;
-        };
-        match shared.gate.enter(peer.ip()) {
-            Ok(place) => {
-                let serving = serve(Arc::clone(&shared), conn, peer, place, phases.clone());
-                let alive = alive.clone();
-                tokio::spawn(async move {
-                    serving.await;
-                    drop(alive);
-                });
-            }
-            // Dropped, it is reset: a flood is not worth an answer.
+        }
+    }
+
+    fn admit(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        phases: &watch::Receiver<Phase>,
+        alive: &mpsc::Sender<()>,
+    ) {
+        let place = match self.shared.gate.enter(peer.ip()) {
+            Ok(place) => place,
             Err(full) => {
-                shared
+                self.shared
                     .metrics
                     .turned_away
                     .get_or_create(&Reason::new(full.reason()))
                     .inc();
+                // A reset: a flood is not worth an answer.
+                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                return;
             }
-        }
+        };
+        // Taken off this thread's reactor here; its worker puts it on its own.
+        let Ok(stream) = stream.into_std() else {
+            self.shared.metrics.accept_errors.inc();
+            return;
+        };
+        let (shared, phases, alive) = (Arc::clone(&self.shared), phases.clone(), alive.clone());
+        self.workers.spawn(async move {
+            match Conn::new(OwnedFd::from(stream)) {
+                Ok(conn) => serve(shared, conn, peer, place, phases).await,
+                Err(_) => drop(shared.metrics.accept_errors.inc()),
+            }
+            drop(alive);
+        });
     }
 }
 

@@ -40,6 +40,9 @@ pub enum Error {
     /// The policy is wrong: mend the line it names.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The threads that sessions run on cannot be started: free some, or ask for fewer.
+    #[error("cannot start the threads that sessions run on: {0}")]
+    Threads(io::Error),
     /// Signals cannot be waited for, which reloading the policy needs.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),

@@ -19,6 +19,7 @@ mod policy;
 mod relay;
 mod serve;
 mod socket;
+mod workers;
 
 pub use config::{DepotConfig, Limits, Listen, NextCongestion, Timeouts};
 pub use depot::{Depot, run};

@@ -133,14 +133,21 @@ fn once(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Result<Run> 
         &tools.identities.server_key,
     ])
     .args(["--route", &route(&lab, job)?])
-    .arg(format!("lh://{}:{SERVER_PORT}/{}", setting.server, source.name))
+    .arg(format!(
+        "lh://{}:{SERVER_PORT}/{}",
+        lab.address(setting.server)?,
+        source.name
+    ))
     .arg(target.path());
     let (status, out, err) = output_within(cp, "longhaul cp", LIMIT)?;
     let links = lab.links()?;
     drop(servers);
     let report = closing_report(&out).with_context(|| format!("exit {status}: {}", err.trim()))?;
     if !status.success() {
-        bail!("longhaul cp ended with {status}: {}", err.trim());
+        bail!(
+            "longhaul cp ended with {status}: {}",
+            report.error.as_deref().unwrap_or_else(|| err.trim())
+        );
     }
     Ok(Run {
         scenario: setting.id.into(),
@@ -224,6 +231,7 @@ struct Report {
     seconds: f64,
     goodput_bps: f64,
     verification: Verification,
+    error: Option<String>,
     streams: Vec<StreamReport>,
 }
 

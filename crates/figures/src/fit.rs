@@ -1,7 +1,7 @@
 //! Fits one loss rate so that a copy reaches the paper's average rate.
 //!
-//! A Reno flow's rate goes with 1/sqrt(loss) (Mathis et al. 1997), so each step scales the loss by the square of the
-//! ratio of rates; the spread of the seeds sets how close it is worth getting.
+//! A Reno flow's rate falls with its loss by a power law (Mathis et al. 1997: loss^-1/2 for an endless flow), so each step is
+//! taken on logarithmic axes; the spread of the seeds sets how close it is worth getting.
 
 use crate::copy::{Source, Tools, measure};
 use crate::plan::Job;
@@ -72,6 +72,7 @@ impl What {
 /// A round in which no copy was valid.
 pub fn fit(tools: &Tools, fit: &Fit, start: f64, seeds: u64, steps: u32) -> Result<f64> {
     let mut loss = start;
+    let mut tried: Vec<(f64, f64)> = vec![];
     for step in 1..=steps {
         let mean = average(tools, fit, loss, seeds)?;
         println!(
@@ -85,7 +86,8 @@ pub fn fit(tools: &Tools, fit: &Fit, start: f64, seeds: u64, steps: u32) -> Resu
             mean.count,
             fit.target_mbps
         );
-        loss *= (mean.mean / fit.target_mbps).powi(2);
+        tried.push((loss, mean.mean));
+        loss = next(&tried, fit.target_mbps);
     }
     println!(
         "{} {}: next would be {:.5}%",
@@ -94,6 +96,24 @@ pub fn fit(tools: &Tools, fit: &Fit, start: f64, seeds: u64, steps: u32) -> Resu
         loss * 100.0
     );
     Ok(loss)
+}
+
+/// The loss to try next. The rate of an endless flow goes with loss^-1/2; a copy of some megabytes also has its slow
+/// start, which ends at the first loss, so it falls faster: once there are two tries, the line through the two nearest
+/// to the wanted rate, on logarithmic axes, says how fast.
+fn next(tried: &[(f64, f64)], wanted: f64) -> f64 {
+    let mut nearest = tried.to_vec();
+    nearest.sort_by(|a, b| (a.1 / wanted).ln().abs().total_cmp(&(b.1 / wanted).ln().abs()));
+    let Some(&(loss, rate)) = nearest.first() else {
+        return f64::NAN;
+    };
+    let slope = match nearest.get(1) {
+        Some(&(other, other_rate)) if other != loss => {
+            ((rate / other_rate).ln() / (loss / other).ln()).clamp(-1.5, -0.4)
+        }
+        _ => -0.5,
+    };
+    loss * (wanted / rate).powf(1.0 / slope)
 }
 
 fn average(tools: &Tools, fit: &Fit, loss: f64, seeds: u64) -> Result<Spread> {
@@ -127,5 +147,19 @@ fn average(tools: &Tools, fit: &Fit, loss: f64, seeds: u64) -> Result<Spread> {
             fit.setting.id,
             runs.into_iter().find_map(Result::err)
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_loss_lies_on_the_power_law_of_the_last() {
+        let one = next(&[(1e-3, 8.0)], 4.0);
+        assert!((one - 4e-3).abs() < 1e-9, "{one}");
+        // A rate that halves when the loss doubles.
+        let two = next(&[(1e-3, 8.0), (4e-3, 2.0)], 4.0);
+        assert!((two - 2e-3).abs() < 1e-9, "{two}");
     }
 }

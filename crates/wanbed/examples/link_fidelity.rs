@@ -1,10 +1,11 @@
 //! Runs TCP over one emulated link between two network namespaces of its own, and prints what was asked and what
 //! came out. Needs root (or `unshare --user --map-root-user --net`), `ip`, `sysctl` and `iperf3`; leaves nothing behind.
 //!
-//! `cargo run --release -p wanbed --example link_fidelity -- [tun|veth] [ping|goodput|loss|udp|chain]...`
+//! `cargo run --release -p wanbed --example link_fidelity -- [tun|veth] [ping|goodput|loss|udp|uso|chain]...`
 #![allow(unsafe_code)] // `unshare` affects one thread, whose children then live in the new namespace.
 
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ fn main() -> Result<()> {
         _ => false,
     };
     if arguments.is_empty() {
-        arguments = ["ping", "goodput", "loss", "udp", "chain"]
+        arguments = ["ping", "goodput", "loss", "udp", "uso", "chain"]
             .map(str::to_owned)
             .to_vec();
     }
@@ -39,8 +40,9 @@ fn main() -> Result<()> {
             "goodput" => goodput(veth)?,
             "loss" => loss(veth)?,
             "udp" => udp(veth)?,
+            "uso" => uso(veth)?,
             "chain" => chain(veth)?,
-            other => bail!("{other}: no such test; use ping, goodput, loss, udp or chain"),
+            other => bail!("{other}: no such test; use ping, goodput, loss, udp, uso or chain"),
         }
     }
     Ok(())
@@ -148,6 +150,57 @@ fn udp(veth: bool) -> Result<()> {
             counters(&end)
         );
     }
+    Ok(())
+}
+
+/// UDP segmentation offload: forty numbered datagrams in each send, some lost; what arrives must be whole.
+fn uso(veth: bool) -> Result<()> {
+    const DATAGRAM: usize = 1000;
+    let model = LossModel::Independent { probability: 0.1 };
+    let lab = Lab::new(veth, spec(5, Some(200_000_000), 10_000_000, model))?;
+    let receiver = lab.b.run(|| Ok(UdpSocket::bind("10.0.0.2:9000")?))?;
+    receiver.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let sender = lab.a.run(|| Ok(UdpSocket::bind("10.0.0.1:0")?))?;
+    sender.connect("10.0.0.2:9000")?;
+    let size = DATAGRAM as libc::c_int;
+    // SAFETY: the kernel reads an `int` from `size`.
+    let set = unsafe {
+        let (fd, size, len) = (
+            sender.as_raw_fd(),
+            (&raw const size).cast(),
+            size_of_val(&size) as u32,
+        );
+        libc::setsockopt(fd, libc::SOL_UDP, libc::UDP_SEGMENT, size, len)
+    };
+    ensure!(set == 0, "UDP_SEGMENT: {}", std::io::Error::last_os_error());
+    let receiver = std::thread::spawn(move || {
+        let (mut whole, mut arrived, mut buffer) = (0, 0, [0; 2 * DATAGRAM]);
+        while let Ok(len) = receiver.recv(&mut buffer) {
+            let number = u32::from_be_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]);
+            arrived += 1;
+            whole += u32::from(len == DATAGRAM && buffer[4..len].iter().all(|b| *b == (number % 40) as u8));
+        }
+        (whole, arrived)
+    });
+    for round in 0..100_u32 {
+        let mut data = vec![0; 40 * DATAGRAM];
+        for (i, datagram) in data.chunks_mut(DATAGRAM).enumerate() {
+            datagram.fill(i as u8);
+            datagram[..4].copy_from_slice(&(round * 40 + i as u32).to_be_bytes());
+        }
+        sender.send(&data)?;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let (whole, arrived) = receiver.join().map_err(|_| anyhow!("the receiver is gone"))?;
+    let snapshot = lab.link.stop()?;
+    let forward = &snapshot.forward;
+    println!(
+        "uso   {whole} of {arrived} whole, {} sent, {} lost on the wire, {} super-packets; {}",
+        forward.offered,
+        forward.drops_loss,
+        forward.super_packets,
+        counters(&snapshot)
+    );
     Ok(())
 }
 

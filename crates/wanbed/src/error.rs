@@ -132,7 +132,7 @@ pub enum Error {
     NoProgram(String),
 
     /// The lab's process ended or answered nonsense.
-    #[error("lab {lab}: {problem}: it is gone or going; start it anew with `wanbed up`")]
+    #[error("lab {lab} does not answer ({problem}): it is gone or going; start it anew with `wanbed up`")]
     Daemon {
         /// The lab.
         lab: String,

@@ -55,8 +55,7 @@ pub(crate) fn write_sysctls(node: &str, sysctls: &[(String, String)]) -> Result<
 }
 
 /// Makes a node's default congestion control what the scenario says, by sysctl where the kernel lets a namespace set it. Else
-/// gives the name back: it has to stand on every route (`congctl`), where it also goes before what a program sets
-/// ahead of connecting.
+/// gives the name back: it has to stand on every route (`congctl`). A socket's own choice goes before either.
 pub(crate) fn choose_congestion(node: &Node) -> Result<Option<String>> {
     const KEY: &str = "net.ipv4.tcp_congestion_control";
     let Some(name) = &node.congestion else {

@@ -190,8 +190,8 @@ pub fn depot_process(arguments: &[String]) {
     config.metrics = Some(any);
     config.limits.pipe = pipe.parse().expect("pipe size");
     config.limits.connections_per_source = 100_000;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads.parse().expect("threads"))
+    config.workers = threads.parse().expect("threads");
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("runtime");

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -28,6 +28,7 @@ pub(super) struct Direction {
     held: Held,
     state: State,
     limit: Option<Arc<RateLimit>>,
+    /// Until when not to read: the rate is used up.
     pause: Option<Pin<Box<Sleep>>>,
     /// splice(2) was refused on these sockets; copy from now on.
     copies: bool,
@@ -140,18 +141,14 @@ impl Direction {
                         return Poll::Ready(Ok(()));
                     };
                     let held = pipe.held;
-                    std::task::ready!(
-                        to.poll_write_with(cx, |fd| splice(read_end, None, fd, None, held, FLAGS))
-                    )
-                    .inspect(|n| pipe.held -= n)
+                    ready!(to.poll_write_with(cx, |fd| splice(read_end, None, fd, None, held, FLAGS)))
+                        .inspect(|n| pipe.held -= n)
                 }
                 Held::Copy { start, end, .. } if start == end => return Poll::Ready(Ok(())),
                 Held::Copy { buffer, start, end } => {
                     let bytes = buffer.get(*start..*end).unwrap_or_default();
-                    std::task::ready!(
-                        to.poll_write_with(cx, |fd| { rustix::net::send(fd, bytes, SendFlags::NOSIGNAL) })
-                    )
-                    .inspect(|n| *start += n)
+                    ready!(to.poll_write_with(cx, |fd| { rustix::net::send(fd, bytes, SendFlags::NOSIGNAL) }))
+                        .inspect(|n| *start += n)
                 }
             };
             match written {
@@ -166,6 +163,12 @@ impl Direction {
     /// Reads once into an empty pipe or buffer; 0 is the end of stream.
     fn fill(&mut self, cx: &mut Context<'_>, from: &Conn, pipes: &Arc<PipePool>) -> Poll<io::Result<usize>> {
         loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            // Asked before a pipe is taken, which would be for nothing.
+            ready!(from.poll_readable(cx))?;
             if !self.copies && !matches!(self.held, Held::Pipe(_)) {
                 // Without a pipe to be had, this read is copied and the next asks again.
                 if let Some(pipe) = pipes.take() {
@@ -176,7 +179,14 @@ impl Direction {
                 Held::Pipe(pipe) => pipe.capacity(),
                 _ => COPY_BUFFER,
             };
-            let granted = std::task::ready!(self.poll_grant(cx, room));
+            let granted = match self.limit.as_ref().map(|limit| limit.draw(room)) {
+                None => room,
+                Some(Grant::Bytes(n)) => n,
+                Some(Grant::Wait(wait)) => {
+                    self.pause = Some(Box::pin(tokio::time::sleep(wait)));
+                    continue;
+                }
+            };
             let read = match &mut self.held {
                 Held::Pipe(pipe) => {
                     let Some((_, write_end)) = pipe.ends() else {
@@ -187,12 +197,9 @@ impl Direction {
                 }
                 _ => self.fill_copy(cx, from, granted),
             };
-            let used = match &read {
-                Poll::Ready(Ok(n)) => *n,
-                _ => 0,
-            };
             if let Some(limit) = &self.limit {
-                limit.refund(granted - used.min(granted));
+                let used = if let Poll::Ready(Ok(n)) = &read { *n } else { 0 };
+                limit.refund(granted.saturating_sub(used));
             }
             match read {
                 Poll::Ready(Err(error)) if !self.copies && is_unsupported(&error) => {
@@ -222,23 +229,6 @@ impl Direction {
             };
         }
         read
-    }
-
-    /// How much may be read now, by the rule's rate.
-    fn poll_grant(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<usize> {
-        let Some(limit) = &self.limit else {
-            return Poll::Ready(room);
-        };
-        loop {
-            if let Some(pause) = &mut self.pause {
-                std::task::ready!(pause.as_mut().poll(cx));
-                self.pause = None;
-            }
-            match limit.draw(room) {
-                Grant::Bytes(n) => return Poll::Ready(n),
-                Grant::Wait(wait) => self.pause = Some(Box::pin(tokio::time::sleep(wait))),
-            }
-        }
     }
 }
 

@@ -30,6 +30,11 @@ impl Running {
         drop(self.stop.take());
     }
 
+    /// Drops the depot where it stands.
+    pub fn abandon(&self) {
+        self.task.abort();
+    }
+
     /// Waits until the depot has drained.
     pub async fn stopped(self) {
         self.task.await.expect("the depot must not panic");
@@ -53,6 +58,8 @@ pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> Runni
     let key = new_key().public();
     let mut config = DepotConfig::new(key, policy);
     config.listen = vec![Listen::at("127.0.0.1:0".parse().expect("address"))];
+    // On the test's own runtime, whose clock the test may stop.
+    config.workers = 0;
     tweak(&mut config);
     let depot = Depot::bind(config).expect("bind");
     let (address, metrics) = (depot.local_addresses()[0], depot.metrics_address());

@@ -70,6 +70,25 @@ async fn both_ways_through_one_to_three_depots() {
 }
 
 #[tokio::test]
+async fn on_threads_of_its_own() {
+    let key = new_key();
+    let mut depot = depot_with(loopback_policy(key.public(), ""), |config| config.workers = 2);
+    let sessions: Vec<_> = [
+        established(&key, &[depot.address]).await,
+        established(&key, &[depot.address]).await,
+    ]
+    .into();
+    let (mut cut, _held) = established(&key, &[depot.address]).await;
+    depot.stop();
+    for (seed, (initiator, acceptor)) in sessions.into_iter().enumerate() {
+        soon(exchange(initiator, acceptor, 100 + seed as u64)).await;
+    }
+    // What is left when the depot is dropped is reset, on whatever thread it runs.
+    depot.abandon();
+    soon(assert_reset(&mut cut)).await;
+}
+
+#[tokio::test]
 async fn without_pipes_bytes_are_copied() {
     let key = new_key();
     let depot = depot_with(loopback_policy(key.public(), ""), |config| {

@@ -65,7 +65,8 @@ async fn ten_thousand_malformed_opens_leave_the_depot_serving() {
     let to = depot.address;
     for batch in bad.chunks(AT_ONCE) {
         let mut tasks = tokio::task::JoinSet::new();
-        for bytes in batch.iter().cloned() {
+        for bytes in batch {
+            let bytes = bytes.clone();
             tasks.spawn(async move {
                 let mut stream = TcpStream::connect(to).await.expect("connect");
                 // The depot may answer and hang up before all is written.

@@ -35,7 +35,7 @@ enum End {
     Asked(UnixStream),
 }
 
-/// Runs a lab whose [`Launch`] comes on standard input, and says on standard output when it is up or why it is not. Must be
+/// Runs a lab whose description comes on standard input, and says on standard output when it is up or why it is not. Must be
 /// called while the process has one thread.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ const MEMORY_LIMIT: u64 = 1 << 30;
 /// Room for what waits to be written while the engine is held up.
 const SLACK: u64 = 8 << 20;
 /// The part of the delay, and the most, by which a delivery is put off to be made together with the next ones.
-const PATIENCE: Nanos = 50;
+const PATIENCE: Nanos = 100;
 const LONGEST_PATIENCE: Nanos = 250_000;
 /// What memory is measured by where the rate is unlimited.
 const FASTEST: BitRate = BitRate(10_000_000_000);

@@ -80,7 +80,7 @@ fn a_packet_comes_out_as_it_went_in_when_it_is_due() {
 
 #[test]
 fn a_dense_stream_is_delivered_in_bursts_and_a_sparse_one_packet_by_packet() {
-    // A packet takes 0.1 ms at this rate, and a fiftieth of the delay is 4 ms: more than the most.
+    // A packet takes 0.1 ms at this rate, and a hundredth of the delay is 2 ms: more than the most.
     let mut direction = direction(Some(120_000_000), 200 * MS, 1_000_000, LossModel::None);
     let (virtio, packet) = PLAIN.packet();
     for _ in 0..10 {

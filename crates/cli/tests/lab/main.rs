@@ -1,0 +1,4 @@
+//! The built `longhaul` on emulated long paths.
+
+mod path;
+mod round_trips;

@@ -1,0 +1,173 @@
+//! A long path with two depots on it, a server behind it, and copies over it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use wanbed::{Lab, Overrides, Scenario};
+
+/// client - 100 ms - near - 100 ms - far - 100 ms - server, round trips; both depots forward packets too.
+const PATH: &str = r#"
+title = "three hops of 100 ms"
+[nodes.client]
+[nodes.near]
+[nodes.far]
+[nodes.server]
+[links.first]
+ends = ["client", "near"]
+delay = "50 ms"
+rate = "1 Gbit/s"
+queue = "1 bdp of 300 ms"
+[links.middle]
+ends = ["near", "far"]
+delay = "50 ms"
+rate = "1 Gbit/s"
+queue = "1 bdp of 300 ms"
+[links.last]
+ends = ["far", "server"]
+delay = "50 ms"
+rate = "1 Gbit/s"
+queue = "1 bdp of 300 ms"
+"#;
+
+/// Round trip of each hop, seconds.
+pub const HOP_RTT: f64 = 0.1;
+
+/// The path, with `longhaul serve` at its end and a depot on each node between. Ends with its value.
+pub struct LongPath {
+    lab: Lab,
+    dir: tempfile::TempDir,
+    client_key: String,
+    server_key: String,
+    servers: Vec<Child>,
+}
+
+impl LongPath {
+    /// Brings it up; `None`, with the reason printed, where this machine allows no lab at all.
+    pub fn up() -> Option<Self> {
+        if let Err(reason) = Lab::possible() {
+            assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
+            eprintln!("not tested: {reason}");
+            return None;
+        }
+        let lab = Lab::up(&Scenario::from_text("path", PATH), &Overrides::default()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("root")).unwrap();
+        let keys = ["client", "server", "near", "far"].map(|name| new_key(&dir.path().join(name)));
+        let [client_key, server_key, ..] = keys;
+        let mut path = Self {
+            lab,
+            dir,
+            client_key,
+            server_key,
+            servers: vec![],
+        };
+        path.start_servers();
+        Some(path)
+    }
+
+    fn start_servers(&mut self) {
+        let policy = self.dir.path().join("policy.toml");
+        let rule = format!(
+            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n",
+            self.client_key
+        );
+        fs::write(&policy, rule).unwrap();
+        for node in ["near", "far"] {
+            let mut depot = self.longhaul(node);
+            depot
+                .args(["depot", "--listen", "0.0.0.0:7510", "--policy"])
+                .arg(&policy);
+            self.servers.push(started(depot));
+        }
+        let mut serve = self.longhaul("server");
+        serve.args([
+            "serve",
+            "--listen",
+            "0.0.0.0:7511",
+            "--read",
+            &self.client_key,
+            "--root",
+        ]);
+        serve.arg(self.root());
+        self.servers.push(started(serve));
+    }
+
+    /// The served directory.
+    pub fn root(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    /// `longhaul` on a node, with that node's key.
+    fn longhaul(&self, node: &str) -> Command {
+        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        command
+            .env("LONGHAUL_HOME", self.dir.path().join(node))
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The route through these depots.
+    pub fn route(&self, depots: &[&str]) -> String {
+        if depots.is_empty() {
+            return "direct".into();
+        }
+        let hops: Vec<String> = depots
+            .iter()
+            .map(|depot| format!("{}:7510", self.lab.address(depot).unwrap()))
+            .collect();
+        hops.join(",")
+    }
+
+    /// Copies `name` from the server, and gives the seconds it took by its own report.
+    pub fn fetch(&self, name: &str, route: &str) -> f64 {
+        let target = tempfile::tempdir_in(self.dir.path()).unwrap();
+        let mut cp = self.longhaul("client");
+        cp.args(["cp", "--json", "--host-key", &self.server_key, "--route", route]);
+        cp.arg(format!("lh://{}/{name}", self.lab.address("server").unwrap()))
+            .arg(target.path());
+        let output = cp.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}");
+        let report: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(
+            fs::read(target.path().join(name)).unwrap(),
+            fs::read(self.root().join(name)).unwrap()
+        );
+        report["seconds"].as_f64().unwrap()
+    }
+}
+
+impl Drop for LongPath {
+    fn drop(&mut self) {
+        for server in &mut self.servers {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+fn new_key(home: &Path) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["keys", "new"])
+        .env("LONGHAUL_HOME", home)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.split_whitespace().next().unwrap().to_owned()
+}
+
+/// Starts a server and waits for its first line, which says where it listens.
+fn started(mut command: Command) -> Child {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.starts_with("listening on "), "{line}");
+    child
+}
