@@ -9,18 +9,18 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
 use tokio::io::unix::AsyncFd;
 
-/// A connected, non-blocking TCP socket. Dropping it resets the connection, so that no path through the code can make
-/// a cut session look finished; a clean end is said aloud, by [`Conn::close`] or [`Conn::linger`].
+/// A connected, non-blocking TCP socket. From its first moment it is set to end with a reset (SO_LINGER 0, by
+/// [`socket::prepare`](crate::socket::prepare)), so that neither a path through the code nor the death of the whole
+/// process can make a cut session look finished (LH-END-3). A clean end is said aloud, by [`Conn::close`] or
+/// [`Conn::linger`].
 #[derive(Debug)]
 pub(crate) struct Conn {
     fd: AsyncFd<OwnedFd>,
-    ends_clean: bool,
     /// The last write was refused: the next must wait for the kernel to say that there is room.
     write_blocked: AtomicBool,
 }
@@ -34,7 +34,6 @@ impl Conn {
         let fd = unsafe { AsyncFd::register(fd) }?;
         Ok(Self {
             fd,
-            ends_clean: false,
             write_blocked: AtomicBool::new(false),
         })
     }
@@ -176,18 +175,18 @@ impl Conn {
     }
 
     /// Closes without a reset; for a connection both of whose directions have ended.
-    pub(crate) fn close(mut self) {
-        self.ends_clean = true;
+    pub(crate) fn close(self) {
+        self.end_cleanly();
     }
 
     /// Ends a refused connection so that the peer can still read what was written to it: bytes that nobody has read
     /// would turn the close into a reset and could destroy the status on its way. Reads and drops at most
     /// `allowance` bytes; the caller bounds the time.
-    pub(crate) async fn linger(mut self, mut allowance: usize) {
+    pub(crate) async fn linger(self, mut allowance: usize) {
         if self.shutdown_write().is_err() {
             return;
         }
-        self.ends_clean = true;
+        self.end_cleanly();
         let mut sink = [0u8; 2048];
         while let Ok(n) = self.read(&mut sink).await {
             if n == 0 || n > allowance {
@@ -197,20 +196,16 @@ impl Conn {
         }
     }
 
+    fn end_cleanly(&self) {
+        // Refused only by a socket that is already dead; then there is nobody left to tell.
+        let _ = sockopt::set_socket_linger(&self.fd, None);
+    }
+
     /// The pending error of the socket, which this call clears.
     fn take_error(&self) -> io::Error {
         match sockopt::socket_error(&self.fd) {
             Ok(Err(errno)) | Err(errno) => errno.into(),
             Ok(Ok(())) => io::ErrorKind::ConnectionReset.into(),
-        }
-    }
-}
-
-impl Drop for Conn {
-    fn drop(&mut self) {
-        if !self.ends_clean {
-            // Refused only by a socket that is already dead; then there is nobody left to tell.
-            let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
         }
     }
 }

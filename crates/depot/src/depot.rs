@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use longhaul_proto::Admission;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -252,14 +252,13 @@ impl Door {
     ) {
         let place = match self.shared.gate.enter(peer.ip()) {
             Ok(place) => place,
+            // Dropped, which resets it: a flood is not worth an answer.
             Err(full) => {
                 self.shared
                     .metrics
                     .turned_away
                     .get_or_create(&Reason::new(full.reason()))
                     .inc();
-                // A reset: a flood is not worth an answer.
-                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
                 return;
             }
         };

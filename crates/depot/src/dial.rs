@@ -63,7 +63,7 @@ impl Dialler {
         }
     }
 
-    /// Asks the policy where `open` may go. No name is resolved unless some rule might allow what it leads to.
+    /// Asks the policy where `open` may go (LH-ADMIT-3). No name is resolved unless some rule might allow what it leads to.
     pub(crate) async fn authorise(
         &self,
         policy: &Policy,

@@ -1,8 +1,8 @@
-//! Moves a session's bytes both ways, blindly, until both sides have ended or one has died.
+//! Moves a session's bytes both ways, blindly (LH-DEPOT-3), until both sides have ended or one has died.
 //!
 //! One future drives both directions, so a wake-up on either socket costs one task switch. What it promises is the
 //! table in `docs/close-states.md`: an end of stream on one side becomes a FIN on the other once everything before it
-//! has been delivered to the kernel; a death on one side becomes a reset on the other; nothing else ends a session
+//! has been delivered to the kernel (LH-END-1); a death on one side becomes a reset on the other (LH-END-3); nothing else ends a session
 //! but the idle timeout, the half-close timeout and the end of a drain, and those are resets too.
 
 mod direction;

@@ -1,7 +1,7 @@
 //! One connection from its first byte to its last: read the OPEN, check it, dial on, answer, relay.
 //!
-//! No round trip is added: the dial begins as soon as the OPEN is verified, early data is read meanwhile (at most
-//! [`MAX_HELD`] bytes), and the OPEN and what is held leave together in the first flight of the new connection.
+//! No round trip is added (LH-DEPOT-1): the dial begins as soon as the OPEN is verified, early data is read meanwhile (at most
+//! [`MAX_HELD`] bytes, LH-DEPOT-5), and the OPEN and what is held leave together in the first flight of the new connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -259,7 +259,8 @@ async fn read_open(
     }
 }
 
-/// The checks that cost nothing but a signature (LH-ADMIT-1): nobody is dialled and nothing resolved before they pass.
+/// The checks that cost nothing but a signature (LH-ADMIT-1): nobody is dialled and nothing resolved before they pass
+/// (LH-ADMIT-2).
 fn admit(
     shared: &Shared,
     policy: &Policy,
@@ -345,6 +346,7 @@ async fn connect_on(
         Attempt::before(why)
     })?;
     let refused = |refusal: Refusal| Attempt::before(Refused::new(refusal.code(), refusal.to_string()));
+    // LH-ROUTE-5, LH-ROUTE-6, LH-ROUTE-7: and nothing else changes (LH-DEPOT-7).
     let onward = open.onward(shared.key, began.elapsed()).map_err(refused)?;
     let mut flight = BytesMut::with_capacity(1024 + early.len());
     onward
@@ -388,7 +390,8 @@ async fn hold(upstream: &Conn, early: &mut Vec<u8>, ended: &mut bool) -> io::Err
     }
 }
 
-/// Tells the initiator that it has been dialled on; from then on every byte towards it is the acceptor's.
+/// Tells the initiator that it has been dialled on (LH-DEPOT-2); from then on every byte towards it is from further on,
+/// the statuses of later places included (LH-DEPOT-6).
 async fn answer_ok(shared: &Shared, upstream: Conn, connected: Connected) -> Option<Established> {
     let Connected {
         downstream,
@@ -423,7 +426,7 @@ async fn answer_ok(shared: &Shared, upstream: Conn, connected: Connected) -> Opt
     })
 }
 
-/// Says why not, and makes sure that it can be read.
+/// Says why not (LH-DEPOT-4), and makes sure that it can be read (LH-STATUS-6).
 async fn refuse(
     shared: &Shared,
     upstream: Conn,

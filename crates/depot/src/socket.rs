@@ -9,8 +9,9 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 use crate::error::Error;
 
 /// What every hop's connection gets. `unacknowledged` bounds how long a dead peer goes unnoticed, with bytes in flight
-/// (TCP_USER_TIMEOUT, RFC 5482) or without (keepalives).
+/// (TCP_USER_TIMEOUT, RFC 5482) or without (keepalives). Closing resets unless told otherwise: see [`Conn`](crate::conn::Conn).
 pub(crate) fn prepare(fd: BorrowedFd<'_>, unacknowledged: Duration) -> io::Result<()> {
+    sockopt::set_socket_linger(fd, Some(Duration::ZERO))?;
     sockopt::set_tcp_nodelay(fd, true)?;
     sockopt::set_socket_keepalive(fd, true)?;
     // The kernel probes after a third of the time and then gives up when TCP_USER_TIMEOUT says so.

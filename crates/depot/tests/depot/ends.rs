@@ -58,6 +58,7 @@ async fn exchange(initiator: TcpStream, acceptor: TcpStream, seed: u64) {
     assert!(to_initiator == back, "bytes towards the initiator differ");
 }
 
+/// LH-END-1, LH-DEPOT-3.
 #[tokio::test]
 async fn both_ways_through_one_to_three_depots() {
     for count in 1..=3 {
@@ -106,6 +107,7 @@ async fn under_a_rate_cap() {
     soon(exchange(initiator, acceptor, 78)).await;
 }
 
+/// LH-DEPOT-2, LH-DEPOT-6, LH-DEPOT-7, LH-ROUTE-5, LH-ROUTE-6.
 #[tokio::test]
 async fn the_onward_open_is_the_same_one_step_further() {
     let key = new_key();
@@ -138,6 +140,7 @@ async fn the_onward_open_is_the_same_one_step_further() {
     }
 }
 
+/// LH-DEPOT-5.
 #[tokio::test]
 async fn more_early_data_than_is_held_waits_and_arrives() {
     let key = new_key();
@@ -190,7 +193,8 @@ async fn an_end_with_the_early_data_is_passed_on() {
     assert_eq!(answer, b"the answer");
 }
 
-/// One end stops reading: what the other may send is bounded by the sockets and one pipe, and all of it arrives later.
+/// One end stops reading: what the other may send is bounded by the sockets and one pipe, and all of it arrives later
+/// (LH-DEPOT-3).
 #[tokio::test]
 async fn back_pressure_reaches_the_sender() {
     let key = new_key();

@@ -101,6 +101,7 @@ async fn the_initiator_leaves_while_the_depot_dials() {
     assert_serving(&depot, &key).await;
 }
 
+/// LH-ROUTE-7.
 #[tokio::test(start_paused = true)]
 async fn a_next_hop_that_does_not_answer_is_a_dial_timeout() {
     let key = new_key();
@@ -130,6 +131,7 @@ async fn a_next_hop_that_does_not_answer_is_a_dial_timeout() {
     }
 }
 
+/// LH-DEPOT-4, LH-STATUS-6: a hundred kilobytes that nobody reads do not cost the status.
 #[tokio::test]
 async fn a_next_hop_that_refuses_is_named() {
     let key = new_key();
@@ -176,6 +178,7 @@ async fn pair(key: &longhaul_proto::SigningKey, depot: &Running) -> (TcpStream, 
     soon(established(key, &[depot.address])).await
 }
 
+/// LH-END-3.
 #[tokio::test]
 async fn a_death_on_either_side_resets_the_other() {
     let key = new_key();

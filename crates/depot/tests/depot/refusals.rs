@@ -19,6 +19,7 @@ async fn refused(depot: &Running, open: &Open, code: StatusCode) {
     soon(assert_end(&mut stream)).await;
 }
 
+/// LH-ADMIT-1, LH-ADMIT-2.
 #[tokio::test]
 async fn without_a_valid_principal_nobody_is_dialled() {
     let (key, stranger) = (new_key(), new_key());
@@ -44,6 +45,7 @@ async fn without_a_valid_principal_nobody_is_dialled() {
     assert_never_dialled(&listener).await;
 }
 
+/// LH-SIGN-3.
 #[tokio::test]
 async fn an_open_is_good_once() {
     let key = new_key();
@@ -57,6 +59,7 @@ async fn an_open_is_good_once() {
     assert_never_dialled(&listener).await;
 }
 
+/// LH-ADMIT-3.
 #[tokio::test]
 async fn the_policy_decides_before_any_dial() {
     let key = new_key();
@@ -89,7 +92,7 @@ async fn the_policy_decides_before_any_dial() {
     assert_never_dialled(&listener).await;
 }
 
-/// A name that leads to loopback is allowed as a name and refused for where it leads.
+/// A name that leads to loopback is allowed as a name and refused for where it leads (LH-ADMIT-3).
 #[tokio::test]
 async fn where_a_name_leads_is_checked() {
     let key = new_key();
@@ -127,6 +130,7 @@ async fn where_a_name_leads_is_checked() {
     refused(&by_network, &open, StatusCode::NameNotFound).await;
 }
 
+/// LH-ROUTE-5, LH-ROUTE-6.
 #[tokio::test]
 async fn loops_and_spent_hop_limits_go_no_further() {
     let key = new_key();
