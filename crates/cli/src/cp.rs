@@ -26,9 +26,10 @@ use crate::{home, logging, trust};
 /// file that is there already with the same content is left alone and counts as copied. Symbolic links are copied as links;
 /// permissions and modification times are kept, owners are not.
 #[derive(Args)]
+#[command(override_usage = "longhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct Cp {
     /// What to copy, then where to. With several sources, or a slash at the end, the last is a directory.
-    #[arg(required = true, num_args = 2.., value_names = ["SRC", "DST"])]
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
     /// Copy directories with all they hold.
     #[arg(short, long)]

@@ -43,7 +43,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    // A reader that has had enough of our output is no reason to crash.
+    raise_descriptor_limit();
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Cp(cp) => cp.run(started),
@@ -58,4 +58,19 @@ fn main() -> ExitCode {
             exit::Exit::of(&failure).into()
         }
     }
+}
+
+/// A copy holds a descriptor for every file under way, a depot several for every session: takes what the system allows instead
+/// of the low default meant for programs that use `select`.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it can't be raised, running out is reported when it happens.
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
 }

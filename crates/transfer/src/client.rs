@@ -8,27 +8,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::destination::Destination;
 use crate::error::Error;
-use crate::frame_io::{Buffers, FrameReader};
+use crate::frame_io::Buffers;
 use crate::progress::{Event, Observer, Progress};
 use crate::queue::Queue;
 use crate::receive::Receiver;
-use crate::receive_stream::{AfterDone, StreamEnd, receive_stream};
-use crate::send_stream::send_stream;
+use crate::receive_stream::StreamEnd;
 use crate::source::Sources;
 use crate::tree_hash::Hash;
-use crate::wire::{Frame, Hello};
+use crate::wire::Hello;
+
+mod attempt;
+
+pub(crate) use attempt::close;
+use attempt::{Attempt, Ended, Lost};
 
 /// How long a copy without any stream tries to get one back.
 pub const ALONE: Duration = Duration::from_secs(6);
 /// First pause before a lost stream is opened again; it doubles each time up to the second.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(4);
+/// How long the report of a finished copy waits for its streams to end on this side.
+const ENDING: Duration = Duration::from_millis(30);
 /// How long streams of a finished copy may take to close.
 const CLOSING: Duration = Duration::from_secs(1);
 /// Totals from which more than one stream is used when the user doesn't say how many: one stream an entry.
@@ -161,21 +167,6 @@ struct Slot {
     failures: u32,
     /// When to open it (again); never, if none.
     start: Option<Instant>,
-}
-
-/// How a slot's stream ended.
-struct Ended {
-    slot: usize,
-    result: Result<StreamEnd, Lost>,
-    /// It had been open.
-    opened: Option<u32>,
-    /// To be closed in good order.
-    closing: Option<JoinSet<()>>,
-}
-
-enum Lost {
-    Connect(ConnectError),
-    Stream(Error),
 }
 
 struct Supervisor<'a, C> {
@@ -380,6 +371,22 @@ impl<C: Connector> Supervisor<'_, C> {
     /// The copy is over: streams close by themselves; one that hangs on a dead path is left behind.
     async fn wind_down(&mut self, mut closing: JoinSet<()>) -> JoinSet<()> {
         let mut tasks = std::mem::take(&mut self.tasks);
+        // Those that are open end at once, and what they counted belongs in the report.
+        let open = async {
+            while self.open.load(Ordering::Relaxed) > 0
+                && let Some(ended) = tasks.join_next().await
+            {
+                if let Ok(Ended {
+                    closing: Some(ended), ..
+                }) = ended
+                {
+                    closing.spawn(async move {
+                        ended.join_all().await;
+                    });
+                }
+            }
+        };
+        let _ = timeout(ENDING, open).await;
         closing.spawn(async move {
             let all = async {
                 while let Some(ended) = tasks.join_next().await {
@@ -396,105 +403,4 @@ impl<C: Connector> Supervisor<'_, C> {
         });
         closing
     }
-}
-
-/// One stream from its opening to its end.
-struct Attempt<C> {
-    connector: Arc<C>,
-    route: usize,
-    route_name: String,
-    side: Side,
-    hello: Hello,
-    progress: Arc<Progress>,
-    observer: Arc<dyn Observer>,
-    open: Arc<AtomicU32>,
-}
-
-/// Counts an open stream for as long as it lives.
-struct CountOpen(Arc<AtomicU32>);
-
-impl Drop for CountOpen {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl<C: Connector> Attempt<C> {
-    async fn run(self, slot: usize) -> Ended {
-        let stream = match self.connector.connect(self.route).await {
-            Ok(stream) => stream,
-            Err(error) => {
-                return Ended {
-                    slot,
-                    result: Err(Lost::Connect(error)),
-                    opened: None,
-                    closing: None,
-                };
-            }
-        };
-        self.open.fetch_add(1, Ordering::Relaxed);
-        let counted = CountOpen(self.open.clone());
-        let counters = self.progress.add_stream(&self.route_name);
-        self.observer.event(Event::StreamOpened {
-            stream: counters.number,
-            route: self.route_name.clone(),
-        });
-        let mut greeting = Vec::new();
-        Frame::Hello(self.hello.clone()).encode(&mut greeting);
-        let (reader, mut writer) = tokio::io::split(stream);
-        let mut reader = FrameReader::new(reader);
-        let result = match &self.side {
-            Side::Push(queue, buffers) => {
-                send_stream(
-                    queue,
-                    counters.number,
-                    buffers,
-                    &counters,
-                    &mut reader,
-                    &mut writer,
-                    greeting,
-                )
-                .await
-            }
-            Side::Pull(receiver) => {
-                receive_stream(
-                    receiver,
-                    &counters,
-                    &mut reader,
-                    &mut writer,
-                    &greeting,
-                    AfterDone::Leave,
-                )
-                .await
-            }
-        };
-        let stream = reader.into_inner().unsplit(writer);
-        if let Some(retransmits) = stream.retransmits() {
-            counters.retransmits.store(retransmits, Ordering::Relaxed);
-            counters.retransmits_known.store(true, Ordering::Relaxed);
-        }
-        counters.open.store(false, Ordering::Relaxed);
-        drop(counted);
-        let mut closing = JoinSet::new();
-        if matches!(result, Ok(StreamEnd::Finished)) {
-            closing.spawn(close(stream));
-        }
-        Ended {
-            slot,
-            result: result.map_err(Lost::Stream),
-            opened: Some(counters.number),
-            closing: Some(closing),
-        }
-    }
-}
-
-/// Closes in good order: says so, and hears the other side say so, lest a reset overtakes the last words.
-pub(crate) async fn close(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let closing = async {
-        stream.shutdown().await?;
-        let mut rest = [0; 4096];
-        while stream.read(&mut rest).await? > 0 {}
-        Ok::<_, std::io::Error>(())
-    };
-    let _ = timeout(CLOSING, closing).await;
 }

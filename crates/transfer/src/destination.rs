@@ -42,6 +42,8 @@ pub struct Destination {
     target: RelPath,
     /// Sources go beneath `target` under their names; otherwise the one source becomes `target`.
     into: bool,
+    /// `target` is a directory that was there: its own permissions and time are not ours to set.
+    existed: bool,
     names: Vec<Vec<u8>>,
     options: WriteOptions,
     temp_prefix: String,
@@ -60,8 +62,12 @@ impl Destination {
         token: Token,
     ) -> Result<Self, Error> {
         let must_be_dir = into || names.len() > 1;
+        let mut existed = false;
         let into = match base.stat(&target) {
-            Ok(stat) if kind_of(&stat) == Kind::Directory => true,
+            Ok(stat) if kind_of(&stat) == Kind::Directory => {
+                existed = true;
+                true
+            }
             Ok(_) if must_be_dir => return Err(Error::path(&target, Errno::NOTDIR)),
             Ok(_) => false,
             Err(Errno::NOENT) => {
@@ -86,6 +92,7 @@ impl Destination {
             base,
             target,
             into,
+            existed,
             names,
             options,
             temp_prefix,
@@ -190,6 +197,9 @@ impl Destination {
 
     /// When all in it is written: a directory's permissions and time.
     pub(crate) fn finish_dir(&self, place: &RelPath, meta: &Meta) -> Result<(), Failure> {
+        if self.existed && *place == self.target {
+            return Ok(());
+        }
         let dir = self.base.open_dir(place)?;
         if self.options.fsync {
             fs::fsync(&dir)?;

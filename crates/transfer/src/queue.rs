@@ -5,24 +5,26 @@
 //! dies it returns to the front of the queue. When nothing is left to take, an idle stream carries a second time what has
 //! waited long for an answer elsewhere, so a stalled path can't hold up the end.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::error::Failure;
 use crate::lock::Locked;
-use crate::manifest::{Manifest, Record};
 use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
-use crate::read::OpenedFile;
 use crate::source::Sources;
 use crate::tree_hash::Hash;
 use crate::walk::{Found, WalkSink};
-use crate::wire::{Frame, Head, Meta, SMALL_MAX, Written};
+use crate::wire::{Frame, Head, Meta, Written};
+
+mod item;
+mod state;
+
+use item::Key;
+pub(crate) use item::{BlockFile, Entry, Item};
+use state::{Carried, State, next, repeat};
 
 /// Entries the walk may be ahead of the streams: bounds memory to a few MiB.
 const WALK_AHEAD: usize = 8192;
@@ -31,127 +33,8 @@ const UNANSWERED_ENTRIES: usize = 32 * 1024;
 /// Small entries, and bytes of them, that go into one batch.
 const BATCH_ENTRIES: usize = 256;
 const BATCH_BYTES: u64 = 512 * 1024;
-/// How long work must at least have waited for its answer before an idle stream repeats it; three times what this stream's
-/// own answers take, if that is longer, since streams of one bottleneck only get in each other's way.
-const REPEAT_AFTER: Duration = Duration::from_secs(2);
-
 /// Which stream, within one copy.
 pub(crate) type StreamId = u32;
-
-/// One entry of the sources.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub head: Head,
-    pub meta: Meta,
-    pub found: Found,
-    /// Size and hash of a file, once it has been read.
-    pub content: OnceLock<(u64, Hash)>,
-}
-
-/// A file that goes in blocks.
-pub(crate) struct BlockFile {
-    pub entry: Arc<Entry>,
-    pub opened: OnceLock<OpenedFile>,
-    /// Answered or given up: its remaining blocks needn't be sent.
-    pub finished: AtomicBool,
-    /// Bytes the receiver has acknowledged.
-    acknowledged: AtomicU64,
-}
-
-impl BlockFile {
-    fn new(entry: Arc<Entry>) -> Arc<Self> {
-        let (opened, finished, acknowledged) = (OnceLock::new(), AtomicBool::new(false), AtomicU64::new(0));
-        Arc::new(Self {
-            entry,
-            opened,
-            finished,
-            acknowledged,
-        })
-    }
-}
-
-/// A piece of work for one stream.
-#[derive(Clone)]
-pub(crate) enum Item {
-    /// A whole entry in one frame.
-    Entry(Arc<Entry>),
-    /// Open the file, then send its first block.
-    Open(Arc<BlockFile>),
-    /// One block of an open file.
-    Block(Arc<BlockFile>, u64),
-    /// The hash, again, of a file all of which was sent.
-    FileEnd(Arc<BlockFile>),
-    /// An entry that failed while it was being read.
-    Failed(Arc<Entry>, Failure),
-    /// That the walk is over.
-    End,
-}
-
-/// What the receiver's answer will be about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Key {
-    Entry(u64),
-    Block(u64, u64),
-    End,
-}
-
-impl Item {
-    fn key(&self) -> Key {
-        match self {
-            Item::Entry(entry) | Item::Failed(entry, _) => Key::Entry(entry.head.id),
-            Item::FileEnd(file) => Key::Entry(file.entry.head.id),
-            Item::Open(file) => Key::Block(file.entry.head.id, 0),
-            Item::Block(file, offset) => Key::Block(file.entry.head.id, *offset),
-            Item::End => Key::End,
-        }
-    }
-
-    /// Its file has been answered for: sending it is pointless.
-    fn pointless(&self) -> bool {
-        matches!(self, Item::Open(f) | Item::Block(f, _) | Item::FileEnd(f) if f.finished.load(Ordering::Relaxed))
-    }
-}
-
-struct Unanswered {
-    item: Item,
-    carriers: Vec<StreamId>,
-    since: Instant,
-}
-
-/// What one stream has taken.
-#[derive(Default)]
-struct Carried {
-    keys: HashSet<Key>,
-    /// How long its latest answer took.
-    answer_time: Duration,
-}
-
-/// The file being cut into blocks.
-struct Cursor {
-    file: Arc<BlockFile>,
-    next: u64,
-    /// A stream is opening it: the size is not known yet.
-    opening: bool,
-}
-
-#[derive(Default)]
-struct State {
-    entries: VecDeque<Arc<Entry>>,
-    returned: VecDeque<Item>,
-    /// Files that turned out larger than the walk found them.
-    grown: VecDeque<Arc<BlockFile>>,
-    cursor: Option<Cursor>,
-    next_id: u64,
-    bytes_found: u64,
-    walk_complete: bool,
-    end_taken: bool,
-    unanswered: HashMap<Key, Unanswered>,
-    streams: HashMap<StreamId, Carried>,
-    manifest: Manifest,
-    their_manifest: Option<Hash>,
-    agreed: Option<bool>,
-    closed: bool,
-}
 
 /// See the module.
 pub(crate) struct Queue {
@@ -239,7 +122,7 @@ impl Queue {
                     }
                 }
                 Item::Open(file) => {
-                    self.advance(state, &file);
+                    state.advance(&file);
                     state.returned.push_front(Item::Block(file, 0));
                 }
                 item => state.returned.push_front(item),
@@ -268,19 +151,7 @@ impl Queue {
                 None => break,
             };
             bytes = size.saturating_add(bytes);
-            let key = item.key();
-            let now = Instant::now();
-            let unanswered = state.unanswered.entry(key).or_insert_with(|| Unanswered {
-                item: item.clone(),
-                carriers: vec![],
-                since: now,
-            });
-            if !unanswered.carriers.contains(&stream) {
-                unanswered.carriers.push(stream);
-            }
-            if let Some(carried) = state.streams.get_mut(&stream) {
-                carried.keys.insert(key);
-            }
+            state.carry(&item, stream);
             let large = matches!(item, Item::Open(_) | Item::Block(..));
             items.push(item);
             if large {
@@ -309,30 +180,14 @@ impl Queue {
 
     /// The file under the cursor has been opened: its other blocks may go.
     pub(crate) fn opened(&self, file: &Arc<BlockFile>) {
-        self.advance(&mut self.state.locked(), file);
+        self.state.locked().advance(file);
         self.work.notify_waiters();
-    }
-
-    fn advance(&self, state: &mut State, file: &Arc<BlockFile>) {
-        let Some(opened) = file.opened.get() else { return };
-        let ours = state
-            .cursor
-            .as_ref()
-            .is_some_and(|c| c.opening && Arc::ptr_eq(&c.file, file));
-        if ours {
-            let next = opened.block_size();
-            state.cursor = (next < opened.size).then(|| Cursor {
-                file: file.clone(),
-                next,
-                opening: false,
-            });
-        }
     }
 
     /// A small file turned out to be large: it goes in blocks.
     pub(crate) fn grown(&self, entry: &Arc<Entry>) {
         let mut state = self.state.locked();
-        forget(&mut state, Key::Entry(entry.head.id));
+        state.forget(Key::Entry(entry.head.id));
         state.grown.push_back(BlockFile::new(entry.clone()));
         drop(state);
         self.work.notify_waiters();
@@ -351,7 +206,6 @@ impl Queue {
                 state.cursor = None;
             }
         }
-        let key = item.key();
         if state.manifest.has(file.entry.head.id) || !state.streams.contains_key(&stream) {
             if state.streams.contains_key(&stream) {
                 return;
@@ -361,19 +215,15 @@ impl Queue {
             self.work.notify_waiters();
             return;
         }
-        state.unanswered.insert(
-            key,
-            Unanswered {
-                item,
-                carriers: vec![stream],
-                since: Instant::now(),
-            },
-        );
-        if let Some(carried) = state.streams.get_mut(&stream) {
-            carried.keys.insert(key);
-        }
+        state.forget(item.key());
+        state.carry(&item, stream);
         drop(state);
         self.work.notify_waiters();
+    }
+
+    /// A block was not sent after all, and no answer to it will come.
+    pub(crate) fn unsent(&self, file: &BlockFile, offset: u64) {
+        self.state.locked().forget(Key::Block(file.entry.head.id, offset));
     }
 
     /// An entry failed while it was being read: what is remembered for a repetition is the failure.
@@ -387,7 +237,7 @@ impl Queue {
     /// The receiver says a block is written.
     pub(crate) fn acknowledged(&self, id: u64, offset: u64) {
         let mut state = self.state.locked();
-        if let Some(unanswered) = forget(&mut state, Key::Block(id, offset))
+        if let Some(unanswered) = state.settle(Key::Block(id, offset))
             && let Item::Open(file) | Item::Block(file, _) = &unanswered.item
             && let Some(opened) = file.opened.get()
         {
@@ -404,7 +254,7 @@ impl Queue {
         let mut state = self.state.locked();
         let mut file_blocks = None;
         let mut outcome = outcome;
-        let entry = match forget(&mut state, Key::Entry(id)).map(|unanswered| unanswered.item) {
+        let entry = match state.settle(Key::Entry(id)).map(|unanswered| unanswered.item) {
             Some(Item::Entry(entry)) => Some(entry),
             Some(Item::Failed(entry, own)) => {
                 // Written and verified after all, before our second thoughts arrived: then it is.
@@ -523,164 +373,6 @@ impl Queue {
             bytes: state.bytes_found,
         }
     }
-}
-
-impl State {
-    /// Compares both sides' accounts as soon as both are complete.
-    fn conclude(&mut self) {
-        if let Some(theirs) = self.their_manifest
-            && self.walk_complete
-            && self.manifest.len() == self.next_id
-        {
-            self.agreed = Some(self.manifest.hash() == theirs);
-        }
-    }
-
-    /// The receiver gave a file up while its blocks are on their way.
-    fn give_up(&mut self, id: u64) -> Option<Arc<BlockFile>> {
-        let on_its_way = self
-            .unanswered
-            .iter()
-            .find_map(|(key, unanswered)| match (key, &unanswered.item) {
-                (Key::Block(of, _), Item::Open(file) | Item::Block(file, _)) if *of == id => {
-                    Some(file.clone())
-                }
-                _ => None,
-            });
-        let under_cursor = self
-            .cursor
-            .as_ref()
-            .map(|c| c.file.clone())
-            .filter(|f| f.entry.head.id == id);
-        let file = on_its_way.or(under_cursor)?;
-        file.finished.store(true, Ordering::Relaxed);
-        if self.cursor.as_ref().is_some_and(|c| c.file.entry.head.id == id) {
-            self.cursor = None;
-        }
-        Some(file)
-    }
-
-    /// Records an entry's outcome in the manifest; `false` if there was one.
-    fn finish(&mut self, entry: &Entry, outcome: &Result<Written, Failure>) -> bool {
-        let record = match (outcome, &entry.found, entry.content.get()) {
-            (Ok(_), Found::File { .. }, Some((size, hash))) => Record::File { size: *size, hash },
-            (Ok(_), Found::Directory, _) => Record::Directory,
-            (Ok(_), Found::Symlink { target }, _) => Record::Symlink { target },
-            _ => Record::Failed,
-        };
-        self.manifest
-            .record(entry.head.id, entry.head.source, &entry.head.path, record)
-    }
-}
-
-/// What goes next, and its size as far as a batch counts it.
-fn next(state: &mut State) -> Option<(Item, u64)> {
-    while let Some(item) = state.returned.pop_front() {
-        if item.pointless() {
-            continue;
-        }
-        let size = match &item {
-            Item::Block(..) => u64::MAX,
-            Item::Entry(entry) => size_of(entry),
-            _ => 0,
-        };
-        return Some((item, size));
-    }
-    let cursor_free = loop {
-        match &mut state.cursor {
-            Some(cursor) if cursor.file.finished.load(Ordering::Relaxed) => state.cursor = None,
-            Some(cursor) if cursor.opening => break false,
-            Some(cursor) => match cursor.file.opened.get() {
-                None => {
-                    cursor.opening = true;
-                    return Some((Item::Open(cursor.file.clone()), u64::MAX));
-                }
-                Some(opened) => {
-                    let (file, offset) = (cursor.file.clone(), cursor.next);
-                    cursor.next += opened.block_size();
-                    if cursor.next >= opened.size {
-                        state.cursor = None;
-                    }
-                    return Some((Item::Block(file, offset), u64::MAX));
-                }
-            },
-            None => match state.grown.pop_front() {
-                Some(file) => {
-                    state.cursor = Some(Cursor {
-                        file,
-                        next: 0,
-                        opening: false,
-                    })
-                }
-                None => break true,
-            },
-        }
-    };
-    if let Some(entry) = state.entries.front() {
-        if size_of(entry) <= SMALL_MAX {
-            return state.entries.pop_front().map(|entry| {
-                let size = size_of(&entry);
-                (Item::Entry(entry), size)
-            });
-        }
-        if cursor_free && let Some(entry) = state.entries.pop_front() {
-            let file = BlockFile::new(entry);
-            state.cursor = Some(Cursor {
-                file: file.clone(),
-                next: 0,
-                opening: true,
-            });
-            return Some((Item::Open(file), u64::MAX));
-        }
-        return None;
-    }
-    if state.walk_complete && cursor_free && !state.end_taken {
-        state.end_taken = true;
-        return Some((Item::End, 0));
-    }
-    None
-}
-
-fn size_of(entry: &Entry) -> u64 {
-    match entry.found {
-        Found::File { size } => size,
-        _ => 0,
-    }
-}
-
-/// Work that has waited long for its answer on another stream, for an idle one to carry too.
-fn repeat(state: &mut State, stream: StreamId) -> Option<Item> {
-    let now = Instant::now();
-    let patience = REPEAT_AFTER.max(state.streams.get(&stream)?.answer_time * 3);
-    let waited = state.unanswered.iter_mut().filter(|(_, u)| {
-        u.carriers.len() == 1
-            && u.carriers[0] != stream
-            && now.duration_since(u.since) >= patience
-            && !u.item.pointless()
-    });
-    let (key, unanswered) = waited.min_by_key(|(_, u)| u.since)?;
-    // A file that is being opened has nothing to repeat yet.
-    let item = match &unanswered.item {
-        Item::Open(file) if file.opened.get().is_none() => return None,
-        Item::Open(file) => Item::Block(file.clone(), 0),
-        item => item.clone(),
-    };
-    unanswered.carriers.push(stream);
-    let key = *key;
-    state.streams.get_mut(&stream)?.keys.insert(key);
-    Some(item)
-}
-
-/// An answer came, or none is needed any more.
-fn forget(state: &mut State, key: Key) -> Option<Unanswered> {
-    let unanswered = state.unanswered.remove(&key)?;
-    for carrier in &unanswered.carriers {
-        if let Some(stream) = state.streams.get_mut(carrier) {
-            stream.keys.remove(&key);
-            stream.answer_time = unanswered.since.elapsed();
-        }
-    }
-    Some(unanswered)
 }
 
 impl WalkSink for Queue {

@@ -79,7 +79,10 @@ pub(crate) fn fill(
                     queue.opened(file);
                     data += fill_block(queue, stream, file, 0, announced, out);
                 }
-                Err(failure) => give_up(queue, stream, file, &failure, out),
+                Err(failure) => {
+                    queue.unsent(file, 0);
+                    give_up(queue, stream, file, &failure, out);
+                }
             },
             Item::Block(file, offset) => data += fill_block(queue, stream, file, *offset, announced, out),
             Item::FileEnd(file) => {
@@ -228,13 +231,16 @@ fn fill_block(
 ) -> u64 {
     let Some(opened) = file.opened.get() else { return 0 };
     if file.finished.load(Ordering::Relaxed) {
+        queue.unsent(file, offset);
         return 0;
     }
     let start = out.len();
     announce(file, announced, out);
     let len = opened.block_size().min(opened.size - offset.min(opened.size));
     let mut data = 0;
-    if len > 0 {
+    if len == 0 {
+        queue.unsent(file, offset);
+    } else {
         match read_block(opened, file.entry.head.id, offset, len, out) {
             Ok((hash, bytes)) => {
                 data = bytes;
@@ -243,6 +249,7 @@ fn fill_block(
             Err(failure) => {
                 out.truncate(start);
                 announced.0.retain(|id| *id != file.entry.head.id);
+                queue.unsent(file, offset);
                 give_up(queue, stream, file, &failure, out);
                 return 0;
             }

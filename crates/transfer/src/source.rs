@@ -6,51 +6,70 @@ use std::sync::Arc;
 use crate::confine::{Dir, Kind, kind_of};
 use crate::error::{Error, Failure, FailureKind};
 use crate::path::RelPath;
-use crate::walk::{SourceRoot, WalkSink, walk};
-use crate::wire::Head;
+use crate::walk::{Found, SourceRoot, WalkSink, walk};
+use crate::wire::{Head, Meta};
 
 /// What is to be copied.
 #[derive(Debug)]
 pub struct Sources {
-    roots: Vec<SourceRoot>,
+    roots: Vec<Result<SourceRoot, Failure>>,
     recursive: bool,
 }
 
 impl Sources {
     /// Sources beneath one directory, as a server sends them.
     pub fn beneath(base: Arc<Dir>, paths: &[RelPath], recursive: bool) -> Self {
-        let roots = paths
-            .iter()
-            .map(|path| SourceRoot {
+        let root = |path: &RelPath| {
+            Ok(SourceRoot {
                 base: base.clone(),
                 path: path.clone(),
             })
-            .collect();
+        };
+        let roots = paths.iter().map(root).collect();
         Self { roots, recursive }
     }
 
     /// Local sources as a person names them, with the name each takes in a destination directory (empty for `.`, `..` and
-    /// `/`, whose content goes there). Without `recursive` a symbolic link named here is followed, as `cp` does.
+    /// `/`, whose content goes there). A source that can't be opened is told as a failure when its turn comes; it is an error if
+    /// none can. Without `recursive` a symbolic link named here is followed, as `cp` does.
     pub fn local(paths: &[impl AsRef<Path>], recursive: bool) -> Result<(Self, Vec<Vec<u8>>), Error> {
         let (mut roots, mut names) = (Vec::new(), Vec::new());
+        let mut first_failure = None;
         for path in paths {
             let path = path.as_ref();
-            let (root, name) = open_local(path, recursive).map_err(|failure| Error::Path {
-                path: crate::path::printable(path.as_os_str().as_encoded_bytes()),
-                failure,
-            })?;
-            roots.push(root);
-            names.push(name);
+            match open_local(path, recursive) {
+                Ok((root, name)) => {
+                    roots.push(Ok(root));
+                    names.push(name);
+                }
+                Err(failure) => {
+                    let shown = crate::path::printable(path.as_os_str().as_encoded_bytes());
+                    first_failure.get_or_insert(Error::Path {
+                        path: shown,
+                        failure: failure.clone(),
+                    });
+                    roots.push(Err(failure));
+                    names.push(Vec::new());
+                }
+            }
         }
-        Ok((Self { roots, recursive }, names))
+        match first_failure {
+            Some(error) if roots.iter().all(Result::is_err) => Err(error),
+            _ => Ok((Self { roots, recursive }, names)),
+        }
     }
 
     /// Walks them all; `false` if `sink` stopped it.
     pub(crate) fn walk(&self, sink: &impl WalkSink) -> bool {
-        self.roots
-            .iter()
-            .zip(0..)
-            .all(|(root, number)| walk(number, root, self.recursive, sink))
+        self.roots.iter().zip(0..).all(|(root, number)| match root {
+            Ok(root) => walk(number, root, self.recursive, sink),
+            Err(failure) => sink.found(
+                number,
+                RelPath::root(),
+                Meta::default(),
+                Found::Failed(failure.clone()),
+            ),
+        })
     }
 
     /// Where an entry lies: its directory and full path in it.
@@ -59,6 +78,7 @@ impl Sources {
             .roots
             .get(head.source as usize)
             .ok_or(Failure::new(FailureKind::NotFound))?;
+        let root = root.as_ref().map_err(Clone::clone)?;
         Ok((&root.base, root.path.join(&head.path)?))
     }
 

@@ -275,7 +275,7 @@ async fn frames_out_of_place_end_that_stream_and_no_other() {
         [hello(), vec![0xff; 100]].concat(),
         [
             hello(),
-            (0..1000)
+            (0..5000)
                 .flat_map(|id| wire::file(id, format!("f{id}").as_bytes(), 1 << 40))
                 .collect(),
         ]

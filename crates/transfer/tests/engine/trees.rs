@@ -231,7 +231,8 @@ async fn nothing_is_replaced_unless_asked_and_the_same_again_is_no_error() {
         ..Default::default()
     };
     bench.push(bench.pipes(), &from, "/d", overwrite).await.ok();
-    assert_eq!(describe(&bench.local("s")), describe(&bench.root("d")));
+    // The directory that was there keeps its own permissions and time.
+    assert_eq!(describe(&bench.local("s"))[1..], describe(&bench.root("d"))[1..]);
     let again = bench
         .push(bench.pipes(), &from, "/d", WriteOptions::default())
         .await;
@@ -326,4 +327,33 @@ async fn several_streams_and_routes_share_the_work_and_small_copies_use_one() {
         .await;
     assert!(run.ok().streams_opened() <= 4);
     assert_eq!(std::fs::read(bench.root("big4")).unwrap(), noise(24 << 20, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_is_missing_is_told_and_the_others_arrive() {
+    let bench = Bench::new();
+    std::fs::write(bench.local("a"), "a").unwrap();
+    std::fs::write(bench.local("c"), "c").unwrap();
+    let sources = [bench.local("a"), bench.local("b"), bench.local("c")];
+    let run = bench
+        .push(bench.pipes(), &sources, "/d/", WriteOptions::default())
+        .await;
+    assert!(run.result.is_ok());
+    assert_eq!(run.failures(), [("b".to_owned(), FailureKind::NotFound)]);
+    assert!(bench.root("d/a").exists() && bench.root("d/c").exists());
+    let run = bench
+        .pull(
+            bench.pipes(),
+            &["d/a", "d/b", "d/c"],
+            "e/",
+            WriteOptions::default(),
+        )
+        .await;
+    assert!(run.result.is_ok());
+    assert_eq!(run.failures(), [("b".to_owned(), FailureKind::NotFound)]);
+    assert!(bench.local("e/a").exists() && bench.local("e/c").exists());
+    assert!(
+        Sources::local(&[bench.local("b")], true).is_err(),
+        "none is there: nothing to connect for"
+    );
 }

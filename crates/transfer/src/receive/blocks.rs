@@ -1,0 +1,325 @@
+//! Files that arrive in blocks: written where they belong as they come, concluded when the last one and the hash are in.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::{Receiver, Reply};
+use crate::destination::TempFile;
+use crate::error::{Error, Failure, FailureKind};
+use crate::lock::Locked;
+use crate::manifest::Record;
+use crate::path::RelPath;
+use crate::tree_hash::{BlockHash, BlockHasher, Hash, TreeHash};
+use crate::wire::{Block, Frame, Head, Meta, Written};
+
+/// Files in the making at once, at most.
+const OPEN_FILES: usize = 4096;
+/// Separate runs of blocks of one file, at most: bounds what scattered blocks can make us remember.
+const SCATTERED: usize = 64 * 1024;
+/// A file that comes in blocks.
+pub(super) struct ArrivingFile {
+    head: Head,
+    place: Result<RelPath, Failure>,
+    meta: Meta,
+    size: u64,
+    block_log2: u32,
+    temp: Mutex<Option<Arc<TempFile>>>,
+    /// Bytes counted as done so far.
+    counted: AtomicU64,
+    blocks: Mutex<Blocks>,
+}
+
+struct Blocks {
+    tree: TreeHash,
+    /// Blocks being written, and who asked for each.
+    writing: HashMap<u64, Vec<Reply>>,
+    /// The sender's hash, once said, and who asked for the outcome.
+    end: Option<Hash>,
+    end_asked: Vec<Reply>,
+    outcome: Option<Result<Written, Failure>>,
+    concluding: bool,
+}
+
+impl Receiver {
+    /// FILE: a file that will come in blocks. Nothing is created yet.
+    pub(crate) fn file(&self, head: Head, meta: Meta, size: u64, block_log2: u32) -> Result<(), Error> {
+        self.check_source(&head)?;
+        let mut state = self.state.locked();
+        if state.manifest.has(head.id) {
+            return Ok(());
+        }
+        if let Some(file) = state.files.get(&head.id) {
+            return match file.head == head && file.size == size && file.block_log2 == block_log2 {
+                true => Ok(()),
+                false => Err(Error::Protocol("it describes one file in two ways".into())),
+            };
+        }
+        if state.files.len() >= OPEN_FILES {
+            return Err(Error::Protocol("it has too many files open at once".into()));
+        }
+        let blocks = Blocks {
+            tree: TreeHash::new(size, block_log2),
+            writing: HashMap::new(),
+            end: None,
+            end_asked: Vec::new(),
+            outcome: None,
+            concluding: false,
+        };
+        let place = self.destination.place(&head);
+        let (temp, blocks) = (Mutex::new(None), Mutex::new(blocks));
+        state.files.insert(
+            head.id,
+            Arc::new(ArrivingFile {
+                head,
+                place,
+                meta,
+                size,
+                block_log2,
+                temp,
+                counted: AtomicU64::new(0),
+                blocks,
+            }),
+        );
+        Ok(())
+    }
+
+    pub(super) fn find(&self, id: u64) -> Result<Option<Arc<ArrivingFile>>, Error> {
+        let state = self.state.locked();
+        match state.files.get(&id) {
+            Some(file) => Ok(Some(file.clone())),
+            None if state.manifest.has(id) => Ok(None),
+            None => Err(Error::Protocol(
+                "it sends part of a file it has not described".into(),
+            )),
+        }
+    }
+
+    /// Whether a block is what its file's description allows. `Ok(false)`: its file has been answered for already.
+    pub(crate) fn expects(&self, block: &Block) -> Result<bool, Error> {
+        let Some(file) = self.find(block.id)? else {
+            return Ok(false);
+        };
+        let whole = 1u64 << file.block_log2;
+        let fits = block.offset.is_multiple_of(whole)
+            && block.offset < file.size
+            && u64::from(block.len) == whole.min(file.size - block.offset);
+        if fits {
+            Ok(true)
+        } else {
+            Err(Error::Protocol("a block does not fit its file".into()))
+        }
+    }
+
+    /// BLOCK with its data. Blocking.
+    pub(crate) fn block(&self, block: &Block, data: &[u8], reply: Reply) {
+        let ack = Frame::Ack {
+            id: block.id,
+            offset: block.offset,
+        };
+        let Ok(Some(file)) = self.find(block.id) else {
+            reply.send((ack, None));
+            return;
+        };
+        {
+            let mut blocks = file.blocks.locked();
+            if blocks.outcome.is_some() || blocks.tree.covers(block.offset) {
+                drop(blocks);
+                reply.send((ack, None));
+                return;
+            }
+            if let Some(asked) = blocks.writing.get_mut(&block.offset) {
+                asked.push(reply);
+                return;
+            }
+            blocks.writing.insert(block.offset, vec![reply]);
+        }
+        let written = self.write_block(&file, block, data);
+        let mut blocks = file.blocks.locked();
+        let asked = blocks.writing.remove(&block.offset).unwrap_or_default();
+        match written {
+            Ok(hash) if blocks.outcome.is_none() => {
+                blocks.tree.insert(block.offset, hash);
+                if blocks.tree.held() > SCATTERED {
+                    drop(blocks);
+                    let failure = Failure::with(FailureKind::Limit, "its blocks come too scattered");
+                    return self.fail_file(&file, failure, asked, ack);
+                }
+                file.counted.fetch_add(u64::from(block.len), Ordering::Relaxed);
+                self.progress
+                    .bytes_done
+                    .fetch_add(u64::from(block.len), Ordering::Relaxed);
+                let complete = blocks.concludes();
+                drop(blocks);
+                for reply in asked {
+                    reply.send((ack.clone(), None));
+                }
+                if complete {
+                    self.conclude_file(&file);
+                }
+            }
+            Ok(_) => {
+                drop(blocks);
+                for reply in asked {
+                    reply.send((ack.clone(), None));
+                }
+            }
+            Err(failure) => {
+                drop(blocks);
+                self.fail_file(&file, failure, asked, ack);
+            }
+        }
+    }
+
+    fn write_block(&self, file: &ArrivingFile, block: &Block, data: &[u8]) -> Result<BlockHash, Failure> {
+        let temp = self.temp_of(file)?;
+        let mut hasher = BlockHasher::new(block.offset, u64::from(block.len), file.size);
+        let (mut at, mut hashed) = (0, 0);
+        for piece in &block.pieces {
+            let data = data.get(at..at + piece.len as usize).unwrap_or_default();
+            hasher.update_zeros(u64::from(piece.offset - hashed));
+            hasher.update(data);
+            temp.write(data, block.offset + u64::from(piece.offset))?;
+            at += piece.len as usize;
+            hashed = piece.offset + piece.len;
+        }
+        hasher.update_zeros(u64::from(block.len - hashed));
+        Ok(hasher.finish())
+    }
+
+    fn temp_of(&self, file: &ArrivingFile) -> Result<Arc<TempFile>, Failure> {
+        let mut temp = file.temp.locked();
+        if let Some(temp) = &*temp {
+            return Ok(temp.clone());
+        }
+        let place = file.place.as_ref().map_err(Clone::clone)?;
+        let made = Arc::new(self.destination.create(file.head.id, place, file.size)?);
+        made.set_size(file.size)?;
+        Ok(temp.insert(made).clone())
+    }
+
+    /// FILE_END: the sender's hash. Blocking.
+    pub(crate) fn file_end(&self, id: u64, hash: Hash, reply: Reply) {
+        let Ok(Some(file)) = self.find(id) else {
+            reply.send((self.recorded(id), None));
+            return;
+        };
+        let mut blocks = file.blocks.locked();
+        if let Some(outcome) = &blocks.outcome {
+            reply.send((
+                Frame::Result {
+                    id,
+                    outcome: outcome.clone(),
+                },
+                None,
+            ));
+            return;
+        }
+        blocks.end = Some(hash);
+        blocks.end_asked.push(reply);
+        let complete = blocks.concludes();
+        drop(blocks);
+        if complete {
+            self.conclude_file(&file);
+        }
+    }
+
+    /// All blocks are in and the hash is known: compare, and put the file in its place.
+    fn conclude_file(&self, file: &ArrivingFile) {
+        let (ours, theirs) = {
+            let blocks = file.blocks.locked();
+            (blocks.tree.root(), blocks.end)
+        };
+        let outcome = match (ours, theirs) {
+            (Some(ours), Some(theirs)) if ours == theirs => {
+                self.place_file(file, &ours).map(|written| (written, ours))
+            }
+            _ => Err(Failure::new(FailureKind::Verification)),
+        };
+        let hash = outcome.as_ref().ok().map(|(_, hash)| *hash);
+        self.answer_file(file, outcome.map(|(written, _)| written), hash);
+    }
+
+    fn place_file(&self, file: &ArrivingFile, hash: &Hash) -> Result<Written, Failure> {
+        self.temp_of(file)?;
+        // Every block is in and none is being written: the last holder is here.
+        let temp = file.temp.locked().take().and_then(Arc::into_inner);
+        let temp = temp.ok_or(Failure::with(FailureKind::Io, "a block is still being written"))?;
+        self.destination.finish(temp, &file.meta, file.size, hash)
+    }
+
+    fn fail_file(&self, file: &ArrivingFile, failure: Failure, asked: Vec<Reply>, ack: Frame) {
+        let first = file.blocks.locked().outcome.is_none();
+        if first {
+            self.answer_file(file, Err(failure.clone()), None);
+        }
+        for reply in asked {
+            let result = Frame::Result {
+                id: file.head.id,
+                outcome: Err(failure.clone()),
+            };
+            reply.send((ack.clone(), Some(result)));
+        }
+    }
+
+    fn answer_file(&self, file: &ArrivingFile, outcome: Result<Written, Failure>, hash: Option<Hash>) {
+        let asked = {
+            let mut blocks = file.blocks.locked();
+            if blocks.outcome.is_some() {
+                return;
+            }
+            blocks.outcome = Some(outcome.clone());
+            std::mem::take(&mut blocks.end_asked)
+        };
+        if outcome.is_err() {
+            self.discard(file);
+        }
+        let record = match (&outcome, &hash) {
+            (Ok(_), Some(hash)) => Record::File {
+                size: file.size,
+                hash,
+            },
+            _ => Record::Failed,
+        };
+        self.record(
+            &file.head,
+            record,
+            outcome.as_ref(),
+            hash.map(|hash| (file.size, hash)),
+        );
+        self.state.locked().files.remove(&file.head.id);
+        for reply in asked {
+            reply.send((
+                Frame::Result {
+                    id: file.head.id,
+                    outcome: outcome.clone(),
+                },
+                None,
+            ));
+        }
+    }
+
+    /// A file whose sender has given it up.
+    pub(super) fn abandon(&self, file: &ArrivingFile, outcome: &Result<Written, Failure>) {
+        file.blocks.locked().outcome = Some(outcome.clone());
+        self.discard(file);
+    }
+
+    /// Removes what was written of a file that failed.
+    fn discard(&self, file: &ArrivingFile) {
+        file.temp.locked().take();
+        self.progress
+            .bytes_done
+            .fetch_sub(file.counted.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+impl Blocks {
+    /// Whether this is the moment to conclude; true once only.
+    fn concludes(&mut self) -> bool {
+        let now =
+            !self.concluding && self.end.is_some() && self.tree.root().is_some() && self.writing.is_empty();
+        self.concluding |= now;
+        now
+    }
+}
