@@ -169,6 +169,13 @@ impl Conn {
         Ok(())
     }
 
+    /// Whom this is a connection with.
+    pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
+        let peer = rustix::net::getpeername(&self.fd)?;
+        peer.and_then(|peer| SocketAddr::try_from(peer).ok())
+            .ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
     /// Tells the peer that no more bytes follow (FIN), leaving the other direction open.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)

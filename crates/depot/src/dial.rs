@@ -15,27 +15,12 @@ use tokio::time::Instant;
 use crate::config::{NextCongestion, Timeouts};
 use crate::conn::Conn;
 use crate::policy::{Policy, Rule};
+use crate::refusal::Refused;
 use crate::socket;
 
 /// Addresses of a name that are looked at, and those of them that are dialled.
 const MAX_ADDRESSES: usize = 32;
 const MAX_ATTEMPTS: usize = 4;
-
-/// Why the next hop was not reached: the code and the words of the status.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
-    pub(crate) code: StatusCode,
-    pub(crate) detail: String,
-}
-
-impl Refused {
-    pub(crate) fn new(code: StatusCode, detail: impl Into<String>) -> Self {
-        Self {
-            code,
-            detail: detail.into(),
-        }
-    }
-}
 
 /// Where an OPEN may go on to.
 #[derive(Debug)]

@@ -16,8 +16,10 @@ mod gate;
 mod metrics;
 mod page;
 mod policy;
+mod refusal;
 mod relay;
 mod serve;
+mod setup;
 mod socket;
 mod workers;
 

@@ -1,5 +1,6 @@
-//! A depot in a process of its own: what 1,000 idle sessions cost it, and what its sudden death looks like from outside.
-//! Started with `depot KEY`, this program is that process.
+//! A depot in a process of its own: what 1,000 idle sessions cost it, and what its sudden death looks like
+//! from outside, and how it does without file descriptors.
+//! Started with `depot KEY [DESCRIPTORS]`, this program is that process.
 
 #![allow(
     clippy::expect_used,
@@ -28,7 +29,10 @@ const CARRIED: usize = 64 * 1024;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.as_slice() {
-        [word, key] if word == "depot" => be_a_depot(key),
+        [word, key] if word == "depot" => be_a_depot(key, None),
+        [word, key, descriptors] if word == "depot" => {
+            be_a_depot(key, Some(descriptors.parse().expect("number")))
+        }
         // `cargo test` may ask for a list, or filter by name: both tests are one to it.
         arguments if arguments.iter().any(|argument| argument == "--list") => println!("process: test"),
         _ => {
@@ -43,12 +47,24 @@ fn main() {
             .expect("descriptors");
             idle_sessions_are_cheap();
             a_killed_depot_resets_both_sides();
+            without_descriptors_sessions_go_on();
             println!("process: ok");
         }
     }
 }
 
-fn be_a_depot(key: &str) {
+fn be_a_depot(key: &str, descriptors: Option<u64>) {
+    if let Some(current) = descriptors {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(current),
+                maximum,
+            },
+        )
+        .expect("descriptors");
+    }
     let rule = format!("[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n");
     let policy = Policy::parse(&rule, Path::new("test.toml")).expect("policy");
     let mut config = DepotConfig::new(SigningKey::generate().expect("key").public(), policy);
@@ -79,10 +95,11 @@ struct Other {
 }
 
 impl Other {
-    fn start() -> Self {
+    fn start(descriptors: Option<u64>) -> Self {
         let key = SigningKey::generate().expect("key");
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args(["depot", &key.public().to_string()])
+            .args(descriptors.map(|number| number.to_string()))
             .stdout(Stdio::piped())
             .spawn()
             .expect("start");
@@ -166,7 +183,7 @@ fn carry(from: &mut TcpStream, to: &mut TcpStream) {
 }
 
 fn idle_sessions_are_cheap() {
-    let depot = Other::start();
+    let depot = Other::start(None);
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let sessions = SESSIONS.min(
@@ -196,7 +213,7 @@ fn idle_sessions_are_cheap() {
 
 /// LH-END-3: nobody may take the end of the process for the end of the stream.
 fn a_killed_depot_resets_both_sides() {
-    let mut depot = Other::start();
+    let mut depot = Other::start(None);
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let (mut initiator, mut acceptor) = depot.session(&listener);
     carry(&mut initiator, &mut acceptor);
@@ -207,4 +224,30 @@ fn a_killed_depot_resets_both_sides() {
             .expect_err("a reset, not a clean end");
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     }
+}
+
+/// More connections than it has descriptors: what stands goes on, and once some are free it accepts again.
+fn without_descriptors_sessions_go_on() {
+    const DESCRIPTORS: usize = 40;
+    let depot = Other::start(Some(DESCRIPTORS as u64));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let (mut initiator, mut acceptor) = depot.session(&listener);
+    // The kernel completes these handshakes whether or not the depot accepts.
+    let connect = |_| TcpStream::connect(depot.address).expect("connect");
+    let strangers: Vec<TcpStream> = (0..2 * DESCRIPTORS).map(connect).collect();
+    carry(&mut initiator, &mut acceptor);
+    carry(&mut acceptor, &mut initiator);
+    drop(strangers);
+    // They have all been accepted, and have all gone.
+    while depot.metric("longhaul_depot_connections_total") < 1.0 + 2.0 * DESCRIPTORS as f64
+        || depot.metric("longhaul_depot_connections_unauthenticated") > 0.0
+    {
+        std::thread::yield_now();
+    }
+    let (mut initiator, mut acceptor) = depot.session(&listener);
+    carry(&mut initiator, &mut acceptor);
+    assert!(
+        depot.metric("longhaul_depot_accept_errors_total") > 0.0,
+        "it never ran out of descriptors"
+    );
 }

@@ -1,0 +1,111 @@
+//! Saying no: the status, and the care that it is read.
+
+use std::net::SocketAddr;
+
+use bytes::BytesMut;
+use longhaul_proto::{Open, Refusal, Status, StatusCode};
+
+use crate::conn::Conn;
+use crate::metrics::RefusedWith;
+use crate::serve::Shared;
+
+/// Bytes that a refused initiator may still send while it has not read why.
+const LINGER: usize = 1 << 20;
+
+/// Why an OPEN goes no further: the code and the words of the status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) code: StatusCode,
+    pub(crate) detail: String,
+    /// Early data may have gone on (LH-FALLBACK-1).
+    pub(crate) forwarded: bool,
+}
+
+impl Refused {
+    pub(crate) fn new(code: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            detail: detail.into(),
+            forwarded: false,
+        }
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code(), refusal.to_string())
+    }
+}
+
+/// Says why not (LH-DEPOT-4), and makes sure that it can be read (LH-STATUS-6). `open` is `None` when there was none that
+/// could be read.
+pub(crate) async fn refuse(
+    shared: &Shared,
+    upstream: Conn,
+    peer: SocketAddr,
+    open: Option<&Open>,
+    why: Refused,
+) {
+    let Refused {
+        code,
+        detail,
+        forwarded,
+    } = why;
+    shared
+        .metrics
+        .opens_refused
+        .get_or_create(&RefusedWith::new(name_of(code)))
+        .inc();
+    tracing::info!(
+        session = open.map(|open| tracing::field::display(open.session_id)),
+        principal = open.map(|open| tracing::field::display(open.principal)),
+        destination = open.map(|open| tracing::field::display(&open.destination)),
+        from = %peer,
+        status = name_of(code),
+        detail,
+        "OPEN refused"
+    );
+    // Who could not read the OPEN does not know its own place: 0 (LH-CHAIN-2).
+    let mut status = Status::new(code, open.map_or(0, Open::position));
+    status.reporter = Some(shared.key);
+    status.at = open.and_then(|open| open.next().endpoint().cloned());
+    status.payload_forwarded = forwarded;
+    status.detail = detail;
+    let mut bytes = BytesMut::new();
+    status.encode(&mut bytes);
+    let tell = async {
+        // An initiator that is gone or does not read has nothing to be told.
+        if upstream.write_all(&bytes).await.is_ok() {
+            upstream.linger(LINGER).await;
+        }
+    };
+    let _ = tokio::time::timeout(shared.timeouts.refusal, tell).await;
+}
+
+/// A status code as a word for logs and metrics.
+fn name_of(code: StatusCode) -> &'static str {
+    match code {
+        StatusCode::Ok => "ok",
+        StatusCode::BadOpen => "bad open",
+        StatusCode::NoVersion => "no version",
+        StatusCode::UnknownOption => "unknown option",
+        StatusCode::Unauthorised => "unauthorised",
+        StatusCode::Refused => "refused by policy",
+        StatusCode::BadSignature => "bad signature",
+        StatusCode::Replay => "replay",
+        StatusCode::Expired => "expired",
+        StatusCode::Loop => "loop",
+        StatusCode::HopLimit => "hop limit",
+        StatusCode::Misrouted => "misrouted",
+        StatusCode::HeaderTimeout => "header timeout",
+        StatusCode::DialRefused => "dial refused",
+        StatusCode::DialUnreachable => "dial unreachable",
+        StatusCode::DialTimeout => "dial timeout",
+        StatusCode::NameNotFound => "name not found",
+        StatusCode::SetupTimeout => "set-up timeout",
+        StatusCode::Overloaded => "overloaded",
+        StatusCode::Draining => "draining",
+        StatusCode::Internal => "internal",
+        StatusCode::Unknown(_) => "unknown",
+    }
+}
