@@ -36,6 +36,11 @@ lint:
 deny:
 	cargo deny --locked check bans licenses sources
 
+# Needs a nightly toolchain and cargo-fuzz; the corpus is replayed by `make test` without either.
+fuzz:
+	$(CARGO) +nightly fuzz run open -- -max_total_time=60
+	$(CARGO) +nightly fuzz run status -- -max_total_time=60
+
 build:
 	$(CARGO) build --release --workspace --locked
 

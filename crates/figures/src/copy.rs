@@ -100,6 +100,13 @@ pub fn measure(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Resul
         if run.valid || discarded == REPEATS {
             return Ok(run);
         }
+        eprintln!(
+            "thrown away and repeated: {} {} seed {}: {}",
+            job.setting.id,
+            job.way.word(),
+            job.seed,
+            run.invalid_because.join("; ")
+        );
         discarded += 1;
     }
 }

@@ -137,7 +137,7 @@ fn average(tools: &Tools, fit: &Fit, loss: f64, seeds: u64) -> Result<Spread> {
     let rates: Vec<f64> = runs
         .iter()
         .flatten()
-        .filter(|run| run.valid && run.verified)
+        .filter(|run| run.counts())
         .map(Run::mbps)
         .collect();
     match Spread::of(&rates) {

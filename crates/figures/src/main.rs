@@ -60,6 +60,9 @@ enum What {
         /// Seeds of each cell; each part has its own default.
         #[arg(long)]
         seeds: Option<u64>,
+        /// Keep the valid runs that are there, and measure only what has none.
+        #[arg(long)]
+        resume: bool,
         /// A README with marks for the short table.
         #[arg(long)]
         readme: Option<PathBuf>,
@@ -119,6 +122,7 @@ fn run(arguments: Arguments) -> Result<()> {
             only,
             seeds,
             readme,
+            resume,
             render: false,
         } => {
             let parts: &[Part] = if only.is_empty() {
@@ -133,7 +137,7 @@ fn run(arguments: Arguments) -> Result<()> {
                     Part::Tuned => plan::tuned(seeds.unwrap_or(8)),
                     Part::Clean => plan::clean(seeds.unwrap_or(8)),
                 };
-                sweep::run(scenarios, &out, &cells)?;
+                sweep::run(scenarios, &out, &cells, resume)?;
                 publish(&out, readme.as_deref())?;
             }
             Ok(())

@@ -1,5 +1,6 @@
 //! One measured copy, as it is written into reports.
 
+use crate::plan::Job;
 use crate::setting::Way;
 use serde::{Deserialize, Serialize};
 
@@ -44,5 +45,15 @@ impl Run {
     /// Goodput in Mbit/s, the unit of the papers.
     pub fn mbps(&self) -> f64 {
         self.goodput_bps / 1e6
+    }
+
+    /// Whether it belongs into a figure: the lab kept up and the copy verified.
+    pub fn counts(&self) -> bool {
+        self.valid && self.verified
+    }
+
+    /// Whether it is a run of this job.
+    pub fn is_of(&self, job: &Job) -> bool {
+        (self.scenario.as_str(), self.bytes, self.route, self.seed) == (job.setting.id, job.bytes, job.way, job.seed)
     }
 }

@@ -75,7 +75,7 @@ pub fn anl_utk() -> Setting {
         client: "utk",
         server: "anl",
         depots: &["ornl"],
-        load: (0.06, 0.08),
+        load: (0.125, 0.2),
         paper: Some(&paper::ANL_UTK),
     }
 }
@@ -92,7 +92,7 @@ pub fn ucsd_utk() -> Setting {
         client: "utk",
         server: "ucsd",
         depots: &["houston"],
-        load: (0.06, 0.08),
+        load: (0.125, 0.2),
         paper: Some(&paper::UCSD_UTK),
     }
 }
@@ -138,7 +138,7 @@ pub fn mnemonic_untuned(path: Mnemonic) -> Setting {
         title,
         set,
         hosts: "64 KB",
-        load: (0.08, 0.12),
+        load: (0.125, 0.2),
         ..base
     }
 }

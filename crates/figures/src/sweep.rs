@@ -9,15 +9,20 @@ use std::path::Path;
 use std::sync::Mutex;
 
 /// Measures every cell both ways with every seed. Each run is written down as it ends, so that a sweep that is cut
-/// short has lost only what was under way; an earlier run of the same setting, size, way and seed is replaced.
+/// short has lost only what was under way; an earlier run of the same setting, size, way and seed is replaced. With `resume`, what
+/// has a valid run already is left alone.
 ///
 /// # Errors
 /// A copy failed (after all others were made), or `runs.json` cannot be written.
-pub fn run(scenarios: &Path, out: &Path, cells: &[Cell]) -> Result<()> {
+pub fn run(scenarios: &Path, out: &Path, cells: &[Cell], resume: bool) -> Result<()> {
     let tools = Tools::prepare(scenarios)?;
     let path = out.join("runs.json");
-    let runs = Mutex::new(report::read(&path)?);
-    let jobs = plan::jobs(cells);
+    let earlier = report::read(&path)?;
+    let mut jobs = plan::jobs(cells);
+    if resume {
+        jobs.retain(|job| !earlier.iter().any(|run| run.counts() && run.is_of(job)));
+    }
+    let runs = Mutex::new(earlier);
     let results = run_all(
         &jobs,
         |job| job.setting.load(job.way),

@@ -17,7 +17,7 @@ pub fn size(bytes: u64) -> String {
 /// The runs of one setting, way and size that count: those the lab kept up with and that verified.
 pub fn cell<'a>(runs: &'a [Run], id: &'a str, way: Way, bytes: u64) -> impl Iterator<Item = &'a Run> {
     runs.iter().filter(move |run| {
-        run.scenario == id && run.route == way && run.bytes == bytes && run.valid && run.verified
+        run.scenario == id && run.route == way && run.bytes == bytes && run.counts()
     })
 }
 

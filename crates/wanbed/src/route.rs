@@ -151,7 +151,8 @@ impl<'a> Ways<'a> {
         (at == to).then_some(links)
     }
 
-    /// For each link, the longest round trip over a way that crosses it: what its lag is measured against.
+    /// For each link, the longest round trip over a way that crosses it: what its lag is measured against. A way is a route of packets,
+    /// or a path that the scenario names, as a relayed session takes it: by one route to the depot, by another from there.
     pub(crate) fn longest_round_trips(&self) -> Vec<Duration> {
         let round = |&link: &usize| {
             let spec = &self.network.links[link].spec;
@@ -175,6 +176,9 @@ impl<'a> Ways<'a> {
         }
         for route in &self.network.routes {
             consider(&route.links);
+        }
+        for path in &self.network.named_paths {
+            consider(path);
         }
         longest
     }
@@ -295,5 +299,14 @@ mod tests {
             Ways::of(&network).longest_round_trips(),
             [82, 82, 106, 82].map(Duration::from_millis)
         );
+    }
+
+    #[test]
+    fn a_relayed_session_takes_a_path_that_no_packet_takes_whole() {
+        let mut network = network(SQUARE);
+        let whole: Vec<usize> = (0..network.links.len()).collect();
+        let rtt: Duration = network.links.iter().map(|link| link.spec.forward.delay + link.spec.backward.delay).sum();
+        network.named_paths.push(whole);
+        assert!(Ways::of(&network).longest_round_trips().iter().all(|longest| *longest == rtt));
     }
 }

@@ -196,6 +196,8 @@ pub struct Network {
     pub links: Vec<Link>,
     /// The explicit routes, both directions written out; everything else goes the shortest way by delay.
     pub routes: Vec<PinnedRoute>,
+    /// The paths over which the scenario spreads a loss, as indices of links.
+    pub named_paths: Vec<Vec<usize>>,
 }
 
 impl Network {

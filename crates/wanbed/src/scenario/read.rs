@@ -40,9 +40,10 @@ pub(super) fn network(file: &str, directory: &Path, text: &str, overrides: &Over
 
     let mut nodes = nodes(&nodes_field)?;
     let mut links = read_link::links(&links_field, &nodes, directory, seed)?;
+    let mut named_paths = Vec::new();
     if let Some(spread) = spread {
         for (_, field) in spread.entries()? {
-            spread_loss(&field, &mut links)?;
+            named_paths.push(spread_loss(&field, &mut links)?);
         }
     }
     for (index, (node, explicit)) in nodes.iter_mut().enumerate() {
@@ -59,6 +60,7 @@ pub(super) fn network(file: &str, directory: &Path, text: &str, overrides: &Over
         nodes,
         links,
         routes: Vec::new(),
+        named_paths,
     };
     if let Some(field) = routes {
         for entry in field.list()? {
@@ -185,8 +187,8 @@ fn sysctl_name(field: &Field, key: &str) -> Located<String> {
     }
 }
 
-/// `[spread.NAME]`: one loss rate for a whole path, shared out to its links in proportion to their delay.
-fn spread_loss(field: &Field, links: &mut [Link]) -> Located<()> {
+/// `[spread.NAME]`: one loss rate for a whole path, shared out to its links in proportion to their delay. Gives the path.
+fn spread_loss(field: &Field, links: &mut [Link]) -> Located<Vec<usize>> {
     let mut fields = field.fields()?;
     let loss = fields.required("loss")?.probability()?;
     let path_field = fields.required("path")?;
@@ -203,7 +205,7 @@ fn spread_loss(field: &Field, links: &mut [Link]) -> Located<()> {
     if whole <= 0.0 {
         return Err(path_field.wrong("this path has no delay to share the loss by"));
     }
-    for index in path.into_iter().chain(also) {
+    for index in path.iter().copied().chain(also) {
         let link = &mut links[index];
         let probability = 1.0 - (1.0 - loss).powf(delay(link) / whole);
         let model = if probability > 0.0 {
@@ -221,7 +223,7 @@ fn spread_loss(field: &Field, links: &mut [Link]) -> Located<()> {
             direction.loss = model;
         }
     }
-    Ok(())
+    Ok(path)
 }
 
 fn link_list(field: &Field, links: &[Link]) -> Located<Vec<usize>> {
