@@ -7,11 +7,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// A connected, non-blocking TCP socket. From its first moment it is set to end with a reset (SO_LINGER 0, by
@@ -20,7 +22,11 @@ use tokio::io::unix::AsyncFd;
 /// [`Conn::linger`].
 #[derive(Debug)]
 pub(crate) struct Conn {
-    fd: AsyncFd<OwnedFd>,
+    /// `None` once the reactor has refused to take it again.
+    reactor: Option<AsyncFd<Arc<OwnedFd>>>,
+    socket: Arc<OwnedFd>,
+    /// The reactor does not tell of bytes to read; see [`Conn::mute`].
+    muted: bool,
     /// The last write was refused: the next must wait for the kernel to say that there is room.
     write_blocked: AtomicBool,
 }
@@ -28,12 +34,12 @@ pub(crate) struct Conn {
 impl Conn {
     /// Wraps a non-blocking socket. Fails when it cannot be registered with tokio's reactor.
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
-        // SAFETY: an OwnedFd owns its descriptor and names the same one until it is dropped, and nothing here replaces
-        // the one inside `fd`: what the reactor watches is what was registered.
-        #[allow(unsafe_code, reason = "AsyncFd asks for this promise since tokio 1.54")]
-        let fd = unsafe { AsyncFd::register(fd) }?;
+        let socket = Arc::new(fd);
+        let reactor = Some(register(&socket, Interest::READABLE | Interest::WRITABLE)?);
         Ok(Self {
-            fd,
+            reactor,
+            socket,
+            muted: false,
             write_blocked: AtomicBool::new(false),
         })
     }
@@ -59,10 +65,10 @@ impl Conn {
             Err(error) => return Err(error.into()),
         };
         loop {
-            let mut guard = conn.fd.writable().await?;
-            sockopt::socket_error(&conn.fd)??;
+            let mut guard = conn.reactor()?.writable().await?;
+            sockopt::socket_error(&conn.socket)??;
             // A wake-up before the handshake is done has neither a peer nor an error.
-            match rustix::net::getpeername(&conn.fd) {
+            match rustix::net::getpeername(&conn.socket) {
                 Ok(_) => break,
                 Err(Errno::NOTCONN) => guard.clear_ready(),
                 Err(error) => return Err(error.into()),
@@ -71,25 +77,72 @@ impl Conn {
         Ok(conn)
     }
 
-    /// Runs `read` when bytes, an end or an error may be there; `Pending` once it says `EAGAIN`.
+    /// Runs `read` when bytes, an end or an error may be there; `Pending` once it says `EAGAIN`; on a
+    /// muted connection without a waker left behind: [`Conn::listen`] is next.
     pub(crate) fn poll_read_with<R>(
         &self,
         cx: &mut Context<'_>,
         mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<R>,
     ) -> Poll<io::Result<R>> {
         loop {
-            let mut guard = ready!(self.fd.poll_read_ready(cx))?;
-            match read(self.fd.get_ref().as_fd()) {
-                Err(Errno::AGAIN) => guard.clear_ready(),
+            let guard = if self.muted {
+                None
+            } else {
+                Some(ready!(self.reactor()?.poll_read_ready(cx))?)
+            };
+            match read(self.socket.as_fd()) {
+                Err(Errno::AGAIN) => match guard {
+                    Some(mut guard) => guard.clear_ready(),
+                    None => return Poll::Pending,
+                },
                 Err(Errno::INTR) => {}
                 other => return Poll::Ready(other.map_err(Into::into)),
             }
         }
     }
 
-    /// Ready when bytes, an end or an error may be there to read.
+    /// Ready when bytes, an end or an error may be there to read. Of a muted connection nobody knows: it is ready, and the
+    /// first read that finds nothing must be followed by [`Conn::listen`].
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.fd.poll_read_ready(cx).map_ok(drop)
+        if self.muted {
+            Poll::Ready(Ok(()))
+        } else {
+            self.reactor()?.poll_read_ready(cx).map_ok(drop)
+        }
+    }
+
+    /// Stops the reactor from telling of bytes to read, if there are any. For a reader that is held up elsewhere: its
+    /// thread would be woken by every packet that comes in meanwhile, for nothing.
+    pub(crate) fn mute(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.muted || self.reactor()?.poll_read_ready(cx)?.is_pending() {
+            return Ok(());
+        }
+        self.muted = true;
+        self.register_again(cx, Interest::WRITABLE)
+    }
+
+    /// Has the reactor tell of bytes to read again.
+    pub(crate) fn listen(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if !self.muted {
+            return Ok(());
+        }
+        self.muted = false;
+        self.register_again(cx, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    fn register_again(&mut self, cx: &mut Context<'_>, interest: Interest) -> io::Result<()> {
+        // The old registration must be gone first: a reactor watches a socket once.
+        self.reactor = None;
+        self.reactor = Some(register(&self.socket, interest)?);
+        // Who waited for the old one waits in vain: everything is asked again.
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    fn reactor(&self) -> io::Result<&AsyncFd<Arc<OwnedFd>>> {
+        self.reactor
+            .as_ref()
+            .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Runs `write` at once, or, if the last write was refused, when there is room again.
@@ -100,11 +153,11 @@ impl Conn {
     ) -> Poll<io::Result<R>> {
         loop {
             let guard = if self.write_blocked.load(Ordering::Relaxed) {
-                Some(ready!(self.fd.poll_write_ready(cx))?)
+                Some(ready!(self.reactor()?.poll_write_ready(cx))?)
             } else {
                 None
             };
-            match write(self.fd.get_ref().as_fd()) {
+            match write(self.socket.as_fd()) {
                 Err(Errno::AGAIN) => {
                     self.write_blocked.store(true, Ordering::Relaxed);
                     if let Some(mut guard) = guard {
@@ -123,8 +176,12 @@ impl Conn {
     /// Ready once the connection is broken (reset, timed out, or both directions closed). Only a caller that has not
     /// itself shut down writing may ask: then a hang-up can only mean that the peer or the path has died.
     pub(crate) fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let reactor = match self.reactor() {
+            Ok(reactor) => reactor,
+            Err(error) => return Poll::Ready(error),
+        };
         loop {
-            match self.fd.poll_write_ready(cx) {
+            match reactor.poll_write_ready(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(error),
                 Poll::Ready(Ok(mut guard)) => {
@@ -171,14 +228,14 @@ impl Conn {
 
     /// Whom this is a connection with.
     pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
-        let peer = rustix::net::getpeername(&self.fd)?;
+        let peer = rustix::net::getpeername(&self.socket)?;
         peer.and_then(|peer| SocketAddr::try_from(peer).ok())
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Tells the peer that no more bytes follow (FIN), leaving the other direction open.
     pub(crate) fn shutdown_write(&self) -> io::Result<()> {
-        Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
+        Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
     }
 
     /// Closes without a reset; for a connection both of whose directions have ended.
@@ -205,20 +262,29 @@ impl Conn {
 
     fn end_cleanly(&self) {
         // Refused only by a socket that is already dead; then there is nobody left to tell.
-        let _ = sockopt::set_socket_linger(&self.fd, None);
+        let _ = sockopt::set_socket_linger(&self.socket, None);
     }
 
     /// The pending error of the socket, which this call clears.
     fn take_error(&self) -> io::Error {
-        match sockopt::socket_error(&self.fd) {
+        match sockopt::socket_error(&self.socket) {
             Ok(Err(errno)) | Err(errno) => errno.into(),
             Ok(Ok(())) => io::ErrorKind::ConnectionReset.into(),
         }
     }
 }
 
+/// Has the current runtime's reactor watch `socket`.
+fn register(socket: &Arc<OwnedFd>, interest: Interest) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+    // SAFETY: an OwnedFd names the same open descriptor until it is dropped, and the AsyncFd holds it for as long as it
+    // lives: what the reactor watches is what was registered.
+    #[allow(unsafe_code, reason = "AsyncFd asks for this promise since tokio 1.54")]
+    let registered = unsafe { AsyncFd::register_with_interest(Arc::clone(socket), interest) };
+    Ok(registered?)
+}
+
 impl AsFd for Conn {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.get_ref().as_fd()
+        self.socket.as_fd()
     }
 }

@@ -123,7 +123,7 @@ impl Relay {
 
     /// Moves what can be moved. `Some` is the ending.
     fn advance(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
-        let Some((upstream, downstream)) = &self.sides else {
+        let Some((upstream, downstream)) = &mut self.sides else {
             return Some(Ending::Finished);
         };
         let before = (self.forward.moved, self.backward.moved);

@@ -91,14 +91,22 @@ impl Direction {
     pub(super) fn advance(
         &mut self,
         cx: &mut Context<'_>,
-        from: &Conn,
+        from: &mut Conn,
         to: &Conn,
         pipes: &Arc<PipePool>,
     ) -> Advance {
         let mut turn = TURN;
         loop {
             match self.drain(cx, to) {
-                Poll::Pending => return Advance::Waiting,
+                Poll::Pending => {
+                    // Nothing is read until this is written: that more has come is nothing to be woken for.
+                    if self.state == State::Open
+                        && let Err(error) = from.mute(cx)
+                    {
+                        return Advance::Failed(Stop::Reading(error));
+                    }
+                    return Advance::Waiting;
+                }
                 Poll::Ready(Err(error)) => return Advance::Failed(Stop::Writing(error)),
                 Poll::Ready(Ok(())) => {}
             }
@@ -122,6 +130,14 @@ impl Direction {
                 Poll::Pending => {
                     // Nothing is held and nothing comes: the pipe is another session's to use.
                     self.held = Held::Nothing;
+                    let attention = if self.pause.is_some() {
+                        from.mute(cx)
+                    } else {
+                        from.listen(cx)
+                    };
+                    if let Err(error) = attention {
+                        return Advance::Failed(Stop::Reading(error));
+                    }
                     return Advance::Waiting;
                 }
                 Poll::Ready(Err(error)) => return Advance::Failed(Stop::Reading(error)),
@@ -161,7 +177,12 @@ impl Direction {
     }
 
     /// Reads once into an empty pipe or buffer; 0 is the end of stream.
-    fn fill(&mut self, cx: &mut Context<'_>, from: &Conn, pipes: &Arc<PipePool>) -> Poll<io::Result<usize>> {
+    fn fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut Conn,
+        pipes: &Arc<PipePool>,
+    ) -> Poll<io::Result<usize>> {
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(cx));
