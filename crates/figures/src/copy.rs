@@ -12,9 +12,6 @@ use std::process::Command;
 use std::time::Duration;
 use wanbed::{Lab, Overrides, Scenario};
 
-/// How often a run is repeated, with the same seed, when the lab did not keep up.
-const REPEATS: u32 = 2;
-
 /// A copy may take this long: ten times the slowest cell of the papers, so that a hang ends.
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -30,6 +27,8 @@ pub struct Tools {
     pub scenarios: PathBuf,
     /// Where sources and copies lie: memory-backed where there is one, so that no disk is measured.
     pub scratch: tempfile::TempDir,
+    /// How often a run is repeated, with the same seed, when the lab did not keep up.
+    pub repeats: u32,
     /// Keys of client, server and depots.
     pub identities: identities::Identities,
 }
@@ -63,6 +62,7 @@ impl Tools {
             longhaul,
             scenarios: scenarios.to_path_buf(),
             scratch,
+            repeats: 2,
             identities,
         })
     }
@@ -97,7 +97,7 @@ pub fn measure(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Resul
         let mut run = once(tools, job, source, streams)
             .with_context(|| format!("{} {} seed {}", job.setting.id, job.way.word(), job.seed))?;
         run.discarded = discarded;
-        if run.valid || discarded == REPEATS {
+        if run.valid || discarded == tools.repeats {
             return Ok(run);
         }
         eprintln!(

@@ -63,6 +63,9 @@ enum What {
         /// Keep the valid runs that are there, and measure only what has none.
         #[arg(long)]
         resume: bool,
+        /// How often a run is repeated when the lab did not keep up.
+        #[arg(long, default_value_t = 2)]
+        repeats: u32,
         /// A README with marks for the short table.
         #[arg(long)]
         readme: Option<PathBuf>,
@@ -92,6 +95,9 @@ enum What {
 enum Part {
     /// Both LSL paths at all sizes.
     Lsl,
+    /// LSL path 2 with 64 KB hosts.
+    #[value(name = "lsl-64k")]
+    Lsl64k,
     /// MNEMONIC with 64 KB hosts.
     Untuned,
     /// MNEMONIC with large buffers under each congestion control.
@@ -123,6 +129,7 @@ fn run(arguments: Arguments) -> Result<()> {
             seeds,
             readme,
             resume,
+            repeats,
             render: false,
         } => {
             let parts: &[Part] = if only.is_empty() {
@@ -133,11 +140,12 @@ fn run(arguments: Arguments) -> Result<()> {
             for part in parts {
                 let cells = match part {
                     Part::Lsl => plan::lsl(seeds.unwrap_or(16)),
+                    Part::Lsl64k => plan::lsl_64k(seeds.unwrap_or(16)),
                     Part::Untuned => plan::untuned(seeds.unwrap_or(8)),
                     Part::Tuned => plan::tuned(seeds.unwrap_or(8)),
                     Part::Clean => plan::clean(seeds.unwrap_or(8)),
                 };
-                sweep::run(scenarios, &out, &cells, resume)?;
+                sweep::run(scenarios, &out, &cells, resume, repeats)?;
                 publish(&out, readme.as_deref())?;
             }
             Ok(())

@@ -36,20 +36,31 @@ pub const UNTUNED_BYTES: u64 = 16 * MIB;
 /// Size of the copies between hosts with large buffers: several loss events in each.
 pub const TUNED_BYTES: u64 = 512 * MIB;
 
+/// The same for as long as the MNEMONIC paper's shortest timed transfer: 10 s at 1 Gbit/s. Slow start weighs less in it.
+pub const TUNED_BYTES_10S: u64 = 1192 * MIB;
+
 /// The congestion controls that are compared between tuned hosts.
 pub const CONGESTION: [&str; 3] = ["reno", "cubic", "bbr"];
 
-/// The LSL settings: every size of the paper.
+/// The two LSL paths between hosts with 8 MB: every size of the paper.
 pub fn lsl(seeds: u64) -> Vec<Cell> {
-    [setting::anl_utk(), setting::ucsd_utk(), setting::ucsd_utk_64k()]
-        .into_iter()
-        .flat_map(|setting| {
-            LSL_SIZES.into_iter().rev().map(move |bytes| Cell {
-                setting: setting.clone(),
-                bytes,
-                seeds: 1..=seeds,
-            })
-        })
+    every_size(&[setting::anl_utk(), setting::ucsd_utk()], seeds)
+}
+
+/// LSL path 2 between hosts with 64 KB.
+pub fn lsl_64k(seeds: u64) -> Vec<Cell> {
+    every_size(&[setting::ucsd_utk_64k()], seeds)
+}
+
+fn every_size(settings: &[Setting], seeds: u64) -> Vec<Cell> {
+    let cell = |setting: &Setting, bytes| Cell {
+        setting: setting.clone(),
+        bytes,
+        seeds: 1..=seeds,
+    };
+    settings
+        .iter()
+        .flat_map(|setting| LSL_SIZES.into_iter().rev().map(move |bytes| cell(setting, bytes)))
         .collect()
 }
 
@@ -69,10 +80,12 @@ pub fn tuned(seeds: u64) -> Vec<Cell> {
     [Mnemonic::Short, Mnemonic::Long]
         .into_iter()
         .flat_map(|path| {
-            CONGESTION.map(|congestion| Cell {
-                setting: setting::mnemonic_tuned(path, congestion),
-                bytes: TUNED_BYTES,
-                seeds: 1..=seeds,
+            CONGESTION.into_iter().flat_map(move |congestion| {
+                [TUNED_BYTES, TUNED_BYTES_10S].map(|bytes| Cell {
+                    setting: setting::mnemonic_tuned(path, congestion),
+                    bytes,
+                    seeds: 1..=seeds,
+                })
             })
         })
         .collect()

@@ -1,6 +1,6 @@
 //! What is written: the list of runs as JSON, and `docs/results/` with its tables and plots.
 
-use crate::plan::{self, TUNED_BYTES, UNTUNED_BYTES};
+use crate::plan::{self, TUNED_BYTES, TUNED_BYTES_10S, UNTUNED_BYTES};
 use crate::plot::{self, Curve, Strip};
 use crate::record::Run;
 use crate::setting::{self, Mnemonic, Setting, Way};
@@ -67,7 +67,7 @@ pub fn render(out: &Path) -> Result<()> {
         if let Some(row) = table::ratio_row(&setting, &runs, bytes) {
             text.push_str(&row);
             strips.push(Strip {
-                name: setting.id.into(),
+                name: format!("{} {}", setting.id, table::size(bytes)),
                 ratios: table::paired_ratios(&runs, setting.id, bytes),
             });
         }
@@ -131,9 +131,10 @@ fn ratio_settings() -> Vec<(Setting, u64)> {
         .map(|path| (setting::mnemonic_untuned(path), UNTUNED_BYTES))
         .into();
     for path in [Mnemonic::Short, Mnemonic::Long] {
-        rows.extend(
-            plan::CONGESTION.map(|congestion| (setting::mnemonic_tuned(path, congestion), TUNED_BYTES)),
-        );
+        for congestion in plan::CONGESTION {
+            let setting = setting::mnemonic_tuned(path, congestion);
+            rows.extend([TUNED_BYTES, TUNED_BYTES_10S].map(|bytes| (setting.clone(), bytes)));
+        }
     }
     rows.push((setting::clean_long(), TUNED_BYTES));
     rows

@@ -14,8 +14,11 @@ use std::sync::Mutex;
 ///
 /// # Errors
 /// A copy failed (after all others were made), or `runs.json` cannot be written.
-pub fn run(scenarios: &Path, out: &Path, cells: &[Cell], resume: bool) -> Result<()> {
-    let tools = Tools::prepare(scenarios)?;
+pub fn run(scenarios: &Path, out: &Path, cells: &[Cell], resume: bool, repeats: u32) -> Result<()> {
+    let tools = Tools {
+        repeats,
+        ..Tools::prepare(scenarios)?
+    };
     let path = out.join("runs.json");
     let earlier = report::read(&path)?;
     let mut jobs = plan::jobs(cells);

@@ -16,9 +16,8 @@ pub fn size(bytes: u64) -> String {
 
 /// The runs of one setting, way and size that count: those the lab kept up with and that verified.
 pub fn cell<'a>(runs: &'a [Run], id: &'a str, way: Way, bytes: u64) -> impl Iterator<Item = &'a Run> {
-    runs.iter().filter(move |run| {
-        run.scenario == id && run.route == way && run.bytes == bytes && run.counts()
-    })
+    runs.iter()
+        .filter(move |run| run.scenario == id && run.route == way && run.bytes == bytes && run.counts())
 }
 
 /// The spread of goodput of one cell, Mbit/s.
@@ -61,7 +60,7 @@ pub fn by_size(setting: &Setting, runs: &[Run], sizes: &[u64]) -> String {
         );
         let _ = writeln!(
             out,
-            "| {} | {:.3} ({:.3}..{:.3}) | {:.3} ({:.3}..{:.3}) | **{:.2}** | {paper_direct} | {paper_depots} | {paper_ratio} | {}+{} |",
+            "| {} | {:.3} ({:.3}..{:.3}) | {:.3} ({:.3}..{:.3}) | **{:.2}** | {paper_direct} | {paper_depots} | {paper_ratio} | {} |",
             size(bytes),
             direct.mean,
             direct.min,
@@ -70,8 +69,7 @@ pub fn by_size(setting: &Setting, runs: &[Run], sizes: &[u64]) -> String {
             depots.min,
             depots.max,
             depots.mean / direct.mean,
-            direct.count,
-            depots.count,
+            counts(runs, setting.id, bytes),
         );
     }
     out.push('\n');
@@ -90,7 +88,7 @@ pub fn ratio_row(setting: &Setting, runs: &[Run], bytes: u64) -> Option<String> 
         |spread| format!("{:.2} ({:.2}..{:.2})", spread.median, spread.min, spread.max),
     );
     Some(format!(
-        "| {} | {} | {} | {:.1} ({:.1}..{:.1}) | {:.1} ({:.1}..{:.1}) | **{:.2}** | {paired} | {}+{} |\n",
+        "| {} | {} | {} | {:.1} ({:.1}..{:.1}) | {:.1} ({:.1}..{:.1}) | **{:.2}** | {paired} | {} |\n",
         setting.title,
         setting.hosts,
         size(bytes),
@@ -101,8 +99,7 @@ pub fn ratio_row(setting: &Setting, runs: &[Run], bytes: u64) -> Option<String> 
         depots.min,
         depots.max,
         depots.median / direct.median,
-        direct.count,
-        depots.count,
+        counts(runs, setting.id, bytes),
     ))
 }
 
@@ -117,7 +114,7 @@ pub fn short(rows: &[(Setting, u64)], runs: &[Run]) -> String {
         if let [Some(direct), Some(depots)] = both {
             let _ = writeln!(
                 out,
-                "| {} | {}, {} | {} | {:.1} | {:.1} | **{:.2}x** | {}+{} |",
+                "| {} | {}, {} | {} | {:.1} | {:.1} | **{:.2}x** | {} |",
                 setting.title,
                 setting.hosts,
                 setting.congestion,
@@ -125,8 +122,7 @@ pub fn short(rows: &[(Setting, u64)], runs: &[Run]) -> String {
                 direct.median,
                 depots.median,
                 depots.median / direct.median,
-                direct.count,
-                depots.count,
+                counts(runs, setting.id, *bytes),
             );
         }
     }
@@ -134,15 +130,30 @@ pub fn short(rows: &[(Setting, u64)], runs: &[Run]) -> String {
     out
 }
 
-/// Two lines about the runs that do not count: thrown away, and failed.
+/// Two lines about the runs that do not count, or count with a mark.
 pub fn validity(runs: &[Run]) -> String {
+    let counted = runs.iter().filter(|run| run.counts()).count();
+    let robbed = runs.iter().filter(|run| run.counts() && run.robbed()).count();
     let discarded: u32 = runs.iter().map(|run| run.discarded).sum();
-    let invalid = runs.iter().filter(|run| !run.valid).count();
-    let unverified = runs.iter().filter(|run| !run.verified).count();
     format!(
-        "{} runs kept; {discarded} thrown away and repeated because the lab did not keep up; {invalid} still invalid after repeats and {unverified} not verified (neither counts above).\n",
-        runs.len() - invalid,
+        "{counted} runs count; in {robbed} of them other guests of the host took over 1 % of the processor's time while the lab's own lag and \
+         drops stayed within its gate. {} do not count: the lab did not keep up, or the copy did not verify. {discarded} were thrown away and repeated.\n",
+        runs.len() - counted,
     )
+}
+
+/// How many runs of both ways count, and how many of them with the mark that [`validity`] explains.
+fn counts(runs: &[Run], id: &str, bytes: u64) -> String {
+    let [direct, depots] = Way::BOTH.map(|way| cell(runs, id, way, bytes).count());
+    match Way::BOTH
+        .into_iter()
+        .flat_map(|way| cell(runs, id, way, bytes))
+        .filter(|run| run.robbed())
+        .count()
+    {
+        0 => format!("{direct}+{depots}"),
+        robbed => format!("{direct}+{depots}, {robbed} with stolen time"),
+    }
 }
 
 #[cfg(test)]
@@ -185,6 +196,7 @@ mod tests {
     fn a_run_the_lab_spoilt_does_not_count() {
         let mut spoilt = run(Way::Direct, 1, 2.0);
         spoilt.valid = false;
+        spoilt.invalid_because = vec!["late".into()];
         assert_eq!(rates(&[spoilt], "s", Way::Direct, 100), None);
     }
 

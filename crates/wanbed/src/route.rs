@@ -305,8 +305,17 @@ mod tests {
     fn a_relayed_session_takes_a_path_that_no_packet_takes_whole() {
         let mut network = network(SQUARE);
         let whole: Vec<usize> = (0..network.links.len()).collect();
-        let rtt: Duration = network.links.iter().map(|link| link.spec.forward.delay + link.spec.backward.delay).sum();
+        let rtt: Duration = network
+            .links
+            .iter()
+            .map(|link| link.spec.forward.delay + link.spec.backward.delay)
+            .sum();
         network.named_paths.push(whole);
-        assert!(Ways::of(&network).longest_round_trips().iter().all(|longest| *longest == rtt));
+        assert!(
+            Ways::of(&network)
+                .longest_round_trips()
+                .iter()
+                .all(|longest| *longest == rtt)
+        );
     }
 }

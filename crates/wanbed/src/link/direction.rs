@@ -81,7 +81,10 @@ impl Direction {
                 limit: MEMORY_LIMIT,
             });
         }
-        let ring = Ring::new(needed as usize);
+        // A full queue may take one segment of a super-packet, which then keeps room for all of it: a sender that overshoots
+        // threefold, as one in slow start does, needs three times the room. What is never used costs no memory.
+        let roomy = needed.saturating_mul(3).min(MEMORY_LIMIT);
+        let ring = Ring::new(roomy as usize);
         let loss = Loss::new(spec.loss, link.seed, stream);
         Ok(Self {
             mtu: link.mtu,
