@@ -121,8 +121,11 @@ fn run(arguments: Arguments) -> Result<()> {
     match arguments.what {
         What::Demo { out, small, seed } => demo::run(scenarios, &out, small, seed),
         What::Figures {
-            out, render: true, ..
-        } => report::render(&out),
+            out,
+            readme,
+            render: true,
+            ..
+        } => publish(&out, readme.as_deref()),
         What::Figures {
             out,
             only,
