@@ -82,8 +82,10 @@ impl Direction {
             });
         }
         // A full queue may take one segment of a super-packet, which then keeps room for all of it: a sender that overshoots
-        // threefold, as one in slow start does, needs three times the room. What is never used costs no memory.
-        let roomy = needed.saturating_mul(3).min(MEMORY_LIMIT);
+        // threefold, as one in slow start does, needs three times the room. What is never used costs no memory, and
+        // where no rate is set there is no queue to overshoot.
+        let overshoot = if spec.rate.is_some() { 3 } else { 1 };
+        let roomy = needed.saturating_mul(overshoot).min(MEMORY_LIMIT);
         let ring = Ring::new(roomy as usize);
         let loss = Loss::new(spec.loss, link.seed, stream);
         Ok(Self {
