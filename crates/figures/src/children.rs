@@ -20,13 +20,8 @@ impl Server {
     ///
     /// # Errors
     /// It cannot be started, ends at once, or stays silent for 20 s: the error quotes what it printed.
-    pub fn start(mut command: Command, name: &str, ready: &'static str) -> Result<Self> {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start {name}"))?;
+    pub fn start(command: Command, name: &str, ready: &'static str) -> Result<Self> {
+        let mut child = spawn_heard(command, name)?;
         let (lines, heard) = mpsc::channel();
         let out = child
             .stdout
@@ -66,21 +61,22 @@ impl Drop for Server {
     }
 }
 
-/// Runs `command` to its end, but no longer than `limit`; gives its exit status and what it wrote to each stream.
-///
-/// # Errors
-/// It cannot be started, or it did not end in time and was killed.
-pub fn output_within(
-    mut command: Command,
-    name: &str,
-    limit: Duration,
-) -> Result<(ExitStatus, String, String)> {
-    let mut child = command
+/// Starts `command` with nothing to read, and with both of its outputs to be heard.
+fn spawn_heard(mut command: Command, name: &str) -> Result<Child> {
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("cannot start {name}"))?;
+        .with_context(|| format!("cannot start {name}"))
+}
+
+/// Runs `command` to its end, but no longer than `limit`; gives its exit status and what it wrote to each stream.
+///
+/// # Errors
+/// It cannot be started, or it did not end in time and was killed.
+pub fn output_within(command: Command, name: &str, limit: Duration) -> Result<(ExitStatus, String, String)> {
+    let mut child = spawn_heard(command, name)?;
     let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
         thread::spawn(move || {
             let mut text = String::new();
