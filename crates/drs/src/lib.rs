@@ -1,8 +1,13 @@
-//! Measures TCP flows: what the kernel knows of a connection, read safely.
+//! Measures TCP flows, says what limits them, and right-sizes them where that helps.
 //!
 //! [`TcpInfo::read`] takes one sample of `TCP_INFO` from a connected socket. Kernels differ in how much they report, so
-//! what came with later versions is an `Option`.
+//! what came with later versions is an `Option`. A [`Sample`] adds the socket's queues and buffers; a [`Verdict`] names what
+//! limits the flow, with its [`Evidence`] in numbers.
 
+mod sample;
 mod tcp_info;
+mod verdict;
 
+pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
+pub use verdict::{Evidence, Limit, Verdict};

@@ -1,0 +1,112 @@
+//! One look at a connection: what the kernel's TCP says, and what lies in the socket's queues.
+
+use std::time::Duration;
+
+use crate::TcpInfo;
+
+/// What is known of a connection at one moment. The estimator takes these and nothing else, so a recorded trace of
+/// them replays exactly.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// When it was taken, from any fixed start, on a clock that never goes back.
+    pub at: Duration,
+    /// The kernel's own account of the connection.
+    pub info: TcpInfo,
+    /// What waits in the socket.
+    pub queues: Queues,
+    /// How much may wait there.
+    pub buffers: Buffers,
+    /// What the congestion control tells of itself, where it tells anything.
+    pub congestion: Congestion,
+}
+
+/// Bytes that wait in a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Queues {
+    /// Received in order and not yet read by the program (`SIOCINQ`).
+    pub unread: u32,
+    /// Written by the program and not yet acknowledged by the peer (`SIOCOUTQ`).
+    pub unacknowledged: u32,
+    /// Of these, not yet sent once (`SIOCOUTQNSD`).
+    pub unsent: u32,
+}
+
+/// Sizes of a socket's buffers, in bytes as the kernel accounts them: payload and its bookkeeping together, which for
+/// an explicit setting is twice what was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Buffers {
+    /// The send buffer (`SO_SNDBUF`).
+    pub send: u32,
+    /// Memory that data to be sent takes up now (`SK_MEMINFO_WMEM_QUEUED`).
+    pub send_used: u32,
+    /// The receive buffer (`SO_RCVBUF`).
+    pub receive: u32,
+    /// Memory that unread data takes up now (`SK_MEMINFO_RMEM_ALLOC`).
+    pub receive_used: u32,
+}
+
+/// The congestion control of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Congestion {
+    /// Its name, as in `net.ipv4.tcp_congestion_control`; empty where unknown.
+    pub name: CongestionName,
+    /// BBR's model of the path, when BBR is what runs (`TCP_CC_INFO`).
+    pub bbr: Option<Bbr>,
+}
+
+/// What BBR believes of the path (`struct tcp_bbr_info`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bbr {
+    /// Bandwidth of the bottleneck, in bytes a second.
+    pub bandwidth: u64,
+    /// The path's round trip without queues.
+    pub min_rtt: Duration,
+}
+
+/// The name of a congestion control: at most 16 bytes (`TCP_CA_NAME_MAX`), kept without allocating.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct CongestionName([u8; 16]);
+
+impl CongestionName {
+    /// The name in the kernel's zero-ended form. What is too long or no ASCII becomes the unknown name.
+    #[must_use]
+    pub fn from_kernel(bytes: &[u8]) -> Self {
+        let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+        let mut kept = [0; 16];
+        match kept.get_mut(..name.len()) {
+            Some(room) if name.is_ascii() => room.copy_from_slice(name),
+            _ => return Self::default(),
+        }
+        Self(kept)
+    }
+
+    /// The name as text; empty when it is not known.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        std::str::from_utf8(self.0.get(..end).unwrap_or_default()).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Debug for CongestionName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_end_at_the_first_zero() {
+        assert_eq!(CongestionName::from_kernel(b"cubic\0\0junk").as_str(), "cubic");
+        assert_eq!(CongestionName::from_kernel(b"").as_str(), "");
+        assert_eq!(
+            CongestionName::from_kernel(b"0123456789abcdef").as_str(),
+            "0123456789abcdef"
+        );
+        assert_eq!(CongestionName::from_kernel(b"0123456789abcdefg").as_str(), "");
+        assert_eq!(CongestionName::from_kernel(b"\xff\xfe").as_str(), "");
+    }
+}
