@@ -5,9 +5,11 @@
 //! limits the flow, with its [`Evidence`] in numbers.
 
 mod sample;
+mod tally;
 mod tcp_info;
 mod verdict;
 
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
+pub use tally::Tally;
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
 pub use verdict::{Evidence, Limit, Verdict};
