@@ -2,7 +2,8 @@
 //!
 //! [`TcpInfo::read`] takes one sample of `TCP_INFO` from a connected socket. Kernels differ in how much they report, so
 //! what came with later versions is an `Option`. A [`Sample`] adds the socket's queues and buffers; a [`Verdict`] names what
-//! limits the flow, with its [`Evidence`] in numbers. [`Sampler`] takes samples, [`Estimator`] makes verdicts of them.
+//! limits the flow, with its [`Evidence`] in numbers. [`Sampler`] takes samples, [`Estimator`] makes verdicts of them. [`Flow`] binds both
+//! to a socket, and acts on it as its [`Mode`] allows.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), drs::SampleError> {
@@ -20,15 +21,31 @@
 //! # }
 //! ```
 
+mod action;
+mod auto;
+mod budget;
+mod classic;
 mod estimator;
+mod flow;
+mod host;
 mod kernel;
+mod mode;
+mod options;
+mod orders;
+mod paper_plus;
+mod receiver_rate;
 mod sample;
 mod tally;
 mod sampler;
 mod tcp_info;
 mod verdict;
 
+pub use action::{Action, Advice, Applied, Cause, Outcome};
+pub use budget::{Budget, Claim, LEAST_SHARE};
 pub use estimator::{Estimator, Side};
+pub use flow::{Flow, FlowError, Step};
+pub use host::Host;
+pub use mode::{Mode, UnknownMode};
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
 pub use tally::Tally;
 pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate};
