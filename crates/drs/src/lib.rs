@@ -35,8 +35,8 @@ mod orders;
 mod paper_plus;
 mod receiver_rate;
 mod sample;
-mod tally;
 mod sampler;
+mod tally;
 mod tcp_info;
 mod verdict;
 
@@ -47,7 +47,7 @@ pub use flow::{Flow, FlowError, Step};
 pub use host::Host;
 pub use mode::{Mode, UnknownMode};
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
-pub use tally::Tally;
 pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate};
+pub use tally::Tally;
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
 pub use verdict::{Evidence, Limit, Verdict};

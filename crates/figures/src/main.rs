@@ -20,10 +20,11 @@ mod stats;
 mod sweep;
 mod table;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -63,6 +64,9 @@ enum What {
         /// Keep the valid runs that are there, and measure only what has none.
         #[arg(long)]
         resume: bool,
+        /// Start no run after so many minutes; `--resume` goes on another time.
+        #[arg(long)]
+        minutes: Option<f64>,
         /// How often a run is repeated when the lab did not keep up.
         #[arg(long, default_value_t = 2)]
         repeats: u32,
@@ -133,8 +137,14 @@ fn run(arguments: Arguments) -> Result<()> {
             readme,
             resume,
             repeats,
+            minutes,
             render: false,
         } => {
+            let until = minutes
+                .map(|minutes| Duration::try_from_secs_f64(60.0 * minutes))
+                .transpose()
+                .context("--minutes")?
+                .and_then(|time| Instant::now().checked_add(time));
             let parts: &[Part] = if only.is_empty() {
                 Part::value_variants()
             } else {
@@ -148,7 +158,7 @@ fn run(arguments: Arguments) -> Result<()> {
                     Part::Tuned => plan::tuned(seeds.unwrap_or(8)),
                     Part::Clean => plan::clean(seeds.unwrap_or(8)),
                 };
-                sweep::run(scenarios, &out, &cells, resume, repeats)?;
+                sweep::run(scenarios, &out, &cells, resume, repeats, until)?;
                 publish(&out, readme.as_deref())?;
             }
             Ok(())
