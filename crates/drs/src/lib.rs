@@ -2,12 +2,52 @@
 //!
 //! [`TcpInfo::read`] takes one sample of `TCP_INFO` from a connected socket. Kernels differ in how much they report, so
 //! what came with later versions is an `Option`. A [`Sample`] adds the socket's queues and buffers; a [`Verdict`] names what
-//! limits the flow, with its [`Evidence`] in numbers.
+//! limits the flow, with its [`Evidence`] in numbers. [`Sampler`] takes samples, [`Estimator`] makes verdicts of them. [`Flow`] binds both
+//! to a socket, and acts on it as its [`Mode`] allows.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), drs::SampleError> {
+//! # let socket = std::net::TcpStream::connect("store.example:7511").unwrap();
+//! use drs::{Estimator, SAMPLE_PERIOD, Sampler, Side};
+//!
+//! let (sampler, mut estimator) = (Sampler::new(), Estimator::new(Side::Sending));
+//! let start = std::time::Instant::now();
+//! loop {
+//!     if let Some(verdict) = estimator.observe(&sampler.sample(&socket, start.elapsed())?) {
+//!         println!("{} {:?}", verdict.limit, verdict.evidence);
+//!     }
+//!     std::thread::sleep(SAMPLE_PERIOD);
+//! }
+//! # }
+//! ```
 
+mod action;
+mod auto;
+mod budget;
+mod classic;
+mod estimator;
+mod flow;
+mod host;
+mod kernel;
+mod mode;
+mod options;
+mod orders;
+mod paper_plus;
+mod receiver_rate;
 mod sample;
+mod tally;
+mod sampler;
 mod tcp_info;
 mod verdict;
 
+pub use action::{Action, Advice, Applied, Cause, Outcome};
+pub use budget::{Budget, Claim, LEAST_SHARE};
+pub use estimator::{Estimator, Side};
+pub use flow::{Flow, FlowError, Step};
+pub use host::Host;
+pub use mode::{Mode, UnknownMode};
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
+pub use tally::Tally;
+pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate};
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
 pub use verdict::{Evidence, Limit, Verdict};

@@ -6,7 +6,7 @@ use crate::TcpInfo;
 
 /// What is known of a connection at one moment. The estimator takes these and nothing else, so a recorded trace of
 /// them replays exactly.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Sample {
     /// When it was taken, from any fixed start, on a clock that never goes back.
     pub at: Duration,
@@ -61,6 +61,27 @@ pub struct Bbr {
     pub bandwidth: u64,
     /// The path's round trip without queues.
     pub min_rtt: Duration,
+    /// What it multiplies the bandwidth by to get the pacing rate, in 256ths: 739 while it starts up, 88 while it drains what that
+    /// queued, later 320, 192 and 256.
+    pub pacing_gain: u32,
+    /// What it multiplies the bandwidth-delay product by to get the congestion window, in 256ths.
+    pub window_gain: u32,
+}
+
+impl Bbr {
+    /// Whether it is still looking for the bandwidth (the state STARTUP), and has not seen it level off yet.
+    #[must_use]
+    pub const fn starts_up(&self) -> bool {
+        self.pacing_gain >= 512
+    }
+}
+
+impl Congestion {
+    /// Whether it follows a model of the path rather than losses: some version of BBR.
+    #[must_use]
+    pub fn is_model_based(&self) -> bool {
+        self.name.as_str().starts_with("bbr")
+    }
 }
 
 /// The name of a congestion control: at most 16 bytes (`TCP_CA_NAME_MAX`), kept without allocating.
@@ -85,6 +106,20 @@ impl CongestionName {
     pub fn as_str(&self) -> &str {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
         std::str::from_utf8(self.0.get(..end).unwrap_or_default()).unwrap_or_default()
+    }
+}
+
+impl Sample {
+    /// Bytes sent and not acknowledged.
+    #[must_use]
+    pub const fn in_flight(&self) -> u64 {
+        self.queues.unacknowledged.saturating_sub(self.queues.unsent) as u64
+    }
+
+    /// The congestion window, in bytes.
+    #[must_use]
+    pub const fn congestion_window(&self) -> u64 {
+        self.info.congestion_window as u64 * self.info.send_mss as u64
     }
 }
 

@@ -3,10 +3,9 @@
 //! The kernel copies as much of its structure as it has and says how much that is. Fields are taken by offset from the
 //! bytes that really came, so an older kernel gives `None`, never garbage.
 
-use std::{
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
-    time::Duration,
-};
+use std::{os::fd::AsFd, time::Duration};
+
+use crate::kernel;
 
 /// Room for the structure of any kernel to come; today's is 248 to 280 bytes.
 const ROOM: usize = 512;
@@ -52,10 +51,15 @@ pub struct TcpInfo {
     pub bytes_sent: Option<u64>,
     /// Bytes retransmitted.
     pub bytes_retransmitted: Option<u64>,
+    /// Segments delivered that came back marked for congestion (ECN, RFC 3168).
+    pub delivered_ce: Option<u32>,
     /// Bytes in the send buffer that have not been sent once.
     pub bytes_not_sent: Option<u32>,
     /// Pacing rate, in bytes a second; `None` when the sender does not pace.
     pub pacing_rate: Option<u64>,
+    /// The most that someone allows the sender to pace at, in bytes a second (`SO_MAX_PACING_RATE`, or `bpf`); `None` when
+    /// nobody set one. Unlike [`Self::pacing_rate`], which the kernel keeps up to date whether it paces or not.
+    pub max_pacing_rate: Option<u64>,
     /// Most recent delivery rate, in bytes a second.
     pub delivery_rate: Option<u64>,
     /// Whether that rate was held down by the application having nothing to send.
@@ -111,7 +115,7 @@ impl TcpInfo {
     /// [`TcpInfoError`] when it is no TCP socket, or the kernel is none that this understands.
     pub fn read(socket: impl AsFd) -> Result<Self, TcpInfoError> {
         let mut bytes = [0; ROOM];
-        let length = get_tcp_info(socket.as_fd(), &mut bytes)?;
+        let length = kernel::option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
         Self::parse(bytes.get(..length).unwrap_or(&bytes)).ok_or(TcpInfoError::Short(length))
     }
 
@@ -141,6 +145,7 @@ impl TcpInfo {
             receive_space: u32_at(96)?,
             retransmits: u32_at(100)?,
             pacing_rate: u64_at(104).filter(|&rate| rate != u64::MAX),
+            max_pacing_rate: u64_at(112).filter(|&rate| !UNLIMITED.contains(&rate)),
             bytes_acked: u64_at(120),
             bytes_received: u64_at(128),
             bytes_not_sent: u32_at(144),
@@ -154,6 +159,7 @@ impl TcpInfo {
             busy: long_micros(168),
             receive_window_limited: long_micros(176),
             send_buffer_limited: long_micros(184),
+            delivered_ce: u32_at(196),
             bytes_sent: u64_at(200),
             bytes_retransmitted: u64_at(208),
             out_of_order: u32_at(224),
@@ -162,6 +168,9 @@ impl TcpInfo {
         })
     }
 }
+
+/// How kernels write "no limit": all ones, of 32 bits before Linux 4.20.
+const UNLIMITED: [u64; 2] = [u64::MAX, u32::MAX as u64];
 
 /// Bit fields are laid out from the low bit on little-endian machines, from the high bit on big-endian ones.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
@@ -194,27 +203,6 @@ pub enum TcpInfoError {
     /// The kernel reports less than any that this knows.
     #[error("the kernel reports {0} bytes of TCP_INFO, fewer than the {LEAST} needed")]
     Short(usize),
-}
-
-/// `getsockopt(TCP_INFO)`: how many bytes of `room` the kernel filled.
-#[allow(unsafe_code)] // neither std, rustix nor socket2 reads TCP_INFO
-fn get_tcp_info(socket: BorrowedFd<'_>, room: &mut [u8; ROOM]) -> std::io::Result<usize> {
-    let mut length = libc::socklen_t::try_from(room.len()).unwrap_or(0);
-    // SAFETY: `room` is valid for writes of `length` bytes and outlives the call; the kernel writes at most `length`
-    // bytes and puts the number written into `length`. Any bytes are a valid `[u8]`.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            room.as_mut_ptr().cast::<libc::c_void>(),
-            &raw mut length,
-        )
-    };
-    if result != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(usize::try_from(length).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -254,12 +242,15 @@ mod tests {
     fn an_older_kernel_gives_less_and_never_garbage() {
         let mut bytes = [0xff; ROOM];
         bytes[68..72].copy_from_slice(&1234u32.to_ne_bytes());
+        bytes[112..120].copy_from_slice(&1000u64.to_ne_bytes());
         bytes[120..128].copy_from_slice(&99u64.to_ne_bytes());
         for length in 0..ROOM {
             let info = TcpInfo::parse(&bytes[..length]);
             assert_eq!(info.is_some(), length >= LEAST);
             let Some(info) = info else { continue };
             assert_eq!(info.rtt, Duration::from_micros(1234));
+            assert_eq!(info.max_pacing_rate, (length >= 120).then_some(1000));
+            assert_eq!(info.delivered_ce.is_some(), length >= 200);
             assert_eq!(info.bytes_acked, (length >= 128).then_some(99));
             assert_eq!(info.delivery_rate_app_limited.is_some(), length >= 168);
             assert_eq!(info.receive_window.is_some(), length >= 236);

@@ -22,11 +22,14 @@ pub enum Limit {
     Loss,
     /// The path: its bottleneck is full, shown by a standing queue or a delivery rate that more data in flight does not raise.
     Path,
+    /// Something at the sending end. Only the receiving side says so, which can't tell the sending program, its send buffer, its pacing and
+    /// a congestion window that still grows apart.
+    Sender,
 }
 
 impl Limit {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::SendingApplication,
         Self::ReceivingApplication,
         Self::SendBuffer,
@@ -35,6 +38,7 @@ impl Limit {
         Self::Growing,
         Self::Loss,
         Self::Path,
+        Self::Sender,
     ];
 
     /// A short stable word, for JSON, metrics and tables.
@@ -49,6 +53,7 @@ impl Limit {
             Self::Growing => "growing",
             Self::Loss => "loss",
             Self::Path => "path",
+            Self::Sender => "sender",
         }
     }
 }

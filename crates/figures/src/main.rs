@@ -46,7 +46,7 @@ enum What {
         /// A few megabytes over two settings, for continuous integration.
         #[arg(long)]
         small: bool,
-        /// Seed of the losses.
+        /// First seed of the losses; a setting with several copies takes those that follow.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },

@@ -1,0 +1,279 @@
+//! `Mode::Auto`: acts where a verdict says that an option helps, and only there.
+//!
+//! Linux autotunes both buffers by itself. An explicit size switches that off, and may be smaller than what autotuning would have reached,
+//! so a size is set only where autotuning stands at its ceiling and the explicit limit is higher. A buffer that the program
+//! set is given back to autotuning where the kernel can do that.
+
+use crate::{
+    Action, Advice, Cause, CongestionName, Host, Limit, Sample, Side, Verdict, options::Locks, orders::Orders,
+};
+
+/// Without window scaling (RFC 7323) no window is larger.
+const LARGEST_UNSCALED: u64 = 65_535;
+/// Verdicts in a row before an action: one interval may be an accident.
+const VERDICTS: u32 = 2;
+/// Verdicts in a row before a buffer that may still be autotuned is taken for one that is not (kernels without `SO_BUF_LOCK`).
+const VERDICTS_UNSURE: u32 = 10;
+/// Verdicts in a row before autotuning that could grow and does not is given a push.
+const VERDICTS_STALLED: u32 = 8;
+/// Verdicts in a row before losses or a clamp are acted on: a flow recovers from one loss within some round trips.
+const VERDICTS_SLOW: u32 = 5;
+/// More streams than this are worse than a depot.
+const MOST_STREAMS: u64 = 16;
+/// The least allowance for unsent data; what one wake-up of a program writes.
+const LEAST_UNSENT: u64 = 256 << 10;
+/// An unsent backlog of this many allowances is worth cutting.
+const BACKLOG: u64 = 4;
+
+/// The decider. Pure: samples and verdicts in, orders out.
+#[derive(Debug, Clone)]
+pub(crate) struct Auto {
+    side: Side,
+    host: Host,
+    /// What the caller wants to reach, in bit/s.
+    pub aim_bps: Option<u64>,
+    /// A reservation of the caller's, in bytes a second.
+    pub reserved: Option<u64>,
+    paced: Option<u64>,
+    last: Option<Limit>,
+    in_a_row: u32,
+    unsent_limited: bool,
+}
+
+impl Auto {
+    pub(crate) fn new(side: Side, host: Host) -> Self {
+        Self {
+            side,
+            host,
+            aim_bps: None,
+            reserved: None,
+            paced: None,
+            last: None,
+            in_a_row: 0,
+            unsent_limited: false,
+        }
+    }
+
+    /// Whether this verdict needs the state of the buffer locks.
+    pub(crate) fn wants_locks(verdict: &Verdict) -> bool {
+        matches!(verdict.limit, Limit::ReceiveWindow | Limit::SendBuffer)
+    }
+
+    /// What to do about a verdict. `locks` is `None` where the kernel does not tell which buffers the program set.
+    pub(crate) fn decide(&mut self, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
+        self.in_a_row = if self.last == Some(verdict.limit) {
+            self.in_a_row.saturating_add(1)
+        } else {
+            1
+        };
+        self.last = Some(verdict.limit);
+        if self.side == Side::Sending
+            && let Some(rate) = self.reserved.filter(|rate| self.paced != Some(*rate))
+        {
+            self.paced = Some(rate);
+            return Orders::one(Action::PacingRate(rate), Cause::Reserved { rate });
+        }
+        if self.in_a_row < VERDICTS {
+            return Orders::default();
+        }
+        match (self.side, verdict.limit) {
+            (Side::Receiving, Limit::ReceiveWindow) => self.own_window(sample, verdict, locks),
+            (Side::Sending, Limit::ReceiveWindow) => {
+                let window = verdict.evidence.peer_window;
+                self.relieve(verdict, Cause::PeerWindow { window })
+            }
+            (Side::Sending, Limit::SendBuffer) => self.send_buffer(sample, verdict, locks),
+            (Side::Sending, Limit::Loss) => self.loss(sample, verdict),
+            (Side::Sending, Limit::Pacing) if self.reserved.is_none() => {
+                let bps = verdict
+                    .evidence
+                    .pacing_bps
+                    .unwrap_or(verdict.evidence.goodput_bps) as u64;
+                Orders::advise(Advice::LiftPacing {
+                    cause: Cause::PacedElsewhere { bps },
+                })
+            }
+            (Side::Sending, Limit::Path | Limit::SendingApplication) => self.backlog(verdict),
+            _ => Orders::default(),
+        }
+    }
+
+    /// The window that this side offers binds.
+    fn own_window(&self, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
+        let buffer = sample.buffers.receive;
+        let window = sample.info.receive_window;
+        if !self.host.scales_windows {
+            return self.relieve(
+                verdict,
+                Cause::HostLimit {
+                    limit: LARGEST_UNSCALED as u32,
+                },
+            );
+        }
+        // A clamp of the program's own, or one left from before the buffer grew.
+        if let Some(window) = window
+            && u64::from(window) < u64::from(buffer) / 4
+            && sample.buffers.receive_used < buffer / 4
+            && self.in_a_row >= VERDICTS_SLOW
+        {
+            return Orders::one(Action::WindowClamp(buffer), Cause::ClampBelowBuffer { window });
+        }
+        let autotune = if self.host.autotunes {
+            self.host.receive_autotune
+        } else {
+            0
+        };
+        match self.room(
+            buffer,
+            autotune,
+            self.host.receive_explicit,
+            locks.map(|locks| locks.receive),
+        ) {
+            Room::Unlock(nudge, cause) => nudge
+                .map_or_else(Orders::default, |bytes| {
+                    Orders::one(Action::ReceiveBuffer(bytes), cause)
+                })
+                .and(Action::UnlockReceive, cause),
+            Room::Set(bytes, cause) => {
+                Orders::one(Action::ReceiveBuffer(bytes), cause)
+                    // The clamp does not follow an explicit buffer on every kernel.
+                    .and(Action::WindowClamp(bytes.saturating_mul(2)), cause)
+            }
+            Room::Wait => Orders::default(),
+            Room::None(cause) => self.raise("net.ipv4.tcp_rmem", buffer, verdict, cause),
+        }
+    }
+
+    fn send_buffer(&self, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
+        let buffer = sample.buffers.send;
+        match self.room(
+            buffer,
+            self.host.send_autotune,
+            self.host.send_explicit,
+            locks.map(|locks| locks.send),
+        ) {
+            Room::Unlock(nudge, cause) => nudge
+                .map_or_else(Orders::default, |bytes| {
+                    Orders::one(Action::SendBuffer(bytes), cause)
+                })
+                .and(Action::UnlockSend, cause),
+            Room::Set(bytes, cause) => Orders::one(Action::SendBuffer(bytes), cause),
+            Room::Wait => Orders::default(),
+            Room::None(cause) => self.raise("net.ipv4.tcp_wmem", buffer, verdict, cause),
+        }
+    }
+
+    /// Where more room for a buffer can come from. All sizes as the kernel accounts them.
+    fn room(&self, buffer: u32, autotune: u32, explicit: u32, locked: Option<bool>) -> Room {
+        let grown = buffer.saturating_mul(2).min(explicit);
+        // Autotuning grows only when more than it expects comes in a round trip, and while a small buffer was locked it may have
+        // come to expect more than that buffer lets in. One step by hand sets it going.
+        let nudge = (grown > buffer).then_some(grown.min(autotune) / 2);
+        match locked {
+            Some(true) if autotune > buffer => Room::Unlock(nudge, Cause::ProgramsOwnBuffer { buffer }),
+            Some(true) if explicit > buffer => Room::Set(grown / 2, Cause::ProgramsOwnBuffer { buffer }),
+            // Autotuning has not ended: its next step comes without us, or else needs a push. Its last step may fall a little
+            // short of the ceiling.
+            Some(false) if buffer < autotune - autotune / 8 => match nudge {
+                Some(_) if self.in_a_row >= VERDICTS_STALLED => {
+                    Room::Unlock(nudge, Cause::AutotuneStalled { buffer })
+                }
+                _ => Room::Wait,
+            },
+            None if buffer < autotune - autotune / 8 && self.in_a_row < VERDICTS_UNSURE => Room::Wait,
+            // An eighth more is not worth switching autotuning off.
+            Some(false) | None if explicit > buffer.saturating_add(buffer / 8) => Room::Set(
+                grown / 2,
+                Cause::AutotuneCeiling {
+                    ceiling: autotune.min(buffer),
+                },
+            ),
+            _ => Room::None(Cause::HostLimit { limit: buffer }),
+        }
+    }
+
+    /// A human may raise a limit of the host; a program gets by with streams meanwhile.
+    fn raise(&self, sysctl: &'static str, buffer: u32, verdict: &Verdict, cause: Cause) -> Orders {
+        if self.in_a_row.is_multiple_of(2) {
+            let wanted = u64::from(buffer)
+                .saturating_mul(self.factor(verdict))
+                .min(1 << 30);
+            return Orders::advise(Advice::Raise {
+                sysctl,
+                bytes: wanted,
+                cause,
+            });
+        }
+        self.relieve(verdict, cause)
+    }
+
+    /// How many times the present rate is wanted: 2 when nobody said.
+    fn factor(&self, verdict: &Verdict) -> u64 {
+        let now = verdict.evidence.goodput_bps.max(1.0) as u64;
+        self.aim_bps.map_or(2, |aim| aim.div_ceil(now.max(1)).max(2))
+    }
+
+    fn relieve(&self, verdict: &Verdict, cause: Cause) -> Orders {
+        Orders::advise(match self.factor(verdict) {
+            many if many > MOST_STREAMS => Advice::Depot { cause },
+            few => Advice::Streams {
+                streams: few as u32,
+                cause,
+            },
+        })
+    }
+
+    fn loss(&self, sample: &Sample, verdict: &Verdict) -> Orders {
+        let mss = u64::from(sample.info.send_mss).max(1);
+        let sent = sample.info.bytes_sent.unwrap_or(0) / mss;
+        let lost = u64::from(sample.info.retransmits);
+        if self.in_a_row < VERDICTS_SLOW || sent == 0 || lost == 0 {
+            return Orders::default();
+        }
+        let share = (lost as f64 / sent as f64).min(1.0);
+        let rtt = verdict
+            .evidence
+            .min_rtt
+            .max(verdict.evidence.rtt)
+            .as_secs_f64()
+            .max(1e-6);
+        let cause = Cause::RandomLoss {
+            per_million: (share * 1e6) as u32,
+            mathis_bps: (1.22 * 8.0 * mss as f64 / (rtt * share.sqrt())) as u64,
+        };
+        let name = sample.congestion.name.as_str();
+        if self.host.may_use_bbr && matches!(name, "reno" | "cubic" | "bic") {
+            let bbr = CongestionName::from_kernel(b"bbr");
+            return Orders::one(Action::CongestionControl(bbr), cause);
+        }
+        Orders::advise(Advice::Depot { cause })
+    }
+
+    /// More lies unsent than a wake-up of the program needs: memory, and delay for whatever is written next.
+    fn backlog(&mut self, verdict: &Verdict) -> Orders {
+        let evidence = &verdict.evidence;
+        // Half of what is in flight: a program that is late by half a round trip does not starve the flow.
+        let allowance = (evidence.in_flight / 2).max(LEAST_UNSENT);
+        if self.unsent_limited || evidence.unsent < allowance.saturating_mul(BACKLOG) {
+            return Orders::default();
+        }
+        self.unsent_limited = true;
+        let unsent = evidence.unsent;
+        Orders::one(
+            Action::UnsentLimit(u32::try_from(allowance).unwrap_or(u32::MAX)),
+            Cause::UnsentBacklog { unsent },
+        )
+    }
+}
+
+/// Where more room comes from; sizes as `SO_RCVBUF` takes them.
+enum Room {
+    /// From autotuning, after a step by hand where one is possible.
+    Unlock(Option<u32>, Cause),
+    /// From an explicit size.
+    Set(u32, Cause),
+    /// From autotuning, by itself.
+    Wait,
+    /// From nowhere on this host.
+    None(Cause),
+}

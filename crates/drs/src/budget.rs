@@ -1,0 +1,247 @@
+//! Buffer memory shared by connections, fairly by need.
+//!
+//! Max-min: whoever needs less than an even share gets its need, and what it leaves is shared evenly among the others. A connection gets more only
+//! out of memory that nobody holds, so the sum of what is held never exceeds the total, not even while shares move: what one
+//! must give back it gives back first.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// No share is smaller, in bytes as the kernel accounts them: a few segments must fit.
+pub const LEAST_SHARE: u64 = 8 << 10;
+
+/// Memory for the socket buffers of many connections. Bytes as the kernel accounts them: what `SO_RCVBUF` reads back.
+#[derive(Debug)]
+pub struct Budget {
+    total: u64,
+    accounts: Mutex<Accounts>,
+}
+
+#[derive(Debug, Default)]
+struct Accounts {
+    list: Vec<Option<Account>>,
+    /// The even share that binds now; needs below it are met in full.
+    level: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Account {
+    need: u64,
+    held: u64,
+}
+
+/// A connection's account in a [`Budget`]. Dropping it gives everything back.
+#[derive(Debug)]
+pub struct Claim {
+    budget: Arc<Budget>,
+    index: usize,
+}
+
+impl Budget {
+    /// A budget of `total` bytes.
+    #[must_use]
+    pub fn new(total: u64) -> Arc<Self> {
+        Arc::new(Self {
+            total,
+            accounts: Mutex::default(),
+        })
+    }
+
+    /// Opens an account. It holds nothing yet.
+    #[must_use]
+    pub fn join(self: &Arc<Self>) -> Claim {
+        let mut accounts = self.lock();
+        let free = accounts.list.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            accounts.list.push(None);
+            accounts.list.len() - 1
+        });
+        if let Some(slot) = accounts.list.get_mut(index) {
+            *slot = Some(Account::default());
+        }
+        accounts.share_out(self.total);
+        drop(accounts);
+        Claim {
+            budget: Arc::clone(self),
+            index,
+        }
+    }
+
+    /// The total, in bytes.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What all connections hold now, in bytes: never over the total.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.lock().held()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Accounts> {
+        self.accounts
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Claim {
+    /// Says what this connection needs, and gives what it may hold from now on. If that is less than before, the connection goes on
+    /// holding the difference until it says [`holds`](Self::holds).
+    pub fn ask(&self, need: u64) -> u64 {
+        let mut accounts = self.budget.lock();
+        let Some(Some(mut account)) = accounts.list.get(self.index).copied() else {
+            return 0;
+        };
+        account.need = need;
+        accounts.put(self.index, account);
+        accounts.share_out(self.budget.total);
+        let target = need.min(accounts.level);
+        let free = self.budget.total.saturating_sub(accounts.held());
+        if target > account.held {
+            account.held += (target - account.held).min(free);
+            accounts.put(self.index, account);
+            return account.held;
+        }
+        target
+    }
+
+    /// Says what this connection really holds, after it shrank. More than was given is not believed.
+    pub fn holds(&self, bytes: u64) {
+        let mut accounts = self.budget.lock();
+        if let Some(Some(account)) = accounts.list.get_mut(self.index) {
+            account.held = account.held.min(bytes);
+        }
+    }
+
+    /// What it holds now.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        let accounts = self.budget.lock();
+        accounts
+            .list
+            .get(self.index)
+            .copied()
+            .flatten()
+            .map_or(0, |account| account.held)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut accounts = self.budget.lock();
+        if let Some(slot) = accounts.list.get_mut(self.index) {
+            *slot = None;
+        }
+        accounts.share_out(self.budget.total);
+    }
+}
+
+impl Accounts {
+    fn put(&mut self, index: usize, account: Account) {
+        if let Some(slot) = self.list.get_mut(index) {
+            *slot = Some(account);
+        }
+    }
+
+    fn held(&self) -> u64 {
+        self.list.iter().flatten().map(|account| account.held).sum()
+    }
+
+    /// Finds the level at which the needs, cut at it, fill the total: those below it are met, the rest is shared evenly.
+    fn share_out(&mut self, total: u64) {
+        let mut left = total;
+        let mut unmet = self.list.iter().flatten().count() as u64;
+        let mut level = left / unmet.max(1);
+        while unmet > 0 {
+            // Needs at or below the even share of what is left are met in full; then what they leave is shared anew.
+            let met = self.list.iter().flatten().filter(|account| account.need <= level);
+            let (count, sum) = met.fold((0, 0), |(count, sum), account| (count + 1, sum + account.need));
+            let all = self.list.iter().flatten().count() as u64;
+            left = total.saturating_sub(sum);
+            unmet = all - count;
+            let next = left / unmet.max(1);
+            if unmet == 0 || next == level {
+                break;
+            }
+            level = next;
+        }
+        self.level = if unmet == 0 { u64::MAX } else { level };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Asks for every need until nothing moves, each connection giving back what it is told to.
+    fn settle(claims: &[Claim], needs: &[u64]) -> Vec<u64> {
+        for _ in 0..claims.len() + 2 {
+            for (claim, need) in claims.iter().zip(needs) {
+                let share = claim.ask(*need);
+                claim.holds(share);
+            }
+        }
+        claims.iter().map(Claim::held).collect()
+    }
+
+    #[test]
+    fn small_needs_are_met_and_the_rest_is_even() {
+        let budget = Budget::new(1000);
+        let claims: Vec<Claim> = (0..4).map(|_| budget.join()).collect();
+        assert_eq!(settle(&claims, &[50, 150, 900, 5000]), [50, 150, 400, 400]);
+    }
+
+    #[test]
+    fn what_a_closed_connection_held_is_free() {
+        let budget = Budget::new(100);
+        let first = budget.join();
+        assert_eq!(first.ask(80), 80);
+        let second = budget.join();
+        // Nothing of the first one's is taken before it has given it back.
+        assert_eq!(second.ask(80), 20);
+        assert_eq!(first.ask(80), 50);
+        assert_eq!(budget.held(), 100);
+        first.holds(50);
+        assert_eq!(second.ask(80), 50);
+        drop(first);
+        assert_eq!(second.ask(80), 80);
+        assert_eq!(budget.held(), 80);
+    }
+
+    proptest! {
+        #[test]
+        fn the_total_is_never_exceeded(total in 0u64..10_000, moves in prop::collection::vec((0usize..8, 0u64..5_000, 0u8..4), 1..200)) {
+            let budget = Budget::new(total);
+            let mut claims: Vec<Option<Claim>> = (0..8).map(|_| None).collect();
+            for (who, need, what) in moves {
+                match (&claims[who], what) {
+                    (None, _) => claims[who] = Some(budget.join()),
+                    (Some(_), 0) => claims[who] = None,
+                    (Some(claim), 1) => claim.holds(need),
+                    (Some(claim), _) => {
+                        let share = claim.ask(need);
+                        prop_assert!(share <= need);
+                    }
+                }
+                prop_assert!(budget.held() <= total);
+                prop_assert_eq!(budget.held(), claims.iter().flatten().map(Claim::held).sum::<u64>());
+            }
+        }
+
+        #[test]
+        fn shares_are_max_min(total in 1_000u64..100_000, needs in prop::collection::vec(1u64..50_000, 1..20)) {
+            let budget = Budget::new(total);
+            let claims: Vec<Claim> = needs.iter().map(|_| budget.join()).collect();
+            let shares = settle(&claims, &needs);
+            let most = shares.iter().copied().max().unwrap_or(0);
+            for (share, need) in shares.iter().zip(&needs) {
+                // Whoever has less than its need has no less than anyone else, but for the rounding of an even division.
+                prop_assert!(share == need || share + 1 >= most, "{shares:?} of {needs:?}");
+            }
+            let (sum, wanted) = (shares.iter().sum::<u64>(), needs.iter().sum::<u64>());
+            prop_assert!(sum == wanted.min(total) || sum + needs.len() as u64 >= total.min(wanted));
+        }
+    }
+}

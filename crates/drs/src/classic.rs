@@ -1,0 +1,93 @@
+//! `Mode::Classic`: the buffer is twice the sender's estimated window, and only grows (DRS paper, section 1 and reference 6).
+
+use std::time::Duration;
+
+use crate::{
+    Action, Cause, Sample, Side,
+    orders::Orders,
+    receiver_rate::{Rounds, WindowTimer},
+};
+
+#[derive(Debug, Clone)]
+pub(crate) struct Classic {
+    side: Side,
+    timer: WindowTimer,
+    rounds: Rounds,
+    /// The window that the buffer was last sized for.
+    window: u64,
+}
+
+impl Classic {
+    pub(crate) fn new(side: Side) -> Self {
+        Self {
+            side,
+            timer: WindowTimer::default(),
+            rounds: Rounds::default(),
+            window: 0,
+        }
+    }
+
+    pub(crate) fn observe(&mut self, sample: &Sample) -> Orders {
+        let Some((estimate, rtt)) = self.estimate(sample) else {
+            return Orders::default();
+        };
+        let wanted = estimate.saturating_mul(2);
+        let now = self.window.max(match self.side {
+            Side::Receiving => offered(sample),
+            Side::Sending => u64::from(sample.buffers.send / 2),
+        });
+        if wanted <= now {
+            return Orders::default();
+        }
+        self.window = wanted;
+        let bytes = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let cause = Cause::TwiceTheWindow {
+            window: estimate,
+            rtt_us: u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX),
+        };
+        match self.side {
+            Side::Receiving => {
+                Orders::one(Action::ReceiveBuffer(bytes), cause).and(Action::WindowClamp(bytes), cause)
+            }
+            Side::Sending => Orders::one(Action::SendBuffer(bytes), cause),
+        }
+    }
+
+    /// The sender's window and the round trip it was seen in.
+    fn estimate(&mut self, sample: &Sample) -> Option<(u64, Duration)> {
+        match self.side {
+            Side::Receiving => {
+                let read = read_by_program(sample)?;
+                let rtt = self.timer.observe(sample.at, read, offered(sample))?;
+                let round = self.rounds.observe(sample.at, read, rtt)?;
+                Some((round.bytes_in(rtt), rtt))
+            }
+            Side::Sending => Some((congestion_window(sample), sample.info.rtt)),
+        }
+    }
+}
+
+/// The window on offer: what the kernel says, or else half the buffer, which is what it makes of one.
+pub(crate) fn offered(sample: &Sample) -> u64 {
+    sample
+        .info
+        .receive_window
+        .filter(|window| *window > 0)
+        .unwrap_or(sample.buffers.receive / 2)
+        .into()
+}
+
+/// All that the program has read.
+pub(crate) fn read_by_program(sample: &Sample) -> Option<u64> {
+    Some(
+        sample
+            .info
+            .bytes_received?
+            .saturating_sub(sample.queues.unread.into()),
+    )
+}
+
+/// The congestion window in bytes.
+pub(crate) fn congestion_window(sample: &Sample) -> u64 {
+    u64::from(sample.info.congestion_window) * u64::from(sample.info.send_mss)
+}

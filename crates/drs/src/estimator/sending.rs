@@ -1,0 +1,165 @@
+//! The sending side: who keeps the next segment from leaving?
+//!
+//! First come those who stop the sender before its congestion control does, by the time they did so: program, peer's
+//! window, send buffer. Where none does, what is in flight is the congestion control's choice, and the question is what the choice rests on: a
+//! rate that someone set, a model of the path, losses, a queue, or nothing yet.
+
+use std::time::Duration;
+
+use super::interval::Interval;
+use crate::{Limit, Sample};
+
+/// Stalled for at least this part of an interval, and it is what limits the flow.
+const STALLED: f64 = 0.5;
+/// A peer's window below this part of the largest it ever offered has been closed by data that its program did not read.
+const CLOSED: f64 = 0.75;
+/// A rate that someone set is what limits when the flow gets this part of it.
+const PACED: f64 = 0.85;
+/// A smoothed round trip above the least one by this part of it, and by [`QUEUE_LEAST`], is a standing queue.
+const QUEUE: f64 = 0.15;
+const QUEUE_LEAST: Duration = Duration::from_millis(1);
+/// A loss within so many round trips after a standing queue was seen was that queue overflowing.
+const EXPLAINS: u32 = 3;
+
+/// What is remembered of a flow from interval to interval.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Memory {
+    before: Option<Sample>,
+    largest_window: u32,
+    queue_seen: Option<Duration>,
+    cut: Option<Cut>,
+}
+
+/// The last time that the congestion window was cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cut {
+    at: Duration,
+    /// The window before, in bytes.
+    from: u64,
+    /// Whether a standing queue, or a congestion mark, came before it.
+    by_queue: bool,
+}
+
+impl Memory {
+    pub fn look(&mut self, sample: &Sample) {
+        self.largest_window = self.largest_window.max(sample.info.send_window.unwrap_or(0));
+        if let Some(before) = self
+            .before
+            .replace(*sample)
+            .filter(|before| before.at <= sample.at)
+        {
+            self.notice_cut(&before, sample);
+        }
+        if has_queue(sample) {
+            self.queue_seen = Some(sample.at);
+        }
+    }
+
+    /// A window is cut when segments were lost or marked and the slow-start threshold came down. Without a loss the threshold only
+    /// says that slow start ended early (HyStart), which is no limit met.
+    fn notice_cut(&mut self, before: &Sample, now: &Sample) {
+        let marked = now.info.delivered_ce > before.info.delivered_ce;
+        let lost = now.info.retransmits != before.info.retransmits || now.info.lost > before.info.lost;
+        let recent = EXPLAINS * now.info.rtt.max(now.at.saturating_sub(before.at));
+        // Everything that is lost within a round trip is one event, and so is what recovery takes to repair it.
+        let same = |cut: &Cut| now.at.saturating_sub(cut.at) < recent;
+        if !(marked || lost) {
+            return;
+        }
+        let by_queue = marked
+            || self
+                .queue_seen
+                .is_some_and(|seen| now.at.saturating_sub(seen) <= recent);
+        match &mut self.cut {
+            Some(cut) if same(cut) => {
+                cut.at = now.at;
+                cut.by_queue |= by_queue;
+            }
+            cut => {
+                *cut = Some(Cut {
+                    at: now.at,
+                    from: before.congestion_window(),
+                    by_queue,
+                });
+            }
+        }
+    }
+
+    pub fn judge(&self, interval: &Interval) -> Limit {
+        let sample = interval.last();
+        let starved = interval
+            .share_of_looks(interval.starved)
+            .max(1.0 - interval.busy());
+        let windowed = interval
+            .receive_window_limited()
+            .unwrap_or(0.0)
+            .max(interval.share_of_looks(interval.windowed));
+        let buffer_full = interval
+            .send_buffer_limited()
+            .unwrap_or(0.0)
+            .max(interval.share_of_looks(interval.buffer_full));
+        let most = starved.max(windowed).max(buffer_full);
+        if most >= STALLED {
+            return if starved >= most {
+                Limit::SendingApplication
+            } else if has_queue(sample) {
+                // The window, or the buffer, is more than the path carries: what it adds waits in the path's queue.
+                Limit::Path
+            } else if buffer_full >= most {
+                Limit::SendBuffer
+            } else if interval.mean_peer_window() < CLOSED * f64::from(self.largest_window) {
+                Limit::ReceivingApplication
+            } else {
+                Limit::ReceiveWindow
+            };
+        }
+        if paced_by_someone(interval) {
+            Limit::Pacing
+        } else if sample.congestion.is_model_based() {
+            self.by_model(interval)
+        } else {
+            self.by_losses(interval)
+        }
+    }
+
+    /// BBR's window follows its model of the path, and losses do not cut it.
+    fn by_model(&self, interval: &Interval) -> Limit {
+        match interval.last().congestion.bbr {
+            Some(bbr) if bbr.starts_up() => Limit::Growing,
+            _ => Limit::Path,
+        }
+    }
+
+    /// Reno, CUBIC and their like grow until something is lost.
+    fn by_losses(&self, interval: &Interval) -> Limit {
+        let sample = interval.last();
+        let held_below = interval.share_of_looks(interval.cwnd_full) < 1.0 - STALLED;
+        match self.cut {
+            _ if has_queue(sample) => Limit::Path,
+            // Data waits, both windows have room, and yet it does not leave: a queue of this host's own holds it (TCP small queues).
+            _ if held_below => Limit::Pacing,
+            None => Limit::Growing,
+            Some(cut) if !cut.by_queue => Limit::Loss,
+            // The way back to where the path was full. Beyond that without a queue, the path has become wider.
+            Some(cut) if sample.congestion_window() <= cut.from + cut.from / 8 => Limit::Path,
+            Some(_) => Limit::Growing,
+        }
+    }
+}
+
+/// Someone set a rate, the sender paces at it, and that is what the flow gets.
+fn paced_by_someone(interval: &Interval) -> bool {
+    let info = &interval.last().info;
+    let (Some(most), Some(now)) = (info.max_pacing_rate, info.pacing_rate) else {
+        return false;
+    };
+    now as f64 >= PACED * most as f64 && interval.acknowledged_rate() >= PACED * most as f64
+}
+
+fn has_queue(sample: &Sample) -> bool {
+    let rtt = sample.info.rtt;
+    sample
+        .info
+        .min_rtt
+        .is_some_and(|least| rtt > least + least.mul_f64(QUEUE).max(QUEUE_LEAST))
+}

@@ -1,0 +1,234 @@
+//! A socket bound to what measures it, what judges it, and what right-sizes it.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{
+    Action, Advice, Applied, Budget, Cause, Claim, Estimator, Host, Mode, Outcome, Sample, SampleError,
+    Sampler, Side, Verdict,
+    auto::Auto,
+    classic::Classic,
+    options::{self, Locks},
+    orders::{MOST, Orders},
+    paper_plus::PaperPlus,
+};
+
+/// One connection under right-sizing. Of a fixed size; a [`step`](Self::step) allocates nothing.
+///
+/// ```no_run
+/// # fn main() -> Result<(), drs::FlowError> {
+/// # let socket = std::net::TcpStream::connect("store.example:7511").unwrap();
+/// use drs::{Flow, Mode, SAMPLE_PERIOD, Side};
+///
+/// let mut flow = Flow::new(Mode::Auto, Side::Receiving);
+/// let start = std::time::Instant::now();
+/// loop {
+///     let step = flow.step(&socket, start.elapsed())?;
+///     for applied in step.actions {
+///         println!("{applied}");
+///     }
+///     std::thread::sleep(SAMPLE_PERIOD);
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Flow {
+    mode: Mode,
+    side: Side,
+    sampler: Sampler,
+    estimator: Estimator,
+    auto: Auto,
+    sizing: Sizing,
+    claim: Option<Claim>,
+    refused: [Option<std::mem::Discriminant<Action>>; 8],
+    applied: [Applied; MOST],
+    latest: Option<Verdict>,
+}
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // a box would allocate, and a flow is small
+enum Sizing {
+    None,
+    Classic(Classic),
+    PaperPlus(PaperPlus),
+}
+
+/// What came of one look.
+#[derive(Debug)]
+pub struct Step<'a> {
+    /// What the look gave.
+    pub sample: Sample,
+    /// The verdict, when an interval closed with this look.
+    pub verdict: Option<Verdict>,
+    /// What was set, and why; empty in most steps.
+    pub actions: &'a [Applied],
+    /// What no option of this socket can do.
+    pub advice: Option<Advice>,
+}
+
+/// Why a step was not possible.
+#[derive(Debug, thiserror::Error)]
+pub enum FlowError {
+    /// The socket gave no sample: it is no TCP socket, or the kernel is none that this understands.
+    #[error(transparent)]
+    Sample(#[from] SampleError),
+}
+
+impl Flow {
+    /// A flow of one side of a connection. It reads this host's limits from `/proc/sys/net`; where many flows start,
+    /// read them once and use [`with_host`](Self::with_host).
+    #[must_use]
+    pub fn new(mode: Mode, side: Side) -> Self {
+        // The other modes ask the kernel and see what it grants.
+        let host = match mode {
+            Mode::Observe | Mode::Auto => Host::read(),
+            Mode::Classic | Mode::PaperPlus => Host::default(),
+        };
+        Self::with_host(mode, side, host)
+    }
+
+    /// Likewise, with limits that were read before.
+    #[must_use]
+    pub fn with_host(mode: Mode, side: Side, host: Host) -> Self {
+        const NOTHING: Applied = Applied {
+            action: Action::UnlockReceive,
+            cause: Cause::HostLimit { limit: 0 },
+            outcome: Outcome::Refused(0),
+        };
+        Self {
+            mode,
+            side,
+            sampler: Sampler::new(),
+            estimator: Estimator::new(side),
+            auto: Auto::new(side, host),
+            sizing: match mode {
+                Mode::Observe | Mode::Auto => Sizing::None,
+                Mode::Classic => Sizing::Classic(Classic::new(side)),
+                Mode::PaperPlus => Sizing::PaperPlus(PaperPlus::new(side)),
+            },
+            claim: None,
+            refused: [None; 8],
+            applied: [NOTHING; MOST],
+            latest: None,
+        }
+    }
+
+    /// Puts the flow's buffer under a budget that it shares with others. Only [`Mode::PaperPlus`] sizes by one.
+    #[must_use]
+    pub fn with_budget(mut self, budget: &Arc<Budget>) -> Self {
+        self.claim = Some(budget.join());
+        self
+    }
+
+    /// Says what rate the caller wants to reach, in bit/s, so that advice can name a number of streams. Without it,
+    /// advice is to double.
+    pub fn aim(&mut self, bps: Option<u64>) {
+        self.auto.aim_bps = bps;
+    }
+
+    /// Says that the caller holds a reservation, in bytes a second: [`Mode::Auto`] paces the sending side to it, so that no burst
+    /// meets the reservation's policer.
+    pub fn reserve(&mut self, rate: Option<u64>) {
+        self.auto.reserved = rate;
+    }
+
+    /// The mode.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The side that the socket is on.
+    #[must_use]
+    pub const fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The most recent verdict, if there was one.
+    #[must_use]
+    pub const fn verdict(&self) -> Option<&Verdict> {
+        self.latest.as_ref()
+    }
+
+    /// Looks at the socket, judges, and acts as the mode allows. Call it about every [`SAMPLE_PERIOD`](crate::SAMPLE_PERIOD); `now` runs from any
+    /// fixed start and never goes back. An action that the kernel refuses is reported and not tried again.
+    ///
+    /// # Errors
+    /// [`FlowError`] when there is nothing to look at; the socket itself is as it was.
+    pub fn step(&mut self, socket: impl AsFd, now: Duration) -> Result<Step<'_>, FlowError> {
+        let socket = socket.as_fd();
+        let sample = self.sampler.sample(socket, now)?;
+        let verdict = self.estimator.observe(&sample);
+        self.latest = verdict.or(self.latest);
+        let orders = self.decide(socket, &sample, verdict.as_ref());
+        let count = self.carry_out(socket, &orders);
+        Ok(Step {
+            sample,
+            verdict,
+            actions: self.applied.get(..count).unwrap_or_default(),
+            advice: orders.advice,
+        })
+    }
+
+    fn decide(&mut self, socket: BorrowedFd<'_>, sample: &Sample, verdict: Option<&Verdict>) -> Orders {
+        match (&mut self.sizing, verdict) {
+            (Sizing::Classic(classic), _) => classic.observe(sample),
+            (Sizing::PaperPlus(sizing), _) => {
+                let claim = self.claim.as_ref();
+                // A window takes twice its size in the kernel's accounts.
+                sizing.observe(sample, |window| {
+                    claim.map_or(window, |claim| claim.ask(window.saturating_mul(2)) / 2)
+                })
+            }
+            (Sizing::None, Some(verdict)) => {
+                let wants_locks = Auto::wants_locks(verdict);
+                let locks = if wants_locks { Locks::read(socket) } else { None };
+                let orders = self.auto.decide(sample, verdict, locks);
+                if self.mode == Mode::Auto {
+                    orders
+                } else {
+                    orders.advice_only()
+                }
+            }
+            (Sizing::None, None) => Orders::default(),
+        }
+    }
+
+    /// Carries out what was not refused before; gives how many were tried.
+    fn carry_out(&mut self, socket: BorrowedFd<'_>, orders: &Orders) -> usize {
+        let mut count = 0;
+        for (action, cause) in orders.iter() {
+            let kind = Some(std::mem::discriminant(&action));
+            if self.refused.contains(&kind) {
+                continue;
+            }
+            let outcome = options::apply(socket, action);
+            match outcome {
+                Outcome::Refused(_) => {
+                    if let Some(free) = self.refused.iter_mut().find(|slot| slot.is_none()) {
+                        *free = kind;
+                    }
+                }
+                Outcome::Set(made) => {
+                    if let (Some(claim), Action::ReceiveBuffer(_) | Action::SendBuffer(_)) =
+                        (&self.claim, action)
+                    {
+                        claim.holds(made.into());
+                    }
+                }
+            }
+            if let Some(slot) = self.applied.get_mut(count) {
+                *slot = Applied {
+                    action,
+                    cause,
+                    outcome,
+                };
+                count += 1;
+            }
+        }
+        count
+    }
+}

@@ -1,0 +1,44 @@
+//! What a decider wants done now: a few actions, each with its cause, and one piece of advice at most.
+
+use crate::{Action, Advice, Cause};
+
+/// The most that one decision asks for.
+pub(crate) const MOST: usize = 4;
+
+/// A fixed-size list, so that deciding never allocates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Orders {
+    list: [Option<(Action, Cause)>; MOST],
+    pub advice: Option<Advice>,
+}
+
+impl Orders {
+    pub(crate) fn one(action: Action, cause: Cause) -> Self {
+        Self::default().and(action, cause)
+    }
+
+    /// The advice without the actions.
+    pub(crate) fn advice_only(&self) -> Self {
+        self.advice.map_or_else(Self::default, Self::advise)
+    }
+
+    pub(crate) fn advise(advice: Advice) -> Self {
+        Self {
+            advice: Some(advice),
+            ..Self::default()
+        }
+    }
+
+    /// Adds an action; what does not fit is left for the next decision.
+    #[must_use]
+    pub(crate) fn and(mut self, action: Action, cause: Cause) -> Self {
+        if let Some(free) = self.list.iter_mut().find(|slot| slot.is_none()) {
+            *free = Some((action, cause));
+        }
+        self
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Action, Cause)> + '_ {
+        self.list.iter().flatten().copied()
+    }
+}

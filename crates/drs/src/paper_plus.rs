@@ -1,0 +1,251 @@
+//! `Mode::PaperPlus`: the paper's algorithm with the questions answered that it leaves open (DRS paper, section 4).
+//!
+//! - *When does slow start end?* The receiver sees it: in slow start what comes in a round trip doubles. Three rounds that bring
+//!   less than a quarter more than the best before have ended it (the test that BBR uses at the sender). The window then goes from twice
+//!   to five quarters of what a round trip carries: the quarter is how a later rise of the path is noticed.
+//! - *How can a buffer shrink safely?* In two steps. First the window is clamped: the kernel never takes back what it has
+//!   offered, it only offers no more. When what is on offer and unread fits, the buffer itself shrinks. Nothing in flight is ever
+//!   without room.
+//! - *Who gets how much?* A [`Budget`](crate::Budget).
+//!
+//! Round trips are those of the kernel's receiver-side estimate where there is one, or else the paper's own.
+
+use std::time::Duration;
+
+use crate::{
+    Action, Cause, Sample, Side,
+    classic::{congestion_window, offered, read_by_program},
+    orders::Orders,
+    receiver_rate::{Rounds, WindowTimer},
+};
+
+/// No window below this: a few segments must always fit.
+pub(crate) const LEAST_WINDOW: u64 = 64 << 10;
+/// Rounds without growth that end slow start.
+const FLAT_ROUNDS: u32 = 3;
+/// The need is the largest of this many rounds, so that a loss or a pause does not shrink it.
+const MEMORY: usize = 16;
+/// The least round trip is forgotten after two of these.
+const RTT_MEMORY: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone)]
+pub(crate) struct PaperPlus {
+    side: Side,
+    timer: WindowTimer,
+    rounds: Rounds,
+    base_rtt: LeastRtt,
+    recent: Recent,
+    slow_start: Option<SlowStart>,
+    /// The window that the buffer was last sized for; zero before the first time.
+    window: u64,
+    /// A buffer that will shrink to this when what is on offer fits.
+    pending: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct SlowStart {
+    best: u64,
+    flat: u32,
+}
+
+impl PaperPlus {
+    pub(crate) fn new(side: Side) -> Self {
+        Self {
+            side,
+            timer: WindowTimer::default(),
+            rounds: Rounds::default(),
+            base_rtt: LeastRtt::default(),
+            recent: Recent::default(),
+            slow_start: Some(SlowStart::default()),
+            window: 0,
+            pending: None,
+        }
+    }
+
+    /// What to do after this look; `share` is what the budget grants as a window for a wanted one.
+    pub(crate) fn observe(&mut self, sample: &Sample, share: impl FnOnce(u64) -> u64) -> Orders {
+        let carried = match self.side {
+            Side::Receiving => self.carried(sample),
+            Side::Sending => self.in_flight(sample),
+        };
+        let Some(carried) = carried else {
+            return self.finish_shrinking(sample);
+        };
+        self.recent.push(carried);
+        self.watch_slow_start(sample, carried);
+        let need = self.recent.most();
+        let wanted = match self.slow_start {
+            Some(_) => need.saturating_mul(2).max(self.window),
+            None => need.saturating_add(need / 4),
+        }
+        .max(LEAST_WINDOW);
+        let granted = share(wanted).max(crate::budget::LEAST_SHARE / 2);
+        self.resize(sample, wanted.min(granted), carried, granted < wanted)
+    }
+
+    /// Bytes that came in one round trip; `None` within a round, and when the program's reading was the limit.
+    fn carried(&mut self, sample: &Sample) -> Option<u64> {
+        let read = read_by_program(sample)?;
+        let timed = self.timer.observe(sample.at, read, offered(sample));
+        let kernels = Some(sample.info.receive_rtt).filter(|rtt| !rtt.is_zero());
+        let rtt = kernels.or(timed)?;
+        let round = self.rounds.observe(sample.at, read, rtt)?;
+        let base = self.base_rtt.observe(sample.at, rtt);
+        let program_is_slow = u64::from(sample.queues.unread) > offered(sample) / 2;
+        (!program_is_slow && round.bytes > 0).then(|| round.bytes_in(base))
+    }
+
+    /// Bytes that the sender may have in flight, once a round trip.
+    fn in_flight(&mut self, sample: &Sample) -> Option<u64> {
+        self.rounds.observe(sample.at, 0, sample.info.rtt)?;
+        let peer = sample.info.send_window.map_or(u64::MAX, u64::from);
+        Some(congestion_window(sample).min(peer))
+    }
+
+    fn watch_slow_start(&mut self, sample: &Sample, carried: u64) {
+        let Some(state) = &mut self.slow_start else { return };
+        if self.side == Side::Sending {
+            // The sender knows.
+            if sample.info.slow_start_threshold.is_some() {
+                self.slow_start = None;
+                self.recent = Recent::of(carried);
+            }
+            return;
+        }
+        if carried.saturating_mul(4) >= state.best.saturating_mul(5) {
+            *state = SlowStart {
+                best: carried,
+                flat: 0,
+            };
+        } else {
+            state.flat += 1;
+        }
+        if state.flat >= FLAT_ROUNDS {
+            self.slow_start = None;
+            self.recent = Recent::of(carried);
+        }
+    }
+
+    fn resize(&mut self, sample: &Sample, target: u64, carried: u64, by_budget: bool) -> Orders {
+        let before = self.window;
+        let grows = target > before.saturating_add(before / 16);
+        let shrinks = target < before - before / 8;
+        if !grows && !shrinks {
+            return self.finish_shrinking(sample);
+        }
+        let cause = if by_budget {
+            Cause::Budget {
+                share: target.saturating_mul(2),
+            }
+        } else if self.slow_start.is_some() {
+            Cause::TwiceTheWindow {
+                window: carried,
+                rtt_us: u32::try_from(self.base_rtt.now().as_micros()).unwrap_or(u32::MAX),
+            }
+        } else if before > carried.saturating_mul(3) / 2 && shrinks {
+            Cause::SlowStartEnded { window: carried }
+        } else {
+            Cause::PathChanged { window: carried }
+        };
+        self.window = target;
+        let bytes = u32::try_from(target).unwrap_or(u32::MAX);
+        match self.side {
+            Side::Sending => Orders::one(Action::SendBuffer(bytes), cause),
+            Side::Receiving if grows => {
+                self.pending = None;
+                Orders::one(Action::ReceiveBuffer(bytes), cause).and(Action::WindowClamp(bytes), cause)
+            }
+            Side::Receiving => {
+                self.pending = Some(target);
+                Orders::one(Action::WindowClamp(bytes), cause)
+            }
+        }
+    }
+
+    /// The second step of a shrink, when it is safe.
+    fn finish_shrinking(&mut self, sample: &Sample) -> Orders {
+        let Some(target) = self.pending else {
+            return Orders::default();
+        };
+        let (Some(window), unread) = (sample.info.receive_window, u64::from(sample.queues.unread)) else {
+            // A kernel that does not tell what it offered: the clamp alone has to do.
+            self.pending = None;
+            return Orders::default();
+        };
+        // The buffer is twice the window; a quarter of that is left for bookkeeping of what is under way.
+        let fits = u64::from(window) + unread <= target.saturating_add(target / 8)
+            && u64::from(sample.buffers.receive_used) <= target;
+        if !fits {
+            return Orders::default();
+        }
+        self.pending = None;
+        let bytes = u32::try_from(target).unwrap_or(u32::MAX);
+        Orders::one(Action::ReceiveBuffer(bytes), Cause::OfferUsedUp { window })
+            .and(Action::WindowClamp(bytes), Cause::OfferUsedUp { window })
+    }
+}
+
+/// The largest of the last rounds.
+#[derive(Debug, Clone, Default)]
+struct Recent {
+    bytes: [u64; MEMORY],
+    next: usize,
+}
+
+impl Recent {
+    fn of(bytes: u64) -> Self {
+        let mut recent = Self::default();
+        recent.push(bytes);
+        recent
+    }
+
+    fn push(&mut self, bytes: u64) {
+        if let Some(slot) = self.bytes.get_mut(self.next) {
+            *slot = bytes;
+        }
+        self.next = (self.next + 1) % MEMORY;
+    }
+
+    fn most(&self) -> u64 {
+        self.bytes.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// The least round trip of the last 10 to 20 seconds; forgotten sooner when the path has become longer.
+#[derive(Debug, Clone, Default)]
+struct LeastRtt {
+    before: Option<Duration>,
+    current: Option<Duration>,
+    since: Duration,
+    /// Rounds in a row that took half as long again, and the least of them.
+    longer: u32,
+    least_longer: Option<Duration>,
+}
+
+impl LeastRtt {
+    fn now(&self) -> Duration {
+        [self.before, self.current]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or_default()
+    }
+
+    fn observe(&mut self, at: Duration, rtt: Duration) -> Duration {
+        if at.saturating_sub(self.since) >= RTT_MEMORY {
+            (self.before, self.current, self.since) = (self.current, None, at);
+        }
+        self.current = Some(self.current.map_or(rtt, |least| least.min(rtt)));
+        // With five quarters of the product in flight our own queue makes a quarter at most; this is no queue of ours.
+        if rtt > self.now() + self.now() / 2 {
+            self.longer += 1;
+            self.least_longer = Some(self.least_longer.map_or(rtt, |least| least.min(rtt)));
+        } else {
+            (self.longer, self.least_longer) = (0, None);
+        }
+        if self.longer >= MEMORY as u32 / 2 {
+            (self.before, self.current, self.longer) = (None, self.least_longer.take(), 0);
+        }
+        self.now()
+    }
+}

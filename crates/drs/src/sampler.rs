@@ -1,0 +1,249 @@
+//! Takes samples: everything that the kernel tells about one TCP socket, in seven system calls and without allocating.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+use crate::{
+    Bbr, Buffers, Congestion, CongestionName, Queues, Sample, TcpInfo, TcpInfoError,
+    kernel::{self, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD},
+};
+
+/// How often to look at a socket unless there is a reason for something else: five looks in the shortest interval of an
+/// [`Estimator`](crate::Estimator).
+pub const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
+
+/// Reads a [`Sample`] from any TCP socket. It holds nothing of the socket and may serve many.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sampler;
+
+impl Sampler {
+    /// A sampler.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self
+    }
+
+    /// Looks at the socket now. `at` says when that is: from any start, as long as it is the same for all samples of a socket.
+    ///
+    /// # Errors
+    /// [`SampleError`] when it is no TCP socket, is a listening one, or the kernel is older than 4.12.
+    pub fn sample(&self, socket: impl AsFd, at: Duration) -> Result<Sample, SampleError> {
+        let socket = socket.as_fd();
+        let info = TcpInfo::read(socket)?;
+        let queue = |call, request| {
+            kernel::queue(socket, request).map_err(|source| SampleError::Call { call, source })
+        };
+        Ok(Sample {
+            at,
+            info,
+            queues: Queues {
+                unread: queue("SIOCINQ", SIOCINQ)?,
+                unacknowledged: queue("SIOCOUTQ", SIOCOUTQ)?,
+                unsent: queue("SIOCOUTQNSD", SIOCOUTQNSD)?,
+            },
+            buffers: buffers(socket)?,
+            congestion: congestion(socket),
+        })
+    }
+}
+
+/// Has a TCP socket send no faster than `rate` bytes a second (`SO_MAX_PACING_RATE`); `None` lifts the limit.
+///
+/// # Errors
+/// The kernel refuses: it is no socket.
+pub fn set_max_pacing_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
+    // Kernels from 4.20 on take 64 bits where `unsigned long` has them.
+    let rate = libc::c_ulong::try_from(rate.unwrap_or(u64::MAX)).unwrap_or(libc::c_ulong::MAX);
+    kernel::set_option(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_MAX_PACING_RATE,
+        &rate.to_ne_bytes(),
+    )
+}
+
+/// Why there is no sample.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleError {
+    /// `TCP_INFO` cannot be read.
+    #[error(transparent)]
+    TcpInfo(#[from] TcpInfoError),
+    /// Another call refused.
+    #[error("cannot read {call} of the socket: {source}")]
+    Call {
+        /// Which.
+        call: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel reports less than is needed.
+    #[error("the kernel reports {0} bytes of SO_MEMINFO, fewer than the {MEMINFO_LEAST} needed")]
+    Short(usize),
+}
+
+/// `SO_MEMINFO`: nine numbers today (Linux `include/uapi/linux/sock_diag.h`), of which the first six are used. It has
+/// what `SO_SNDBUF` and `SO_RCVBUF` give, too.
+const MEMINFO_ROOM: usize = 64;
+const MEMINFO_LEAST: usize = 24;
+const SK_MEMINFO_RMEM_ALLOC: usize = 0;
+const SK_MEMINFO_RCVBUF: usize = 1;
+const SK_MEMINFO_SNDBUF: usize = 3;
+const SK_MEMINFO_WMEM_QUEUED: usize = 5;
+
+fn buffers(socket: BorrowedFd<'_>) -> Result<Buffers, SampleError> {
+    let mut bytes = [0; MEMINFO_ROOM];
+    let length =
+        kernel::option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes).map_err(|source| {
+            SampleError::Call {
+                call: "SO_MEMINFO",
+                source,
+            }
+        })?;
+    parse_meminfo(bytes.get(..length).unwrap_or_default()).ok_or(SampleError::Short(length))
+}
+
+fn parse_meminfo(bytes: &[u8]) -> Option<Buffers> {
+    let number = |index: usize| u32_at(bytes, index);
+    Some(Buffers {
+        send: number(SK_MEMINFO_SNDBUF)?,
+        send_used: number(SK_MEMINFO_WMEM_QUEUED)?,
+        receive: number(SK_MEMINFO_RCVBUF)?,
+        receive_used: number(SK_MEMINFO_RMEM_ALLOC)?,
+    })
+}
+
+/// The `index`th number of 32 bits.
+fn u32_at(bytes: &[u8], index: usize) -> Option<u32> {
+    let at = index.checked_mul(4)?;
+    Some(u32::from_ne_bytes(
+        bytes.get(at..at.checked_add(4)?)?.try_into().ok()?,
+    ))
+}
+
+/// What the congestion control tells; that it tells nothing is no error, the estimator does with less.
+fn congestion(socket: BorrowedFd<'_>) -> Congestion {
+    let mut bytes = [0; 64];
+    let length =
+        kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut bytes).unwrap_or_default();
+    let name = CongestionName::from_kernel(bytes.get(..length).unwrap_or_default());
+    let mut congestion = Congestion { name, bbr: None };
+    if congestion.is_model_based() {
+        let length =
+            kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CC_INFO, &mut bytes).unwrap_or_default();
+        congestion.bbr = parse_bbr(bytes.get(..length).unwrap_or_default());
+    }
+    congestion
+}
+
+/// `struct tcp_bbr_info` (Linux `include/uapi/linux/inet_diag.h`); later versions of BBR append to it.
+fn parse_bbr(bytes: &[u8]) -> Option<Bbr> {
+    let number = |index: usize| u32_at(bytes, index);
+    Some(Bbr {
+        bandwidth: u64::from(number(0)?) | u64::from(number(1)?) << 32,
+        min_rtt: Duration::from_micros(number(2)?.into()),
+        pacing_gain: number(3)?,
+        window_gain: number(4)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream, UdpSocket},
+    };
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (sender, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_live_connection_gives_a_whole_sample() {
+        let (mut sender, mut receiver) = pair();
+        sender.write_all(&[7; 10_000]).unwrap();
+        receiver.read_exact(&mut [0; 1]).unwrap();
+        receiver.peek(&mut [0; 1]).unwrap();
+        let sampler = Sampler::new();
+        let sent = sampler.sample(&sender, Duration::from_secs(5)).unwrap();
+        let received = sampler.sample(&receiver, Duration::ZERO).unwrap();
+        assert_eq!(sent.at, Duration::from_secs(5));
+        assert!(!sent.congestion.name.as_str().is_empty());
+        assert!(sent.buffers.send > 4096 && sent.buffers.receive > 1024);
+        assert!((1..10_000).contains(&received.queues.unread), "{received:?}");
+        assert!(received.buffers.receive_used >= received.queues.unread);
+    }
+
+    #[test]
+    fn what_waits_in_the_send_queue_is_seen() {
+        let (sender, receiver) = pair();
+        sender.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        while let Ok(more) = (&sender).write(&[7; 65536]) {
+            written += more;
+        }
+        let sample = Sampler::new().sample(&sender, Duration::ZERO).unwrap();
+        assert!(sample.queues.unacknowledged > 0 && sample.queues.unacknowledged as usize <= written);
+        assert!(sample.queues.unsent > 0 && sample.queues.unsent <= sample.queues.unacknowledged);
+        assert!(sample.buffers.send_used >= sample.queues.unacknowledged);
+        drop(receiver);
+    }
+
+    #[test]
+    fn a_rate_that_someone_set_is_seen_and_only_then() {
+        let (sender, _receiver) = pair();
+        let rate = || {
+            Sampler::new()
+                .sample(&sender, Duration::ZERO)
+                .unwrap()
+                .info
+                .max_pacing_rate
+        };
+        assert_eq!(rate(), None);
+        set_max_pacing_rate(&sender, Some(1_000_000)).unwrap();
+        assert_eq!(rate(), Some(1_000_000));
+        set_max_pacing_rate(&sender, None).unwrap();
+        assert_eq!(rate(), None);
+    }
+
+    #[test]
+    fn other_sockets_are_errors() {
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sampler = Sampler::new();
+        assert!(matches!(
+            sampler.sample(&datagrams, Duration::ZERO),
+            Err(SampleError::TcpInfo(_))
+        ));
+        assert!(matches!(
+            sampler.sample(&listener, Duration::ZERO),
+            Err(SampleError::Call { call: "SIOCINQ", .. })
+        ));
+    }
+
+    #[test]
+    fn short_answers_give_nothing_rather_than_garbage() {
+        let bytes: Vec<u8> = (1u32..=9).flat_map(u32::to_ne_bytes).collect();
+        for length in 0..bytes.len() {
+            let (memory, bbr) = (parse_meminfo(&bytes[..length]), parse_bbr(&bytes[..length]));
+            assert_eq!(memory.is_some(), length >= MEMINFO_LEAST);
+            assert_eq!(bbr.is_some(), length >= 20);
+        }
+        let expected = Buffers {
+            send: 4,
+            send_used: 6,
+            receive: 2,
+            receive_used: 1,
+        };
+        assert_eq!(parse_meminfo(&bytes), Some(expected));
+        let bbr = parse_bbr(&bytes).unwrap();
+        assert_eq!((bbr.bandwidth, bbr.min_rtt.as_micros()), (1 | 2 << 32, 3));
+        assert_eq!((bbr.pacing_gain, bbr.window_gain), (4, 5));
+    }
+}
