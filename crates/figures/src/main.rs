@@ -9,6 +9,7 @@ mod dataset;
 mod demo;
 mod fit;
 mod identities;
+mod lsr;
 mod paper;
 mod plan;
 mod plot;
@@ -76,6 +77,21 @@ enum What {
         /// Write tables and plots from the runs that are there, and measure nothing.
         #[arg(long)]
         render: bool,
+    },
+    /// Measures the Land Speed Record's path with `longhaul perf` and iperf3.
+    Lsr {
+        /// Folder for lsr.json and lsr.md.
+        #[arg(long, default_value = "docs/results")]
+        out: PathBuf,
+        /// Runs of each sender.
+        #[arg(long, default_value_t = 3)]
+        repeats: u32,
+        /// How long each sends, in seconds.
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+        /// How often a run is repeated when the lab did not keep up.
+        #[arg(long, default_value_t = 2)]
+        retries: u32,
     },
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
@@ -163,6 +179,12 @@ fn run(arguments: Arguments) -> Result<()> {
             }
             Ok(())
         }
+        What::Lsr {
+            out,
+            repeats,
+            seconds,
+            retries,
+        } => lsr::run(scenarios, &out, repeats, seconds, retries),
         What::Fit {
             what,
             start,

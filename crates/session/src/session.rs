@@ -3,6 +3,7 @@
 use std::{
     io::{self, IoSlice},
     net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -116,8 +117,23 @@ impl Session {
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
+    /// The connection of this end's hop, to move bytes on without TLS once both ends have agreed to that inside it
+    /// (LH-PLAIN-1). No byte may go through the session any more, and its drop no longer resets the connection: an end of
+    /// file here proves nothing (LH-PLAIN-2).
+    pub fn unprotected(&mut self) -> &TcpStream {
+        self.shut_down = true;
+        self.tcp()
+    }
+
     fn tcp(&self) -> &TcpStream {
         self.tls.get_ref().0.inner()
+    }
+}
+
+/// The connection of this end's hop, to measure it and to set its options.
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tcp().as_fd()
     }
 }
 
