@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod answer;
 mod cp;
 mod depot;
+mod doctor;
 mod exit;
 mod home;
 mod keys;
@@ -19,7 +20,7 @@ mod trust;
 mod watch;
 
 const AFTER_HELP: &str = "\
-Exit status: 0 all done; 1 some files were not copied; 2 the command line or a file it names is wrong; 3 no route led to the \
+Exit status: 0 all done; 1 some files were not copied (doctor: something costs bandwidth); 2 the command line or a file it names is wrong; 3 no route led to the \
 server; 4 a depot or the server does not let this key, or the server's key is not the expected one; 5 the copy broke off; \
 6 the two sides disagree or do not understand each other; 130 interrupted.
 
@@ -39,6 +40,7 @@ enum Command {
     Serve(serve::Serve),
     Depot(depot::Relay),
     Keys(keys::Keys),
+    Doctor(doctor::Doctor),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Doctor(doctor) => doctor.run(),
     };
     match result {
         Ok(code) => code.into(),
