@@ -11,7 +11,7 @@ use longhaul_transfer::Error;
 pub enum Exit {
     /// All done.
     Success = 0,
-    /// Some files were not copied, or the server refused.
+    /// Some files were not copied, or the server refused; of `doctor`, something costs bandwidth.
     SomeFailed = 1,
     /// The command line, or a file it names, is wrong.
     Usage = 2,
