@@ -25,10 +25,14 @@ mod kernel;
 mod sample;
 mod sampler;
 mod tcp_info;
+#[cfg(feature = "trace")]
+mod trace;
 mod verdict;
 
 pub use estimator::{Estimator, Side};
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
 pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate};
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
+#[cfg(feature = "trace")]
+pub use trace::{TraceWriter, read_trace};
 pub use verdict::{Evidence, Limit, Verdict};

@@ -4,6 +4,7 @@
 //! `fit` for the loss rates that the LSL scenarios state.
 
 mod children;
+mod classify;
 mod copy;
 mod dataset;
 mod demo;
@@ -73,6 +74,11 @@ enum What {
         #[arg(long)]
         render: bool,
     },
+    /// Makes flows whose limit is known, and counts how often the estimator names it.
+    Classify(classify::Options),
+    /// One end of such a flow, in a lab's node.
+    #[command(hide = true)]
+    Flow(classify::flow::Flow),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -153,6 +159,8 @@ fn run(arguments: Arguments) -> Result<()> {
             }
             Ok(())
         }
+        What::Classify(options) => classify::run(scenarios, &options),
+        What::Flow(flow) => flow.run(),
         What::Fit {
             what,
             start,
