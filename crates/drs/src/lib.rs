@@ -38,6 +38,8 @@ mod sample;
 mod sampler;
 mod tally;
 mod tcp_info;
+#[cfg(feature = "trace")]
+mod trace;
 mod verdict;
 
 pub use action::{Action, Advice, Applied, Cause, Outcome};
@@ -50,4 +52,6 @@ pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
 pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate};
 pub use tally::Tally;
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
+#[cfg(feature = "trace")]
+pub use trace::{TraceWriter, read_trace};
 pub use verdict::{Evidence, Limit, Verdict};

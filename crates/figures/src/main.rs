@@ -4,6 +4,7 @@
 //! `fit` for the loss rates that the LSL scenarios state.
 
 mod children;
+mod classify;
 mod copy;
 mod dataset;
 mod demo;
@@ -93,6 +94,11 @@ enum What {
         #[arg(long, default_value_t = 2)]
         retries: u32,
     },
+    /// Makes flows whose limit is known, and counts how often the estimator names it.
+    Classify(classify::Options),
+    /// One end of such a flow, in a lab's node.
+    #[command(hide = true)]
+    Flow(classify::flow::Flow),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -185,6 +191,8 @@ fn run(arguments: Arguments) -> Result<()> {
             seconds,
             retries,
         } => lsr::run(scenarios, &out, repeats, seconds, retries),
+        What::Classify(options) => classify::run(scenarios, &options),
+        What::Flow(flow) => flow.run(),
         What::Fit {
             what,
             start,
