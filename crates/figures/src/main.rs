@@ -7,6 +7,7 @@ mod children;
 mod copy;
 mod dataset;
 mod demo;
+mod drs_run;
 mod fit;
 mod identities;
 mod paper;
@@ -72,6 +73,18 @@ enum What {
         /// Write tables and plots from the runs that are there, and measure nothing.
         #[arg(long)]
         render: bool,
+    },
+    /// Measures unmodified programs under `drs run`: vsftpd sends a file to curl.
+    DrsRun {
+        /// Folder for drs-run.json and drs-run.md.
+        #[arg(long, default_value = "docs/results")]
+        out: PathBuf,
+        /// Which hosts; all of them when not given.
+        #[arg(long, value_enum)]
+        only: Vec<drs_run::Place>,
+        /// Copies each way.
+        #[arg(long, default_value_t = 5)]
+        runs: u32,
     },
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
@@ -152,6 +165,11 @@ fn run(arguments: Arguments) -> Result<()> {
                 publish(&out, readme.as_deref())?;
             }
             Ok(())
+        }
+        What::DrsRun { out, only, runs } => {
+            let all = drs_run::Place::value_variants();
+            let places: &[drs_run::Place] = if only.is_empty() { all } else { &only };
+            drs_run::run(scenarios, &out, places, runs)
         }
         What::Fit {
             what,
