@@ -13,7 +13,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test figures drs-run bench deps drs-run-deps bench-deps build lint deny fuzz clean
+.PHONY: demo demo-small test figures drs-run bench deps bench-deps build lint deny fuzz clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -24,7 +24,7 @@ demo-small: deps build
 figures: deps build
 	$(FIGURES) figures --out docs/results --readme README.md
 
-drs-run: deps drs-run-deps build
+drs-run: deps build
 	$(FIGURES) drs-run --out docs/results
 
 test: deps
@@ -49,10 +49,7 @@ build:
 	$(CARGO) build --release --workspace --locked
 
 deps:
-	@scripts/install-deps ip:iproute2 cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl vsftpd:vsftpd groff:groff-base
-
-drs-run-deps:
-	@scripts/install-deps curl:curl vsftpd:vsftpd
+	@scripts/install-deps ip:iproute2 cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base
 
 bench-deps:
 	@scripts/install-deps haproxy:haproxy

@@ -1,4 +1,5 @@
-//! `drs run` with programs that know nothing of it: Debian's vsftpd sends a file to curl, each as it is and under `drs run`.
+//! `drs run` with programs that know nothing of it: Debian's busybox (`httpd`) sends a file to
+//! curl, each as it is and under `drs run`.
 //!
 //! Written to `drs-run.json` (every run) and `drs-run.md`, each setting as it is measured.
 
@@ -18,10 +19,10 @@ use wanbed::{Lab, Overrides, Scenario};
 
 /// A copy at 5 Mbit/s takes under a minute.
 const LIMIT: Duration = Duration::from_secs(240);
-/// How long vsftpd may take until it answers.
+/// How long the server may take until it answers.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// Port of vsftpd inside the lab, whose nodes run nothing else.
-const PORT: u16 = 2121;
+/// Port of the server inside the lab, whose nodes run nothing else.
+const PORT: u16 = 8080;
 const MIB: u64 = 1 << 20;
 
 /// Where `drs run` is measured.
@@ -95,7 +96,7 @@ struct Run {
 /// The programs, and a folder for files.
 struct Programs {
     drs: PathBuf,
-    vsftpd: PathBuf,
+    busybox: PathBuf,
     curl: PathBuf,
     scratch: tempfile::TempDir,
 }
@@ -166,7 +167,7 @@ impl Programs {
             .with_context(|| format!("cannot make a folder in {}", base.display()))?;
         Ok(Self {
             drs,
-            vsftpd: installed("vsftpd")?,
+            busybox: installed("busybox")?,
             curl: installed("curl")?,
             scratch,
         })
@@ -197,7 +198,7 @@ fn installed(name: &str) -> Result<PathBuf> {
         .iter()
         .map(|folder| Path::new(folder).join(name))
         .find(|path| path.is_file())
-        .with_context(|| format!("{name} is not installed: run `make drs-run-deps`"))
+        .with_context(|| format!("{name} is not installed: run `make deps`"))
 }
 
 fn once(programs: &Programs, scenarios: &Path, place: Place, drs: bool) -> Result<Run> {
@@ -206,26 +207,23 @@ fn once(programs: &Programs, scenarios: &Path, place: Place, drs: bool) -> Resul
         &place.overrides(),
     )?;
     let folder = tempfile::tempdir_in(programs.scratch.path()).context("cannot make a folder")?;
-    let (root, empty) = (folder.path().join("root"), folder.path().join("empty"));
-    for path in [&root, &empty] {
-        fs::create_dir(path).with_context(|| format!("cannot make {}", path.display()))?;
-    }
+    let root = folder.path().join("root");
     let source = root.join("file");
     dataset::sized_file(&source, place.bytes(), place.bytes())?;
-    let settings = folder.path().join("vsftpd.conf");
-    write(&settings, &vsftpd_settings(&root, &empty))?;
 
     let logs = ["sender.log", "receiver.log"].map(|name| folder.path().join(name));
     let log = OsStr::new("--log");
     let mut server = programs.command(
         &lab,
         "sender",
-        &programs.vsftpd,
+        &programs.busybox,
         drs.then_some([log, logs[0].as_os_str()].as_slice()),
     )?;
-    server.arg(&settings);
-    let url = format!("ftp://{}:{PORT}/file", lab.address("sender")?);
-    let server = Server::start_silent(server, "vsftpd")?;
+    server
+        .args(["httpd", "-f", "-p", &PORT.to_string(), "-h"])
+        .arg(&root);
+    let url = format!("http://{}:{PORT}/file", lab.address("sender")?);
+    let server = Server::start_silent(server, "busybox httpd")?;
     wait_until_answered(programs, &lab, &url)?;
 
     let copy = folder.path().join("copy");
@@ -272,17 +270,6 @@ fn once(programs: &Programs, scenarios: &Path, place: Place, drs: bool) -> Resul
     })
 }
 
-/// An anonymous server of one folder. Nothing of it bears on TCP.
-fn vsftpd_settings(root: &Path, empty: &Path) -> String {
-    format!(
-        "listen=YES\nlisten_port={PORT}\nbackground=NO\nanonymous_enable=YES\nlocal_enable=NO\nno_anon_password=YES\n\
-         anon_root={}\nsecure_chroot_dir={}\nrun_as_launching_user=YES\nisolate=NO\nisolate_network=NO\nseccomp_sandbox=NO\n\
-         xferlog_enable=NO\n",
-        root.display(),
-        empty.display()
-    )
-}
-
 /// Asks until the server answers. Each attempt takes a round trip, so this does not spin.
 fn wait_until_answered(programs: &Programs, lab: &Lab, url: &str) -> Result<()> {
     let deadline = Instant::now() + READY_WITHIN;
@@ -300,7 +287,7 @@ fn wait_until_answered(programs: &Programs, lab: &Lab, url: &str) -> Result<()> 
         }
         if Instant::now() > deadline {
             bail!(
-                "vsftpd did not answer within {} s ({status})",
+                "busybox httpd did not answer within {} s ({status})",
                 READY_WITHIN.as_secs()
             );
         }
@@ -320,7 +307,7 @@ fn told_lines(log: &Path) -> Vec<serde_json::Value> {
 fn page(runs: &[Run]) -> String {
     let mut text = String::from(
         "# `drs run`: unmodified programs\n\nWritten by `make drs-run`; every run, with its log, is in [drs-run.json](drs-run.json). \
-         Debian's vsftpd sends a file to curl over 102.1 ms and 36 Mbit/s, one stream, log-in included; median (least to most). Both programs run as they \
+         Debian's busybox (`httpd`) sends a file to curl over 102.1 ms and 36 Mbit/s, one stream, set-up included; median (least to most). Both programs run as they \
          are, or both under `drs run` (mode auto).\n\n\
          | hosts | size | as it is, Mbit/s | drs run, Mbit/s | gain | runs |\n|---|---|---|---|---|---|\n",
     );

@@ -74,7 +74,7 @@ enum What {
         #[arg(long)]
         render: bool,
     },
-    /// Measures unmodified programs under `drs run`: vsftpd sends a file to curl.
+    /// Measures unmodified programs under `drs run`: busybox httpd sends a file to curl.
     DrsRun {
         /// Folder for drs-run.json and drs-run.md.
         #[arg(long, default_value = "docs/results")]

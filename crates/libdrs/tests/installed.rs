@@ -58,7 +58,9 @@ impl Installed {
 
     /// Compiles one of the examples; gives the program.
     fn example(&self, name: &str, link: Link) -> PathBuf {
-        let program = self.folder.path().join(format!("{name}-{link:?}"));
+        // A file of its own for each test: one that runs cannot be written.
+        let folder = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
+        let program = folder.join(format!("{name}-{link:?}"));
         let mut compile = Command::new("cc");
         compile
             .args(["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"])
