@@ -81,7 +81,7 @@ impl Table {
 
     /// How many connections there are.
     pub fn live(&self) -> u32 {
-        self.live.load(Ordering::Acquire)
+        self.live.load(Ordering::SeqCst)
     }
 
     /// How many slots have to be looked through to see every connection.
@@ -124,7 +124,7 @@ impl Table {
                 .store(self.serial.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
             let number = u32::try_from(index).unwrap_or(0) + 1;
             self.used.fetch_max(number, Ordering::AcqRel);
-            self.live.fetch_add(1, Ordering::AcqRel);
+            self.live.fetch_add(1, Ordering::SeqCst);
             entry.store(number, Ordering::Release);
             slot.state.store(LIVE, Ordering::Release);
             return true;

@@ -1,7 +1,7 @@
 //! The watcher: one thread that looks at the process's connections in turn, and right-sizes them through [`Flow`].
 //!
-//! It starts with the first connection, takes no signals, and sleeps for good while there is none. It spends at most a twentieth of one
-//! processor, however many connections there are.
+//! It starts with the first connection, takes no signals, and ends soon after the last. It spends at most a twentieth of one
+//! processor, however many connections there are. A process whose other threads have all ended is over, which is the watcher's to see then.
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -14,7 +14,7 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use crate::account::{self, Account, now};
-use crate::process::Process;
+use crate::process::{self, Process};
 use crate::table::Held;
 
 /// Between two rounds while data moves.
@@ -23,6 +23,11 @@ const BUSY: Duration = drs::SAMPLE_PERIOD;
 const IDLE: Duration = Duration::from_millis(200);
 /// Rounds without data after which the longer pause begins.
 const CALM: u32 = 50;
+/// How long the watcher stays when there is no connection.
+const LINGER: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 /// The pause is at least this many times as long as the round took.
 const SHARE: u32 = 20;
 /// Stack of the thread, in bytes; thread-local variables of the program take from it.
@@ -54,13 +59,24 @@ impl Watch {
         self.news.fetch_add(1, Ordering::AcqRel);
         let started = self
             .state
-            .compare_exchange(NONE, RUNS, Ordering::AcqRel, Ordering::Acquire);
+            .compare_exchange(NONE, RUNS, Ordering::SeqCst, Ordering::SeqCst);
         if started.is_err() {
             let _ = futex::wake(&self.news, futex::Flags::PRIVATE, 1);
         } else if !start(process) {
             // Tried again with the next connection.
             self.state.store(NONE, Ordering::Release);
         }
+    }
+
+    /// The watcher means to end. `false` when a connection came up meanwhile, and it has to stay.
+    fn leave(&self, process: &Process) -> bool {
+        self.state.store(NONE, Ordering::SeqCst);
+        // Whoever adds a connection counts it first and then looks whether a watcher runs, so one of both sees the other.
+        process.table.live() == 0
+            || self
+                .state
+                .compare_exchange(NONE, RUNS, Ordering::SeqCst, Ordering::SeqCst)
+                .is_err()
     }
 
     /// In the child of a fork, which has the forking thread only.
@@ -122,9 +138,22 @@ impl Watcher {
             let news = self.process.watch.news.load(Ordering::Acquire);
             if self.process.table.live() == 0 {
                 self.flows.clear();
-                let _ = futex::wait(&self.process.watch.news, futex::Flags::PRIVATE, news, None);
+                let _ = futex::wait(
+                    &self.process.watch.news,
+                    futex::Flags::PRIVATE,
+                    news,
+                    Some(&LINGER),
+                );
+                if self.process.table.live() == 0 && self.process.watch.leave(self.process) {
+                    return;
+                }
                 self.calm = 0;
                 continue;
+            }
+            if self.calm >= CALM && is_alone() {
+                process::ending();
+                // SAFETY: what the last thread of a process does when it ends (POSIX, pthread_exit); no other thread is left.
+                unsafe { libc::exit(0) };
             }
             let began = now();
             let moved = self.round();
@@ -152,6 +181,19 @@ impl Watcher {
         }
         moved
     }
+}
+
+/// Whether the watcher is the last thread: the first one has ended and no other is left.
+fn is_alone() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The program's name stands in brackets and may have blanks and brackets of its own (proc_pid_stat(5)).
+    let Some((_, fields)) = stat.rsplit_once(')') else {
+        return false;
+    };
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next();
+    let threads = fields.nth(16);
+    state == Some("Z") && threads == Some("2")
 }
 
 /// Pauses; when idle, a new connection ends the pause.

@@ -93,3 +93,18 @@ fn the_summary_says_what_was_found() {
     assert!(summary.contains("nothing done: "), "{summary}");
     assert!(!lines(&log).is_empty());
 }
+
+#[test]
+fn a_process_ends_with_its_last_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "leaves", &[]);
+    let mut command = Command::new("timeout");
+    let output = command
+        .args(["60", env!("CARGO_BIN_EXE_drs"), "run", "--"])
+        .arg(&program)
+        .env("DRS_PRELOAD", &*LIBRARY)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.stdout, b"the last thread ends\n");
+}
