@@ -16,6 +16,20 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts `command`, which says nothing when it is ready.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_silent(mut command: Command, name: &str) -> Result<Self> {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { child })
+    }
+
     /// Starts `command` and waits until it prints a line that contains `ready`.
     ///
     /// # Errors

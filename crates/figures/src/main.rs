@@ -8,6 +8,7 @@ mod classify;
 mod copy;
 mod dataset;
 mod demo;
+mod drs_run;
 mod fit;
 mod identities;
 mod lsr;
@@ -99,6 +100,18 @@ enum What {
     /// One end of such a flow, in a lab's node.
     #[command(hide = true)]
     Flow(classify::flow::Flow),
+    /// Measures unmodified programs under `drs run`: busybox httpd sends a file to curl.
+    DrsRun {
+        /// Folder for drs-run.json and drs-run.md.
+        #[arg(long, default_value = "docs/results")]
+        out: PathBuf,
+        /// Which hosts; all of them when not given.
+        #[arg(long, value_enum)]
+        only: Vec<drs_run::Place>,
+        /// Copies each way.
+        #[arg(long, default_value_t = 5)]
+        runs: u32,
+    },
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -193,6 +206,11 @@ fn run(arguments: Arguments) -> Result<()> {
         } => lsr::run(scenarios, &out, repeats, seconds, retries),
         What::Classify(options) => classify::run(scenarios, &options),
         What::Flow(flow) => flow.run(),
+        What::DrsRun { out, only, runs } => {
+            let all = drs_run::Place::value_variants();
+            let places: &[drs_run::Place] = if only.is_empty() { all } else { &only };
+            drs_run::run(scenarios, &out, places, runs)
+        }
         What::Fit {
             what,
             start,
