@@ -356,9 +356,8 @@ mod tests {
         let other = tempfile::NamedTempFile::new().unwrap();
         let log = Log::none();
         log.open(file.path());
-        // SAFETY: this puts another file in the place of a descriptor that only this test has.
         assert!(
-            // SAFETY: two descriptors that this test holds.
+            // SAFETY: this puts another file in the place of a descriptor that only this test has.
             unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(other.as_file()), log.descriptor()) } >= 0
         );
         log.ahead(&Freed { buffer: 1 });
