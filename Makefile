@@ -45,7 +45,7 @@ build:
 	$(CARGO) build --release --workspace --locked
 
 deps:
-	@scripts/install-deps ip:iproute2 cc:gcc
+	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc
 
 bench-deps:
 	@scripts/install-deps haproxy:haproxy

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use longhaul_doctor::AskError;
+use longhaul_doctor::probe::ProbeError;
 use longhaul_transfer::Error;
 
 /// How a command ended.
@@ -29,9 +31,23 @@ pub enum Exit {
 impl Exit {
     /// The code for an error.
     pub fn of(error: &anyhow::Error) -> Self {
-        match error.downcast_ref::<Error>() {
-            Some(error) => Self::of_copy(error),
-            None => Self::Usage,
+        if let Some(error) = error.downcast_ref::<Error>() {
+            Self::of_copy(error)
+        } else if let Some(error) = error.downcast_ref::<AskError>() {
+            Self::of_question(error)
+        } else if error.is::<ProbeError>() {
+            Self::NoRoute
+        } else {
+            Self::Usage
+        }
+    }
+
+    /// The code for the error that ended a question to another machine.
+    fn of_question(error: &AskError) -> Self {
+        match error {
+            AskError::Refused(_) => Self::Unauthorised,
+            AskError::Stream(_) | AskError::Silent => Self::BrokeOff,
+            AskError::NotUnderstood => Self::Disagreement,
         }
     }
 

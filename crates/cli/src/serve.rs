@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use longhaul_session::{ListenOptions, Listener};
+use longhaul_session::{ListenOptions, Listener, Session};
 use longhaul_transfer::confine::Dir;
-use longhaul_transfer::{Access, Grants, Limits, Server, serve_sessions};
+use longhaul_transfer::{Access, Grants, Limits, Server, serve_session};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::target::SERVER_PORT;
-use crate::{answer, home, logging};
+use crate::{answer, doctor, home, logging};
 
 /// Serve a directory to the keys that are granted it.
 ///
@@ -99,7 +99,7 @@ impl Serve {
         let mut terminate = signal(SignalKind::terminate())?;
         self.announce(listener.local_addr(), &key.to_string());
         tokio::select! {
-            error = serve_sessions(server, &listener) => Err(error.into()),
+            error = serve_all(server, known, &listener) => Err(error.into()),
             _ = interrupt.recv() => Ok(Exit::Success),
             _ = terminate.recv() => Ok(Exit::Success),
         }
@@ -141,6 +141,23 @@ impl Serve {
                 address
             };
             eprintln!("longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE lh://{host}/");
+        }
+    }
+}
+
+/// Serves what the listener accepts: sessions of `longhaul doctor` by what their OPEN says they are for, all others as copies.
+async fn serve_all(server: Arc<Server>, grants: Grants, listener: &Listener) -> longhaul_session::Error {
+    let doctor = Arc::new(doctor::Answering::new(grants));
+    loop {
+        let session: Session = match listener.accept().await {
+            Ok(session) => session,
+            Err(error) => return error,
+        };
+        if session.info().purpose.as_deref() == Some(doctor::PURPOSE) {
+            let doctor = doctor.clone();
+            tokio::spawn(async move { doctor.answer(session).await });
+        } else {
+            tokio::spawn(serve_session(server.clone(), session));
         }
     }
 }

@@ -23,14 +23,14 @@
 mod estimator;
 mod kernel;
 mod sample;
-mod tally;
 mod sampler;
+mod tally;
 mod tcp_info;
 mod verdict;
 
 pub use estimator::{Estimator, Side};
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
-pub use tally::Tally;
 pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate};
+pub use tally::Tally;
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
 pub use verdict::{Evidence, Limit, Verdict};

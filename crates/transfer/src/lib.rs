@@ -27,7 +27,7 @@ pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
 pub use error::{Error, Failure, FailureKind};
 pub use grants::{Access, GrantError, Grants};
 pub use local::copy_local;
-pub use over_sessions::{SessionConnector, serve_sessions};
+pub use over_sessions::{SessionConnector, serve_session, serve_sessions};
 pub use progress::{Event, Observer, Progress, StreamCounters};
 pub use server::{Limits, Server};
 pub use source::Sources;

@@ -101,19 +101,21 @@ pub async fn serve_sessions(server: Arc<Server>, listener: &Listener) -> longhau
             Ok(session) => session,
             Err(error) => return error,
         };
-        let server = server.clone();
-        tokio::spawn(async move {
-            let (id, peer) = (session.info().session_id, session.info().peer);
-            let from = session
-                .info()
-                .first_hop
-                .map(|addr| addr.to_string())
-                .unwrap_or_default();
-            tracing::info!(session = %id, %peer, %from, "session");
-            match server.serve(session, peer).await {
-                Ok(()) => tracing::info!(session = %id, "session over"),
-                Err(error) => tracing::info!(session = %id, %error, "session failed"),
-            }
-        });
+        tokio::spawn(serve_session(server.clone(), session));
+    }
+}
+
+/// Serves one session to its end. If it fails, that is logged.
+pub async fn serve_session(server: Arc<Server>, session: Session) {
+    let (id, peer) = (session.info().session_id, session.info().peer);
+    let from = session
+        .info()
+        .first_hop
+        .map(|addr| addr.to_string())
+        .unwrap_or_default();
+    tracing::info!(session = %id, %peer, %from, "session");
+    match server.serve(session, peer).await {
+        Ok(()) => tracing::info!(session = %id, "session over"),
+        Err(error) => tracing::info!(session = %id, %error, "session failed"),
     }
 }
