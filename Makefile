@@ -49,7 +49,7 @@ build:
 	$(CARGO) build --release --workspace --locked
 
 deps:
-	@scripts/install-deps ip:iproute2 cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base
+	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base
 
 bench-deps:
 	@scripts/install-deps haproxy:haproxy

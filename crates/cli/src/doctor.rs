@@ -1,65 +1,198 @@
-//! `longhaul doctor`: what of this machine, and of the path to another, holds bulk transfer back.
+//! `longhaul doctor`: what of this machine, of another, and of the path between them holds bulk transfer back.
 
+use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use longhaul_doctor::{Finding, Path, Severity, Side, Source, findings, gather, render};
+use longhaul_doctor::{Fact, Facts, Finding, Path, Severity, Side, Source, findings, gather, probe, render};
+use longhaul_session::{Endpoint, PublicKey};
+use longhaul_transfer::Error;
 
 use crate::answer;
 use crate::exit::Exit;
+use crate::target::{SERVER_PORT, Target};
 
-/// Find what holds transfers back on this machine, what it costs, and the command that mends it.
+mod far;
+mod quantity;
+
+pub use far::{Answering, PURPOSE};
+
+const AFTER_HELP: &str = "\
+Exit status: 0 nothing costs bandwidth on that path; 1 something does; 2 the command line is wrong; 3 the host does not answer; \
+4 the server does not let this key ask, or its key is not the expected one; 5 its answer did not arrive; 6 its answer is not understood.
+
+Examples:
+  longhaul doctor                                  this machine, for 1 Gbit/s x 100 ms
+  longhaul doctor --rate 10Gbit/s --rtt 88ms       this machine, for another path
+  longhaul doctor store.example --rate 10Gbit/s    and the path there: round trip, path MTU, what TCP agrees on
+  longhaul doctor lh://store.example               and the machine there, which `longhaul serve` tells of";
+
+/// Find what holds transfers back, what it costs, and the command that mends it.
 ///
-/// Changes nothing. Costs are reckoned on a path: the one given with --rate and --rtt, else 1 Gbit/s x 100 ms.
-///
-/// Exit status: 0 nothing costs bandwidth on that path; 1 something does.
+/// Looks at this machine, and changes nothing. With a host, measures the path to it: round trip, path MTU and MTU black holes, what
+/// TCP agrees on. With lh://host, asks the `longhaul serve` there about its machine too, and compares the clocks.
 #[derive(Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct Doctor {
+    /// A host to measure the path to: host[:port], or lh://host[:port] for the machine there too [default port: 7511].
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
     /// What the path should carry, such as 10Gbit/s [default: the rate of the device that leads there, else 1Gbit/s].
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    #[arg(long, value_name = "RATE", value_parser = quantity::parse_rate)]
     rate: Option<f64>,
-    /// The path's round-trip time, such as 100ms [default: 100ms].
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    /// The path's round-trip time, such as 100ms [default: measured to HOST, else 100ms].
+    #[arg(long, value_name = "TIME", value_parser = quantity::parse_time)]
     rtt: Option<f64>,
-    /// Measure the disk of this directory too: writes at most 256 MiB there for at most 2 s, reads it back, and removes it.
+    /// Measure the disk of this directory too: writes at most 256 MiB there for about 2 s, reads it back, and removes it.
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
+    /// The server's key, as `longhaul serve` prints it; nothing else is trusted then.
+    #[arg(long, value_name = "KEY")]
+    host_key: Option<PublicKey>,
+    /// Trust a server that is not known yet, and remember its key.
+    #[arg(long, conflicts_with = "host_key")]
+    accept_new: bool,
+    /// The key to be known by [default: the default key, made when first needed].
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
     /// Print one JSON object (docs/doctor.md says what is in it).
     #[arg(long)]
     json: bool,
 }
 
+/// What was looked at.
+struct Seen {
+    path: Path,
+    here: Facts,
+    /// `None` if nobody was to be asked.
+    there: Option<Fact<Facts>>,
+    found: Vec<Finding>,
+}
+
 impl Doctor {
     /// Looks, and tells.
     pub fn run(self) -> Result<Exit> {
-        let facts = gather::gather(&gather::Options {
-            host: None,
+        let host = self.host.as_deref().map(read_host).transpose()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .context("cannot start")?;
+        let address = match &host {
+            Some((endpoint, _)) => Some(runtime.block_on(resolve(endpoint))?),
+            None => None,
+        };
+        let mut path = Path::table();
+        if let Some(address) = address {
+            self.tell_progress(format_args!("measures the path to {address}"));
+            let measured = probe::measure(address)?;
+            (path.rtt_seconds, path.rtt_from) = (measured.rtt.as_secs_f64(), Source::Measured);
+            path.measured = Some(measured);
+        }
+        let here = gather::gather(&gather::Options {
+            host: address.map(|address| address.ip()),
             disk: self.disk.clone(),
         });
-        let mut path = Path::table();
-        path.take_rate_of(&facts);
+        path.take_rate_of(&here);
         if let Some(rate) = self.rate {
             (path.rate_bps, path.rate_from) = (rate, Source::Given);
         }
         if let Some(rtt) = self.rtt {
             (path.rtt_seconds, path.rtt_from) = (rtt, Source::Given);
         }
-        let found = findings(&facts, &path, Side::Here);
-        if self.json {
-            answer::line(
-                serde_json::json!({ "schema": "longhaul-doctor/1", "path": path, "here": facts, "findings": found }),
-            );
-        } else {
-            answer::line(format_args!("{}this machine:", render::path(&path)));
-            answer::line(format_args!(
-                "{}{}",
-                render::facts(&facts),
-                render::findings(&found)
-            ));
-            answer::line(verdict(&found));
+        let asked = match &host {
+            Some((endpoint, true)) => Some(runtime.block_on(self.ask(endpoint))),
+            _ => None,
+        };
+        let (there, failure) = match asked {
+            None => (None, None),
+            Some(Ok((facts, clocks))) => {
+                if let Some(measured) = &mut path.measured {
+                    measured.skew = Some(clocks.skew());
+                }
+                (Some(Fact::Known(facts)), None)
+            }
+            Some(Err(error)) => (Some(Fact::unknown(format!("{error:#}"))), Some(error)),
+        };
+        let mut found = findings(&here, &path, Side::Here);
+        if let Some(facts) = there.as_ref().and_then(Fact::known) {
+            found.extend(findings(facts, &path, Side::There));
+            found.sort_by_key(|finding| finding.severity);
         }
-        Ok(exit(&found))
+        let seen = Seen {
+            path,
+            here,
+            there,
+            found,
+        };
+        self.tell(&seen);
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(exit(&seen.found)),
+        }
+    }
+
+    /// On a terminal, for what takes longer than a moment.
+    fn tell_progress(&self, what: std::fmt::Arguments<'_>) {
+        if !self.json && std::io::stderr().is_terminal() {
+            eprintln!("longhaul: {what}");
+        }
+    }
+
+    fn tell(&self, seen: &Seen) {
+        if self.json {
+            answer::line(serde_json::json!({
+                "schema": "longhaul-doctor/1",
+                "path": seen.path,
+                "here": seen.here,
+                "there": seen.there,
+                "findings": seen.found,
+            }));
+            return;
+        }
+        let mut page = format!(
+            "{}this machine:\n{}",
+            render::path(&seen.path),
+            render::facts(&seen.here)
+        );
+        match &seen.there {
+            None => {}
+            Some(Fact::Known(facts)) => page += &format!("the far machine:\n{}", render::facts(facts)),
+            Some(Fact::Unknown(why)) => page += &format!("the far machine: not known: {why}\n"),
+        }
+        page += &render::findings(&seen.found);
+        answer::line(format_args!("{page}\n{}", verdict(&seen.found)));
+    }
+}
+
+/// A host, and whether the machine there is to be asked.
+fn read_host(text: &str) -> Result<(Endpoint, bool)> {
+    if text.starts_with("lh://") {
+        return match Target::parse(text.as_ref())? {
+            Target::Remote(remote) if remote.path.is_root() => Ok((remote.server, true)),
+            _ => Err(anyhow!("{text}: name a host, without a path behind it")),
+        };
+    }
+    let endpoint =
+        Endpoint::parse_with_port(text, SERVER_PORT).map_err(|error| anyhow!("{text}: {error}"))?;
+    match endpoint.port {
+        0 => Err(anyhow!("{text}: port 0 can't be connected to")),
+        _ => Ok((endpoint, false)),
+    }
+}
+
+async fn resolve(endpoint: &Endpoint) -> Result<SocketAddr> {
+    let text = endpoint.to_string();
+    let found = tokio::net::lookup_host(&text).await;
+    let first = found.map(|mut addresses| addresses.next());
+    match first {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(anyhow!(Error::Connect(format!(
+            "{text}: the name has no address"
+        )))),
+        Err(error) => Err(anyhow!(Error::Connect(format!("{text}: {error}")))),
     }
 }
 
@@ -86,81 +219,21 @@ fn verdict(found: &[Finding]) -> String {
     }
 }
 
-/// A rate: a number and bit/s, kbit/s, Mbit/s, Gbit/s or Tbit/s (also short: 10G).
-fn parse_rate(text: &str) -> Result<f64> {
-    let (number, unit) = split(text);
-    let scale = match unit
-        .to_ascii_lowercase()
-        .trim_end_matches("/s")
-        .trim_end_matches("ps")
-        .trim_end_matches("bit")
-        .trim_end_matches('b')
-    {
-        "" if unit.is_empty() => None,
-        "" => Some(1.0),
-        "k" => Some(1e3),
-        "m" => Some(1e6),
-        "g" => Some(1e9),
-        "t" => Some(1e12),
-        _ => None,
-    };
-    let bps = number.zip(scale).map(|(number, scale)| number * scale);
-    bps.filter(|bps| (1e3..=1e13).contains(bps))
-        .ok_or_else(|| anyhow!("not a rate from 1 kbit/s to 10 Tbit/s: write 10Gbit/s or 155Mbit/s"))
-}
-
-/// A time: a number and us, ms or s.
-fn parse_time(text: &str) -> Result<f64> {
-    let (number, unit) = split(text);
-    let scale = match unit {
-        "us" => Some(1e-6),
-        "ms" => Some(1e-3),
-        "s" => Some(1.0),
-        _ => None,
-    };
-    let seconds = number.zip(scale).map(|(number, scale)| number * scale);
-    seconds
-        .filter(|seconds| (1e-6..=100.0).contains(seconds))
-        .ok_or_else(|| anyhow!("not a time from 1us to 100s: write 100ms or 0.2s"))
-}
-
-fn split(text: &str) -> (Option<f64>, &str) {
-    let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    (number.parse().ok(), unit.trim())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rates_and_times_are_read() {
-        assert_eq!(parse_rate("10Gbit/s").unwrap(), 1e10);
-        assert_eq!(parse_rate("155 Mbit/s").unwrap(), 1.55e8);
-        assert_eq!(parse_rate("2.5g").unwrap(), 2.5e9);
-        assert_eq!(parse_rate("1000Mbps").unwrap(), 1e9);
-        assert_eq!(parse_time("100ms").unwrap(), 0.1);
-        assert_eq!(parse_time("0.25 s").unwrap(), 0.25);
-        for bad in [
-            "",
-            "10",
-            "Gbit/s",
-            "-1Gbit/s",
-            "0Gbit/s",
-            "1e9bit/s",
-            "10 parsecs",
-            "99Tbit/s",
-            "1.2.3Mbit/s",
-            "infGbit/s",
-        ] {
-            assert!(parse_rate(bad).is_err(), "{bad}");
-        }
-        for bad in ["", "100", "ms", "-1ms", "0ms", "1h", "1000s"] {
-            assert!(parse_time(bad).is_err(), "{bad}");
+    fn hosts_are_read() {
+        let (endpoint, ask) = read_host("store.example").unwrap();
+        assert_eq!(
+            (endpoint.to_string().as_str(), ask),
+            ("store.example:7511", false)
+        );
+        assert!(!read_host("10.0.0.1:22").unwrap().1 && read_host("lh://[::1]").unwrap().1);
+        for bad in ["", "lh://", "a b", "h:0", "lh://h/path", "h:99999"] {
+            let error = read_host(bad).unwrap_err().to_string();
+            assert!(!error.contains('\n'), "{bad}: {error}");
         }
     }
 }
