@@ -47,6 +47,11 @@ pub struct Seen {
     pub retransmits: u32,
 }
 
+/// The congestion control is the host's choice, or `--congestion`: how to share a path with others is not a session's to decide.
+fn flow(mode: Mode, side: Side) -> Flow {
+    Flow::new(mode, side).keeping_congestion_control()
+}
+
 impl Seen {
     /// How many streams are advised, where that is the advice.
     #[must_use]
@@ -64,7 +69,7 @@ impl FlowWatch {
             begun: Instant::now(),
             due: AtomicU64::new(0),
             watched: Mutex::new(Watched {
-                flow: Flow::new(mode, side),
+                flow: flow(mode, side),
                 seen: Seen::default(),
             }),
         }
@@ -75,7 +80,7 @@ impl FlowWatch {
         let mut watched = self.lock();
         let mode = watched.flow.mode();
         *watched = Watched {
-            flow: Flow::new(mode, side),
+            flow: flow(mode, side),
             seen: Seen::default(),
         };
     }
