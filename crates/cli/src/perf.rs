@@ -88,9 +88,10 @@ struct Measure {
     /// the path could change measured bytes unseen.
     #[arg(long)]
     no_encryption: bool,
-    /// Only measure: leave every socket as the system made it, instead of fitting the sending rate to the path.
+    /// Fit the sending rate of a single stream to the path, at either end. Not ready: it may take a burst for a full path and hold the
+    /// flow far below it.
     #[arg(long)]
-    observe: bool,
+    right_size: bool,
     /// The terrestrial distance, in km, to judge the result by the rules of the Internet2 Land Speed Record.
     #[arg(long, value_name = "KM", requires = "hops")]
     distance: Option<f64>,
