@@ -137,11 +137,11 @@ impl Memory {
     /// Reno, CUBIC and their like grow until something is lost.
     fn by_losses(&self, interval: &Interval) -> Limit {
         let sample = interval.last();
-        let held_below = interval.share_of_looks(interval.cwnd_full) < 1.0 - STALLED;
+        let held = interval.share_of_looks(interval.held) >= STALLED;
         match self.cut {
             _ if has_queue(sample) => Limit::Path,
             // Data waits, both windows have room, and yet it does not leave: a queue of this host's own holds it (TCP small queues).
-            _ if held_below => Limit::Pacing,
+            _ if held => Limit::Pacing,
             None => Limit::Growing,
             Some(cut) if !cut.by_queue => Limit::Loss,
             // The way back to where the path was full. Beyond that without a queue, the path has become wider.
