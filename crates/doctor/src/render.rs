@@ -204,8 +204,8 @@ pub fn findings(found: &[Finding]) -> String {
         let _ = writeln!(text, "\n{mark}: {there}{} [{}]", finding.what, finding.id);
         let _ = writeln!(text, "  {}", finding.cost.text);
         for (index, mend) in finding.mends.iter().enumerate() {
-            let word = if index == 0 { "mend" } else { "or" };
-            let _ = writeln!(text, "  {word}:  {}", mend.now);
+            let word = if index == 0 { "mend:" } else { "or:" };
+            let _ = writeln!(text, "  {word:<6} {}", mend.now);
             if let Some(keep) = &mend.keep {
                 let _ = writeln!(text, "  stay:  {keep}");
             }
@@ -233,4 +233,51 @@ fn three([least, first, most]: [u64; 3]) -> String {
 
 const fn on(flag: bool) -> &'static str {
     if flag { "on" } else { "off" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::{Cost, Mend};
+
+    #[test]
+    fn a_finding_shows_its_cost_and_its_commands() {
+        let found = Finding {
+            id: "sack-off",
+            side: Side::There,
+            severity: Severity::Serious,
+            what: "tcp_sack 0".to_owned(),
+            cost: Cost {
+                text: "a cost".to_owned(),
+                at_most_bps: None,
+            },
+            mends: vec![
+                Mend {
+                    now: "sysctl -w a=1".to_owned(),
+                    keep: Some("echo 'a = 1' >> file".to_owned()),
+                    note: None,
+                },
+                Mend {
+                    now: "ip route".to_owned(),
+                    keep: None,
+                    note: Some("for one host".to_owned()),
+                },
+            ],
+        };
+        let expected = "
+COSTS: on the far machine: tcp_sack 0 [sack-off]
+  a cost
+  mend:  sysctl -w a=1
+  stay:  echo 'a = 1' >> file
+  or:    ip route
+         (for one host)
+";
+        assert_eq!(findings(&[found]), expected);
+    }
+
+    #[test]
+    fn the_path_says_where_its_numbers_come_from() {
+        let expected = "path: 1 Gbit/s (assumed; give --rate) x 100 ms (assumed; give --rtt, or a host); 11.9 MiB under way fill it\n";
+        assert_eq!(path(&Path::table()), expected);
+    }
 }

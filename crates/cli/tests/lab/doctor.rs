@@ -8,21 +8,26 @@ use wanbed::{Lab, Overrides, Scenario};
 
 use crate::path::{new_key, started};
 
-/// client - 10 ms - router - 10 ms - server, round trips. The second link carries no more than 1400 bytes.
+/// client - 6 ms - router - 8 ms - gate - 6 ms - server, round trips. The link in the middle carries no more than 1400 bytes.
 const PATH: &str = r#"
 title = "a path to be examined"
 [nodes.client]
 [nodes.router]
+[nodes.gate]
 [nodes.server]
 [links.first]
 ends = ["client", "router"]
-delay = "5 ms"
+delay = "3 ms"
 rate = "1 Gbit/s"
-[links.second]
-ends = ["router", "server"]
-delay = "5 ms"
+[links.narrow]
+ends = ["router", "gate"]
+delay = "4 ms"
 rate = "1 Gbit/s"
 mtu = 1400
+[links.last]
+ends = ["gate", "server"]
+delay = "3 ms"
+rate = "1 Gbit/s"
 "#;
 
 struct Bed {
@@ -88,7 +93,7 @@ impl Bed {
             .lab
             .command(node, "sh")
             .unwrap()
-            .args(["-c", line])
+            .args(["-c", &format!("PATH=$PATH:/usr/sbin:/sbin; {line}")])
             .output()
             .unwrap();
         assert!(
@@ -216,6 +221,12 @@ fn each_ailment_is_found_and_the_printed_command_mends_it() {
             "{found:#}"
         );
         assert!(!serious || code == Some(1), "{code:?}");
+        if found["mends"].as_array().is_some_and(Vec::is_empty) {
+            // A machine may allow its namespaces no other congestion control.
+            assert_eq!(id, "congestion-control");
+            eprintln!("found and not mended: {ailment}");
+            continue;
+        }
         // What a limit is raised to must be within the shell's own: it is run in a fresh one.
         let mended = if limits {
             format!("{};", mend(found))
@@ -238,9 +249,9 @@ fn each_ailment_is_found_and_the_printed_command_mends_it() {
 fn a_black_hole_is_found_and_the_printed_command_mends_it() {
     let Some(mut bed) = Bed::up() else { return };
     bed.serve();
-    // Neither end of the narrow link knows any more: what is larger is dropped in between, and nobody is told.
-    for node in ["router", "server"] {
-        bed.shell(node, "ip link set dev second mtu 1500");
+    // Neither end of the narrow link knows that it is narrow: what is larger is dropped in between, and nobody is told.
+    for node in ["router", "gate"] {
+        bed.shell(node, "ip link set dev narrow mtu 1500");
     }
     let server = bed.server();
     // By TCP, where something listens; by datagrams where nothing does.

@@ -113,15 +113,10 @@ fn congestion(list: &mut List<'_>) {
             } else {
                 Severity::Advice
             };
-            if let Some(mend) = change_to(list, &["cubic", "bbr"], &current) {
-                list.add(
-                    "congestion-control",
-                    severity,
-                    "congestion control reno".to_owned(),
-                    Cost::words(text),
-                    vec![mend],
-                );
-            }
+            // Found even where this machine offers nothing better.
+            let mends = change_to(list, &["cubic", "bbr"], &current).into_iter().collect();
+            let what = "congestion control reno".to_owned();
+            list.add("congestion-control", severity, what, Cost::words(text), mends);
         }
         "cubic" => {
             // RFC 9438, 5.1 (figure 6, with C = 0.4): window = 1.054 (rtt/p)^(3/4); below some windows it is no slower than Reno.
