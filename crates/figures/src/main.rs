@@ -7,6 +7,7 @@ mod children;
 mod copy;
 mod dataset;
 mod demo;
+mod drs;
 mod fit;
 mod identities;
 mod paper;
@@ -73,6 +74,14 @@ enum What {
         #[arg(long)]
         render: bool,
     },
+    /// Measures right-sizing: Figure 4 of the DRS paper, fairness under a budget, friendliness.
+    Drs(drs::Arguments),
+    /// The receiving program of `drs`, in a node of the lab.
+    #[command(hide = true)]
+    DrsReceive(drs::program::Receive),
+    /// The sending program of `drs`, in a node of the lab.
+    #[command(hide = true)]
+    DrsSend(drs::program::Send),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -153,6 +162,9 @@ fn run(arguments: Arguments) -> Result<()> {
             }
             Ok(())
         }
+        What::Drs(what) => drs::run(scenarios, &what),
+        What::DrsReceive(what) => drs::program::receive(&what),
+        What::DrsSend(what) => drs::program::send(&what),
         What::Fit {
             what,
             start,
