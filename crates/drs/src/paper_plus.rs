@@ -175,11 +175,16 @@ impl PaperPlus {
         // The buffer is twice the window; a quarter of that is left for bookkeeping of what is under way.
         let fits = u64::from(window) + unread <= target.saturating_add(target / 8)
             && u64::from(sample.buffers.receive_used) <= target;
+        let bytes = u32::try_from(target).unwrap_or(u32::MAX);
         if !fits {
-            return Orders::default();
+            // Some kernels raise the clamp again when they learn how much bookkeeping a segment takes.
+            return if u64::from(window) > target.saturating_mul(3) / 2 {
+                Orders::one(Action::WindowClamp(bytes), Cause::ClampLifted { window })
+            } else {
+                Orders::default()
+            };
         }
         self.pending = None;
-        let bytes = u32::try_from(target).unwrap_or(u32::MAX);
         Orders::one(Action::ReceiveBuffer(bytes), Cause::OfferUsedUp { window })
             .and(Action::WindowClamp(bytes), Cause::OfferUsedUp { window })
     }

@@ -9,6 +9,7 @@ mod copy;
 mod dataset;
 mod demo;
 mod drs_run;
+mod drs;
 mod fit;
 mod identities;
 mod lsr;
@@ -112,6 +113,14 @@ enum What {
         #[arg(long, default_value_t = 5)]
         runs: u32,
     },
+    /// Measures right-sizing: Figure 4 of the DRS paper, fairness under a budget, friendliness.
+    Drs(drs::Arguments),
+    /// The receiving program of `drs`, in a node of the lab.
+    #[command(hide = true)]
+    DrsReceive(drs::program::Receive),
+    /// The sending program of `drs`, in a node of the lab.
+    #[command(hide = true)]
+    DrsSend(drs::program::Send),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -211,6 +220,9 @@ fn run(arguments: Arguments) -> Result<()> {
             let places: &[drs_run::Place] = if only.is_empty() { all } else { &only };
             drs_run::run(scenarios, &out, places, runs)
         }
+        What::Drs(what) => drs::run(scenarios, &what),
+        What::DrsReceive(what) => drs::program::receive(&what),
+        What::DrsSend(what) => drs::program::send(&what),
         What::Fit {
             what,
             start,
