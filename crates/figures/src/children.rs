@@ -28,7 +28,8 @@ impl Server {
             .stderr(Stdio::inherit())
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
-        Ok(Self { child })
+        let (_, said) = mpsc::channel();
+        Ok(Self { child, said })
     }
 
     /// Starts `command` and waits until it prints a line that contains `ready`.
