@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use longhaul_doctor::{Fact, Facts, Finding, Path, Severity, Side, Source, findings, gather, probe, render};
+use longhaul_doctor::{
+    Fact, Facts, Finding, Measured, Path, Severity, Side, Source, findings, gather, probe, render,
+};
 use longhaul_session::{Endpoint, PublicKey};
 use longhaul_transfer::Error;
 
@@ -80,17 +82,16 @@ impl Doctor {
             .enable_all()
             .build()
             .context("cannot start")?;
+        let mut path = Path::table();
         let address = match &host {
-            Some((endpoint, _)) => Some(runtime.block_on(resolve(endpoint))?),
+            Some((endpoint, _)) => {
+                let addresses = runtime.block_on(resolve(endpoint))?;
+                let measured = self.measure(endpoint, &addresses)?;
+                (path.rtt_seconds, path.rtt_from) = (measured.rtt.as_secs_f64(), Source::Measured);
+                Some(path.measured.insert(measured).address)
+            }
             None => None,
         };
-        let mut path = Path::table();
-        if let Some(address) = address {
-            self.tell_progress(format_args!("measures the path to {address}"));
-            let measured = probe::measure(address)?;
-            (path.rtt_seconds, path.rtt_from) = (measured.rtt.as_secs_f64(), Source::Measured);
-            path.measured = Some(measured);
-        }
         let here = gather::gather(&gather::Options {
             host: address.map(|address| address.ip()),
             disk: self.disk.clone(),
@@ -132,6 +133,19 @@ impl Doctor {
             Some(error) => Err(error),
             None => Ok(exit(&seen.found)),
         }
+    }
+
+    /// Measures the path to the first of the host's addresses that answers.
+    fn measure(&self, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Result<Measured> {
+        let mut last = anyhow!(Error::Connect(format!("{endpoint}: the name has no address")));
+        for &address in addresses {
+            self.tell_progress(format_args!("measures the path to {address}"));
+            match probe::measure(address) {
+                Ok(measured) => return Ok(measured),
+                Err(error) => last = error.into(),
+            }
+        }
+        Err(last)
     }
 
     /// On a terminal, for what takes longer than a moment.
@@ -183,17 +197,11 @@ fn read_host(text: &str) -> Result<(Endpoint, bool)> {
     }
 }
 
-async fn resolve(endpoint: &Endpoint) -> Result<SocketAddr> {
+async fn resolve(endpoint: &Endpoint) -> Result<Vec<SocketAddr>> {
     let text = endpoint.to_string();
     let found = tokio::net::lookup_host(&text).await;
-    let first = found.map(|mut addresses| addresses.next());
-    match first {
-        Ok(Some(address)) => Ok(address),
-        Ok(None) => Err(anyhow!(Error::Connect(format!(
-            "{text}: the name has no address"
-        )))),
-        Err(error) => Err(anyhow!(Error::Connect(format!("{text}: {error}")))),
-    }
+    let found = found.map_err(|error| anyhow!(Error::Connect(format!("{text}: {error}"))))?;
+    Ok(found.collect())
 }
 
 fn exit(found: &[Finding]) -> Exit {

@@ -183,7 +183,7 @@ const AILMENTS: [(&str, &str, bool); 11] = [
         "queue-rate",
         true,
     ),
-    ("ulimit -Hn 512", "descriptors", false),
+    ("ulimit -n 512", "descriptors", false),
 ];
 
 #[test]
