@@ -30,6 +30,8 @@ mod flow;
 mod host;
 mod kernel;
 mod mode;
+#[cfg(test)]
+mod model;
 mod options;
 mod orders;
 mod paper_plus;
@@ -37,6 +39,8 @@ mod receiver_rate;
 mod sample;
 mod sampler;
 mod tcp_info;
+#[cfg(feature = "trace")]
+mod trace;
 mod verdict;
 
 pub use action::{Action, Advice, Applied, Cause, Outcome};
@@ -49,4 +53,6 @@ pub use options::apply;
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
 pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate};
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
+#[cfg(feature = "trace")]
+pub use trace::{TraceWriter, read_trace};
 pub use verdict::{Evidence, Limit, Verdict};

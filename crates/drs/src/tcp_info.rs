@@ -14,18 +14,25 @@ const LEAST: usize = 104;
 
 /// What the kernel knows of a connection at one moment. Counters run from the connection's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "trace", serde(default))]
 pub struct TcpInfo {
     /// The state of the connection.
     pub state: TcpState,
     /// Smoothed round-trip time (RFC 6298).
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub rtt: Duration,
     /// Its mean deviation (RFC 6298).
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub rttvar: Duration,
     /// The least round-trip time within the kernel's window (some minutes).
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub min_rtt: Option<Duration>,
     /// Round-trip time as the receiving side estimates it; zero until it can.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub receive_rtt: Duration,
     /// Retransmission timeout.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub rto: Duration,
     /// Largest segment sent, in bytes of payload.
     pub send_mss: u32,
@@ -65,10 +72,13 @@ pub struct TcpInfo {
     /// Whether that rate was held down by the application having nothing to send.
     pub delivery_rate_app_limited: Option<bool>,
     /// Time spent with data to send.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub busy: Option<Duration>,
     /// Of that, time stalled on the peer's receive window.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub receive_window_limited: Option<Duration>,
     /// Of that, time stalled on the send buffer.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub send_buffer_limited: Option<Duration>,
     /// The peer's receive window now, in bytes.
     pub send_window: Option<u32>,
@@ -80,6 +90,7 @@ pub struct TcpInfo {
 
 /// The state of a connection, as Linux numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum TcpState {
     /// Data may flow both ways.
     Established,

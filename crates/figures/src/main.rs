@@ -4,10 +4,10 @@
 //! `fit` for the loss rates that the LSL scenarios state.
 
 mod children;
+mod classify;
 mod copy;
 mod dataset;
 mod demo;
-mod drs;
 mod fit;
 mod identities;
 mod paper;
@@ -15,6 +15,7 @@ mod plan;
 mod plot;
 mod record;
 mod report;
+mod right_sizing;
 mod schedule;
 mod setting;
 mod stats;
@@ -75,13 +76,18 @@ enum What {
         render: bool,
     },
     /// Measures right-sizing: Figure 4 of the DRS paper, fairness under a budget, friendliness.
-    Drs(drs::Arguments),
+    Drs(right_sizing::Arguments),
     /// The receiving program of `drs`, in a node of the lab.
     #[command(hide = true)]
-    DrsReceive(drs::program::Receive),
+    DrsReceive(right_sizing::program::Receive),
     /// The sending program of `drs`, in a node of the lab.
     #[command(hide = true)]
-    DrsSend(drs::program::Send),
+    DrsSend(right_sizing::program::Send),
+    /// Makes flows whose limit is known, and counts how often the estimator names it.
+    Classify(classify::Options),
+    /// One end of such a flow, in a lab's node.
+    #[command(hide = true)]
+    Flow(classify::flow::Flow),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -162,9 +168,11 @@ fn run(arguments: Arguments) -> Result<()> {
             }
             Ok(())
         }
-        What::Drs(what) => drs::run(scenarios, &what),
-        What::DrsReceive(what) => drs::program::receive(&what),
-        What::DrsSend(what) => drs::program::send(&what),
+        What::Drs(what) => right_sizing::run(scenarios, &what),
+        What::DrsReceive(what) => right_sizing::program::receive(&what),
+        What::DrsSend(what) => right_sizing::program::send(&what),
+        What::Classify(options) => classify::run(scenarios, &options),
+        What::Flow(flow) => flow.run(),
         What::Fit {
             what,
             start,

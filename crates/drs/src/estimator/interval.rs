@@ -199,16 +199,17 @@ fn window_full(sample: &Sample) -> bool {
 }
 
 /// The kernel wakes a program that waits for room when a third of the buffer is free, so one that is held up by it finds the buffer
-/// between two thirds and full; and what fills it is in flight, with little behind.
+/// between two thirds and full; and all that is in it, sent or not, would fit the congestion window. A buffer that the kernel sizes by itself holds two to
+/// three such windows. The kernel's own count of time stalled on the buffer misses programs that write a segment at a time.
 fn buffer_full(sample: &Sample) -> bool {
     let (used, size) = (
         u64::from(sample.buffers.send_used),
         u64::from(sample.buffers.send),
     );
+    let queued = u64::from(sample.queues.unacknowledged);
     used * 3 >= size * 2
         && size > 0
-        && u64::from(sample.queues.unsent) * 4 < sample.in_flight()
-        && sample.in_flight() + 2 * u64::from(sample.info.send_mss) < sample.congestion_window()
+        && queued + 2 * u64::from(sample.info.send_mss) < sample.congestion_window()
 }
 
 /// Less than an eighth of the congestion window, or three segments, is free; or losses are being repaired, when it is always full.

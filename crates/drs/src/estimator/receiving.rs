@@ -15,8 +15,9 @@ const FILLED: f64 = 0.8;
 /// in milliseconds of the timestamp clock (RFC 7323), so the margin is wider than the sender's.
 const QUEUE: f64 = 0.25;
 const QUEUE_LEAST: Duration = Duration::from_millis(3);
-/// Losses are what limits a flow for so long after one was seen.
-const REMEMBERS: Duration = Duration::from_secs(3);
+/// Losses are what limits a flow for so long after one was seen, unless something else shows: a window takes that long to grow back on long
+/// paths.
+const REMEMBERS: Duration = Duration::from_secs(30);
 
 /// What is remembered of a flow from interval to interval.
 #[derive(Debug, Clone, Copy, Default)]

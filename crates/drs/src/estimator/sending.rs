@@ -100,17 +100,18 @@ impl Memory {
             .max(interval.share_of_looks(interval.buffer_full));
         let most = starved.max(windowed).max(buffer_full);
         if most >= STALLED {
+            let closed = interval.mean_peer_window() < CLOSED * f64::from(self.largest_window);
             return if starved >= most {
                 Limit::SendingApplication
+            } else if windowed >= most && closed {
+                Limit::ReceivingApplication
             } else if has_queue(sample) {
                 // The window, or the buffer, is more than the path carries: what it adds waits in the path's queue.
                 Limit::Path
-            } else if buffer_full >= most {
-                Limit::SendBuffer
-            } else if interval.mean_peer_window() < CLOSED * f64::from(self.largest_window) {
-                Limit::ReceivingApplication
-            } else {
+            } else if windowed >= most {
                 Limit::ReceiveWindow
+            } else {
+                Limit::SendBuffer
             };
         }
         if paced_by_someone(interval) {
