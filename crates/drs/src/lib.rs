@@ -30,6 +30,8 @@ mod flow;
 mod host;
 mod kernel;
 mod mode;
+#[cfg(test)]
+mod model;
 mod options;
 mod orders;
 mod paper_plus;

@@ -8,7 +8,6 @@ mod classify;
 mod copy;
 mod dataset;
 mod demo;
-mod drs;
 mod drs_run;
 mod fit;
 mod identities;
@@ -18,6 +17,7 @@ mod plan;
 mod plot;
 mod record;
 mod report;
+mod right_sizing;
 mod schedule;
 mod setting;
 mod stats;
@@ -114,13 +114,13 @@ enum What {
         runs: u32,
     },
     /// Measures right-sizing: Figure 4 of the DRS paper, fairness under a budget, friendliness.
-    Drs(drs::Arguments),
+    Drs(right_sizing::Arguments),
     /// The receiving program of `drs`, in a node of the lab.
     #[command(hide = true)]
-    DrsReceive(drs::program::Receive),
+    DrsReceive(right_sizing::program::Receive),
     /// The sending program of `drs`, in a node of the lab.
     #[command(hide = true)]
-    DrsSend(drs::program::Send),
+    DrsSend(right_sizing::program::Send),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -220,9 +220,9 @@ fn run(arguments: Arguments) -> Result<()> {
             let places: &[drs_run::Place] = if only.is_empty() { all } else { &only };
             drs_run::run(scenarios, &out, places, runs)
         }
-        What::Drs(what) => drs::run(scenarios, &what),
-        What::DrsReceive(what) => drs::program::receive(&what),
-        What::DrsSend(what) => drs::program::send(&what),
+        What::Drs(what) => right_sizing::run(scenarios, &what),
+        What::DrsReceive(what) => right_sizing::program::receive(&what),
+        What::DrsSend(what) => right_sizing::program::send(&what),
         What::Fit {
             what,
             start,

@@ -1,7 +1,7 @@
 //! The ways of sizing buffers that are compared, and how each is set.
 
-use ::drs::{Action, Mode, apply};
 use clap::ValueEnum;
+use drs::{Action, Mode, apply};
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
 

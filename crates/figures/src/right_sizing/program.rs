@@ -3,8 +3,8 @@
 //! Both say what they saw as one line of JSON. Times are of the machine's monotonic clock, which both nodes share.
 
 use super::column::Column;
-use ::drs::{Action, Budget, Flow, SAMPLE_PERIOD, Side, apply};
 use anyhow::{Context, Result, bail};
+use drs::{Action, Budget, Flow, SAMPLE_PERIOD, Side, apply};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, Write};
