@@ -35,12 +35,12 @@ impl Next {
 
 /// Declares a way to the next function of a name, with what happens when there is none.
 macro_rules! next {
-    ($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) -> $result:ty, else $missing:expr) => {
+    ($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?, else $missing:expr) => {
         $(#[$doc])*
         ///
         /// # Safety
         /// As the function of the C library.
-        pub unsafe fn $name($($argument: $type),*) -> $result {
+        pub unsafe fn $name($($argument: $type),*) $(-> $result)? {
             static NEXT: Next = Next::new(match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
                 Ok(name) => name,
                 Err(_) => c"",
@@ -50,7 +50,7 @@ macro_rules! next {
                 return $missing;
             }
             // SAFETY: the C library's function of this name has this type. It may unwind: a thread can be cancelled in it.
-            let function: unsafe extern "C-unwind" fn($($type),*) -> $result = unsafe { std::mem::transmute(address) };
+            let function: unsafe extern "C-unwind" fn($($type),*) $(-> $result)? = unsafe { std::mem::transmute(address) };
             // SAFETY: the caller's promise is the function's.
             unsafe { function($($argument),*) }
         }
@@ -83,6 +83,6 @@ next!(/// `dup3(2)`.
 next!(/// `close_range(2)`.
     close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, else missing());
 next!(/// `closefrom(3)`.
-    closefrom(first: c_int) -> (), else {});
+    closefrom(first: c_int), else {});
 next!(/// `_exit(2)`: returns only where the C library has none.
-    _exit(status: c_int) -> (), else {});
+    _exit(status: c_int), else {});
