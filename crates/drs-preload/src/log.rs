@@ -172,7 +172,7 @@ impl Log {
         });
     }
 
-    /// The last line of a connection, with a last look at its socket where that is still to be had.
+    /// The last line of a connection: bytes that were acknowledged and received until its descriptor was closed, with a last look at its socket where that is still to be had.
     pub fn end(&self, account: &mut Account, socket: Option<BorrowedFd<'_>>) {
         if let Some((socket, info)) = socket.and_then(|socket| Some((socket, TcpInfo::read(socket).ok()?))) {
             account.remember(socket, &info);
@@ -312,6 +312,8 @@ impl Write for Line {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     fn lines(log: impl FnOnce(&Log)) -> Vec<serde_json::Value> {
@@ -356,10 +358,9 @@ mod tests {
         let other = tempfile::NamedTempFile::new().unwrap();
         let log = Log::none();
         log.open(file.path());
-        assert!(
-            // SAFETY: this puts another file in the place of a descriptor that only this test has.
-            unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(other.as_file()), log.descriptor()) } >= 0
-        );
+        let (old, new) = (other.as_file().as_raw_fd(), log.descriptor());
+        // SAFETY: this puts another file in the place of a descriptor that only this test has.
+        assert!(unsafe { libc::dup2(old, new) } >= 0);
         log.ahead(&Freed { buffer: 1 });
         assert_eq!(other.as_file().metadata().unwrap().len(), 0);
     }

@@ -183,6 +183,14 @@ impl Watcher {
     }
 }
 
+/// Whether two pieces of advice ask for the same, whatever the numbers of their causes.
+fn same(one: Advice, other: Advice) -> bool {
+    match (one, other) {
+        (Advice::Streams { streams: one, .. }, Advice::Streams { streams: other, .. }) => one == other,
+        _ => std::mem::discriminant(&one) == std::mem::discriminant(&other),
+    }
+}
+
 /// Whether the watcher is the last thread: the first one has ended and no other is left.
 fn is_alone() -> bool {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -312,7 +320,7 @@ impl Watched {
             process.log.action(account, applied);
         }
         if let Some(advice) = step.advice
-            && self.advised != Some(advice)
+            && !self.advised.is_some_and(|before| same(before, advice))
         {
             self.advised = Some(advice);
             process.log.advice(account, &advice);
