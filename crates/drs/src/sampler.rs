@@ -65,6 +65,20 @@ pub fn set_max_pacing_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<(
     )
 }
 
+/// Has a socket wake its reader only once so many bytes have come, or the stream ends (`SO_RCVLOWAT`, 1 by default).
+///
+/// # Errors
+/// The kernel refuses: it is no socket, or over 2 GiB were asked for.
+pub fn set_receive_low_water_mark(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    kernel::set_option(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_RCVLOWAT,
+        &bytes.to_ne_bytes(),
+    )
+}
+
 /// Why there is no sample.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
