@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use longhaul_doctor::AskError;
+use longhaul_doctor::probe::ProbeError;
+use longhaul_perf::Error as PerfError;
 use longhaul_transfer::Error;
 
 /// How a command ended.
@@ -10,7 +13,7 @@ use longhaul_transfer::Error;
 pub enum Exit {
     /// All done.
     Success = 0,
-    /// Some files were not copied.
+    /// Some files were not copied, or the server refused; of `doctor`, something costs bandwidth.
     SomeFailed = 1,
     /// The command line, or a file it names, is wrong.
     Usage = 2,
@@ -18,7 +21,7 @@ pub enum Exit {
     NoRoute = 3,
     /// A depot or the server does not let this key, or the server's key is not the expected one.
     Unauthorised = 4,
-    /// The copy broke off.
+    /// The copy or measurement broke off.
     BrokeOff = 5,
     /// The two sides disagree or do not understand each other.
     Disagreement = 6,
@@ -29,9 +32,36 @@ pub enum Exit {
 impl Exit {
     /// The code for an error.
     pub fn of(error: &anyhow::Error) -> Self {
-        match error.downcast_ref::<Error>() {
-            Some(error) => Self::of_copy(error),
-            None => Self::Usage,
+        if let Some(error) = error.downcast_ref::<Error>() {
+            Self::of_copy(error)
+        } else if let Some(error) = error.downcast_ref::<PerfError>() {
+            Self::of_perf(error)
+        } else if let Some(error) = error.downcast_ref::<AskError>() {
+            Self::of_question(error)
+        } else if error.is::<ProbeError>() {
+            Self::NoRoute
+        } else {
+            Self::Usage
+        }
+    }
+
+    /// The code for the error that ended a measurement.
+    fn of_perf(error: &PerfError) -> Self {
+        match error {
+            PerfError::Connect(error) if error.is_about_who() => Self::Unauthorised,
+            PerfError::Connect(_) => Self::NoRoute,
+            PerfError::Refused(_) => Self::SomeFailed,
+            PerfError::Cut(_) | PerfError::Silent { .. } | PerfError::Socket { .. } => Self::BrokeOff,
+            PerfError::Protocol(_) | PerfError::Disagreement { .. } => Self::Disagreement,
+        }
+    }
+
+    /// The code for the error that ended a question to another machine.
+    fn of_question(error: &AskError) -> Self {
+        match error {
+            AskError::Refused(_) => Self::Unauthorised,
+            AskError::Stream(_) | AskError::Silent => Self::BrokeOff,
+            AskError::NotUnderstood => Self::Disagreement,
         }
     }
 

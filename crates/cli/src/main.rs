@@ -1,4 +1,4 @@
-//! `longhaul`: copies files over long-haul networks, serves directories, relays sessions.
+//! `longhaul`: copies files over long-haul networks, serves directories, relays sessions, measures paths.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -8,10 +8,12 @@ use clap::{Parser, Subcommand};
 mod answer;
 mod cp;
 mod depot;
+mod doctor;
 mod exit;
 mod home;
 mod keys;
 mod logging;
+mod perf;
 mod report;
 mod serve;
 mod target;
@@ -19,8 +21,9 @@ mod trust;
 mod watch;
 
 const AFTER_HELP: &str = "\
-Exit status: 0 all done; 1 some files were not copied; 2 the command line or a file it names is wrong; 3 no route led to the \
-server; 4 a depot or the server does not let this key, or the server's key is not the expected one; 5 the copy broke off; \
+Exit status: 0 all done; 1 some files were not copied, or the server refused (doctor: something costs bandwidth); 2 the command line or a \
+file it names is wrong; 3 no route led to the server; 4 a depot or the server does not let this key, or the server's key is not the \
+expected one; 5 the copy or measurement broke off; \
 6 the two sides disagree or do not understand each other; 130 interrupted.
 
 Keys and known servers are kept in ~/.config/longhaul ($LONGHAUL_HOME, else $XDG_CONFIG_HOME/longhaul).";
@@ -38,7 +41,9 @@ enum Command {
     Cp(cp::Cp),
     Serve(serve::Serve),
     Depot(depot::Relay),
+    Perf(perf::Perf),
     Keys(keys::Keys),
+    Doctor(doctor::Doctor),
 }
 
 fn main() -> ExitCode {
@@ -49,7 +54,9 @@ fn main() -> ExitCode {
         Command::Cp(cp) => cp.run(started),
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
+        Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Doctor(doctor) => doctor.run(),
     };
     match result {
         Ok(code) => code.into(),

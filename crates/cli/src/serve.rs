@@ -8,12 +8,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use longhaul_session::{ListenOptions, Listener};
 use longhaul_transfer::confine::Dir;
-use longhaul_transfer::{Access, Grants, Limits, Server, serve_sessions};
+use longhaul_transfer::{Access, Grants, Limits, Server, serve_session};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::target::SERVER_PORT;
-use crate::{answer, home, logging};
+use crate::{answer, doctor, home, logging, perf};
 
 /// Serve a directory to the keys that are granted it.
 ///
@@ -48,6 +48,9 @@ pub struct Serve {
     /// Streams of one copy.
     #[arg(long, value_name = "N", default_value_t = Limits::default().streams_per_copy)]
     max_streams: u16,
+    /// Let the keys that are granted anything here measure the path as well (`longhaul perf`).
+    #[arg(long)]
+    perf: bool,
     /// Print the address and key as one JSON object.
     #[arg(long)]
     json: bool,
@@ -99,9 +102,36 @@ impl Serve {
         let mut terminate = signal(SignalKind::terminate())?;
         self.announce(listener.local_addr(), &key.to_string());
         tokio::select! {
-            error = serve_sessions(server, &listener) => Err(error.into()),
+            error = self.accept(server, known, &listener) => Err(error.into()),
             _ = interrupt.recv() => Ok(Exit::Success),
             _ = terminate.recv() => Ok(Exit::Success),
+        }
+    }
+
+    /// Hands every session to what it is for, as its OPEN says.
+    async fn accept(
+        &self,
+        server: Arc<Server>,
+        grants: Grants,
+        listener: &Listener,
+    ) -> longhaul_session::Error {
+        let meter = self
+            .perf
+            .then(|| longhaul_perf::Server::new(longhaul_perf::Limits::default()));
+        let doctor = Arc::new(doctor::Answering::new(grants));
+        loop {
+            let session = match listener.accept().await {
+                Ok(session) => session,
+                Err(error) => return error,
+            };
+            if perf::is_measurement(&session) {
+                perf::answer(meter.clone(), session);
+            } else if session.info().purpose.as_deref() == Some(doctor::PURPOSE) {
+                let doctor = doctor.clone();
+                tokio::spawn(async move { doctor.answer(session).await });
+            } else {
+                tokio::spawn(serve_session(server.clone(), session));
+            }
         }
     }
 

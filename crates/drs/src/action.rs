@@ -103,6 +103,11 @@ pub enum Cause {
         /// The window offered.
         window: u32,
     },
+    /// The kernel lifted a clamp that a shrink still needs.
+    ClampLifted {
+        /// The window offered.
+        window: u32,
+    },
     /// The budget gives this connection so much.
     Budget {
         /// Its share, in bytes as the kernel accounts them.
@@ -210,6 +215,7 @@ impl fmt::Display for Cause {
             Self::SlowStartEnded { window } => write!(f, "slow start ended at {window} bytes a round trip"),
             Self::PathChanged { window } => write!(f, "the path now carries {window} bytes a round trip"),
             Self::OfferUsedUp { window } => write!(f, "no more than {window} bytes are on offer"),
+            Self::ClampLifted { window } => write!(f, "still {window} bytes are on offer"),
             Self::Budget { share } => write!(f, "the budget gives {share} bytes"),
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct Auto {
     pub aim_bps: Option<u64>,
     /// A reservation of the caller's, in bytes a second.
     pub reserved: Option<u64>,
+    /// The congestion control stays as the host or the program chose it.
+    pub keeps_congestion: bool,
     paced: Option<u64>,
     last: Option<Limit>,
     in_a_row: u32,
@@ -47,6 +49,7 @@ impl Auto {
             host,
             aim_bps: None,
             reserved: None,
+            keeps_congestion: false,
             paced: None,
             last: None,
             in_a_row: 0,
@@ -242,7 +245,7 @@ impl Auto {
             mathis_bps: (1.22 * 8.0 * mss as f64 / (rtt * share.sqrt())) as u64,
         };
         let name = sample.congestion.name.as_str();
-        if self.host.may_use_bbr && matches!(name, "reno" | "cubic" | "bic") {
+        if !self.keeps_congestion && self.host.may_use_bbr && matches!(name, "reno" | "cubic" | "bic") {
             let bbr = CongestionName::from_kernel(b"bbr");
             return Orders::one(Action::CongestionControl(bbr), cause);
         }

@@ -123,6 +123,14 @@ impl Flow {
         self
     }
 
+    /// Leaves the congestion control alone: losses then lead to advice only. For callers whose user chose it, or who share a
+    /// bottleneck with others that follow losses.
+    #[must_use]
+    pub fn keeping_congestion_control(mut self) -> Self {
+        self.auto.keeps_congestion = true;
+        self
+    }
+
     /// Says what rate the caller wants to reach, in bit/s, so that advice can name a number of streams. Without it,
     /// advice is to double.
     pub fn aim(&mut self, bps: Option<u64>) {

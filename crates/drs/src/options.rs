@@ -1,6 +1,9 @@
 //! The socket options that right-sizing sets.
 
-use std::{io, os::fd::BorrowedFd};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 use crate::{Action, Outcome, kernel, set_max_pacing_rate};
 
@@ -30,8 +33,10 @@ impl Locks {
     }
 }
 
-/// Sets what the action says, and gives what the kernel made of it.
-pub(crate) fn apply(socket: BorrowedFd<'_>, action: Action) -> Outcome {
+/// Sets what the action says, and gives what the kernel made of it. [`Flow`](crate::Flow) does this by itself; a program that sizes
+/// its own buffers may want to as well.
+pub fn apply(socket: impl AsFd, action: Action) -> Outcome {
+    let socket = socket.as_fd();
     let made = match action {
         Action::UnlockReceive => unlock(socket, |locks| locks.receive = false),
         Action::UnlockSend => unlock(socket, |locks| locks.send = false),

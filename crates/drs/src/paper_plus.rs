@@ -175,11 +175,16 @@ impl PaperPlus {
         // The buffer is twice the window; a quarter of that is left for bookkeeping of what is under way.
         let fits = u64::from(window) + unread <= target.saturating_add(target / 8)
             && u64::from(sample.buffers.receive_used) <= target;
+        let bytes = u32::try_from(target).unwrap_or(u32::MAX);
         if !fits {
-            return Orders::default();
+            // Some kernels raise the clamp again when they learn how much bookkeeping a segment takes.
+            return if u64::from(window) > target.saturating_mul(3) / 2 {
+                Orders::one(Action::WindowClamp(bytes), Cause::ClampLifted { window })
+            } else {
+                Orders::default()
+            };
         }
         self.pending = None;
-        let bytes = u32::try_from(target).unwrap_or(u32::MAX);
         Orders::one(Action::ReceiveBuffer(bytes), Cause::OfferUsedUp { window })
             .and(Action::WindowClamp(bytes), Cause::OfferUsedUp { window })
     }
@@ -247,5 +252,96 @@ impl LeastRtt {
             (self.before, self.current, self.longer) = (None, self.least_longer.take(), 0);
         }
         self.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+
+    const KB: u64 = 1024;
+    const RATE: u64 = 4_500_000; // 36 Mbit/s; 459 KB in 102 ms
+
+    fn settled() -> (Model, PaperPlus) {
+        let (mut model, mut plus) = (Model::new(102, RATE, 64 * KB), PaperPlus::new(Side::Receiving));
+        model.run(20_000, |sample| plus.observe(sample, |window| window));
+        (model, plus)
+    }
+
+    fn causes(given: &[Orders]) -> Vec<Cause> {
+        given
+            .iter()
+            .flat_map(Orders::iter)
+            .map(|(_, cause)| cause)
+            .collect()
+    }
+
+    #[test]
+    fn the_buffer_is_halved_when_slow_start_has_ended() {
+        let (mut model, mut plus) = (Model::new(102, RATE, 64 * KB), PaperPlus::new(Side::Receiving));
+        let mut most = 0;
+        let given = model.run(20_000, |sample| {
+            most = most.max(u64::from(sample.buffers.receive / 2));
+            plus.observe(sample, |window| window)
+        });
+        assert!(
+            causes(&given)
+                .iter()
+                .any(|cause| matches!(cause, Cause::SlowStartEnded { .. }))
+        );
+        assert!(most > 800 * KB, "{most}");
+        assert!((459 * KB..700 * KB).contains(&model.buffer), "{}", model.buffer);
+        let before = model.arrived;
+        model.run(10_000, |sample| plus.observe(sample, |window| window));
+        assert!(
+            model.arrived - before > 10 * RATE * 95 / 100,
+            "the path stays full"
+        );
+    }
+
+    #[test]
+    fn a_slower_path_gives_memory_back_and_a_faster_one_takes_it_again() {
+        let (mut model, mut plus) = settled();
+        model.rate = RATE / 4;
+        model.run(30_000, |sample| plus.observe(sample, |window| window));
+        assert!(model.buffer < 300 * KB, "{}", model.buffer);
+        assert_eq!(model.dropped_at_receiver, 0);
+        model.rate = RATE;
+        model.run(30_000, |sample| plus.observe(sample, |window| window));
+        assert!(model.buffer > 459 * KB, "{}", model.buffer);
+        let before = model.arrived;
+        model.run(10_000, |sample| plus.observe(sample, |window| window));
+        assert!(model.arrived - before > 10 * RATE * 95 / 100);
+    }
+
+    #[test]
+    fn a_buffer_shrinks_only_when_what_was_offered_fits() {
+        let (mut model, mut plus) = settled();
+        model.rate = RATE / 4;
+        let mut window = 0;
+        for orders in model.run(30_000, |sample| {
+            window = offered(sample);
+            let orders = plus.observe(sample, |window| window);
+            for (action, cause) in orders.iter() {
+                if let (Action::ReceiveBuffer(bytes), Cause::OfferUsedUp { .. }) = (action, cause) {
+                    assert!(window <= u64::from(bytes) * 2, "{window} on offer, {bytes} left");
+                }
+            }
+            orders
+        }) {
+            let _ = orders;
+        }
+    }
+
+    #[test]
+    fn a_share_is_never_exceeded_and_a_larger_one_is_used() {
+        let (mut model, mut plus) = (Model::new(102, RATE, 64 * KB), PaperPlus::new(Side::Receiving));
+        model.run(20_000, |sample| {
+            plus.observe(sample, |window| window.min(200 * KB))
+        });
+        assert!(model.buffer <= 200 * KB, "{}", model.buffer);
+        model.run(20_000, |sample| plus.observe(sample, |window| window));
+        assert!(model.buffer > 459 * KB, "{}", model.buffer);
     }
 }

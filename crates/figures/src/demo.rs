@@ -7,6 +7,7 @@ use crate::record::Run;
 use crate::report;
 use crate::schedule::run_all;
 use crate::setting::{self, Mnemonic, Setting, Way};
+use crate::stats::Spread;
 use crate::table;
 use anyhow::{Result, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -23,29 +24,33 @@ struct Size {
     slow: u64,
     /// The same between hosts with large buffers.
     fast: u64,
-    settings: Vec<Setting>,
+    /// What is shown, and with how many seeds: one copy says little where losses decide.
+    settings: Vec<(Setting, u64)>,
 }
 
 impl Size {
     fn full() -> Self {
         let settings = vec![
-            setting::anl_utk(),
-            setting::ucsd_utk(),
-            setting::mnemonic_untuned(Mnemonic::Short),
-            setting::mnemonic_untuned(Mnemonic::Long),
-            setting::mnemonic_tuned(Mnemonic::Short, "reno"),
-            setting::mnemonic_tuned(Mnemonic::Long, "reno"),
+            (setting::anl_utk(), 6),
+            (setting::ucsd_utk(), 6),
+            (setting::mnemonic_untuned(Mnemonic::Short), 2),
+            (setting::mnemonic_untuned(Mnemonic::Long), 2),
+            (setting::mnemonic_tuned(Mnemonic::Short, "reno"), 4),
+            (setting::mnemonic_tuned(Mnemonic::Long, "reno"), 4),
         ];
         Self {
             real: (24 * MIB, 400),
-            slow: 8 * MIB,
-            fast: 232 * MIB,
+            slow: 24 * MIB,
+            fast: 504 * MIB,
             settings,
         }
     }
 
     fn small() -> Self {
-        let settings = vec![setting::ucsd_utk(), setting::mnemonic_untuned(Mnemonic::Short)];
+        let settings = vec![
+            (setting::ucsd_utk(), 1),
+            (setting::mnemonic_untuned(Mnemonic::Short), 1),
+        ];
         Self {
             real: (3 * MIB, 200),
             slow: MIB,
@@ -59,7 +64,7 @@ impl Size {
 ///
 /// # Errors
 /// A copy failed or did not verify, or the lab could not keep up with one of them.
-pub fn run(scenarios: &Path, out: &Path, small: bool, seed: u64) -> Result<()> {
+pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result<()> {
     let started = Instant::now();
     let tools = Tools::prepare(scenarios)?;
     let size = if small { Size::small() } else { Size::full() };
@@ -76,13 +81,15 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, seed: u64) -> Result<()> {
     let mut jobs: Vec<Job> = size
         .settings
         .iter()
-        .flat_map(|setting| {
+        .flat_map(|(setting, seeds)| {
             let bytes = if is_fast(setting) { fast.bytes } else { slow.bytes };
-            Way::BOTH.map(|way| Job {
-                setting: setting.clone(),
-                bytes,
-                way,
-                seed,
+            (first_seed..first_seed.saturating_add(*seeds)).flat_map(move |seed| {
+                Way::BOTH.map(|way| Job {
+                    setting: setting.clone(),
+                    bytes,
+                    way,
+                    seed,
+                })
             })
         })
         .collect();
@@ -140,16 +147,22 @@ fn running_line(lines: &MultiProgress, job: &Job) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
         line.set_style(style);
     }
-    line.set_message(format!("{}, {}", job.setting.title, job.way.word()));
+    line.set_message(format!(
+        "{}, {}, seed {}",
+        job.setting.title,
+        job.way.word(),
+        job.seed
+    ));
     line.enable_steady_tick(Duration::from_millis(200));
     line
 }
 
 fn finished_line(job: &Job, run: &Run) -> String {
     format!(
-        "{:<66} {:>6}: {:>8.2} Mbit/s, {:>6.1} s, {} files {}{}",
+        "{:<66} {:>6}, seed {:>2}: {:>8.2} Mbit/s, {:>6.1} s, {} files {}{}",
         job.setting.title,
         job.way.word(),
+        job.seed,
         run.mbps(),
         run.seconds,
         run.files,
@@ -162,23 +175,29 @@ fn finished_line(job: &Job, run: &Run) -> String {
     )
 }
 
-fn print_table(settings: &[Setting], runs: &[Run]) {
+/// Means over the seeds, as the papers print averages, with the least and the most.
+fn print_table(settings: &[(Setting, u64)], runs: &[Run]) {
     println!(
-        "\n{:<66} {:>9} {:>9} {:>7}",
-        "Mbit/s", "direct", "depots", "ratio"
+        "\n{:<66} {:>26} {:>26} {:>7}",
+        "mean Mbit/s (least..most), one stream", "direct", "depots", "ratio"
     );
-    for setting in settings {
-        let rate = |way| {
-            runs.iter()
-                .find(|run| run.scenario == setting.id && run.route == way)
-                .map(Run::mbps)
+    for (setting, _) in settings {
+        let rates = |way| {
+            let of_setting = runs
+                .iter()
+                .filter(|run| run.scenario == setting.id && run.route == way && run.counts());
+            Spread::of(&of_setting.map(Run::mbps).collect::<Vec<_>>())
         };
-        if let (Some(direct), Some(depots)) = (rate(Way::Direct), rate(Way::Depots)) {
-            println!(
-                "{:<66} {direct:>9.2} {depots:>9.2} {:>6.1}x",
+        let shown = |spread: &Spread| format!("{:.2} ({:.2}..{:.2})", spread.mean, spread.min, spread.max);
+        match (rates(Way::Direct), rates(Way::Depots)) {
+            (Some(direct), Some(depots)) => println!(
+                "{:<66} {:>26} {:>26} {:>6.1}x",
                 setting.title,
-                depots / direct
-            );
+                shown(&direct),
+                shown(&depots),
+                depots.mean / direct.mean
+            ),
+            _ => println!("{:<66} no run counts: the lines above say why", setting.title),
         }
     }
     println!("\n{}", table::validity(runs).trim());

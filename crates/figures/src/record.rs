@@ -47,19 +47,9 @@ impl Run {
         self.goodput_bps / 1e6
     }
 
-    /// Whether it belongs into a figure: the copy verified, and the lab kept up or was only [robbed](Self::robbed).
+    /// Whether it belongs into a figure: the copy verified, and the lab kept up.
     pub fn counts(&self) -> bool {
-        self.verified && (self.valid || self.robbed())
-    }
-
-    /// Other guests of the host took more than 1 % of the processor's time, and yet no delivery was late and nothing was dropped. Such
-    /// runs are repeated while there are repeats left; those that remain are counted in every table that they are in.
-    pub fn robbed(&self) -> bool {
-        !self.valid
-            && self
-                .invalid_because
-                .iter()
-                .all(|reason| reason.contains("stolen"))
+        self.verified && self.valid
     }
 
     /// Whether it is a run of this job.

@@ -15,7 +15,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write(path: &Path, runs: &[Run]) -> Result<()> {
+pub fn write(path: &Path, runs: &[impl serde::Serialize]) -> Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     }

@@ -130,30 +130,21 @@ pub fn short(rows: &[(Setting, u64)], runs: &[Run]) -> String {
     out
 }
 
-/// Two lines about the runs that do not count, or count with a mark.
+/// A line about the runs that do not count.
 pub fn validity(runs: &[Run]) -> String {
     let counted = runs.iter().filter(|run| run.counts()).count();
-    let robbed = runs.iter().filter(|run| run.counts() && run.robbed()).count();
     let discarded: u32 = runs.iter().map(|run| run.discarded).sum();
     format!(
-        "{counted} runs count; in {robbed} of them other guests of the host took over 1 % of the processor's time while the lab's own lag and \
-         drops stayed within its gate. {} do not count: the lab did not keep up, or the copy did not verify. {discarded} were thrown away and repeated.\n",
+        "{counted} runs count. {} do not: the lab did not keep up (late deliveries, drops of its own, over 1 % of the processor's time stolen), \
+         or the copy did not verify. {discarded} were thrown away and repeated.\n",
         runs.len() - counted,
     )
 }
 
-/// How many runs of both ways count, and how many of them with the mark that [`validity`] explains.
+/// How many runs of each way count.
 fn counts(runs: &[Run], id: &str, bytes: u64) -> String {
     let [direct, depots] = Way::BOTH.map(|way| cell(runs, id, way, bytes).count());
-    match Way::BOTH
-        .into_iter()
-        .flat_map(|way| cell(runs, id, way, bytes))
-        .filter(|run| run.robbed())
-        .count()
-    {
-        0 => format!("{direct}+{depots}"),
-        robbed => format!("{direct}+{depots}, {robbed} with stolen time"),
-    }
+    format!("{direct}+{depots}")
 }
 
 #[cfg(test)]

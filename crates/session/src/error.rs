@@ -142,6 +142,21 @@ impl Error {
         }
     }
 
+    /// Whether it is about who one side is, so that nothing changes until a person changes a grant, a policy or a key.
+    #[must_use]
+    pub fn is_about_who(&self) -> bool {
+        match self {
+            Self::Hop(failure) => matches!(
+                failure.kind,
+                FailureKind::Depot(StatusCode::Unauthorised | StatusCode::Refused)
+                    | FailureKind::Acceptor(StatusCode::Unauthorised | StatusCode::Refused)
+            ),
+            Self::ServerKey { .. } | Self::UnknownServer { .. } => true,
+            Self::FellBack { route, direct } => route.is_about_who() && direct.is_about_who(),
+            _ => false,
+        }
+    }
+
     /// The hop that is to blame, as far as it is known: whom a depot could not reach, else who refused or fell silent.
     #[must_use]
     pub fn endpoint(&self) -> Option<&Endpoint> {

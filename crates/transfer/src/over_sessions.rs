@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use longhaul_proto::{FailureKind, PublicKey, Route, StatusCode};
-use longhaul_session::{ConnectOptions, Listener, Session, connect};
+use longhaul_proto::{PublicKey, Route};
+use longhaul_session::{ConnectOptions, FlowWatch, Listener, Session, connect};
 
 use crate::client::{ConnectError, Connector, Transport};
 use crate::lock::Locked;
@@ -12,6 +12,10 @@ use crate::server::Server;
 impl Transport for Session {
     fn retransmits(&self) -> Option<u64> {
         self.tcp_info().ok().map(|info| u64::from(info.retransmits))
+    }
+
+    fn watch(&mut self, side: drs::Side) -> Option<Arc<FlowWatch>> {
+        Some(Session::watch(self, drs::Mode::Auto, side))
     }
 }
 
@@ -61,26 +65,11 @@ impl Connector for SessionConnector {
                 *self.unknown.locked() = Some(*found);
             }
             ConnectError {
-                unauthorised: is_about_who(&error),
+                unauthorised: error.is_about_who(),
                 retry: is_worth_a_retry(&error),
                 message: error.to_string(),
             }
         })
-    }
-}
-
-/// Whether an error is about who one side is.
-fn is_about_who(error: &longhaul_session::Error) -> bool {
-    use longhaul_session::Error;
-    match error {
-        Error::Hop(failure) => matches!(
-            failure.kind,
-            FailureKind::Depot(StatusCode::Unauthorised | StatusCode::Refused)
-                | FailureKind::Acceptor(StatusCode::Unauthorised | StatusCode::Refused)
-        ),
-        Error::ServerKey { .. } | Error::UnknownServer { .. } => true,
-        Error::FellBack { route, direct } => is_about_who(route) && is_about_who(direct),
-        _ => false,
     }
 }
 
@@ -91,7 +80,7 @@ fn is_worth_a_retry(error: &longhaul_session::Error) -> bool {
         error,
         Error::Hop(_) | Error::NotConnected { .. } | Error::FellBack { .. } | Error::Tls { .. }
     );
-    passing && !is_about_who(error)
+    passing && !error.is_about_who()
 }
 
 /// Serves every session `listener` accepts, until it stops. Streams that fail are logged; the others go on.
@@ -101,19 +90,21 @@ pub async fn serve_sessions(server: Arc<Server>, listener: &Listener) -> longhau
             Ok(session) => session,
             Err(error) => return error,
         };
-        let server = server.clone();
-        tokio::spawn(async move {
-            let (id, peer) = (session.info().session_id, session.info().peer);
-            let from = session
-                .info()
-                .first_hop
-                .map(|addr| addr.to_string())
-                .unwrap_or_default();
-            tracing::info!(session = %id, %peer, %from, "session");
-            match server.serve(session, peer).await {
-                Ok(()) => tracing::info!(session = %id, "session over"),
-                Err(error) => tracing::info!(session = %id, %error, "session failed"),
-            }
-        });
+        tokio::spawn(serve_session(server.clone(), session));
+    }
+}
+
+/// Serves one session that a listener accepted, and logs how it went.
+pub async fn serve_session(server: Arc<Server>, session: Session) {
+    let (id, peer) = (session.info().session_id, session.info().peer);
+    let from = session
+        .info()
+        .first_hop
+        .map(|addr| addr.to_string())
+        .unwrap_or_default();
+    tracing::info!(session = %id, %peer, %from, "session");
+    match server.serve(session, peer).await {
+        Ok(()) => tracing::info!(session = %id, "session over"),
+        Err(error) => tracing::info!(session = %id, %error, "session failed"),
     }
 }

@@ -4,4 +4,5 @@
 
 mod copies;
 mod deaths;
+mod perf;
 mod stage;

@@ -132,6 +132,16 @@ impl Stage {
         self.service(command, "address")
     }
 
+    /// A server of measurements that lets the key of `me` measure.
+    pub fn perf(&self, more: &[&str]) -> Service {
+        let key = self.key("me");
+        let mut command = self.longhaul("server");
+        command
+            .args(["perf", "--serve", "--listen", "127.0.0.1:0", "--allow", &key])
+            .args(more);
+        self.service(command, "address")
+    }
+
     /// A depot that carries sessions of `me` to loopback, at this rate at most.
     pub fn depot(&self, name: &str, max_rate: Option<&str>) -> Service {
         let rate = max_rate.map_or(String::new(), |rate| format!("max_rate = \"{rate}\"\n"));

@@ -15,7 +15,8 @@ const FILLED: f64 = 0.8;
 /// in milliseconds of the timestamp clock (RFC 7323), so the margin is wider than the sender's.
 const QUEUE: f64 = 0.25;
 const QUEUE_LEAST: Duration = Duration::from_millis(3);
-/// Losses are what limits a flow for so long after one was seen.
+/// Losses are what limits a flow for so long after one was seen, unless something else shows. A sender whose window takes longer to grow back
+/// looks like any other that sends no faster.
 const REMEMBERS: Duration = Duration::from_secs(3);
 
 /// What is remembered of a flow from interval to interval.

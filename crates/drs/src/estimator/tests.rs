@@ -266,6 +266,17 @@ fn bbr_is_limited_by_its_model_and_not_by_losses() {
 }
 
 #[test]
+fn bbr_that_paces_just_below_the_peers_window_is_limited_by_it() {
+    let mut sample = bulk(b"bbr");
+    sample.info.congestion_window = 100;
+    sample.info.send_window = Some(60_000);
+    sample.queues.unacknowledged = 240_000;
+    assert_eq!(only(Side::Sending, sample, |_| ()), Limit::ReceiveWindow);
+    sample.info.send_window = Some(90_000);
+    assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Path);
+}
+
+#[test]
 fn what_the_receiving_side_sees() {
     let sample = bulk(b"cubic");
     assert_eq!(only(Side::Receiving, sample, |_| ()), Limit::Sender);

@@ -1,0 +1,121 @@
+//! What a person sees of a measurement.
+
+use std::fmt::Display;
+
+use longhaul_perf::{
+    Interval, Outcome, StreamInterval, Test,
+    record::Attempt,
+    report::Sum,
+    units::{Bytes, Rate, Time},
+    wire::Direction,
+};
+
+use crate::answer;
+
+/// The streams of one interval, and their sum when there are several.
+pub(super) fn interval(interval: &Interval, header: bool) {
+    if header {
+        answer::line(
+            "[  ID] interval           moved        rate             retr  window      rtt         limit",
+        );
+    }
+    for stream in &interval.streams {
+        line(interval, &stream.stream, std::slice::from_ref(stream));
+    }
+    for sends in [true, false] {
+        let streams: Vec<_> = interval
+            .streams
+            .iter()
+            .filter(|stream| stream.sends == sends)
+            .cloned()
+            .collect();
+        if streams.len() > 1 {
+            line(interval, &"SUM", &streams);
+        }
+    }
+}
+
+fn line(interval: &Interval, name: &dyn Display, streams: &[StreamInterval]) {
+    let seconds = interval.end.saturating_sub(interval.start).as_secs_f64();
+    let bytes: u64 = streams.iter().map(|stream| stream.bytes).sum();
+    let sends = streams.iter().any(|stream| stream.sends);
+    let retransmits: u64 = streams.iter().map(|stream| stream.retransmits).sum();
+    let one = match streams {
+        [one] => Some(one),
+        _ => None,
+    };
+    let sender = one.filter(|one| one.sends).and_then(|one| one.tcp);
+    let window =
+        sender.map(|info| Bytes(u64::from(info.congestion_window) * u64::from(info.send_mss)).to_string());
+    let rtt = sender.map(|info| Time(info.rtt).to_string());
+    let limit = one
+        .and_then(|one| one.verdict)
+        .map(|verdict| verdict.limit.word());
+    let text = format!(
+        "[{name:>4}] {:>7.2}-{:<7.2} s  {:<11}  {:<15}  {:>4}  {:<10}  {:<10}  {}{}",
+        interval.start.as_secs_f64(),
+        interval.end.as_secs_f64(),
+        Bytes(bytes).to_string(),
+        rate(bytes, seconds),
+        if sends {
+            retransmits.to_string()
+        } else {
+            String::new()
+        },
+        window.unwrap_or_default(),
+        rtt.unwrap_or_default(),
+        limit.unwrap_or_default(),
+        if interval.omitted { " (omitted)" } else { "" },
+    );
+    answer::line(text.trim_end());
+}
+
+/// Both ends' counts.
+pub(super) fn end(outcome: &Outcome, test: &Test) {
+    let directions: &[(bool, &str)] = match test.direction {
+        Direction::Forward => &[(true, "")],
+        Direction::Reverse => &[(false, "")],
+        Direction::Both => &[(true, " to the server"), (false, " from the server")],
+    };
+    for &(sends, way) in directions {
+        let (sent, received) = (Sum::sent(outcome, sends), Sum::received(outcome, sends));
+        answer::line(format_args!(
+            "sent{way}      {} in {:.2} s, {}, {} retransmissions",
+            Bytes(sent.bytes),
+            sent.seconds,
+            rate(sent.bytes, sent.seconds),
+            sent.retransmits
+        ));
+        answer::line(format_args!(
+            "received{way}  {} in {:.2} s, {}",
+            Bytes(received.bytes),
+            received.seconds,
+            rate(received.bytes, received.seconds)
+        ));
+    }
+    answer::line(format_args!(
+        "processor  here {:.0} %, there {:.0} % of one; congestion control here {}, there {}",
+        outcome.local.cpu.total,
+        outcome.remote.cpu.total,
+        outcome.local.congestion,
+        outcome.remote.congestion
+    ));
+}
+
+/// The contest's unit and rules.
+pub(super) fn record(attempt: &Attempt) {
+    let broken: Vec<_> = attempt.broken.iter().map(ToString::to_string).collect();
+    let judgement = match broken.is_empty() {
+        true => "valid by the Land Speed Record's rules of size, distance and hops".to_owned(),
+        false => format!("not valid for the Land Speed Record: {}", broken.join("; ")),
+    };
+    answer::line(format_args!(
+        "record     {:.0} terabit-metres per second, {judgement}",
+        attempt.terabit_metres_per_second
+    ));
+}
+
+fn rate(bytes: u64, seconds: f64) -> String {
+    let rate = Rate::new(bytes as f64 * 8.0 / seconds.max(1e-9));
+    rate.map_or_else(|| "0 bit/s".to_owned(), |rate| rate.to_string())
+}

@@ -1,0 +1,177 @@
+//! `longhaul perf SERVER`: measures, tells each interval, and closes with both ends' counts.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, anyhow, bail};
+use longhaul_perf::{
+    Error, Interval, Outcome, Test,
+    record::{Attempt, Course},
+    report::{self, Setting, Sum},
+    wire::{Direction, Length, Protection},
+};
+use longhaul_session::{ConnectOptions, Endpoint, ServerTrust, Verdict};
+use serde_json::{Map, Value};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Perf, lines};
+use crate::exit::Exit;
+use crate::target::SERVER_PORT;
+use crate::{answer, home, logging, trust};
+
+/// Measures to `server`.
+pub(super) fn run(perf: &Perf, server: &str) -> Result<Exit> {
+    logging::start("error");
+    let course = course(perf)?;
+    let test = test(perf)?;
+    let host = server
+        .strip_prefix("lh://")
+        .unwrap_or(server)
+        .trim_end_matches('/');
+    let server = Endpoint::parse_with_port(host, SERVER_PORT).map_err(|error| anyhow!("{host}: {error}"))?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+    let exit = runtime.block_on(measure(perf, &server, test, course));
+    runtime.shutdown_timeout(std::time::Duration::from_millis(100));
+    exit
+}
+
+fn test(perf: &Perf) -> Result<Test> {
+    let asked = &perf.measure;
+    let millis = |time: longhaul_perf::units::Time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX);
+    let length = match asked.bytes {
+        Some(bytes) => Length::Bytes(bytes.0),
+        None => Length::Milliseconds(millis(asked.time)),
+    };
+    if length == Length::Milliseconds(0) || millis(asked.interval) < 10 {
+        bail!("measure for a millisecond or more, and tell every 10 ms at most");
+    }
+    Ok(Test {
+        streams: asked.parallel,
+        direction: match (asked.both, asked.reverse) {
+            (true, _) => Direction::Both,
+            (false, true) => Direction::Reverse,
+            (false, false) => Direction::Forward,
+        },
+        length,
+        omit: asked.omit.map(|omit| omit.0).unwrap_or_default(),
+        protection: if asked.no_encryption {
+            Protection::None
+        } else {
+            Protection::Tls
+        },
+        right_size: asked.right_size,
+        interval: asked.interval.0,
+    })
+}
+
+fn course(perf: &Perf) -> Result<Option<Course>> {
+    match (perf.measure.distance, perf.measure.hops) {
+        (Some(km), Some(_)) if !(km > 0.0 && km < 1e6) => bail!("--distance is in km: {km} is none"),
+        (Some(km), Some(hops)) => Ok(Some(Course { km, hops })),
+        _ => Ok(None),
+    }
+}
+
+async fn measure(perf: &Perf, server: &Endpoint, test: Test, course: Option<Course>) -> Result<Exit> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let options = options(perf, server).await?;
+    if test.protection == Protection::None {
+        eprintln!(
+            "longhaul: warning: the measured bytes travel unencrypted; only the handshakes and the counts are protected"
+        );
+    }
+    let mut setting = Setting {
+        host: server.host.to_string(),
+        port: server.port,
+        route: perf.measure.route.to_string(),
+        began: SystemTime::now(),
+        test: test.clone(),
+        connections: Vec::new(),
+    };
+    let mut intervals = Vec::new();
+    let mut header = true;
+    let mut told = |interval: &Interval| {
+        if perf.json {
+            intervals.push(report::interval(interval));
+        } else {
+            lines::interval(interval, std::mem::take(&mut header));
+        }
+    };
+    let measuring = longhaul_perf::measure(
+        &options,
+        &test,
+        |connections| setting.connections = connections.to_vec(),
+        &mut told,
+    );
+    let result = tokio::select! {
+        result = measuring => result.map_err(|error| advise(error, server)),
+        _ = interrupt.recv() => return Ok(Exit::Interrupted),
+        _ = terminate.recv() => return Ok(Exit::Interrupted),
+    };
+    let attempt = course.zip(result.as_ref().ok()).map(|(course, outcome)| {
+        let forward = test.direction != Direction::Reverse;
+        let (bytes, rate) = Sum::received(outcome, forward).for_record();
+        Attempt::judge(bytes, rate, course)
+    });
+    if perf.json {
+        let whole = whole(&setting, intervals, result.as_ref(), attempt.as_ref());
+        answer::line(serde_json::to_string(&whole)?);
+    }
+    let outcome = result?;
+    if !perf.json {
+        lines::end(&outcome, &test);
+        if let Some(attempt) = &attempt {
+            lines::record(attempt);
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// One object, as iperf3 writes it: with `error` where there is one, and without `end` then.
+fn whole(
+    setting: &Setting,
+    intervals: Vec<Value>,
+    result: Result<&Outcome, &anyhow::Error>,
+    attempt: Option<&Attempt>,
+) -> Map<String, Value> {
+    let mut object = Map::new();
+    object.insert("start".into(), report::start(setting));
+    object.insert("intervals".into(), intervals.into());
+    match result {
+        Ok(outcome) => object.insert("end".into(), report::end(setting, outcome)),
+        Err(error) => object.insert("error".into(), format!("{error:#}").into()),
+    };
+    object.insert("longhaul".into(), report::longhaul(setting, attempt));
+    object
+}
+
+async fn options(perf: &Perf, server: &Endpoint) -> Result<ConnectOptions> {
+    let identity = Arc::new(home::identity(perf.identity.as_deref())?);
+    let wanted = trust::Wanted {
+        key: perf.measure.host_key,
+        accept_new: perf.measure.accept_new,
+    };
+    let nobody = ServerTrust::Callback(Arc::new(|_, _| Verdict::Unknown));
+    let mut options = ConnectOptions {
+        congestion: perf.congestion.clone(),
+        purpose: Some(longhaul_perf::wire::PURPOSE.to_owned()),
+        ..ConnectOptions::new(perf.measure.route.clone(), server.clone(), identity, nobody)
+    };
+    options.server = trust::of(server, &wanted, &options).await?;
+    Ok(options)
+}
+
+/// Says what to do about a server that isn't known.
+fn advise(error: Error, server: &Endpoint) -> anyhow::Error {
+    match &error {
+        Error::Connect(longhaul_session::Error::UnknownServer { found, .. }) => {
+            let advice = format!(
+                "the server {server} is not known and shows key {found}: if that is its key, give --host-key {found}, or --accept-new to \
+                 remember it"
+            );
+            anyhow!(error).context(advice)
+        }
+        _ => anyhow!(error),
+    }
+}

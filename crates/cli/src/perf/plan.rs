@@ -1,0 +1,117 @@
+//! `longhaul perf --plan`: what the paper works out by hand, as a table.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use longhaul_perf::{
+    plan::{Depots, HeldBy, MOST_HOPS, MOST_STREAMS, Plan, Remedy, Target},
+    units::{Bytes, LossRate, Rate, Time},
+};
+
+use crate::answer;
+use crate::exit::Exit;
+
+impl super::Plan {
+    /// Works it out and prints it.
+    pub(super) fn print(&self, json: bool) -> Result<Exit> {
+        let (Some(rate), Some(rtt)) = (self.rate, self.rtt) else {
+            bail!("a plan needs --rate and --rtt");
+        };
+        let target = Target {
+            rate,
+            rtt,
+            mtu: self.mtu,
+            control: self.hosts,
+            window: self.window,
+            loss: self.loss,
+        };
+        let plan = target.plan();
+        if json {
+            answer::line(serde_json::to_string(&plan)?);
+        } else {
+            lines(&target, &plan);
+        }
+        Ok(Exit::Success)
+    }
+}
+
+fn lines(target: &Target, plan: &Plan) {
+    let row = |name: &str, value: String| answer::line(format_args!("{name:<34}{value}"));
+    row(
+        "target",
+        format!(
+            "{} over {}, segments of {} bytes, {}",
+            target.rate, target.rtt, plan.mss_bytes, plan.control
+        ),
+    );
+    row(
+        "window (bandwidth x round trip)",
+        format!(
+            "{} ({:.0} segments)",
+            Bytes(plan.window_bytes),
+            plan.window_segments
+        ),
+    );
+    row("slow start to a full window", time(plan.slow_start_s));
+    row("recovery from one loss", time(plan.recovery_s));
+    row(
+        "most loss for one stream",
+        format!(
+            "{} (one loss every {})",
+            loss(plan.most_loss),
+            time(plan.between_losses_s)
+        ),
+    );
+    let Some(held_by) = plan.held_by else {
+        row("one stream", "reaches the target".to_owned());
+        return;
+    };
+    let why = match held_by {
+        HeldBy::Window => "held by the hosts' window",
+        HeldBy::Loss => "held by loss",
+    };
+    row("one stream", format!("{}, {why}", rate(plan.one_stream_bps)));
+    if let Some(remedy) = &plan.remedy {
+        remedies(target, remedy, &row);
+    }
+}
+
+fn remedies(target: &Target, remedy: &Remedy, row: &impl Fn(&str, String)) {
+    row(
+        "streams that reach it",
+        remedy.streams.map_or_else(
+            || format!("more than {MOST_STREAMS}"),
+            |streams| streams.to_string(),
+        ),
+    );
+    let depots = |depots: &Option<Depots>| match depots {
+        Some(found) => format!(
+            "{}, a hop every {} (about {:.0} km of fibre)",
+            found.depots,
+            time(found.hop_rtt_s),
+            found.hop_km
+        ),
+        None => format!("more than a route holds ({})", MOST_HOPS - 1),
+    };
+    if target.loss.is_some() {
+        row("or depots, loss spread evenly", depots(&remedy.depots));
+        row(
+            "or depots, loss all in one place",
+            depots(&remedy.depots_if_loss_is_in_one_place),
+        );
+    } else {
+        row("or depots", depots(&remedy.depots));
+    }
+}
+
+fn time(seconds: f64) -> String {
+    Time(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)).to_string()
+}
+
+fn rate(bits_per_second: f64) -> String {
+    Rate::new(bits_per_second).map_or_else(|| "nothing".to_owned(), |rate| rate.to_string())
+}
+
+fn loss(probability: f64) -> String {
+    LossRate::new(probability).map_or_else(|| "any".to_owned(), |loss| loss.to_string())
+}

@@ -1,0 +1,112 @@
+//! `longhaul perf --serve`: answers measurements, and nothing else.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use longhaul_perf::{Limits, Server, refuse, wire::PURPOSE};
+use longhaul_session::{ListenOptions, Listener, Session};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Perf;
+use crate::exit::Exit;
+use crate::target::SERVER_PORT;
+use crate::{answer as told, home, logging};
+
+/// Serves until a signal.
+pub(super) fn run(perf: &Perf) -> Result<Exit> {
+    logging::start("info");
+    if perf.serve.allow.is_empty() {
+        bail!("nobody may measure yet: name a key with --allow (a client's is shown by: longhaul keys show)");
+    }
+    let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+    let exit = runtime.block_on(listen(perf));
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    exit
+}
+
+async fn listen(perf: &Perf) -> Result<Exit> {
+    let identity = Arc::new(home::identity(perf.identity.as_deref())?);
+    let key = identity.public();
+    let allowed = perf.serve.allow.clone();
+    let options = |addr: SocketAddr| {
+        let allowed = allowed.clone();
+        ListenOptions {
+            congestion: perf.congestion.clone(),
+            ..ListenOptions::new(addr, identity.clone(), Arc::new(move |key| allowed.contains(key)))
+        }
+    };
+    let listener = match perf.serve.listen {
+        Some(addr) => Listener::bind(options(addr)).await?,
+        // One socket for both families, where there is IPv6.
+        None => match Listener::bind(options((Ipv6Addr::UNSPECIFIED, SERVER_PORT).into())).await {
+            Ok(listener) => listener,
+            Err(_) => Listener::bind(options((Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())).await?,
+        },
+    };
+    let server = Server::new(Limits {
+        streams: perf.serve.max_streams,
+        time: perf.serve.max_time.0,
+        at_once: perf.serve.max_tests,
+        per_minute: perf.serve.max_per_minute,
+    });
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    announce(perf, listener.local_addr(), &key.to_string());
+    let serving = async {
+        loop {
+            match listener.accept().await {
+                // Whatever the client calls it, measurements are all there is here.
+                Ok(session) => answer(Some(server.clone()), session),
+                Err(error) => return error,
+            }
+        }
+    };
+    tokio::select! {
+        error = serving => Err(error.into()),
+        _ = interrupt.recv() => Ok(Exit::Success),
+        _ = terminate.recv() => Ok(Exit::Success),
+    }
+}
+
+/// Whether a session belongs to a measurement.
+pub fn is_measurement(session: &Session) -> bool {
+    session.info().purpose.as_deref() == Some(PURPOSE)
+}
+
+/// Serves a session of a measurement beside others; without a server, tells the client that none are taken.
+pub fn answer(server: Option<Arc<Server>>, session: Session) {
+    tokio::spawn(async move {
+        let (id, peer) = (session.info().session_id, session.info().peer);
+        let done =
+            match server {
+                Some(server) => server.serve(session).await,
+                None => refuse(
+                    session,
+                    "this server takes no measurements: start it with --perf, or run longhaul perf --serve",
+                )
+                .await,
+            };
+        match done {
+            Ok(()) => tracing::info!(session = %id, %peer, "measurement session over"),
+            Err(error) => tracing::info!(session = %id, %peer, %error, "measurement session failed"),
+        }
+    });
+}
+
+/// Tells where and who; the first lines of standard output, for a person or a program.
+fn announce(perf: &Perf, addr: SocketAddr, key: &str) {
+    let address = addr.to_string();
+    if perf.json {
+        told::line(serde_json::json!({ "event": "listening", "address": address, "key": key }));
+        return;
+    }
+    told::line(format_args!("listening on {address}"));
+    told::line(format_args!("key {key}"));
+    let host = if addr.ip().is_unspecified() {
+        format!("HOST:{}", addr.port())
+    } else {
+        address
+    };
+    eprintln!("longhaul: measure with: longhaul perf --host-key {key} {host}");
+}

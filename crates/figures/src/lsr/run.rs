@@ -1,0 +1,170 @@
+//! One measurement over the record's path.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use wanbed::{Lab, Overrides, Scenario};
+
+use super::{COURSE, Run, Way};
+use crate::children::{Server, output_within};
+use crate::copy::Tools;
+
+/// The ends of the path: the sender, and the receiver.
+const SENDER: &str = "geneva";
+const RECEIVER: &str = "sunnyvale";
+/// Ports in the lab, whose nodes run nothing else.
+const PERF_PORT: u16 = 7511;
+const IPERF_PORT: u16 = 5201;
+/// Just under what the bottleneck carries of payload: the best that a person finds by trying.
+const BY_HAND: &str = "2380M";
+/// Slow start and its end lie before this, in seconds.
+const SUSTAINED_FROM: f64 = 5.0;
+/// A measurement may take this much longer than it sends, set-up and drain included.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// The part of the JSON that both programs write.
+#[derive(Deserialize)]
+struct Json {
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    intervals: Vec<Interval>,
+    end: Option<End>,
+}
+
+#[derive(Deserialize)]
+struct Interval {
+    sum: Sum,
+}
+
+#[derive(Deserialize)]
+struct Sum {
+    start: f64,
+    seconds: f64,
+    bytes: u64,
+    bits_per_second: f64,
+    #[serde(default)]
+    retransmits: u64,
+}
+
+#[derive(Deserialize)]
+struct End {
+    sum_sent: Sum,
+    sum_received: Sum,
+    cpu_utilization_percent: Cpu,
+    #[serde(default)]
+    sender_tcp_congestion: String,
+}
+
+#[derive(Deserialize)]
+struct Cpu {
+    host_total: f64,
+    remote_total: f64,
+}
+
+/// Brings the path up, measures once, and takes it down.
+pub(super) fn once(tools: &Tools, way: Way, repeat: u32, seconds: u32) -> Result<Run> {
+    let scenario = Scenario::read(tools.scenarios.join("lsr.toml"))?;
+    let buffers = format!("\"{}\"", way.buffers());
+    let overrides = Overrides::default().set("nodes.*.buffers", buffers);
+    let lab = Lab::up(&scenario, &overrides)?;
+    let (server, client) = match way {
+        Way::Longhaul | Way::LonghaulPlain => longhaul(tools, &lab, way, seconds)?,
+        Way::Iperf3 | Way::Iperf3Window | Way::Iperf3Paced => iperf3(&lab, way, seconds)?,
+    };
+    let limit = Duration::from_secs(seconds.into()) + SLACK;
+    let (status, out, err) = output_within(client, way.title(), limit)?;
+    let links = lab.links()?;
+    drop(server);
+    let json: Json = serde_json::from_str(&out)
+        .with_context(|| format!("{} ended with {status}: {}", way.title(), err.trim()))?;
+    let Some(end) = json.end.filter(|_| status.success() && json.error.is_none()) else {
+        bail!("{}: {}", way.title(), json.error.unwrap_or(err));
+    };
+    Ok(Run {
+        way,
+        repeat,
+        seconds: end.sum_received.seconds,
+        bits_per_second: end.sum_received.bits_per_second,
+        sustained_bits_per_second: sustained(&json.intervals),
+        retransmits: end.sum_sent.retransmits,
+        congestion: end.sender_tcp_congestion,
+        sender_cpu: end.cpu_utilization_percent.host_total,
+        receiver_cpu: end.cpu_utilization_percent.remote_total,
+        machine_busy: links.cpu.busy,
+        machine_steal: links.cpu.steal,
+        valid: links.valid,
+        invalid_because: links.reasons,
+        discarded: 0,
+    })
+}
+
+/// What was sent a second in the intervals after slow start, in bit/s.
+fn sustained(intervals: &[Interval]) -> f64 {
+    let late = intervals
+        .iter()
+        .filter(|interval| interval.sum.start >= SUSTAINED_FROM);
+    let (bytes, seconds) = late.fold((0, 0.0), |(bytes, seconds), interval| {
+        (bytes + interval.sum.bytes, seconds + interval.sum.seconds)
+    });
+    if seconds > 0.0 {
+        bytes as f64 * 8.0 / seconds
+    } else {
+        0.0
+    }
+}
+
+fn longhaul(tools: &Tools, lab: &Lab, way: Way, seconds: u32) -> Result<(Server, Command)> {
+    let keys = &tools.identities;
+    let mut server = lab.command(RECEIVER, &tools.longhaul)?;
+    server
+        .env("LONGHAUL_HOME", &keys.server_home)
+        .args(["perf", "--serve", "--allow", &keys.client_key, "--listen"])
+        .arg(format!("0.0.0.0:{PERF_PORT}"));
+    let server = Server::start(server, "longhaul perf --serve", "listening")?;
+    let mut client = lab.command(SENDER, &tools.longhaul)?;
+    client
+        .env("LONGHAUL_HOME", &keys.client_home)
+        .args(["perf", "--json", "--host-key", &keys.server_key])
+        .args(["--time", &seconds.to_string()])
+        .args(["--distance", COURSE.0, "--hops", COURSE.1])
+        .arg(format!("{}:{PERF_PORT}", lab.address(RECEIVER)?));
+    if way == Way::LonghaulPlain {
+        client.arg("--no-encryption");
+    }
+    Ok((server, client))
+}
+
+fn iperf3(lab: &Lab, way: Way, seconds: u32) -> Result<(Server, Command)> {
+    let mut server = lab.command(RECEIVER, "iperf3")?;
+    server.args(["-s", "--forceflush", "-p", &IPERF_PORT.to_string()]);
+    let server = Server::start(server, "iperf3 -s", "listening")?;
+    let mut client = lab.command(SENDER, "iperf3")?;
+    client
+        .args(["-J", "-t", &seconds.to_string(), "-p", &IPERF_PORT.to_string()])
+        .args(["-c", &lab.address(RECEIVER)?.to_string()]);
+    if way == Way::Iperf3Paced {
+        client.args(["--fq-rate", BY_HAND]);
+    }
+    Ok((server, client))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sustained_leaves_slow_start_out() {
+        let json: Json = serde_json::from_str(
+            r#"{"intervals":[
+                {"sum":{"start":0.0,"seconds":1.0,"bytes":1,"bits_per_second":8.0}},
+                {"sum":{"start":5.0,"seconds":1.0,"bytes":100,"bits_per_second":800.0}},
+                {"sum":{"start":6.0,"seconds":1.0,"bytes":200,"bits_per_second":1600.0}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(sustained(&json.intervals), 1200.0);
+        assert_eq!(sustained(&[]), 0.0);
+    }
+}

@@ -1,0 +1,336 @@
+//! The end that asks: opens the sessions, starts the clock, and puts both ends' counts together.
+
+use std::time::Duration;
+
+use longhaul_session::{ConnectOptions, Session, connect};
+use rustix::net::sockopt;
+use tokio::{task::JoinSet, time::timeout};
+
+use crate::{
+    Error, Interval, StreamTotal,
+    carry::{Carried, Stream, carry},
+    pump::{DRAIN, SILENCE},
+    wire::{
+        Attach, Direction, Hello, Length, Message, PURPOSE, Protection, Report, StreamReport, Token, VERSION,
+    },
+};
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Test {
+    /// Streams in each direction that is measured; at least 1.
+    pub streams: u16,
+    /// Which way data flows.
+    pub direction: Direction,
+    /// When it is over.
+    pub length: Length,
+    /// How long the beginning is left out of the count; on top of the length.
+    pub omit: Duration,
+    /// What protects the measured bytes.
+    pub protection: Protection,
+    /// Whether the sending ends fit their rate to the path.
+    pub right_size: bool,
+    /// Length of the intervals.
+    pub interval: Duration,
+}
+
+/// What was measured.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Each stream, by number.
+    pub streams: Vec<StreamOutcome>,
+    /// What this end counted.
+    pub local: Carried,
+    /// What the server counted.
+    pub remote: Report,
+}
+
+/// One stream, with both ends' counts.
+#[derive(Debug, Clone)]
+pub struct StreamOutcome {
+    /// As this end saw it.
+    pub local: StreamTotal,
+    /// As the server saw it.
+    pub remote: StreamReport,
+}
+
+impl StreamOutcome {
+    /// Payload sent while it counted, in bytes, and in how many seconds.
+    #[must_use]
+    pub fn sent(&self) -> (u64, f64) {
+        match self.local.sends {
+            true => (self.local.bytes, self.local.seconds()),
+            false => (self.remote.bytes, self.remote.seconds),
+        }
+    }
+
+    /// Payload received while it counted, in bytes, and in how many seconds.
+    #[must_use]
+    pub fn received(&self) -> (u64, f64) {
+        match self.local.sends {
+            true => (self.remote.bytes, self.remote.seconds),
+            false => (self.local.bytes, self.local.seconds()),
+        }
+    }
+
+    /// Segments retransmitted on the sender's first hop while it counted.
+    #[must_use]
+    pub fn retransmits(&self) -> u64 {
+        match self.local.sends {
+            true => self.local.retransmits,
+            false => self.remote.retransmits.unwrap_or(0),
+        }
+    }
+}
+
+/// What is known of the connections when the clock starts.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// The stream's number.
+    pub stream: u16,
+    /// This end's address, and the address at the other end of the first hop.
+    pub addresses: Option<(std::net::SocketAddr, std::net::SocketAddr)>,
+    /// Payload of a segment at the start, in bytes.
+    pub mss: u32,
+    /// Send and receive buffer at the start, in bytes as the kernel accounts them.
+    pub buffers: (usize, usize),
+}
+
+/// Measures to the server that `options` name. `started` hears of the connections, `told` of every interval.
+///
+/// # Errors
+/// Why it did not come to its end: [`Error`].
+pub async fn measure(
+    options: &ConnectOptions,
+    test: &Test,
+    started: impl FnOnce(&[Connection]),
+    told: &mut (dyn FnMut(&Interval) + Send),
+) -> Result<Outcome, Error> {
+    let hello = Hello {
+        versions: [VERSION, VERSION],
+        token: Token::random().map_err(|source| Error::Socket {
+            doing: "get randomness",
+            source,
+        })?,
+        streams: test.streams,
+        direction: test.direction,
+        length: test.length,
+        omit_ms: u64::try_from(test.omit.as_millis()).unwrap_or(u64::MAX),
+        protection: test.protection,
+        right_size: test.right_size,
+    };
+    let options = ConnectOptions {
+        purpose: Some(PURPOSE.to_owned()),
+        ..options.clone()
+    };
+    let mut control = connect(&options).await?;
+    Message::Hello(hello.clone()).write(&mut control).await?;
+    expect(&mut control, &Message::Ready, options.setup_timeout).await?;
+    let streams = open(&options, &hello).await?;
+    let connections: Vec<_> = streams.iter().map(Connection::of).collect();
+    started(&connections);
+    Message::Start.write(&mut control).await?;
+    let (local, remote) = run(&mut control, streams, &hello, test.interval, told).await?;
+    // The report is here, so nothing depends on a clean end.
+    let _ = control.close().await;
+    put_together(local, remote)
+}
+
+/// From START to both ends' counts.
+async fn run(
+    control: &mut Session,
+    streams: Vec<Stream>,
+    hello: &Hello,
+    every: Duration,
+    told: &mut (dyn FnMut(&Interval) + Send),
+) -> Result<(Carried, Report), Error> {
+    let mut remote = std::pin::pin!(async {
+        match Message::read(control).await? {
+            Message::Report(report) => Ok(report),
+            Message::Refused { reason } => Err(Error::Refused(reason)),
+            _ => Err(Error::Protocol("another message than the report".to_owned())),
+        }
+    });
+    let mut carrying = std::pin::pin!(carry(streams, hello, every, told));
+    let mut early = None;
+    let local = loop {
+        tokio::select! {
+            carried = &mut carrying => break carried,
+            // The server may be done a little sooner than this end.
+            report = &mut remote, if early.is_none() => early = Some(report?),
+        }
+    };
+    match (local, early) {
+        (Ok(local), Some(report)) => Ok((local, report)),
+        (Ok(local), None) => {
+            let after = SILENCE + DRAIN;
+            let silent = Error::Silent {
+                doing: "waiting for the server's report",
+                after,
+            };
+            Ok((local, timeout(after, remote).await.unwrap_or(Err(silent))?))
+        }
+        (Err(error), Some(_)) => Err(error),
+        // What the server says of it is closer to the cause than a stream that was reset.
+        (Err(error), None) => match timeout(Duration::from_secs(1), remote).await {
+            Ok(Err(refused @ Error::Refused(_))) => Err(refused),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Opens the sessions that carry bytes, all at once.
+async fn open(options: &ConnectOptions, hello: &Hello) -> Result<Vec<Stream>, Error> {
+    let mut opening = JoinSet::new();
+    for number in 0..hello.sessions() {
+        let (options, hello) = (options.clone(), hello.clone());
+        opening.spawn(async move {
+            let mut session = connect(&options).await?;
+            let attach = Attach {
+                token: hello.token.clone(),
+                stream: number,
+            };
+            Message::Attach(attach).write(&mut session).await?;
+            expect(&mut session, &Message::Attached, options.setup_timeout).await?;
+            Ok::<_, Error>(Stream {
+                number,
+                sends: hello.client_sends(number),
+                session,
+            })
+        });
+    }
+    let mut streams = Vec::new();
+    while let Some(opened) = opening.join_next().await {
+        streams.push(opened.map_err(|panic| Error::Protocol(panic.to_string()))??);
+    }
+    streams.sort_by_key(|stream| stream.number);
+    Ok(streams)
+}
+
+async fn expect(session: &mut Session, wanted: &Message, after: Duration) -> Result<(), Error> {
+    let silent = Error::Silent {
+        doing: "waiting for the server's answer",
+        after,
+    };
+    match timeout(after, Message::read(session))
+        .await
+        .unwrap_or(Err(silent))?
+    {
+        Message::Refused { reason } => Err(Error::Refused(reason)),
+        message if message == *wanted => Ok(()),
+        _ => Err(Error::Protocol("another message than it was to send".to_owned())),
+    }
+}
+
+/// Pairs the two ends' counts, and holds them against each other: what arrived was sent before.
+fn put_together(local: Carried, remote: Report) -> Result<Outcome, Error> {
+    let mut streams = Vec::new();
+    for total in &local.streams {
+        let mut counted = remote
+            .streams
+            .iter()
+            .filter(|report| report.stream == total.stream);
+        let (Some(report), None) = (counted.next(), counted.next()) else {
+            return Err(Error::Protocol(format!(
+                "the report does not count stream {} once",
+                total.stream
+            )));
+        };
+        let (here, there) = (total.bytes + total.omitted, report.bytes + report.omitted);
+        let (sent, received) = if total.sends { (here, there) } else { (there, here) };
+        if received > sent {
+            return Err(Error::Disagreement { sent, received });
+        }
+        streams.push(StreamOutcome {
+            local: total.clone(),
+            remote: report.clone(),
+        });
+    }
+    Ok(Outcome {
+        streams,
+        local,
+        remote,
+    })
+}
+
+impl Connection {
+    fn of(stream: &Stream) -> Self {
+        let addresses = || {
+            let local = rustix::net::getsockname(&stream.session).ok()?.try_into().ok()?;
+            Some((local, stream.session.info().first_hop?))
+        };
+        Self {
+            stream: stream.number,
+            addresses: addresses(),
+            mss: drs::TcpInfo::read(&stream.session).map_or(0, |info| info.send_mss),
+            buffers: (
+                sockopt::socket_send_buffer_size(&stream.session).unwrap_or(0),
+                sockopt::socket_recv_buffer_size(&stream.session).unwrap_or(0),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn carried(bytes: u64, omitted: u64) -> Carried {
+        let total = StreamTotal {
+            stream: 0,
+            sends: true,
+            bytes,
+            omitted,
+            from: Duration::from_secs(1),
+            until: Duration::from_secs(3),
+            retransmits: 5,
+            rtt: None,
+            max_congestion_window: 0,
+            max_send_window: 0,
+        };
+        Carried {
+            streams: vec![total],
+            cpu: Default::default(),
+            congestion: "reno".to_owned(),
+        }
+    }
+
+    fn report(stream: u16, bytes: u64) -> Report {
+        let stream = StreamReport {
+            stream,
+            bytes,
+            seconds: 2.5,
+            ..StreamReport::default()
+        };
+        Report {
+            streams: vec![stream],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn each_ends_count_is_told_apart() {
+        let outcome = put_together(carried(1000, 200), report(0, 1100)).unwrap();
+        let stream = &outcome.streams[0];
+        assert_eq!((stream.sent(), stream.received()), ((1000, 2.0), (1100, 2.5)));
+        assert_eq!(stream.retransmits(), 5);
+    }
+
+    #[test]
+    fn counts_that_cannot_be_are_no_result() {
+        assert!(matches!(
+            put_together(carried(1000, 0), report(0, 1001)),
+            Err(Error::Disagreement {
+                sent: 1000,
+                received: 1001
+            })
+        ));
+        assert!(matches!(
+            put_together(carried(1000, 0), report(1, 1000)),
+            Err(Error::Protocol(_))
+        ));
+        let mut twice = report(0, 1);
+        twice.streams.push(twice.streams[0].clone());
+        assert!(put_together(carried(1000, 0), twice).is_err());
+    }
+}

@@ -1,0 +1,398 @@
+//! Fits a flow's sending rate to its path, so that TCP never drives the path into loss.
+//!
+//! The Land Speed Record of 2003 held the window to capacity times round trip, known beforehand, because a flow that is left to
+//! itself doubles its window until a queue overflows, and then takes minutes to come back. Here the capacity is measured, and the
+//! sending rate is held to it (`SO_MAX_PACING_RATE`), which keeps the bytes in flight at capacity times round trip as well:
+//!
+//! - In slow start a sender that does not pace sends each window as a burst. The bottleneck spreads the burst to its own rate, and
+//!   the acknowledgements come back at that rate (the packet train of Jain and Routhier, 1986): the slope of a train of
+//!   acknowledgements is the capacity, known many round trips before the window is as wide as the path. A train counts only
+//!   when it is much faster than a sender that paces would have sent it, for there the slope is the sender's own.
+//! - A queue that stands, while nothing is lost, shows that the path is full: the delivery rate is then its capacity.
+//! - From then on the rate is raised in small steps as long as all of it is delivered without a queue, and taken back to the delivery
+//!   rate when one stands.
+//!
+//! Pure: looks go in, rates come out.
+
+use std::time::Duration;
+
+/// On shorter paths a flow recovers so soon that there is nothing to gain.
+const SHORT: Duration = Duration::from_millis(10);
+/// A train is measured once it has lasted this long ...
+const TRAIN: Duration = Duration::from_millis(6);
+/// ... and acknowledged as many segments.
+const TRAIN_SEGMENTS: u64 = 64;
+/// Without an acknowledgement for this long, a train is over.
+const GAP: Duration = Duration::from_millis(3);
+/// How much faster than a sender that paces a train must be.
+const UNPACED: f64 = 2.0;
+/// The part of a train's slope that is sent at first: trains are short, and their ends blurred.
+const CAUTION: f64 = 0.92;
+/// The part of the delivery rate that is sent after a queue stood, so that it drains.
+const BACK: f64 = 0.99;
+/// The least and the largest step up, as parts of the rate. What a step sends too much until its queue is seen, some two round
+/// trips later, a queue of a thirtieth of the window can hold.
+const STEPS: (f64, f64) = (0.005, 0.01);
+/// Rounds without a step after a queue stood.
+const REST: u32 = 6;
+
+/// One look at the flow.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Look {
+    /// When, on a clock that never goes back.
+    pub(crate) at: Duration,
+    /// Bytes acknowledged so far.
+    pub(crate) acked: u64,
+    /// Smoothed round-trip time.
+    pub(crate) rtt: Duration,
+    /// The least round-trip time of the path.
+    pub(crate) min_rtt: Duration,
+    /// Bytes in a segment.
+    pub(crate) mss: u64,
+    /// Congestion window, in bytes.
+    pub(crate) window: u64,
+    /// Delivery rate as the kernel measures it, in bytes a second.
+    pub(crate) delivery: u64,
+    /// Segments retransmitted so far.
+    pub(crate) retransmits: u64,
+}
+
+/// The decider for one flow.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cruise {
+    /// The rate set, in bytes a second; none yet at first.
+    cap: Option<f64>,
+    train: Option<Train>,
+    last: Option<Look>,
+    round: Round,
+    step: f64,
+    rest: u32,
+    /// The last change was a step back.
+    draining: bool,
+}
+
+/// Acknowledgements that come without a gap.
+#[derive(Debug, Clone, Copy)]
+struct Train {
+    first: (Duration, u64),
+    /// The last look that saw progress.
+    last: (Duration, u64),
+}
+
+/// What has happened since the round began; a round is a little more than a round trip.
+#[derive(Debug, Clone, Copy, Default)]
+struct Round {
+    began: Duration,
+    acked: u64,
+    retransmits: u64,
+}
+
+impl Cruise {
+    /// Takes a look; the rate to send at from now on, in bytes a second, if it changes.
+    pub(crate) fn observe(&mut self, look: &Look) -> Option<u64> {
+        let last = self.last.replace(*look);
+        if look.min_rtt < SHORT || look.acked == 0 {
+            return None;
+        }
+        let cap = match self.cap {
+            None => self.first_cap(look, last),
+            Some(cap) => self.adjusted(look, cap),
+        }?;
+        self.cap = Some(cap);
+        self.round = Round::from(look);
+        Some(cap as u64)
+    }
+
+    /// How long until the next look is due.
+    pub(crate) fn pause(&self) -> Duration {
+        match self.cap {
+            None => Duration::from_millis(1),
+            Some(_) => Duration::from_millis(10),
+        }
+    }
+
+    fn first_cap(&mut self, look: &Look, last: Option<Look>) -> Option<f64> {
+        if look.retransmits == 0
+            && let Some(slope) = self.train_slope(look, last?.acked)
+        {
+            self.step = STEPS.0;
+            return Some(slope * CAUTION);
+        }
+        if !queue_stands(look) || look.delivery == 0 {
+            return None;
+        }
+        (self.step, self.rest, self.draining) = (STEPS.0, REST, true);
+        Some(look.delivery as f64 * BACK)
+    }
+
+    /// Bytes a second of the train under way, once it says the path's capacity.
+    fn train_slope(&mut self, look: &Look, acked_before: u64) -> Option<f64> {
+        let now = (look.at, look.acked);
+        let train = match self.train {
+            Some(train) if look.at.saturating_sub(train.last.0) <= GAP => train,
+            _ => {
+                self.train = (look.acked > acked_before).then_some(Train {
+                    first: now,
+                    last: now,
+                });
+                return None;
+            }
+        };
+        if look.acked == train.last.1 {
+            return None;
+        }
+        // Up to the look before: that there was progress after it shows that the train had not ended by then.
+        self.train = Some(Train { last: now, ..train });
+        let lasted = train.last.0.saturating_sub(train.first.0);
+        let bytes = train.last.1.saturating_sub(train.first.1);
+        if lasted < TRAIN || bytes < TRAIN_SEGMENTS * look.mss {
+            return None;
+        }
+        let slope = bytes as f64 / lasted.as_secs_f64();
+        // Linux paces slow start at twice the window a round trip.
+        let paced = 2.0 * look.window as f64 / look.rtt.as_secs_f64();
+        (slope > UNPACED * paced).then_some(slope)
+    }
+
+    fn adjusted(&mut self, look: &Look, cap: f64) -> Option<f64> {
+        let elapsed = look.at.saturating_sub(self.round.began);
+        // Of the path's own round trip: one that a growing queue stretches might never end.
+        let full_round = elapsed >= look.min_rtt + look.min_rtt / 4;
+        // After a step up a queue counts as soon as it is seen; after a step back it has a round to drain first.
+        if queue_stands(look) && (full_round || !self.draining) {
+            self.draining = true;
+            (self.step, self.rest) = (STEPS.0, REST);
+            self.round = Round::from(look);
+            let back = (look.delivery as f64 * BACK).clamp(cap / 2.0, cap);
+            return (back < cap).then_some(back);
+        }
+        if !full_round {
+            return None;
+        }
+        let delivered = look.acked.saturating_sub(self.round.acked) as f64 / elapsed.as_secs_f64();
+        let lost = look.retransmits > self.round.retransmits;
+        self.round = Round::from(look);
+        if lost {
+            // Without a queue it was not this flow's doing, and a lower rate would not help.
+            (self.step, self.rest) = (STEPS.0, REST);
+        }
+        if let Some(rest) = self.rest.checked_sub(1) {
+            self.rest = rest;
+            return None;
+        }
+        // Below the cap, something else holds the flow.
+        if delivered < cap * 0.97 {
+            return None;
+        }
+        let raised = cap * (1.0 + self.step);
+        self.draining = false;
+        self.step = (self.step * 2.0).min(STEPS.1);
+        Some(raised)
+    }
+}
+
+impl From<&Look> for Round {
+    fn from(look: &Look) -> Self {
+        Self {
+            began: look.at,
+            acked: look.acked,
+            retransmits: look.retransmits,
+        }
+    }
+}
+
+/// Whether packets wait at the bottleneck all the time: the smoothed round trip is longer than noise explains.
+fn queue_stands(look: &Look) -> bool {
+    let noise = (look.min_rtt / 64).max(Duration::from_millis(2));
+    look.rtt > look.min_rtt + noise
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    const MSS: f64 = 8948.0;
+    /// Seconds of one step of the model.
+    const STEP: f64 = 1e-4;
+
+    /// A path with one bottleneck, and a sender in slow start, as a fluid. Rates in bytes a second.
+    struct Path {
+        capacity: f64,
+        line: f64,
+        rtt: f64,
+        queue_limit: f64,
+        paces: bool,
+        now: f64,
+        queue: f64,
+        window: f64,
+        sent: f64,
+        acked: f64,
+        /// What left the bottleneck in each step, on its way back as acknowledgements.
+        returning: VecDeque<f64>,
+        /// The round-trip times that these carry.
+        rtts: VecDeque<f64>,
+        srtt: f64,
+        lost: f64,
+        delivered_lately: VecDeque<f64>,
+    }
+
+    impl Path {
+        fn new(capacity: f64, rtt: f64, queue_limit: f64) -> Self {
+            let steps = (rtt / STEP) as usize;
+            Self {
+                capacity,
+                line: capacity * 4.0,
+                rtt,
+                queue_limit,
+                paces: false,
+                now: 0.0,
+                queue: 0.0,
+                window: 10.0 * MSS,
+                sent: 0.0,
+                acked: 0.0,
+                returning: VecDeque::from(vec![0.0; steps]),
+                rtts: VecDeque::from(vec![rtt; steps]),
+                srtt: rtt,
+                lost: 0.0,
+                delivered_lately: VecDeque::from(vec![0.0; steps]),
+            }
+        }
+
+        fn step(&mut self, cap: Option<u64>) {
+            let arrived = self.returning.pop_front().unwrap();
+            let rtt = self.rtts.pop_front().unwrap();
+            if arrived > 0.0 {
+                self.srtt += (rtt - self.srtt) / 64.0;
+            }
+            self.acked += arrived;
+            self.delivered_lately.pop_front();
+            self.delivered_lately.push_back(arrived);
+            let flight = self.sent - self.acked - self.lost;
+            if flight * 2.0 > self.window {
+                self.window += arrived;
+            }
+            let mut rate = self.line;
+            if self.paces || cap.is_some() {
+                rate = rate.min(2.0 * self.window / self.srtt);
+            }
+            if let Some(cap) = cap {
+                rate = rate.min(cap as f64);
+            }
+            let send = (self.window - flight).max(0.0).min(rate * STEP);
+            self.sent += send;
+            let waiting = self.queue + send;
+            let out = waiting.min(self.capacity * STEP);
+            self.queue = waiting - out;
+            if self.queue > self.queue_limit {
+                self.lost += self.queue - self.queue_limit;
+                self.queue = self.queue_limit;
+            }
+            self.returning.push_back(out);
+            self.rtts.push_back(self.rtt + self.queue / self.capacity);
+            self.now += STEP;
+        }
+
+        fn look(&self) -> Look {
+            let lately: f64 = self.delivered_lately.iter().sum();
+            Look {
+                at: Duration::from_secs_f64(self.now),
+                acked: self.acked as u64,
+                rtt: Duration::from_secs_f64(self.srtt),
+                min_rtt: Duration::from_secs_f64(self.rtt),
+                mss: MSS as u64,
+                window: self.window as u64,
+                delivery: (lately / self.rtt) as u64,
+                retransmits: (self.lost / MSS) as u64,
+            }
+        }
+
+        /// Runs for `seconds`; bytes acknowledged in the last ten.
+        fn run(&mut self, seconds: f64, mut cruise: Option<&mut Cruise>) -> f64 {
+            let (mut cap, mut next, mut before) = (None, 0.0, 0.0);
+            let end = self.now + seconds;
+            while self.now < end {
+                self.step(cap);
+                if self.now < end - 10.0 {
+                    before = self.acked;
+                }
+                if let Some(cruise) = cruise.as_deref_mut().filter(|_| self.now >= next) {
+                    cap = cruise.observe(&self.look()).or(cap);
+                    next = self.now + cruise.pause().as_secs_f64();
+                }
+            }
+            self.acked - before
+        }
+    }
+
+    /// 2.4 Gbit/s over 180 ms with a queue of 4 MB.
+    fn record_path() -> Path {
+        Path::new(298.3e6, 0.18, 4.0 * 1024.0 * 1024.0)
+    }
+
+    #[test]
+    fn left_to_itself_slow_start_overflows_the_queue() {
+        let mut path = record_path();
+        path.run(3.0, None);
+        assert!(path.lost > 0.0);
+    }
+
+    #[test]
+    fn the_record_path_is_filled_without_a_loss() {
+        let mut path = record_path();
+        let mut cruise = Cruise::default();
+        let lately = path.run(30.0, Some(&mut cruise));
+        assert_eq!(path.lost, 0.0);
+        assert!(
+            lately > 0.98 * 10.0 * path.capacity,
+            "{}",
+            lately / 10.0 / path.capacity
+        );
+    }
+
+    #[test]
+    fn paths_of_other_sizes_are_filled_without_a_loss() {
+        for (capacity, rtt, queue) in [(20e6, 0.1, 0.2), (120e6, 0.06, 0.3), (120e6, 0.3, 0.1)] {
+            let mut path = Path::new(capacity, rtt, queue * capacity * rtt);
+            let lately = path.run(60.0, Some(&mut Cruise::default()));
+            assert_eq!(path.lost, 0.0, "{capacity} {rtt} {queue}");
+            assert!(lately > 0.97 * 10.0 * capacity, "{capacity} {rtt}: {lately}");
+        }
+    }
+
+    #[test]
+    fn a_sender_that_paces_is_not_taken_for_the_path() {
+        let mut path = record_path();
+        path.paces = true;
+        path.queue_limit = f64::INFINITY;
+        let mut cruise = Cruise::default();
+        path.run(1.2, Some(&mut cruise));
+        assert!(path.window < 0.4 * path.capacity * path.rtt);
+        assert_eq!(cruise.cap, None, "its slope is its own");
+    }
+
+    #[test]
+    fn a_short_path_is_left_alone() {
+        let mut path = Path::new(120e6, 0.002, 1e5);
+        let mut cruise = Cruise::default();
+        path.run(11.0, Some(&mut cruise));
+        assert_eq!(cruise.cap, None);
+    }
+
+    #[test]
+    fn a_path_that_narrows_is_followed() {
+        let mut path = record_path();
+        let mut cruise = Cruise::default();
+        path.run(20.0, Some(&mut cruise));
+        path.capacity /= 2.0;
+        path.queue_limit = f64::INFINITY;
+        path.run(30.0, Some(&mut cruise));
+        let cap = cruise.cap.unwrap();
+        assert!(
+            (0.9..1.05).contains(&(cap / path.capacity)),
+            "{}",
+            cap / path.capacity
+        );
+    }
+}

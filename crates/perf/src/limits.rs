@@ -1,0 +1,198 @@
+//! What a server does for others: bounds, and who asks too often.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use longhaul_session::PublicKey;
+
+use crate::wire::{Hello, Length, MAX_STREAMS, VERSION};
+
+/// Bounds of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Streams in each direction of one measurement.
+    pub streams: u16,
+    /// Longest measurement. One that counts bytes is ended after it as well.
+    pub time: Duration,
+    /// Measurements at once.
+    pub at_once: usize,
+    /// Measurements that one key may begin in [`WINDOW`].
+    pub per_minute: u32,
+}
+
+/// Over which requests are counted.
+pub const WINDOW: Duration = Duration::from_secs(60);
+/// Keys whose requests are remembered; when so many were seen within [`WINDOW`], others wait.
+const MOST_KEYS: usize = 1024;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            streams: MAX_STREAMS,
+            time: Duration::from_secs(3600),
+            at_once: 4,
+            per_minute: 60,
+        }
+    }
+}
+
+/// Why a measurement is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Another release.
+    #[error("it speaks version {VERSION} of the measurement's protocol only")]
+    Version,
+    /// None, or too many.
+    #[error("it takes 1 to {0} streams")]
+    Streams(u16),
+    /// Nothing, or too long.
+    #[error("it takes measurements of up to {} s", .0.as_secs())]
+    Length(Duration),
+    /// Others are under way.
+    #[error("it carries {0} measurements already; try again later")]
+    Busy(usize),
+    /// Too many requests.
+    #[error("this key has begun {0} measurements within a minute; wait a little")]
+    TooOften(u32),
+}
+
+impl Limits {
+    /// Whether a measurement is within bounds.
+    ///
+    /// # Errors
+    /// Which bound it is outside of.
+    pub fn check(&self, hello: &Hello) -> Result<(), Refusal> {
+        let [oldest, newest] = hello.versions;
+        if !(oldest..=newest).contains(&VERSION) {
+            return Err(Refusal::Version);
+        }
+        let most = self.streams.min(MAX_STREAMS);
+        if !(1..=most).contains(&hello.streams) {
+            return Err(Refusal::Streams(most));
+        }
+        let (least, time) = match hello.length {
+            Length::Milliseconds(ms) => (ms, ms.saturating_add(hello.omit_ms)),
+            Length::Bytes(bytes) => (bytes, hello.omit_ms),
+        };
+        match least == 0 || u128::from(time) > self.time.as_millis() {
+            true => Err(Refusal::Length(self.time)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Counts what each key asked for lately.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// When each key's window began, and how many it has begun since.
+    keys: HashMap<PublicKey, (Instant, u32)>,
+}
+
+impl Requests {
+    /// Takes note of a request of `key` at `now`.
+    pub(crate) fn note(&mut self, key: PublicKey, now: Instant, limits: &Limits) -> Result<(), Refusal> {
+        let too_often = Refusal::TooOften(limits.per_minute);
+        if !self.keys.contains_key(&key) && self.keys.len() >= MOST_KEYS {
+            self.keys
+                .retain(|_, (began, _)| now.saturating_duration_since(*began) < WINDOW);
+            if self.keys.len() >= MOST_KEYS {
+                return Err(too_often);
+            }
+        }
+        let (began, count) = self.keys.entry(key).or_insert((now, 0));
+        if now.saturating_duration_since(*began) >= WINDOW {
+            (*began, *count) = (now, 0);
+        }
+        if *count >= limits.per_minute {
+            return Err(too_often);
+        }
+        *count += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Direction, Protection, Token};
+
+    fn hello(streams: u16, length: Length) -> Hello {
+        Hello {
+            versions: [1, 3],
+            token: Token::random().unwrap(),
+            streams,
+            direction: Direction::Forward,
+            length,
+            omit_ms: 0,
+            protection: Protection::Tls,
+            right_size: false,
+        }
+    }
+
+    #[test]
+    fn each_bound_holds() {
+        let limits = Limits {
+            streams: 8,
+            time: Duration::from_secs(10),
+            ..Limits::default()
+        };
+        let second = Length::Milliseconds(1000);
+        assert_eq!(limits.check(&hello(8, Length::Milliseconds(10_000))), Ok(()));
+        assert_eq!(limits.check(&hello(1, Length::Bytes(1))), Ok(()));
+        for streams in [0, 9, u16::MAX] {
+            assert_eq!(limits.check(&hello(streams, second)), Err(Refusal::Streams(8)));
+        }
+        for length in [
+            Length::Milliseconds(0),
+            Length::Milliseconds(10_001),
+            Length::Milliseconds(u64::MAX),
+            Length::Bytes(0),
+        ] {
+            assert_eq!(limits.check(&hello(1, length)), Err(Refusal::Length(limits.time)));
+        }
+        let old = Hello {
+            versions: [2, 9],
+            ..hello(1, second)
+        };
+        assert_eq!(limits.check(&old), Err(Refusal::Version));
+    }
+
+    #[test]
+    fn a_key_that_asks_too_often_waits_and_others_do_not() {
+        let limits = Limits {
+            per_minute: 2,
+            ..Limits::default()
+        };
+        let (one, other) = (PublicKey::from_bytes([1; 32]), PublicKey::from_bytes([2; 32]));
+        let mut requests = Requests::default();
+        let start = Instant::now();
+        assert!(requests.note(one, start, &limits).is_ok());
+        assert!(requests.note(one, start, &limits).is_ok());
+        assert_eq!(
+            requests.note(one, start + WINDOW / 2, &limits),
+            Err(Refusal::TooOften(2))
+        );
+        assert!(requests.note(other, start, &limits).is_ok());
+        assert!(requests.note(one, start + WINDOW, &limits).is_ok());
+    }
+
+    #[test]
+    fn the_memory_for_keys_is_bounded() {
+        let limits = Limits::default();
+        let mut requests = Requests::default();
+        let start = Instant::now();
+        let key = |n: u32| {
+            let mut bytes = [0; 32];
+            bytes[..4].copy_from_slice(&n.to_be_bytes());
+            PublicKey::from_bytes(bytes)
+        };
+        for n in 0..MOST_KEYS as u32 {
+            assert!(requests.note(key(n), start, &limits).is_ok());
+        }
+        assert!(requests.note(key(u32::MAX), start, &limits).is_err());
+        assert!(requests.note(key(u32::MAX), start + WINDOW, &limits).is_ok());
+        assert_eq!(requests.keys.len(), 1);
+    }
+}

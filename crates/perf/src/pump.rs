@@ -1,0 +1,229 @@
+//! Moves bytes on one stream, from memory or to it, until the goal is reached.
+
+use std::{
+    future::Future,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use longhaul_session::Session;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::{Instant, timeout, timeout_at},
+};
+
+use crate::{Error, wire::Protection};
+
+/// A stream on which nothing moves for this long is gone.
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+/// How long what was sent may take to arrive once sending is over.
+pub(crate) const DRAIN: Duration = Duration::from_secs(10);
+/// Handed to the session at once, in bytes.
+pub(crate) const BLOCK: usize = 256 * 1024;
+
+/// When a stream is done.
+#[derive(Debug, Clone)]
+pub(crate) enum Goal {
+    /// At this moment.
+    At(Instant),
+    /// When all streams of a direction together have moved as many bytes as are left here.
+    Bytes(Arc<AtomicU64>),
+}
+
+impl Goal {
+    /// How much may be sent now, of `most`.
+    fn take(&self, most: usize) -> usize {
+        match self {
+            Self::At(end) if Instant::now() >= *end => 0,
+            Self::At(_) => most,
+            Self::Bytes(left) => {
+                let most = most as u64;
+                let take = |left: u64| Some(left.saturating_sub(most));
+                let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+                before.map_or(0, |before| before.min(most) as usize)
+            }
+        }
+    }
+
+    /// Takes note of `bytes` that arrived; whether they were still wanted.
+    fn arrived(&self, bytes: u64) -> bool {
+        match self {
+            Self::At(_) => true,
+            Self::Bytes(left) => left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    left.checked_sub(bytes)
+                })
+                .is_ok(),
+        }
+    }
+
+    fn end(&self) -> Option<Instant> {
+        match self {
+            Self::At(end) => Some(*end),
+            Self::Bytes(_) => None,
+        }
+    }
+}
+
+/// A session, and whether its bytes go through TLS.
+pub(crate) struct Lane {
+    session: Session,
+    protection: Protection,
+}
+
+impl Lane {
+    pub(crate) const fn new(session: Session, protection: Protection) -> Self {
+        Self { session, protection }
+    }
+
+    async fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        match self.protection {
+            Protection::Tls => self.session.write(data).await,
+            Protection::None => {
+                let tcp = self.session.unprotected();
+                loop {
+                    match tcp.try_write(data) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => tcp.writable().await?,
+                        other => return other,
+                    }
+                }
+            }
+        }
+    }
+
+    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.protection {
+            Protection::Tls => self.session.read(buffer).await,
+            Protection::None => {
+                let tcp = self.session.unprotected();
+                loop {
+                    match tcp.try_read(buffer) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => tcp.readable().await?,
+                        other => return other,
+                    }
+                }
+            }
+        }
+    }
+
+    async fn shut_down(&mut self) -> io::Result<()> {
+        match self.protection {
+            Protection::Tls => self.session.shutdown().await,
+            Protection::None => {
+                let tcp = self.session.unprotected();
+                rustix::net::shutdown(tcp, rustix::net::Shutdown::Write).map_err(Into::into)
+            }
+        }
+    }
+
+    /// Sends `block` over and over until the goal is reached, then waits until it has arrived. When sending was over.
+    pub(crate) async fn send(
+        mut self,
+        block: &[u8],
+        goal: &Goal,
+        count: &AtomicU64,
+    ) -> Result<Instant, Error> {
+        let mut over = Instant::now();
+        'sending: loop {
+            let take = goal.take(block.len());
+            let mut rest = block.get(..take).unwrap_or(block);
+            if rest.is_empty() {
+                break;
+            }
+            while !rest.is_empty() {
+                let Some(written) = moved("sending", goal.end(), self.write(rest)).await? else {
+                    break 'sending;
+                };
+                if written == 0 {
+                    return Err(Error::Cut(io::ErrorKind::WriteZero.into()));
+                }
+                count.fetch_add(written as u64, Ordering::Relaxed);
+                rest = rest.get(written..).unwrap_or_default();
+                over = Instant::now();
+            }
+        }
+        let arrival = async {
+            self.shut_down().await?;
+            // The receiver closes its half when it has read all.
+            while self.read(&mut [0; 1024]).await? != 0 {}
+            Ok(())
+        };
+        match timeout(DRAIN, arrival).await {
+            Ok(Err(error)) => Err(Error::Cut(error)),
+            // What has not arrived by now is reset with the session, and shows in the receiver's count.
+            Ok(Ok(())) | Err(_) => Ok(over),
+        }
+    }
+
+    /// Receives until the sender is done. When the last byte came.
+    pub(crate) async fn receive(mut self, goal: &Goal, count: &AtomicU64) -> Result<Instant, Error> {
+        let mut buffer = vec![0; BLOCK];
+        let mut last = Instant::now();
+        let end = goal.end().map(|end| end + DRAIN);
+        loop {
+            let Some(length) = moved("receiving", end, self.read(&mut buffer)).await? else {
+                // The sender's drain is over as well.
+                return Ok(last);
+            };
+            if length == 0 {
+                break;
+            }
+            count.fetch_add(length as u64, Ordering::Relaxed);
+            last = Instant::now();
+            if !goal.arrived(length as u64) {
+                return Err(Error::Protocol("more bytes than were asked for".to_owned()));
+            }
+        }
+        // A sender that is gone already has what it needs to know from the count.
+        let _ = timeout(DRAIN, self.shut_down()).await;
+        Ok(last)
+    }
+}
+
+/// What `moving` gives, or nothing when `end` comes first.
+async fn moved(
+    doing: &'static str,
+    end: Option<Instant>,
+    moving: impl Future<Output = io::Result<usize>>,
+) -> Result<Option<usize>, Error> {
+    let silent = Instant::now() + SILENCE;
+    match timeout_at(end.map_or(silent, |end| end.min(silent)), moving).await {
+        Ok(moved) => moved.map(Some).map_err(Error::Cut),
+        Err(_) if end.is_some_and(|end| end <= silent) => Ok(None),
+        Err(_) => Err(Error::Silent {
+            doing,
+            after: SILENCE,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_in_bytes_is_shared_out_exactly() {
+        let left = Arc::new(AtomicU64::new(1000));
+        let (one, other) = (Goal::Bytes(left.clone()), Goal::Bytes(left));
+        assert_eq!([one.take(600), other.take(600), one.take(600)], [600, 400, 0]);
+        let wanted = Goal::Bytes(Arc::new(AtomicU64::new(10)));
+        assert!(wanted.arrived(9) && wanted.arrived(1) && !wanted.arrived(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_and_the_end_are_told_apart() {
+        let never = std::future::pending::<io::Result<usize>>;
+        let now = Instant::now();
+        assert!(matches!(
+            moved("x", None, never()).await,
+            Err(Error::Silent { .. })
+        ));
+        assert_eq!(now.elapsed().as_secs(), SILENCE.as_secs());
+        let soon = Some(Instant::now() + Duration::from_secs(1));
+        assert!(matches!(moved("x", soon, never()).await, Ok(None)));
+    }
+}

@@ -1,0 +1,219 @@
+//! The end that is asked: takes measurements within its limits, each on sessions of one key.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use longhaul_session::{PublicKey, Session};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout, timeout_at},
+};
+
+use crate::{
+    Error, Limits,
+    carry::{Stream, carry},
+    limits::{Refusal, Requests},
+    pump::DRAIN,
+    wire::{Hello, Message, Token},
+};
+
+/// How long a client may take to say what it wants, to open all sessions, and to start.
+const SET_UP: Duration = Duration::from_secs(20);
+/// Intervals that nobody prints need not be short.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Takes measurements.
+#[derive(Debug)]
+pub struct Server {
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: Requests,
+    under_way: HashMap<Token, UnderWay>,
+}
+
+/// A measurement whose other sessions are awaited or there.
+#[derive(Debug)]
+struct UnderWay {
+    peer: PublicKey,
+    joins: mpsc::Sender<(u16, Session)>,
+}
+
+/// Takes a measurement off the list, however it ends.
+struct Place<'a> {
+    server: &'a Server,
+    token: Token,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.server.state().under_way.remove(&self.token);
+    }
+}
+
+impl Server {
+    /// With these bounds.
+    #[must_use]
+    pub fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            state: Mutex::default(),
+        })
+    }
+
+    /// Serves one session whose purpose is [`crate::wire::PURPOSE`]: a measurement's control session, to its end, or one of its
+    /// others, which then belongs to the measurement.
+    ///
+    /// # Errors
+    /// Why it came to nothing; to be logged.
+    pub async fn serve(&self, mut session: Session) -> Result<(), Error> {
+        match within(
+            SET_UP,
+            "waiting for its first message",
+            Message::read(&mut session),
+        )
+        .await?
+        {
+            Message::Hello(hello) => self.control(session, &hello).await,
+            Message::Attach(attach) => self.join(attach.token, attach.stream, session),
+            _ => Err(Error::Protocol("it begins with the wrong message".to_owned())),
+        }
+    }
+
+    async fn control(&self, mut control: Session, hello: &Hello) -> Result<(), Error> {
+        let peer = control.info().peer;
+        let (place, joins) = match self.admit(peer, hello) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return decline(control, refusal).await,
+        };
+        let done = self.measure(&mut control, hello, joins).await;
+        drop(place);
+        match done {
+            // The client closes when it has the report.
+            Ok(()) => control.close().await.map_err(Error::Cut),
+            Err(error) => {
+                // Best effort: most errors are that nobody hears any more.
+                let _ = timeout(DRAIN, Message::refused(&error).write(&mut control)).await;
+                let _ = control.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    fn admit(
+        &self,
+        peer: PublicKey,
+        hello: &Hello,
+    ) -> Result<(Place<'_>, mpsc::Receiver<(u16, Session)>), Refusal> {
+        let mut state = self.state();
+        state
+            .requests
+            .note(peer, std::time::Instant::now(), &self.limits)?;
+        self.limits.check(hello)?;
+        if state.under_way.len() >= self.limits.at_once || state.under_way.contains_key(&hello.token) {
+            return Err(Refusal::Busy(state.under_way.len()));
+        }
+        let (joins, joined) = mpsc::channel(hello.sessions().into());
+        let token = hello.token.clone();
+        state.under_way.insert(token.clone(), UnderWay { peer, joins });
+        drop(state);
+        Ok((Place { server: self, token }, joined))
+    }
+
+    fn join(&self, token: Token, number: u16, session: Session) -> Result<(), Error> {
+        let state = self.state();
+        let peer = session.info().peer;
+        match state.under_way.get(&token).filter(|found| found.peer == peer) {
+            // More than were announced find the queue full, and are dropped.
+            Some(found) => found
+                .joins
+                .try_send((number, session))
+                .map_err(|_| Error::Protocol("more sessions than announced".to_owned())),
+            None => Err(Error::Protocol(
+                "it joins a measurement that is not there".to_owned(),
+            )),
+        }
+    }
+
+    async fn measure(
+        &self,
+        control: &mut Session,
+        hello: &Hello,
+        mut joins: mpsc::Receiver<(u16, Session)>,
+    ) -> Result<(), Error> {
+        Message::Ready.write(control).await?;
+        let deadline = Instant::now() + SET_UP;
+        let mut streams: Vec<Stream> = Vec::new();
+        while streams.len() < usize::from(hello.sessions()) {
+            let joined = timeout_at(deadline, joins.recv()).await;
+            let Ok(Some((number, mut session))) = joined else {
+                return Err(Error::Silent {
+                    doing: "waiting for the client's sessions",
+                    after: SET_UP,
+                });
+            };
+            if number >= hello.sessions() || streams.iter().any(|stream| stream.number == number) {
+                return Err(Error::Protocol(format!("stream {number} twice or too many")));
+            }
+            Message::Attached.write(&mut session).await?;
+            streams.push(Stream {
+                number,
+                sends: !hello.client_sends(number),
+                session,
+            });
+        }
+        joins.close();
+        match within(SET_UP, "waiting for the start", Message::read(control)).await? {
+            Message::Start => {}
+            _ => return Err(Error::Protocol("not started".to_owned())),
+        }
+        let mut unheard = |_: &_| {};
+        let carried = tokio::select! {
+            carried = within(
+                self.limits.time + 2 * DRAIN,
+                "measuring for longer than this server allows",
+                carry(streams, hello, INTERVAL, &mut unheard),
+            ) => carried?,
+            // A client has nothing to say in the meantime, so this is its end.
+            early = Message::read(control) => return Err(match early {
+                Err(error) => error,
+                Ok(_) => Error::Protocol("a message in the middle of the measurement".to_owned()),
+            }),
+        };
+        Message::Report(carried.report()).write(control).await
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Answers a session of a measurement where none are taken.
+///
+/// # Errors
+/// When the client does not even hear that.
+pub async fn refuse(session: Session, reason: &str) -> Result<(), Error> {
+    decline(session, reason).await
+}
+
+async fn decline(mut session: Session, reason: impl std::fmt::Display) -> Result<(), Error> {
+    let refusal = Message::refused(reason);
+    within(DRAIN, "refusing", refusal.write(&mut session)).await?;
+    session.close().await.map_err(Error::Cut)
+}
+
+async fn within<T>(
+    after: Duration,
+    doing: &'static str,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    timeout(after, work)
+        .await
+        .unwrap_or(Err(Error::Silent { doing, after }))
+}

@@ -1,0 +1,288 @@
+//! Looks at the streams of one end while bytes move: the intervals that are printed, and the totals of the sockets.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use drs::{TcpInfo, Verdict};
+
+use crate::{
+    cruise::{Cruise, Look},
+    pacing::set_max_pacing_rate,
+};
+
+/// How often intervals may end.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// One stream to look at.
+pub(crate) struct Watched {
+    /// Its number.
+    pub(crate) stream: u16,
+    /// Whether this end sends on it.
+    pub(crate) sends: bool,
+    /// A descriptor of its own, so that the counters can still be read when the session is closed.
+    pub(crate) socket: OwnedFd,
+    /// Payload moved so far.
+    pub(crate) count: Arc<AtomicU64>,
+    /// Whether the sending rate is fitted to the path.
+    pub(crate) right_size: bool,
+}
+
+/// What moved between two moments of a measurement.
+#[derive(Debug, Clone)]
+pub struct Interval {
+    /// Since START.
+    pub start: Duration,
+    /// Since START.
+    pub end: Duration,
+    /// It lies before what is counted.
+    pub omitted: bool,
+    /// Each stream of this end.
+    pub streams: Vec<StreamInterval>,
+}
+
+/// One stream's part of an interval.
+#[derive(Debug, Clone)]
+pub struct StreamInterval {
+    /// Its number.
+    pub stream: u16,
+    /// Whether this end sends on it.
+    pub sends: bool,
+    /// Payload moved, in bytes.
+    pub bytes: u64,
+    /// Segments retransmitted on this end's hop.
+    pub retransmits: u64,
+    /// What the kernel says of this end's hop at the interval's end; `None` when it says nothing any more.
+    pub tcp: Option<TcpInfo>,
+    /// What limited the flow, once that is known.
+    pub verdict: Option<Verdict>,
+}
+
+/// What was seen of one stream in all.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    /// Payload that moved before counting began.
+    pub(crate) omitted: u64,
+    /// Segments retransmitted since START.
+    pub(crate) retransmits: u64,
+    /// Of these, before counting began.
+    pub(crate) omitted_retransmits: u64,
+    /// Round-trip times at the ends of intervals: least, greatest, sum, number.
+    pub(crate) rtt: Option<(Duration, Duration, Duration, u32)>,
+    /// The widest congestion window, in bytes.
+    pub(crate) max_congestion_window: u64,
+    /// The widest window that the peer offered, in bytes.
+    pub(crate) max_send_window: u64,
+}
+
+struct Eye {
+    watched: Watched,
+    /// Retransmissions of the set-up, which do not count.
+    before: u64,
+    last_bytes: u64,
+    last_retransmits: u64,
+    verdict: Option<Verdict>,
+    cruise: Option<Cruise>,
+    seen: Seen,
+}
+
+/// Looks at all streams of one end.
+pub(crate) struct Watch {
+    eyes: Vec<Eye>,
+    interval: Duration,
+    omit: Duration,
+    last: Duration,
+    /// When counting began, once it has.
+    counted_from: Option<Duration>,
+}
+
+impl Watch {
+    /// Looks at `streams` from now on; intervals are `interval` long.
+    pub(crate) fn new(streams: Vec<Watched>, interval: Duration, omit: Duration) -> Self {
+        let eye = |watched: Watched| Eye {
+            before: TcpInfo::read(&watched.socket).map_or(0, |info| info.retransmits.into()),
+            cruise: (watched.right_size && watched.sends).then(Cruise::default),
+            watched,
+            last_bytes: 0,
+            last_retransmits: 0,
+            verdict: None,
+            seen: Seen::default(),
+        };
+        Self {
+            eyes: streams.into_iter().map(eye).collect(),
+            interval,
+            omit,
+            last: Duration::ZERO,
+            counted_from: omit.is_zero().then_some(Duration::ZERO),
+        }
+    }
+
+    /// A look at `now` since START; the interval that ended with it, if one did.
+    pub(crate) fn look(&mut self, now: Duration) -> Option<Interval> {
+        for eye in &mut self.eyes {
+            eye.steer(now);
+        }
+        if self.counted_from.is_none() && now >= self.omit {
+            let interval = self.close(now, true);
+            self.counted_from = Some(now);
+            for eye in &mut self.eyes {
+                eye.seen.omitted = eye.last_bytes;
+                eye.seen.omitted_retransmits = eye.last_retransmits;
+            }
+            return Some(interval);
+        }
+        (now >= self.last + self.interval).then(|| self.close(now, self.counted_from.is_none()))
+    }
+
+    /// How long until the next look is due.
+    pub(crate) fn pause(&self) -> Duration {
+        let pauses = self.eyes.iter().filter_map(|eye| eye.cruise.as_ref());
+        pauses.map(Cruise::pause).min().unwrap_or(LOOK)
+    }
+
+    /// The last look, when all streams are over: what is left over makes an interval if it is the only one, or more than a
+    /// sliver.
+    pub(crate) fn finish(&mut self, now: Duration) -> Option<Interval> {
+        let rest = now.saturating_sub(self.last);
+        let last = self.close(now, self.counted_from.is_none());
+        let moved = last.streams.iter().any(|stream| stream.bytes > 0);
+        (moved && (last.start.is_zero() || rest >= self.interval / 10)).then_some(last)
+    }
+
+    /// Since START, when counting began.
+    pub(crate) fn counted_from(&self) -> Duration {
+        self.counted_from.unwrap_or_default()
+    }
+
+    /// What was seen of each stream.
+    pub(crate) fn seen(self) -> Vec<(u16, Seen)> {
+        self.eyes
+            .into_iter()
+            .map(|eye| (eye.watched.stream, eye.seen))
+            .collect()
+    }
+
+    fn close(&mut self, now: Duration, omitted: bool) -> Interval {
+        let streams = self.eyes.iter_mut().map(Eye::close).collect();
+        let start = std::mem::replace(&mut self.last, now);
+        Interval {
+            start,
+            end: now,
+            omitted,
+            streams,
+        }
+    }
+}
+
+impl Eye {
+    /// Fits the sending rate to the path.
+    fn steer(&mut self, now: Duration) {
+        let Some(cruise) = &mut self.cruise else { return };
+        let Ok(info) = TcpInfo::read(&self.watched.socket) else {
+            return;
+        };
+        let Some(look) = look(now, &info, self.before) else {
+            return;
+        };
+        if let Some(rate) = cruise.observe(&look) {
+            tracing::debug!(stream = self.watched.stream, ?now, rate, ?look, "sending rate");
+            if let Err(error) = set_max_pacing_rate(&self.watched.socket, rate) {
+                tracing::warn!(%error, "the kernel does not pace; the path is left to TCP alone");
+                self.cruise = None;
+            }
+        }
+    }
+
+    fn close(&mut self) -> StreamInterval {
+        let tcp = TcpInfo::read(&self.watched.socket).ok();
+        if let Some(info) = &tcp {
+            self.seen.note(info, self.before);
+        }
+        let bytes = self.watched.count.load(Ordering::Relaxed);
+        let interval = StreamInterval {
+            stream: self.watched.stream,
+            sends: self.watched.sends,
+            bytes: bytes.saturating_sub(self.last_bytes),
+            retransmits: self.seen.retransmits.saturating_sub(self.last_retransmits),
+            tcp,
+            verdict: self.verdict.take(),
+        };
+        self.last_bytes = bytes;
+        self.last_retransmits = self.seen.retransmits;
+        interval
+    }
+}
+
+/// What the decider needs, where the kernel says it.
+fn look(at: Duration, info: &TcpInfo, before: u64) -> Option<Look> {
+    Some(Look {
+        at,
+        acked: info.bytes_acked?,
+        rtt: info.rtt,
+        min_rtt: info.min_rtt?,
+        mss: info.send_mss.into(),
+        window: u64::from(info.congestion_window) * u64::from(info.send_mss),
+        delivery: info.delivery_rate?,
+        retransmits: u64::from(info.retransmits).saturating_sub(before),
+    })
+}
+
+impl Seen {
+    fn note(&mut self, info: &TcpInfo, before: u64) {
+        self.retransmits = u64::from(info.retransmits).saturating_sub(before);
+        let window = u64::from(info.congestion_window) * u64::from(info.send_mss);
+        self.max_congestion_window = self.max_congestion_window.max(window);
+        self.max_send_window = self.max_send_window.max(info.send_window.unwrap_or(0).into());
+        let (least, most, sum, number) = self.rtt.unwrap_or((info.rtt, info.rtt, Duration::ZERO, 0));
+        self.rtt = Some((
+            least.min(info.rtt),
+            most.max(info.rtt),
+            sum + info.rtt,
+            number + 1,
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(count: &Arc<AtomicU64>) -> (Watched, impl Sized) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let watched = Watched {
+            stream: 0,
+            sends: true,
+            socket: stream.into(),
+            count: count.clone(),
+            right_size: false,
+        };
+        (watched, listener)
+    }
+
+    #[test]
+    fn intervals_follow_each_other_and_the_omitted_part_is_set_apart() {
+        let count = Arc::new(AtomicU64::new(0));
+        let (stream, _listener) = watched(&count);
+        let second = Duration::from_secs(1);
+        let mut watch = Watch::new(vec![stream], second, 2 * second);
+        count.store(100, Ordering::Relaxed);
+        assert!(watch.look(second / 2).is_none());
+        let first = watch.look(second).unwrap();
+        assert!((first.start, first.end, first.omitted) == (Duration::ZERO, second, true));
+        assert_eq!(first.streams[0].bytes, 100);
+        count.store(150, Ordering::Relaxed);
+        assert!(watch.look(2 * second).unwrap().omitted);
+        count.store(350, Ordering::Relaxed);
+        let third = watch.look(3 * second).unwrap();
+        assert!(!third.omitted && third.streams[0].bytes == 200);
+        assert!(watch.finish(3 * second + second / 100).is_none(), "a sliver");
+        assert_eq!(watch.counted_from(), 2 * second);
+        assert_eq!(watch.seen()[0].1.omitted, 150);
+    }
+}

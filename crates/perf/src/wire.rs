@@ -1,0 +1,351 @@
+//! What the two ends of a measurement say to each other, and how it is framed.
+//!
+//! ```text
+//! 0      length of the message (4, big-endian), 1 to 65,536
+//! 4      the message, as JSON
+//! ```
+//!
+//! One session, the *control session*, carries [`Hello`], READY, START and the closing [`Report`]; every other session of the
+//! measurement begins with [`Attach`] and then carries nothing but measured bytes, in one direction (LH-PERF-1 to LH-PERF-6
+//! of `docs/protocol.md`).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::{Error, units::Bytes};
+
+/// The purpose in the OPEN of every session of a measurement.
+pub const PURPOSE: &str = "perf";
+/// The version of these messages.
+pub const VERSION: u16 = 1;
+/// Longest message, in bytes.
+pub const MAX_MESSAGE: usize = 64 * 1024;
+/// Most streams in one direction; a report on twice as many fits a message.
+pub const MAX_STREAMS: u16 = 128;
+/// Longest text of a refusal, in characters.
+const MAX_REASON: usize = 256;
+
+/// Anything that one end says to the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "message", rename_all = "snake_case")]
+pub enum Message {
+    /// The first of the control session.
+    Hello(Hello),
+    /// The server takes the measurement; the client now opens the other sessions.
+    Ready,
+    /// The server does not.
+    Refused {
+        /// Why, for a person.
+        reason: String,
+    },
+    /// The first of every other session.
+    Attach(Attach),
+    /// The server has joined the session to its measurement.
+    Attached,
+    /// All sessions are there: the clock starts.
+    Start,
+    /// What the server counted; the last of the control session.
+    Report(Report),
+}
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The oldest and the newest version that the client speaks.
+    pub versions: [u16; 2],
+    /// Which measurement the other sessions belong to.
+    pub token: Token,
+    /// Streams in each direction that is measured.
+    pub streams: u16,
+    /// Which way data flows.
+    pub direction: Direction,
+    /// When it is over.
+    pub length: Length,
+    /// How long the beginning is left out of the count, in milliseconds; it comes on top of the length.
+    pub omit_ms: u64,
+    /// What protects the measured bytes.
+    pub protection: Protection,
+    /// Whether the ends fit their sending rate to the path.
+    pub right_size: bool,
+}
+
+/// Names a measurement among those a server carries: 128 random bits, in hexadecimal.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Token([u8; 16]);
+
+/// Which way data flows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// From client to server.
+    Forward,
+    /// From server to client.
+    Reverse,
+    /// Both at once, on streams of their own.
+    Both,
+}
+
+/// When a measurement is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// After this many milliseconds of sending.
+    Milliseconds(u64),
+    /// After this many bytes in each direction.
+    Bytes(u64),
+}
+
+/// What protects the measured bytes. Both ends have proved their keys in any case, and counts are compared inside TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protection {
+    /// TLS 1.3, as for every session.
+    Tls,
+    /// Nothing: they travel as they are (LH-PLAIN-1).
+    None,
+}
+
+/// Joins a session to a measurement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attach {
+    /// Which measurement.
+    pub token: Token,
+    /// Which stream: those that flow forward count from 0, those that flow back come behind them.
+    pub stream: u16,
+}
+
+/// What one end counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Each stream, by its number.
+    pub streams: Vec<StreamReport>,
+    /// Processor time, in percent of one processor over the measurement.
+    pub cpu: Cpu,
+    /// Congestion control of the streams.
+    pub congestion: String,
+}
+
+/// What one end counted of one stream.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// Its number.
+    pub stream: u16,
+    /// Payload sent or received while it counted, in bytes.
+    pub bytes: u64,
+    /// Payload before that, in bytes.
+    pub omitted: u64,
+    /// From START, or the end of what is left out, to the last byte, in seconds.
+    pub seconds: f64,
+    /// Segments retransmitted on the sender's first hop; `None` at a receiver.
+    pub retransmits: Option<u64>,
+}
+
+/// Processor time in percent of one processor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// All of it.
+    pub total: f64,
+    /// In the program.
+    pub user: f64,
+    /// In the kernel on the program's behalf.
+    pub system: f64,
+}
+
+impl Token {
+    /// A fresh one from the operating system.
+    ///
+    /// # Errors
+    /// When the system has no randomness to give.
+    pub fn random() -> std::io::Result<Self> {
+        let mut bytes = [0; 16];
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Token {
+    /// Only the beginning: the whole is a secret of the two ends.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({:02x}{:02x}..)", self.0[0], self.0[1])
+    }
+}
+
+impl From<Token> for String {
+    fn from(token: Token) -> Self {
+        token.to_string()
+    }
+}
+
+impl TryFrom<String> for Token {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        const WRONG: &str = "a token has 32 hexadecimal digits";
+        let digits = text.as_bytes();
+        if digits.len() != 32 {
+            return Err(WRONG);
+        }
+        let mut bytes = [0; 16];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| WRONG)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| WRONG)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Hello {
+    /// Whether streams flow from the client.
+    #[must_use]
+    pub const fn forward(&self) -> bool {
+        matches!(self.direction, Direction::Forward | Direction::Both)
+    }
+
+    /// Sessions beside the control session.
+    #[must_use]
+    pub fn sessions(&self) -> u16 {
+        match self.direction {
+            Direction::Both => self.streams.saturating_mul(2),
+            _ => self.streams,
+        }
+    }
+
+    /// Whether the client sends on stream number `stream`.
+    #[must_use]
+    pub const fn client_sends(&self, stream: u16) -> bool {
+        self.forward() && stream < self.streams
+    }
+
+    /// How long the beginning is left out.
+    #[must_use]
+    pub const fn omit(&self) -> std::time::Duration {
+        std::time::Duration::from_millis(self.omit_ms)
+    }
+
+    /// Bytes wanted in each direction, if that is what ends it.
+    #[must_use]
+    pub const fn bytes(&self) -> Option<Bytes> {
+        match self.length {
+            Length::Bytes(bytes) => Some(Bytes(bytes)),
+            Length::Milliseconds(_) => None,
+        }
+    }
+}
+
+impl Message {
+    /// A refusal, its text cut to what the peer takes.
+    pub(crate) fn refused(reason: impl fmt::Display) -> Self {
+        let reason = reason.to_string().chars().take(MAX_REASON).collect();
+        Self::Refused { reason }
+    }
+
+    /// Its bytes, length in front.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] when it is longer than [`MAX_MESSAGE`].
+    pub fn encode(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; 4];
+        serde_json::to_writer(&mut bytes, self).map_err(|error| Error::Protocol(error.to_string()))?;
+        let length = bytes.len() - 4;
+        match u32::try_from(length) {
+            Ok(prefix) if length <= MAX_MESSAGE => {
+                bytes.splice(..4, prefix.to_be_bytes());
+                Ok(bytes)
+            }
+            _ => Err(Error::Protocol("a message outgrew its bound".to_owned())),
+        }
+    }
+
+    /// Reads the JSON of one message.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] when it is none, or says what cannot be.
+    pub fn decode(json: &[u8]) -> Result<Self, Error> {
+        let message: Self = serde_json::from_slice(json)
+            .map_err(|error| Error::Protocol(format!("not a message of a measurement: {error}")))?;
+        match message {
+            Self::Refused { reason } => Ok(Self::Refused {
+                reason: printable(&reason),
+            }),
+            Self::Report(mut report) => {
+                report.congestion = printable(&report.congestion);
+                report.check()?;
+                Ok(Self::Report(report))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Takes one message off a stream, and not a byte behind it.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] when it is none; [`Error::Cut`] when the stream ends.
+    pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self, Error> {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).await.map_err(Error::Cut)?;
+        let length = u32::from_be_bytes(length) as usize;
+        if length == 0 || length > MAX_MESSAGE {
+            return Err(Error::Protocol(format!("a message of {length} bytes")));
+        }
+        // Grows as bytes arrive: a length alone allocates nothing.
+        let mut json = Vec::new();
+        stream
+            .take(length as u64)
+            .read_to_end(&mut json)
+            .await
+            .map_err(Error::Cut)?;
+        if json.len() < length {
+            return Err(Error::Cut(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        Self::decode(&json)
+    }
+
+    /// Writes it, and sends it off.
+    ///
+    /// # Errors
+    /// [`Error::Cut`] when the stream takes no more.
+    pub async fn write(&self, stream: &mut (impl AsyncWrite + Unpin)) -> Result<(), Error> {
+        stream.write_all(&self.encode()?).await.map_err(Error::Cut)?;
+        stream.flush().await.map_err(Error::Cut)
+    }
+}
+
+impl Report {
+    /// Counts come from the other end: what cannot be is refused before anything is computed from it.
+    fn check(&self) -> Result<(), Error> {
+        let sane = |value: f64| (0.0..1e9).contains(&value);
+        let streams = self.streams.len() <= usize::from(MAX_STREAMS) * 2
+            && self
+                .streams
+                .iter()
+                .all(|stream| sane(stream.seconds) && stream.bytes.max(stream.omitted) < 1 << 60);
+        let cpu = [self.cpu.total, self.cpu.user, self.cpu.system];
+        match streams && cpu.into_iter().all(sane) {
+            true => Ok(()),
+            false => Err(Error::Protocol("a report with impossible numbers".to_owned())),
+        }
+    }
+}
+
+/// The peer's words, for a terminal: without control characters, cut to a line.
+fn printable(text: &str) -> String {
+    text.chars()
+        .take(MAX_REASON)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
