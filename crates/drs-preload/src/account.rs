@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use drs::{Limit, TcpInfo};
+use drs::{Limit, TcpInfo, TcpState};
 
 use crate::table::Inode;
 
@@ -74,6 +74,8 @@ impl Account {
     /// Takes in what the kernel says now.
     pub fn remember(&mut self, socket: BorrowedFd<'_>, info: &TcpInfo) {
         self.moved = [info.bytes_acked.unwrap_or(0), info.bytes_received.unwrap_or(0)];
+        // Not to be known before the SYNs were exchanged.
+        self.unscaled |= info.state == TcpState::Established && !info.window_scaling;
         if self.peer.socket().is_none() {
             let local = rustix::net::getsockname(socket).ok().and_then(Address::of);
             let peer = rustix::net::getpeername(socket).ok().flatten();

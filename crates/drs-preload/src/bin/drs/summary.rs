@@ -163,8 +163,9 @@ impl Flow {
         match most.split_once(' ').map_or(most.as_str(), |(_, limit)| limit) {
             "sending-application" => "the sending program had no more to send",
             "receiving-application" => "the receiving program read no faster",
-            "send-buffer" | "receive-window" if end.unscaled => {
-                "window scaling is off (net.ipv4.tcp_window_scaling), so no window can be over 64 KB"
+            // The receiving side cannot tell a sender that waits for the window from one that waits for something else.
+            "send-buffer" | "receive-window" | "sender" if end.unscaled => {
+                "window scaling is off at one of the ends (net.ipv4.tcp_window_scaling), so no window can be over 64 KB"
             }
             "send-buffer" | "receive-window" => "no larger buffer can be had from this end",
             "pacing" => "someone set a pacing rate",
@@ -214,6 +215,13 @@ no line of ours
         );
         assert!(text.contains("nothing done: the path was full"), "{text}");
         assert!(text.contains("receive-buffer now 10: because"), "{text}");
+    }
+
+    #[test]
+    fn without_window_scaling_that_is_the_reason() {
+        let log = br#"{"event":"end","process":7,"flow":1,"seconds":2,"sent":10,"received":99,"unscaled":true,"verdicts":{"receiving sender":3}}"#;
+        let text = Summary::of(log).to_string();
+        assert!(text.contains("net.ipv4.tcp_window_scaling"), "{text}");
     }
 
     #[test]
