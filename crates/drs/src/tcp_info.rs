@@ -86,6 +86,9 @@ pub struct TcpInfo {
     pub receive_window: Option<u32>,
     /// Segments that arrived out of order.
     pub out_of_order: Option<u32>,
+    /// How far the windows that this side offers are shifted (RFC 7323), fixed when the connection was made: no window is over
+    /// 65,535 shifted so. `None` without window scaling.
+    pub receive_window_shift: Option<u8>,
 }
 
 /// The state of a connection, as Linux numbers it.
@@ -176,12 +179,25 @@ impl TcpInfo {
             out_of_order: u32_at(224),
             send_window: u32_at(228),
             receive_window: u32_at(232),
+            receive_window_shift: octet(5)
+                .filter(|options| options & WINDOW_SCALING != 0)
+                .and(octet(6))
+                .map(|shifts| {
+                    if cfg!(target_endian = "little") {
+                        shifts >> 4
+                    } else {
+                        shifts & 15
+                    }
+                }),
         })
     }
 }
 
 /// How kernels write "no limit": all ones, of 32 bits before Linux 4.20.
 const UNLIMITED: [u64; 2] = [u64::MAX, u32::MAX as u64];
+
+/// `TCPI_OPT_WSCALE`.
+const WINDOW_SCALING: u8 = 4;
 
 /// Bit fields are laid out from the low bit on little-endian machines, from the high bit on big-endian ones.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
