@@ -3,6 +3,7 @@
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
 #   make figures   every published measurement, with tables and plots in docs/results/
+#   make classify  how often the verdict on what limits a flow is right
 #   make bench     the relay beside HAProxy
 #
 # Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy. `make deps` installs what is
@@ -12,7 +13,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test figures bench deps bench-deps build lint deny fuzz clean
+.PHONY: demo demo-small test figures classify bench deps bench-deps build lint deny fuzz clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -22,6 +23,9 @@ demo-small: deps build
 
 figures: deps build
 	$(FIGURES) figures --out docs/results --readme README.md
+
+classify: deps build
+	$(FIGURES) classify --out docs/results
 
 test: deps
 	$(CARGO) test --workspace --locked

@@ -13,6 +13,8 @@ use crate::{Limit, Sample};
 const STALLED: f64 = 0.5;
 /// A peer's window below this part of the largest it ever offered has been closed by data that its program did not read.
 const CLOSED: f64 = 0.75;
+/// A round trip's data fills this part of the peer's window: a sender that paces by a model is limited by the window.
+const FILLED: f64 = 0.75;
 /// A rate that someone set is what limits when the flow gets this part of it.
 const PACED: f64 = 0.85;
 /// A smoothed round trip above the least one by this part of it, and by [`QUEUE_LEAST`], is a standing queue.
@@ -93,7 +95,8 @@ impl Memory {
         let windowed = interval
             .receive_window_limited()
             .unwrap_or(0.0)
-            .max(interval.share_of_looks(interval.windowed));
+            .max(interval.share_of_looks(interval.windowed))
+            .max(f64::from(u8::from(model_fills_window(interval))));
         let buffer_full = interval
             .send_buffer_limited()
             .unwrap_or(0.0)
@@ -134,11 +137,11 @@ impl Memory {
     /// Reno, CUBIC and their like grow until something is lost.
     fn by_losses(&self, interval: &Interval) -> Limit {
         let sample = interval.last();
-        let held_below = interval.share_of_looks(interval.cwnd_full) < 1.0 - STALLED;
+        let held = interval.share_of_looks(interval.held) >= STALLED;
         match self.cut {
             _ if has_queue(sample) => Limit::Path,
             // Data waits, both windows have room, and yet it does not leave: a queue of this host's own holds it (TCP small queues).
-            _ if held_below => Limit::Pacing,
+            _ if held => Limit::Pacing,
             None => Limit::Growing,
             Some(cut) if !cut.by_queue => Limit::Loss,
             // The way back to where the path was full. Beyond that without a queue, the path has become wider.
@@ -155,6 +158,17 @@ fn paced_by_someone(interval: &Interval) -> bool {
         return false;
     };
     now as f64 >= PACED * most as f64 && interval.acknowledged_rate() >= PACED * most as f64
+}
+
+/// BBR measures the bandwidth that the peer's window allows, and then paces just below it: the window limits although the sender seldom runs
+/// into it. A round trip's data fills the window; where the path limits, it fills half of BBR's own.
+fn model_fills_window(interval: &Interval) -> bool {
+    let sample = interval.last();
+    let window = interval.mean_peer_window();
+    sample.congestion.is_model_based()
+        && sample.queues.unsent > 0
+        && window < sample.congestion_window() as f64
+        && interval.acknowledged_rate() * sample.info.rtt.as_secs_f64() >= FILLED * window
 }
 
 fn has_queue(sample: &Sample) -> bool {

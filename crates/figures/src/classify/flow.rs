@@ -115,19 +115,21 @@ impl Flow {
     /// Moves bytes until the socket is shut down.
     fn move_bytes(&self, mut stream: &TcpStream, start: Instant) {
         let mut chunk = vec![0x5a; self.chunk.clamp(1, 1 << 20)];
-        let mut moved = 0u64;
+        let mut due = start;
         loop {
-            if let Some(rate) = self.rate {
-                let due = start + Duration::from_secs_f64(moved as f64 / rate.max(1.0));
-                thread::sleep(due.saturating_duration_since(Instant::now()));
-            }
+            thread::sleep(due.saturating_duration_since(Instant::now()));
             let result = match self.to {
                 Some(_) => stream.write(&chunk),
                 None => stream.read(&mut chunk),
             };
             match result {
                 Ok(0) | Err(_) => return,
-                Ok(bytes) => moved += bytes as u64,
+                // What a full socket held up is not made good for: the program is never faster than its rate.
+                Ok(bytes) => {
+                    if let Some(rate) = self.rate {
+                        due = due.max(Instant::now()) + Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
+                    }
+                }
             }
         }
     }
