@@ -22,6 +22,8 @@ const VERDICTS_SLOW: u32 = 5;
 const MOST_STREAMS: u64 = 16;
 /// The least allowance for unsent data; what one wake-up of a program writes.
 const LEAST_UNSENT: u64 = 256 << 10;
+/// No window is cut below this.
+const LEAST_TRIMMED: u32 = 256 << 10;
 /// An unsent backlog of this many allowances is worth cutting.
 const BACKLOG: u64 = 4;
 
@@ -40,6 +42,9 @@ pub(crate) struct Auto {
     last: Option<Limit>,
     in_a_row: u32,
     unsent_limited: bool,
+    /// The window to which an excessive buffer is being cut.
+    trimming: Option<u32>,
+    trimmed: bool,
 }
 
 impl Auto {
@@ -54,12 +59,17 @@ impl Auto {
             last: None,
             in_a_row: 0,
             unsent_limited: false,
+            trimming: None,
+            trimmed: false,
         }
     }
 
     /// Whether this verdict needs the state of the buffer locks.
     pub(crate) fn wants_locks(verdict: &Verdict) -> bool {
-        matches!(verdict.limit, Limit::ReceiveWindow | Limit::SendBuffer)
+        matches!(
+            verdict.limit,
+            Limit::ReceiveWindow | Limit::SendBuffer | Limit::Path
+        )
     }
 
     /// What to do about a verdict. `locks` is `None` where the kernel does not tell which buffers the program set.
@@ -70,6 +80,9 @@ impl Auto {
             1
         };
         self.last = Some(verdict.limit);
+        if verdict.limit == Limit::ReceiveWindow {
+            self.trimming = None;
+        }
         if self.side == Side::Sending
             && let Some(rate) = self.reserved.filter(|rate| self.paced != Some(*rate))
         {
@@ -80,6 +93,7 @@ impl Auto {
             return Orders::default();
         }
         match (self.side, verdict.limit) {
+            (Side::Receiving, Limit::Path) => self.excess(sample, verdict, locks),
             (Side::Receiving, Limit::ReceiveWindow) => self.own_window(sample, verdict, locks),
             (Side::Sending, Limit::ReceiveWindow) => {
                 let window = verdict.evidence.peer_window;
@@ -113,6 +127,15 @@ impl Auto {
                 },
             );
         }
+        let largest = sample
+            .info
+            .receive_window_shift
+            .map(|shift| 65_535u32 << shift.min(14));
+        if let (Some(largest), Some(window)) = (largest, window)
+            && window >= largest - largest / 16
+        {
+            return self.relieve(verdict, Cause::WindowScale { largest });
+        }
         // A clamp of the program's own, or one left from before the buffer grew.
         if let Some(window) = window
             && u64::from(window) < u64::from(buffer) / 4
@@ -136,7 +159,11 @@ impl Auto {
                 .map_or_else(Orders::default, |bytes| {
                     Orders::one(Action::ReceiveBuffer(bytes), cause)
                 })
-                .and(Action::UnlockReceive, cause),
+                .and(Action::UnlockReceive, cause)
+                .and(
+                    Action::WindowClamp(nudge.unwrap_or(buffer).saturating_mul(2)),
+                    cause,
+                ),
             Room::Set(bytes, cause) => {
                 Orders::one(Action::ReceiveBuffer(bytes), cause)
                     // The clamp does not follow an explicit buffer on every kernel.
@@ -145,6 +172,37 @@ impl Auto {
             Room::Wait => Orders::default(),
             Room::None(cause) => self.raise("net.ipv4.tcp_rmem", buffer, verdict, cause),
         }
+    }
+
+    /// Autotuning took far more than the path carries, as it does when losses are repaired: the excess is promised to the sender and
+    /// invites it to overflow the path's queue. First the window is held to twice what comes in a round trip, then, when
+    /// no more than that is on offer, the buffer follows, and autotuning goes on from there.
+    fn excess(&mut self, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
+        let buffer = sample.buffers.receive;
+        let unlocked = locks.is_some_and(|locks| !locks.receive);
+        let Some(window) = sample.info.receive_window.filter(|_| unlocked) else {
+            return Orders::default();
+        };
+        let evidence = &verdict.evidence;
+        let carried = (evidence.goodput_bps / 8.0 * evidence.rtt.as_secs_f64()) as u64;
+        let cause = Cause::Excess { buffer, carried };
+        if let Some(target) = self.trimming {
+            let on_offer = window.saturating_add(sample.queues.unread);
+            if on_offer > target.saturating_add(target / 8) {
+                return Orders::one(Action::WindowClamp(target), cause);
+            }
+            (self.trimming, self.trimmed) = (None, true);
+            return Orders::one(Action::ReceiveBuffer(target), cause).and(Action::UnlockReceive, cause);
+        }
+        let target = u32::try_from(carried.saturating_mul(2))
+            .unwrap_or(u32::MAX)
+            .max(LEAST_TRIMMED);
+        // The kernel doubles the target; less than four times too much is left alone.
+        if self.in_a_row < VERDICTS_SLOW || buffer / 8 < target {
+            return Orders::default();
+        }
+        self.trimming = Some(target);
+        Orders::one(Action::WindowClamp(target), cause)
     }
 
     fn send_buffer(&self, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
@@ -178,7 +236,8 @@ impl Auto {
             // Autotuning has not ended: its next step comes without us, or else needs a push. Its last step may fall a little
             // short of the ceiling.
             Some(false) if buffer < autotune - autotune / 8 => match nudge {
-                Some(_) if self.in_a_row >= VERDICTS_STALLED => {
+                // What was cut does not come back by itself: autotuning still expects what it had.
+                Some(_) if self.trimmed || self.in_a_row >= VERDICTS_STALLED => {
                     Room::Unlock(nudge, Cause::AutotuneStalled { buffer })
                 }
                 _ => Room::Wait,
@@ -386,7 +445,11 @@ mod tests {
         let orders = after(&mut auto, 2, &small, Limit::ReceiveWindow, LOCKED);
         assert_eq!(
             actions(&orders),
-            [Action::ReceiveBuffer(64 << 10), Action::UnlockReceive]
+            [
+                Action::ReceiveBuffer(64 << 10),
+                Action::UnlockReceive,
+                Action::WindowClamp(128 << 10)
+            ]
         );
         let mut auto = Auto::new(Side::Sending, host());
         let orders = after(&mut auto, 2, &small, Limit::SendBuffer, LOCKED);
@@ -560,5 +623,42 @@ mod tests {
         for _ in 0..9 {
             assert_eq!(auto.decide(&sample(MB), &path, None), Orders::default());
         }
+    }
+
+    #[test]
+    fn a_window_at_the_end_of_its_scaling_takes_streams() {
+        let mut capped = sample(4 * MB);
+        capped.info.receive_window_shift = Some(1);
+        capped.info.receive_window = Some(131_070);
+        let mut auto = Auto::new(Side::Receiving, host());
+        let orders = after(&mut auto, 9, &capped, Limit::ReceiveWindow, LOCKED);
+        let cause = Cause::WindowScale { largest: 131_070 };
+        assert_eq!(orders, Orders::advise(Advice::Streams { streams: 2, cause }));
+    }
+
+    #[test]
+    fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
+        let mut excessive = sample(14 * MB);
+        let mut auto = Auto::new(Side::Receiving, host());
+        let mut path = verdict(Limit::Path);
+        path.evidence.goodput_bps = 36e6; // 450 KB in 100 ms
+        let mut step = |auto: &mut Auto, sample: &Sample| actions(&auto.decide(sample, &path, UNLOCKED));
+        for _ in 0..4 {
+            assert_eq!(step(&mut auto, &excessive), []);
+        }
+        assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
+        assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
+        excessive.info.receive_window = Some(900_000);
+        assert_eq!(
+            step(&mut auto, &excessive),
+            [Action::ReceiveBuffer(900_000), Action::UnlockReceive]
+        );
+        let cut = sample(1_800_000);
+        for _ in 0..9 {
+            assert_eq!(step(&mut auto, &cut), []);
+        }
+        // And when the path becomes faster, it comes back without delay.
+        let orders = after(&mut auto, 2, &cut, Limit::ReceiveWindow, UNLOCKED);
+        assert_eq!(actions(&orders).first(), Some(&Action::ReceiveBuffer(1_800_000)));
     }
 }

@@ -24,7 +24,9 @@ pub(crate) const LEAST_WINDOW: u64 = 64 << 10;
 /// Rounds without growth that end slow start.
 const FLAT_ROUNDS: u32 = 3;
 /// The need is the largest of this many rounds, so that a loss or a pause does not shrink it.
-const MEMORY: usize = 16;
+const MEMORY: usize = 8;
+/// Rounds with a longer round trip before it is looked into: by then the window has been cut to what the old one needs.
+const LONGER_ROUNDS: u32 = 8;
 /// The least round trip is forgotten after two of these.
 const RTT_MEMORY: Duration = Duration::from_secs(10);
 
@@ -216,7 +218,7 @@ impl Recent {
     }
 }
 
-/// The least round trip of the last 10 to 20 seconds; forgotten sooner when the path has become longer.
+/// The least round trip of the last 10 to 20 seconds; forgotten sooner when the path shows to have become longer.
 #[derive(Debug, Clone, Default)]
 struct LeastRtt {
     before: Option<Duration>,
@@ -225,6 +227,8 @@ struct LeastRtt {
     /// Rounds in a row that took half as long again, and the least of them.
     longer: u32,
     least_longer: Option<Duration>,
+    /// The least of the rounds before these, when they were longer as well.
+    tried: Option<Duration>,
 }
 
 impl LeastRtt {
@@ -241,15 +245,24 @@ impl LeastRtt {
             (self.before, self.current, self.since) = (self.current, None, at);
         }
         self.current = Some(self.current.map_or(rtt, |least| least.min(rtt)));
-        // With five quarters of the product in flight our own queue makes a quarter at most; this is no queue of ours.
-        if rtt > self.now() + self.now() / 2 {
-            self.longer += 1;
-            self.least_longer = Some(self.least_longer.map_or(rtt, |least| least.min(rtt)));
-        } else {
-            (self.longer, self.least_longer) = (0, None);
+        if rtt <= self.now() + self.now() / 2 {
+            (self.longer, self.least_longer, self.tried) = (0, None, None);
+            return self.now();
         }
-        if self.longer >= MEMORY as u32 / 2 {
-            (self.before, self.current, self.longer) = (None, self.least_longer.take(), 0);
+        self.longer += 1;
+        self.least_longer = Some(self.least_longer.map_or(rtt, |least| least.min(rtt)));
+        if self.longer < LONGER_ROUNDS {
+            return self.now();
+        }
+        // A slower path and a longer one look the same: as much is in flight, and it takes longer. The need reckoned with the old round
+        // trip cuts the window meanwhile; a queue of ours then drains, a longer path stays as long.
+        let least = self.least_longer.take().unwrap_or(rtt);
+        self.longer = 0;
+        match self.tried {
+            Some(before) if least * 5 >= before * 4 => {
+                (self.before, self.current, self.tried) = (None, Some(least), None);
+            }
+            _ => self.tried = Some(least),
         }
         self.now()
     }
@@ -314,6 +327,21 @@ mod tests {
         let before = model.arrived;
         model.run(10_000, |sample| plus.observe(sample, |window| window));
         assert!(model.arrived - before > 10 * RATE * 95 / 100);
+    }
+
+    #[test]
+    fn a_longer_path_is_told_from_a_queue() {
+        let (mut model, mut plus) = settled();
+        model.rtt *= 3;
+        model.run(60_000, |sample| plus.observe(sample, |window| window));
+        assert!(model.buffer > 3 * 459_000, "{}", model.buffer);
+        let before = model.arrived;
+        model.run(10_000, |sample| plus.observe(sample, |window| window));
+        assert!(
+            model.arrived - before > 10 * RATE * 90 / 100,
+            "{}",
+            model.arrived - before
+        );
     }
 
     #[test]

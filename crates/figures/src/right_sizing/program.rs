@@ -149,9 +149,7 @@ impl Watch {
         }
         self.last = now;
         // The kernel lifts a clamp when it learns how much bookkeeping a segment takes.
-        if let (Side::Receiving, Some(window)) = (self.side, self.column.held_window())
-            && self.column != Column::AutoFixed
-        {
+        if let (Side::Receiving, Some(window)) = (self.side, self.column.held_window()) {
             apply(socket, Action::WindowClamp(window));
         }
         // A connection that the peer has just closed gives no sample, and needs none.
@@ -210,7 +208,7 @@ impl Watch {
 pub fn receive(what: &Receive) -> Result<()> {
     let listener = TcpListener::bind(("0.0.0.0", what.port)).context("cannot listen")?;
     match what.buffer {
-        0 => what.column.prepare_receiver(&listener),
+        0 => what.column.prepare_listener(&listener),
         bytes => {
             apply(&listener, Action::ReceiveBuffer(bytes));
         }
@@ -219,7 +217,9 @@ pub fn receive(what: &Receive) -> Result<()> {
     let budget = (what.budget > 0).then(|| Budget::new(what.budget));
     let mut sockets = Vec::new();
     for _ in 0..what.connections {
-        sockets.push(listener.accept().context("no connection came")?.0);
+        let socket = listener.accept().context("no connection came")?.0;
+        what.column.prepare_connection(&socket);
+        sockets.push(socket);
     }
     let start = clock();
     let threads: Vec<_> = sockets
