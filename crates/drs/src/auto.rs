@@ -42,8 +42,8 @@ pub(crate) struct Auto {
     last: Option<Limit>,
     in_a_row: u32,
     unsent_limited: bool,
-    /// The window to which an excessive buffer is being cut.
-    trimming: Option<u32>,
+    /// The window to which an excessive buffer is being cut, and what was on offer at the last look.
+    trimming: Option<(u32, u32)>,
     trimmed: bool,
 }
 
@@ -186,10 +186,16 @@ impl Auto {
         let evidence = &verdict.evidence;
         let carried = (evidence.goodput_bps / 8.0 * evidence.rtt.as_secs_f64()) as u64;
         let cause = Cause::Excess { buffer, carried };
-        if let Some(target) = self.trimming {
-            let on_offer = window.saturating_add(sample.queues.unread);
+        let on_offer = window.saturating_add(sample.queues.unread);
+        if let Some((target, before)) = self.trimming {
             if on_offer > target.saturating_add(target / 8) {
-                return Orders::one(Action::WindowClamp(target), cause);
+                self.trimming = Some((target, on_offer));
+                return if on_offer < before {
+                    Orders::default()
+                } else {
+                    // The kernel lifts a clamp when it learns how much bookkeeping a segment takes.
+                    Orders::one(Action::WindowClamp(target), cause)
+                };
             }
             (self.trimming, self.trimmed) = (None, true);
             return Orders::one(Action::ReceiveBuffer(target), cause).and(Action::UnlockReceive, cause);
@@ -201,7 +207,7 @@ impl Auto {
         if self.in_a_row < VERDICTS_SLOW || buffer / 8 < target {
             return Orders::default();
         }
-        self.trimming = Some(target);
+        self.trimming = Some((target, on_offer));
         Orders::one(Action::WindowClamp(target), cause)
     }
 
@@ -647,7 +653,10 @@ mod tests {
             assert_eq!(step(&mut auto, &excessive), []);
         }
         assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
+        // Nothing has become less: the clamp was lifted.
         assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
+        excessive.info.receive_window = Some(6 * MB);
+        assert_eq!(step(&mut auto, &excessive), []);
         excessive.info.receive_window = Some(900_000);
         assert_eq!(
             step(&mut auto, &excessive),

@@ -19,8 +19,10 @@ use crate::{
     receiver_rate::{Rounds, WindowTimer},
 };
 
-/// No window below this: a few segments must always fit.
-pub(crate) const LEAST_WINDOW: u64 = 64 << 10;
+/// No window below this in slow start, which is as quick as it can be up to here.
+const LEAST_STARTING: u64 = 64 << 10;
+/// No window below this afterwards: what losses are noticed by must always fit.
+const LEAST_SETTLED: u64 = 16 << 10;
 /// Rounds without growth that end slow start.
 const FLAT_ROUNDS: u32 = 3;
 /// The need is the largest of this many rounds, so that a loss or a pause does not shrink it.
@@ -40,8 +42,8 @@ pub(crate) struct PaperPlus {
     slow_start: Option<SlowStart>,
     /// The window that the buffer was last sized for; zero before the first time.
     window: u64,
-    /// A buffer that will shrink to this when what is on offer fits.
-    pending: Option<u64>,
+    /// A buffer that will shrink to this when what is on offer fits, and what was on offer at the last look.
+    pending: Option<(u64, u64)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -77,10 +79,9 @@ impl PaperPlus {
         self.watch_slow_start(sample, carried);
         let need = self.recent.most();
         let wanted = match self.slow_start {
-            Some(_) => need.saturating_mul(2).max(self.window),
-            None => need.saturating_add(need / 4),
-        }
-        .max(LEAST_WINDOW);
+            Some(_) => need.saturating_mul(2).max(self.window).max(LEAST_STARTING),
+            None => need.saturating_add(need / 4).max(LEAST_SETTLED),
+        };
         let granted = share(wanted).max(crate::budget::LEAST_SHARE / 2);
         self.resize(sample, wanted.min(granted), carried, granted < wanted)
     }
@@ -102,6 +103,13 @@ impl PaperPlus {
         self.rounds.observe(sample.at, 0, sample.info.rtt)?;
         let peer = sample.info.send_window.map_or(u64::MAX, u64::from);
         Some(congestion_window(sample).min(peer))
+    }
+
+    fn rtt(&self, sample: &Sample) -> Duration {
+        match self.side {
+            Side::Receiving => self.base_rtt.now(),
+            Side::Sending => sample.info.rtt,
+        }
     }
 
     fn watch_slow_start(&mut self, sample: &Sample, carried: u64) {
@@ -142,7 +150,7 @@ impl PaperPlus {
         } else if self.slow_start.is_some() {
             Cause::TwiceTheWindow {
                 window: carried,
-                rtt_us: u32::try_from(self.base_rtt.now().as_micros()).unwrap_or(u32::MAX),
+                rtt_us: u32::try_from(self.rtt(sample).as_micros()).unwrap_or(u32::MAX),
             }
         } else if before > carried.saturating_mul(3) / 2 && shrinks {
             Cause::SlowStartEnded { window: carried }
@@ -158,7 +166,7 @@ impl PaperPlus {
                 Orders::one(Action::ReceiveBuffer(bytes), cause).and(Action::WindowClamp(bytes), cause)
             }
             Side::Receiving => {
-                self.pending = Some(target);
+                self.pending = Some((target, offered(sample)));
                 Orders::one(Action::WindowClamp(bytes), cause)
             }
         }
@@ -166,7 +174,7 @@ impl PaperPlus {
 
     /// The second step of a shrink, when it is safe.
     fn finish_shrinking(&mut self, sample: &Sample) -> Orders {
-        let Some(target) = self.pending else {
+        let Some((target, before)) = self.pending else {
             return Orders::default();
         };
         let (Some(window), unread) = (sample.info.receive_window, u64::from(sample.queues.unread)) else {
@@ -180,7 +188,8 @@ impl PaperPlus {
         let bytes = u32::try_from(target).unwrap_or(u32::MAX);
         if !fits {
             // Some kernels raise the clamp again when they learn how much bookkeeping a segment takes.
-            return if u64::from(window) > target.saturating_mul(3) / 2 {
+            self.pending = Some((target, window.into()));
+            return if u64::from(window) > before {
                 Orders::one(Action::WindowClamp(bytes), Cause::ClampLifted { window })
             } else {
                 Orders::default()
