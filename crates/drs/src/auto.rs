@@ -476,7 +476,11 @@ mod tests {
         let orders = after(&mut auto, 1, &growing, Limit::ReceiveWindow, UNLOCKED);
         assert_eq!(
             actions(&orders),
-            [Action::ReceiveBuffer(MB), Action::UnlockReceive]
+            [
+                Action::ReceiveBuffer(MB),
+                Action::UnlockReceive,
+                Action::WindowClamp(2 * MB)
+            ]
         );
     }
 
@@ -648,7 +652,7 @@ mod tests {
         let mut auto = Auto::new(Side::Receiving, host());
         let mut path = verdict(Limit::Path);
         path.evidence.goodput_bps = 36e6; // 450 KB in 100 ms
-        let mut step = |auto: &mut Auto, sample: &Sample| actions(&auto.decide(sample, &path, UNLOCKED));
+        let step = |auto: &mut Auto, sample: &Sample| actions(&auto.decide(sample, &path, UNLOCKED));
         for _ in 0..4 {
             assert_eq!(step(&mut auto, &excessive), []);
         }
