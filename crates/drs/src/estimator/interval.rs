@@ -46,7 +46,7 @@ impl Interval {
 
     pub fn look(&mut self, sample: &Sample) {
         self.last = *sample;
-        self.looks += 1;
+        self.looks = self.looks.saturating_add(1);
         self.starved += u32::from(starved(sample));
         self.windowed += u32::from(windowed(sample));
         self.buffer_full += u32::from(buffer_full(sample));

@@ -62,7 +62,8 @@ impl Memory {
     fn notice_cut(&mut self, before: &Sample, now: &Sample) {
         let marked = now.info.delivered_ce > before.info.delivered_ce;
         let lost = now.info.retransmits != before.info.retransmits || now.info.lost > before.info.lost;
-        let recent = EXPLAINS * now.info.rtt.max(now.at.saturating_sub(before.at));
+        let round = now.info.rtt.max(now.at.saturating_sub(before.at));
+        let recent = round.saturating_mul(EXPLAINS);
         // Everything that is lost within a round trip is one event, and so is what recovery takes to repair it.
         let same = |cut: &Cut| now.at.saturating_sub(cut.at) < recent;
         if !(marked || lost) {
@@ -89,18 +90,18 @@ impl Memory {
 
     pub fn judge(&self, interval: &Interval) -> Limit {
         let sample = interval.last();
-        let starved = interval
-            .share_of_looks(interval.starved)
-            .max(1.0 - interval.busy());
-        let windowed = interval
-            .receive_window_limited()
-            .unwrap_or(0.0)
+        let stalled = |time: Option<f64>| time.unwrap_or(0.0);
+        let on_window = stalled(interval.receive_window_limited());
+        let on_buffer = stalled(interval.send_buffer_limited());
+        let windowed = on_window
             .max(interval.share_of_looks(interval.windowed))
             .max(f64::from(u8::from(model_fills_window(interval))));
-        let buffer_full = interval
-            .send_buffer_limited()
-            .unwrap_or(0.0)
-            .max(interval.share_of_looks(interval.buffer_full));
+        let buffer_full = on_buffer.max(interval.share_of_looks(interval.buffer_full));
+        // Nothing waits to be sent while a program waits for room in the buffer, either; the kernel knows the difference.
+        let starved = interval
+            .share_of_looks(interval.starved)
+            .max(1.0 - interval.busy())
+            .min(1.0 - on_window - on_buffer);
         let most = starved.max(windowed).max(buffer_full);
         if most >= STALLED {
             let closed = interval.mean_peer_window() < CLOSED * f64::from(self.largest_window);
@@ -145,7 +146,7 @@ impl Memory {
             None => Limit::Growing,
             Some(cut) if !cut.by_queue => Limit::Loss,
             // The way back to where the path was full. Beyond that without a queue, the path has become wider.
-            Some(cut) if sample.congestion_window() <= cut.from + cut.from / 8 => Limit::Path,
+            Some(cut) if sample.congestion_window() <= cut.from.saturating_add(cut.from / 8) => Limit::Path,
             Some(_) => Limit::Growing,
         }
     }
@@ -176,5 +177,5 @@ fn has_queue(sample: &Sample) -> bool {
     sample
         .info
         .min_rtt
-        .is_some_and(|least| rtt > least + least.mul_f64(QUEUE).max(QUEUE_LEAST))
+        .is_some_and(|least| rtt > least.saturating_add(least.mul_f64(QUEUE).max(QUEUE_LEAST)))
 }
