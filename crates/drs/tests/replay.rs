@@ -19,7 +19,7 @@ fn verdicts(path: &Path, side: Side) -> std::io::Result<Vec<Limit>> {
         .collect())
 }
 
-/// The files' names are `LIMIT_CONGESTION_END.jsonl`.
+/// The files' names are `LIMIT_CLASS-CONGESTION_END.jsonl`: what that end can see of the flow's class.
 #[test]
 fn recorded_flows_get_the_verdict_that_they_were_built_for() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
@@ -34,7 +34,8 @@ fn recorded_flows_get_the_verdict_that_they_were_built_for() {
             _ => Side::Sending,
         };
         let all = verdicts(&path, side).unwrap();
-        let verdicts = all.get(all.len() * 3 / 4..).unwrap_or_default();
+        let steady = (all.len() / 4).max(2);
+        let verdicts = all.get(all.len().saturating_sub(steady)..).unwrap_or_default();
         let right = verdicts.iter().filter(|limit| limit.word() == expected).count();
         assert!(verdicts.len() >= 2, "{name}: {verdicts:?}");
         assert!(20 * right >= 19 * verdicts.len(), "{name}: {verdicts:?}");
