@@ -21,7 +21,7 @@ fn verdicts(path: &Path, side: Side) -> std::io::Result<Vec<Limit>> {
         .collect())
 }
 
-/// The files' names are `LIMIT_CONGESTION_END.jsonl`.
+/// The files' names are `LIMIT_CLASS-CONGESTION_END.jsonl`: what that end can see of the flow's class.
 #[test]
 fn recorded_flows_get_the_verdict_that_they_were_built_for() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");

@@ -12,7 +12,7 @@ const EVERY: usize = 5;
 /// How much of the steady part is kept. All that came before it is, because the estimator remembers.
 const STEADY: Duration = Duration::from_millis(1000);
 
-/// Writes both ends' traces of a flow as `LIMIT_CONGESTION_END.jsonl`, under the limit that each end can see.
+/// Writes both ends' traces of a flow as `LIMIT_CLASS-CONGESTION_END.jsonl`, where the limit is what that end can see of the class.
 ///
 /// # Errors
 /// A trace cannot be read or written.
@@ -29,7 +29,7 @@ pub fn write(to: &Path, traces: &Path, case: &Case) -> Result<()> {
             .take_while(|sample| sample.at <= until)
             .step_by(EVERY)
             .collect();
-        let name = format!("{limit}_{}_{end}.jsonl", case.congestion);
+        let name = format!("{limit}_{}-{}_{end}.jsonl", case.class, case.congestion);
         flow::keep(&to.join(name), &kept)?;
     }
     Ok(())

@@ -35,6 +35,9 @@ pub struct Options {
     /// Seeds of each class and congestion control.
     #[arg(long, default_value_t = 20)]
     seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 1)]
+    first: u64,
     /// Keep the traces of all flows here, and make only those flows that have none yet.
     #[arg(long)]
     traces: Option<PathBuf>,
@@ -70,7 +73,8 @@ pub fn run(scenarios: &Path, options: &Options) -> Result<()> {
     let mut cases = vec![];
     for class in truth::CLASSES.into_iter().filter(wanted) {
         for congestion in truth::congestions(class) {
-            cases.extend((1..=options.seeds).map(|seed| truth::case(class, congestion, seed)));
+            let seeds = options.first..options.first.saturating_add(options.seeds);
+            cases.extend(seeds.map(|seed| truth::case(class, congestion, seed)));
         }
     }
     let judged = run_all(
@@ -82,7 +86,7 @@ pub fn run(scenarios: &Path, options: &Options) -> Result<()> {
         },
     );
     if let Some(examples) = &options.examples {
-        for case in cases.iter().filter(|case| case.seed == 1) {
+        for case in cases.iter().filter(|case| case.seed == options.first) {
             example::write(examples, traces, case)?;
         }
     }

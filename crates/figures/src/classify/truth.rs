@@ -75,7 +75,7 @@ pub fn congestions(class: Limit) -> &'static [&'static str] {
 /// The flow of this class, congestion control and seed.
 pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
     let place = CLASSES.iter().position(|known| *known == class).unwrap_or(0);
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed * 1000 + place as u64);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(1000) + place as u64);
     let mut between = |low: f64, high: f64| low + (high - low) * random.random::<f64>();
     let growing = class == Limit::Growing;
     let rtt = if growing {
