@@ -5,6 +5,7 @@
 //! has been delivered to the kernel (LH-END-1); a death on one side becomes a reset on the other (LH-END-3); nothing else ends a session
 //! but the idle timeout, the half-close timeout and the end of a drain, and those are resets too.
 
+mod batch;
 mod direction;
 pub(crate) mod hops;
 pub(crate) mod pipe;

@@ -98,7 +98,7 @@ mod tests {
     use crate::model::Model;
 
     const KB: u64 = 1024;
-    /// 36 Mbit/s over 102 ms: 459 KB.
+    /// 36 Mbit/s; 459,000 bytes in 102 ms.
     const RATE: u64 = 4_500_000;
 
     #[test]

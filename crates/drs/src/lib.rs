@@ -52,7 +52,7 @@ pub use host::Host;
 pub use mode::{Mode, UnknownMode};
 pub use options::apply;
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
-pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate};
+pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate, set_receive_low_water_mark};
 pub use tally::Tally;
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
 #[cfg(feature = "trace")]

@@ -50,6 +50,11 @@ pub struct Buffers {
     pub receive: u32,
     /// Memory that unread data takes up now (`SK_MEMINFO_RMEM_ALLOC`).
     pub receive_used: u32,
+    /// Whether someone set the send buffer, so that the kernel does not size it any more (`SO_BUF_LOCK`); `None` before
+    /// Linux 5.14.
+    pub send_locked: Option<bool>,
+    /// The same for the receive buffer.
+    pub receive_locked: Option<bool>,
 }
 
 /// The congestion control of a connection.

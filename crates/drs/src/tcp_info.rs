@@ -92,6 +92,9 @@ pub struct TcpInfo {
     pub selective_acknowledgement: bool,
     /// Whether both ends agreed on window scaling (RFC 7323).
     pub window_scaling: bool,
+    /// How far the windows that this side offers are shifted (RFC 7323), fixed when the connection was made: no window is over
+    /// 65,535 shifted so. `None` without window scaling.
+    pub receive_window_shift: Option<u8>,
 }
 
 /// The state of a connection, as Linux numbers it.
@@ -185,6 +188,16 @@ impl TcpInfo {
             timestamps: octet(5)? & TIMESTAMPS != 0,
             selective_acknowledgement: octet(5)? & SACK != 0,
             window_scaling: octet(5)? & WINDOW_SCALING != 0,
+            receive_window_shift: octet(5)
+                .filter(|options| options & WINDOW_SCALING != 0)
+                .and(octet(6))
+                .map(|shifts| {
+                    if cfg!(target_endian = "little") {
+                        shifts >> 4
+                    } else {
+                        shifts & 15
+                    }
+                }),
         })
     }
 }

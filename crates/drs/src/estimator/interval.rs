@@ -198,18 +198,22 @@ fn window_full(sample: &Sample) -> bool {
     })
 }
 
-/// The kernel wakes a program that waits for room when a third of the buffer is free, so one that is held up by it finds the buffer
-/// between two thirds and full; and all that is in it, sent or not, would fit the congestion window. A buffer that the kernel sizes by itself holds two to
-/// three such windows. The kernel's own count of time stalled on the buffer misses programs that write a segment at a time.
+/// The send buffer has no more room, and all that is in it, sent or not, would fit the congestion window.
+///
+/// The kernel wakes a program that waits for room when a third of the buffer is free, so one that is held up by a buffer of a set size finds it
+/// between two thirds and full. A buffer that the kernel sizes grows as soon as a program waits for it, so it holds nobody up unless it is
+/// full (then it is at its ceiling). The kernel's own count of time stalled on the buffer misses programs that write a segment at a time.
 fn buffer_full(sample: &Sample) -> bool {
     let (used, size) = (
         u64::from(sample.buffers.send_used),
         u64::from(sample.buffers.send),
     );
+    let full = match sample.buffers.send_locked {
+        Some(true) => used * 3 >= size * 2,
+        _ => used >= size,
+    };
     let queued = u64::from(sample.queues.unacknowledged);
-    used * 3 >= size * 2
-        && size > 0
-        && queued + 2 * u64::from(sample.info.send_mss) < sample.congestion_window()
+    full && size > 0 && queued + 2 * u64::from(sample.info.send_mss) < sample.congestion_window()
 }
 
 /// A segment or more waits, and neither window is why.

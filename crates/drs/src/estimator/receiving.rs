@@ -10,7 +10,7 @@ use crate::{Limit, Sample};
 /// Unread data takes up this part of what window and unread data make together: the program reads too slowly.
 const UNREAD: f64 = 0.3;
 /// A round trip's data fills this part of the window that is offered: the window limits.
-const FILLED: f64 = 0.8;
+const FILLED: f64 = 0.7;
 /// A round trip above the least one by this part of it, and by [`QUEUE_LEAST`], is a standing queue. The receiving side counts its round trips
 /// in milliseconds of the timestamp clock (RFC 7323), so the margin is wider than the sender's.
 const QUEUE: f64 = 0.25;

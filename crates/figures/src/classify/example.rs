@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Every fifth sample is kept: one look an interval, the least that the estimator takes.
 const EVERY: usize = 5;
 /// How much of the steady part is kept. All that came before it is, because the estimator remembers.
-const STEADY: Duration = Duration::from_millis(2000);
+const STEADY: Duration = Duration::from_millis(1000);
 
 /// Writes both ends' traces of a flow as `LIMIT_CONGESTION_END.jsonl`, under the limit that each end can see.
 ///

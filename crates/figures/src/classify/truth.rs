@@ -25,6 +25,8 @@ const FIRST_WINDOW: f64 = 10.0;
 /// A flow is steady from here on, or after ten round trips, whichever is later.
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 const STEADY_AFTER_ROUNDS: u32 = 10;
+/// A node with less than this for its largest window would be one without window scaling.
+const SMALLEST_CEILING: f64 = 80_000.0;
 /// So many losses are due, at the wire's rate, before a flow that losses limit counts as steady.
 const FIRST_LOSSES: f64 = 8.0;
 /// How long flows last.
@@ -101,17 +103,17 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
             argument(&mut sender, "chunk", between(1_000.0, 32_000.0));
         }
         Limit::ReceivingApplication => {
-            argument(&mut receiver, "rate", between(0.2, 0.7) * bytes_per_second);
+            argument(&mut receiver, "rate", between(0.2, 0.5) * bytes_per_second);
             argument(&mut receiver, "chunk", between(4_000.0, 64_000.0));
-            // However the buffer is sized, it ends at four of the path's products at most, and is full long before the steady part.
-            let window = between(1.0, 2.0) * bdp;
-            if seed.is_multiple_of(2) {
+            // The window ends between this and twice this. So it is more than what is read in a round trip, and no more than path and queue hold
+            // together: nothing is lost that could limit the flow instead. It is full long before the steady part.
+            let window = (1.0 + queue) / 2.0 * bdp;
+            if seed.is_multiple_of(2) || window < SMALLEST_CEILING {
                 argument(&mut receiver, "buffer", window);
             } else {
                 ceiling = Some(window);
             }
         }
-        // The kernel doubles what is asked and counts its bookkeeping in: the payload is between this and twice this.
         // Written a segment at a time: Linux lets one large write overrun the buffer up to the congestion window, and then it limits nothing.
         Limit::SendBuffer => {
             argument(&mut sender, "buffer", (between(0.15, 0.35) * bdp).max(8_000.0));

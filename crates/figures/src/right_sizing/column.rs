@@ -82,10 +82,12 @@ impl Column {
                 "large hosts; both programs set 4 MB, which the kernel doubles: more than ten times the bandwidth-delay product"
             }
             Self::Kernel => "large hosts (autotuning up to 16 MB), nothing set",
-            Self::Classic => "large hosts; both programs start at 64 KB and run `Mode::Classic`",
-            Self::PaperPlus => "large hosts; both programs start at 64 KB and run `Mode::PaperPlus`",
+            Self::Classic => "large hosts; both programs set 64 KB on the connection and run `Mode::Classic`",
+            Self::PaperPlus => {
+                "large hosts; both programs set 64 KB on the connection and run `Mode::PaperPlus`"
+            }
             Self::Auto => "large hosts, nothing set; both programs run `Mode::Auto`",
-            Self::AutoFixed => "as \"program's 64 KB\", and both programs run `Mode::Auto`",
+            Self::AutoFixed => "large hosts; both programs set 64 KB on the connection and run `Mode::Auto`",
         }
     }
 
@@ -127,9 +129,22 @@ impl Column {
         }
     }
 
-    /// Sets the receiver's socket, before it listens.
-    pub fn prepare_receiver(self, socket: impl AsFd) {
-        if let Some(bytes) = self.first_buffer() {
+    /// Whether the receiver sets its buffer before it listens. A small buffer set that early also fixes the connection's window scaling, and
+    /// nothing lets the window grow past it: who means to grow sets it on the connection.
+    const fn before_listening(self) -> bool {
+        !matches!(self, Self::Classic | Self::PaperPlus | Self::AutoFixed)
+    }
+
+    /// Sets the receiver's listening socket.
+    pub fn prepare_listener(self, socket: impl AsFd) {
+        if let Some(bytes) = self.first_buffer().filter(|_| self.before_listening()) {
+            apply(&socket, Action::ReceiveBuffer(bytes));
+        }
+    }
+
+    /// Sets the receiver's connection.
+    pub fn prepare_connection(self, socket: impl AsFd) {
+        if let Some(bytes) = self.first_buffer().filter(|_| !self.before_listening()) {
             apply(&socket, Action::ReceiveBuffer(bytes));
         }
     }

@@ -15,15 +15,15 @@ use wanbed::{Lab, Overrides, Scenario};
 
 /// Connections from each of the four senders.
 const FROM_EACH: usize = 50;
-/// Buffer memory of the receiver for all connections, as the kernel accounts it.
-pub const BUDGET: u64 = 64 << 20;
+/// Buffer memory of the receiver for all connections, as the kernel accounts it, in megabytes: ample, and scarce.
+const BUDGETS_MB: [u64; 2] = [64, 16];
 /// Seconds that are counted, after the seconds to settle.
-const COUNTED: u32 = 40;
-const SETTLE: u32 = 20;
+const COUNTED: u32 = 25;
+const SETTLE: u32 = 15;
 /// Flows of each kind in the test of friendliness.
 pub const EACH: usize = 4;
 
-/// Four senders at different distances, one receiver behind a bottleneck of 1 Gbit/s.
+/// Four senders at different distances, one receiver behind a bottleneck of 500 Mbit/s.
 const CROWD: &str = r#"
 title = "200 connections of four round trips on one bottleneck"
 [nodes.near]
@@ -51,7 +51,7 @@ rate = "unlimited"
 [links.bottleneck]
 ends = ["hub", "receiver"]
 delay = "1 ms"
-rate = "1 Gbit/s"
+rate = "500 Mbit/s"
 queue = "1 bdp of 100 ms"
 "#;
 /// The senders and their round trips in milliseconds.
@@ -71,9 +71,12 @@ pub enum Sharing {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Crowd {
     pub sharing: Sharing,
+    pub budget_mb: u64,
     pub seed: u64,
     /// Goodput of each connection, Mbit/s.
     pub rates: Vec<f64>,
+    /// The round trip of each connection, milliseconds.
+    pub round_trips_ms: Vec<u32>,
     /// The sum over connections of their mean buffers, and of their largest, bytes.
     pub buffers_mean: f64,
     pub buffers_max: u64,
@@ -131,9 +134,9 @@ pub fn measure_fairness(what: &Arguments) -> Result<()> {
     let scratch = super::publish::scratch()?;
     let payload = scratch.path().join("payload");
     dataset::sized_file(&payload, 16 << 20, 4)?;
-    for seed in 1..=what.seeds {
+    for (seed, budget_mb) in (1..=what.seeds).flat_map(|seed| BUDGETS_MB.map(|budget| (seed, budget))) {
         for sharing in [Sharing::Equal, Sharing::Budget] {
-            let same = |run: &Crowd| (run.sharing, run.seed) == (sharing, seed);
+            let same = |run: &Crowd| (run.sharing, run.budget_mb, run.seed) == (sharing, budget_mb, seed);
             if !what.again
                 && runs
                     .iter()
@@ -148,9 +151,9 @@ pub fn measure_fairness(what: &Arguments) -> Result<()> {
             {
                 return Ok(());
             }
-            let run = crowd(&payload, sharing, seed)?;
+            let run = crowd(&payload, sharing, budget_mb, seed)?;
             eprintln!(
-                "{sharing:?} seed {seed}: {:.1} Mbit/s, fairness {:.3}{}",
+                "{sharing:?} {budget_mb} MB seed {seed}: {:.1} Mbit/s, fairness {:.3}{}",
                 run.rates.iter().sum::<f64>(),
                 jain(&run.rates),
                 if run.valid {
@@ -161,14 +164,14 @@ pub fn measure_fairness(what: &Arguments) -> Result<()> {
             );
             runs.retain(|run| !same(run));
             runs.push(run);
-            runs.sort_by_key(|run| (run.sharing, run.seed));
+            runs.sort_by_key(|run| (std::cmp::Reverse(run.budget_mb), run.sharing, run.seed));
             super::publish::write_json(&path, &runs)?;
         }
     }
     Ok(())
 }
 
-fn crowd(payload: &Path, sharing: Sharing, seed: u64) -> Result<Crowd> {
+fn crowd(payload: &Path, sharing: Sharing, budget_mb: u64, seed: u64) -> Result<Crowd> {
     let scenario = Scenario::from_text("crowd", CROWD);
     let overrides = Overrides::default()
         .seed(seed)
@@ -192,9 +195,14 @@ fn crowd(payload: &Path, sharing: Sharing, seed: u64) -> Result<Crowd> {
             "--column",
             "kernel",
             "--buffer",
-            &(BUDGET / all as u64 / 2).to_string(),
+            &((budget_mb << 20) / all as u64 / 2).to_string(),
         ]),
-        Sharing::Budget => command.args(["--column", "paper-plus", "--budget", &BUDGET.to_string()]),
+        Sharing::Budget => command.args([
+            "--column",
+            "paper-plus",
+            "--budget",
+            &(budget_mb << 20).to_string(),
+        ]),
     };
     let receiver = Server::start(command, "the receiver", "listening")?;
     let to = format!("{}:{PORT}", lab.address("receiver")?);
@@ -239,8 +247,19 @@ fn crowd(payload: &Path, sharing: Sharing, seed: u64) -> Result<Crowd> {
     let ends = super::publish::ends(&receiver.rest(limit)?.join("\n"))?;
     Ok(Crowd {
         sharing,
+        budget_mb,
         seed,
         rates: rates(&ends, COUNTED),
+        round_trips_ms: ends
+            .iter()
+            .map(|end| {
+                let from = SENDERS.iter().find(|(node, _)| {
+                    lab.address(node)
+                        .is_ok_and(|address| address.to_string() == end.peer)
+                });
+                from.map_or(0, |(_, rtt)| *rtt)
+            })
+            .collect(),
         buffers_mean: ends.iter().map(|end| end.buffer_mean).sum(),
         buffers_max: ends.iter().map(|end| end.buffer_max).sum(),
         valid: links.valid,

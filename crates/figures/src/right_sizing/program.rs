@@ -17,8 +17,8 @@ use std::time::Duration;
 pub const PORT: u16 = 7520;
 /// What one read or write moves at most.
 const CHUNK: usize = 256 << 10;
-/// Of the samples, one in so many is kept: ten a second.
-const KEEP: u32 = 5;
+/// Of the samples, one in so many is kept: about two a second.
+const KEEP: u32 = 20;
 
 /// The receiving program.
 #[derive(clap::Args, Clone)]
@@ -77,7 +77,10 @@ pub struct Send {
 
 /// What one connection saw at one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct End {
+    /// The peer's address.
+    pub peer: String,
     /// Before connecting, or after accepting: seconds of the monotonic clock.
     pub start: f64,
     /// When the last byte was read or written.
@@ -100,7 +103,7 @@ pub struct End {
     pub actions: Vec<(f64, String)>,
     /// Advice, the first of each kind.
     pub advice: Vec<String>,
-    /// Time, buffer, used, window offered (or congestion window); ten a second, where asked.
+    /// Time, buffer, used, window offered (or congestion window); about two a second, where asked.
     pub series: Vec<(f64, u64, u64, u64)>,
 }
 
@@ -113,6 +116,11 @@ fn clock() -> Duration {
     )
 }
 
+/// Many connections are looked at less often, so that looking does not load the machine that also carries the links.
+fn period(connections: usize) -> Duration {
+    SAMPLE_PERIOD * u32::try_from(1 + connections / 40).unwrap_or(1)
+}
+
 /// Watches one connection while its program moves bytes.
 struct Watch {
     flow: Flow,
@@ -121,14 +129,16 @@ struct Watch {
     last: Duration,
     looks: u32,
     sums: (f64, f64),
+    period: Duration,
     keep_series: bool,
     end: End,
 }
 
 impl Watch {
-    fn new(flow: Flow, column: Column, side: Side, keep_series: bool) -> Self {
+    fn new(flow: Flow, column: Column, side: Side, keep_series: bool, connections: usize) -> Self {
         let now = clock();
         Self {
+            period: period(connections),
             flow,
             column,
             side,
@@ -144,14 +154,12 @@ impl Watch {
     }
 
     fn look(&mut self, socket: &TcpStream, now: Duration) {
-        if now.saturating_sub(self.last) < SAMPLE_PERIOD {
+        if now.saturating_sub(self.last) < self.period {
             return;
         }
         self.last = now;
         // The kernel lifts a clamp when it learns how much bookkeeping a segment takes.
-        if let (Side::Receiving, Some(window)) = (self.side, self.column.held_window())
-            && self.column != Column::AutoFixed
-        {
+        if let (Side::Receiving, Some(window)) = (self.side, self.column.held_window()) {
             apply(socket, Action::WindowClamp(window));
         }
         // A connection that the peer has just closed gives no sample, and needs none.
@@ -210,7 +218,7 @@ impl Watch {
 pub fn receive(what: &Receive) -> Result<()> {
     let listener = TcpListener::bind(("0.0.0.0", what.port)).context("cannot listen")?;
     match what.buffer {
-        0 => what.column.prepare_receiver(&listener),
+        0 => what.column.prepare_listener(&listener),
         bytes => {
             apply(&listener, Action::ReceiveBuffer(bytes));
         }
@@ -219,7 +227,9 @@ pub fn receive(what: &Receive) -> Result<()> {
     let budget = (what.budget > 0).then(|| Budget::new(what.budget));
     let mut sockets = Vec::new();
     for _ in 0..what.connections {
-        sockets.push(listener.accept().context("no connection came")?.0);
+        let socket = listener.accept().context("no connection came")?.0;
+        what.column.prepare_connection(&socket);
+        sockets.push(socket);
     }
     let start = clock();
     let threads: Vec<_> = sockets
@@ -238,12 +248,15 @@ fn receive_one(
     budget: Option<&Arc<Budget>>,
     all_came: Duration,
 ) -> Result<End> {
-    socket.set_read_timeout(Some(SAMPLE_PERIOD))?;
+    socket.set_read_timeout(Some(period(what.connections)))?;
     let mut flow = Flow::new(what.column.mode(), Side::Receiving);
     if let Some(budget) = budget {
         flow = flow.with_budget(budget);
     }
-    let mut watch = Watch::new(flow, what.column, Side::Receiving, what.series);
+    let mut watch = Watch::new(flow, what.column, Side::Receiving, what.series, what.connections);
+    watch.end.peer = socket
+        .peer_addr()
+        .map_or_else(|_| String::new(), |peer| peer.ip().to_string());
     let settled = all_came + Duration::from_secs_f64(what.settle);
     let ends = (what.seconds > 0.0).then(|| all_came + Duration::from_secs_f64(what.seconds));
     let mut room = vec![0; CHUNK];
@@ -284,15 +297,15 @@ pub fn send(what: &Send) -> Result<()> {
 }
 
 fn send_one(what: &Send) -> Result<End> {
-    let watch_from = Watch::new(
+    let mut watch = Watch::new(
         Flow::new(what.column.mode(), Side::Sending),
         what.column,
         Side::Sending,
         what.series,
+        what.connections,
     );
-    let mut watch = watch_from;
     let mut socket = connect(what)?;
-    socket.set_write_timeout(Some(SAMPLE_PERIOD))?;
+    socket.set_write_timeout(Some(period(what.connections)))?;
     let mut file = File::open(&what.file).with_context(|| format!("cannot read {}", what.file.display()))?;
     let mut room = vec![0; CHUNK];
     let mut sent = 0u64;

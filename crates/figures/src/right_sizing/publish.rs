@@ -254,21 +254,22 @@ fn fairness_table(text: &mut String, crowds: &[Crowd]) {
     }
     let _ = writeln!(
         text,
-        "## 200 connections, 64 MB\n\n50 connections each at 10, 50, 150 and 300 ms over one bottleneck of 1 Gbit/s, CUBIC, 40 s after 20 s to settle. The receiver has 64 MB for all buffers, as the kernel accounts them.\n\n| sharing | seed | total, Mbit/s | Jain's index of goodput | buffers mean, MB | buffers most (sum of each one's), MB | valid |\n|---|---|---|---|---|---|---|"
+        "## 200 connections under one budget\n\n50 connections each at 10, 50, 150 and 300 ms over one bottleneck of 500 Mbit/s, CUBIC, 25 s after 15 s to settle. The receiver has so much for all buffers, as the kernel accounts them.\n\n| budget, MB | sharing | seed | total, Mbit/s | at 10 ms | 50 ms | 150 ms | 300 ms | Jain's index of goodput | buffers mean, MB | valid |\n|---|---|---|---|---|---|---|---|---|---|---|"
     );
     for run in crowds {
         let _ = writeln!(
             text,
-            "| {} | {} | {:.1} | {:.3} | {:.1} | {:.1} | {} |",
+            "| {} | {} | {} | {:.1} | {} | {:.3} | {:.1} | {} |",
+            run.budget_mb,
             match run.sharing {
                 Sharing::Equal => "equal fixed shares",
                 Sharing::Budget => "paper+ under a budget",
             },
             run.seed,
             run.rates.iter().sum::<f64>(),
+            by_distance(&run.rates, &run.round_trips_ms),
             jain(&run.rates),
             run.buffers_mean / 1048576.0,
-            run.buffers_max as f64 / 1048576.0,
             if run.valid {
                 "yes".to_owned()
             } else {
@@ -277,6 +278,15 @@ fn fairness_table(text: &mut String, crowds: &[Crowd]) {
         );
     }
     text.push('\n');
+}
+
+/// The total of each distance, Mbit/s, as cells.
+fn by_distance(rates: &[f64], round_trips: &[u32]) -> String {
+    let cells = crowd::SENDERS.map(|(_, distance)| {
+        let of = rates.iter().zip(round_trips).filter(|(_, rtt)| **rtt == distance);
+        format!("{:.1}", of.map(|(rate, _)| rate).sum::<f64>())
+    });
+    cells.join(" | ")
 }
 
 fn friendly_table(text: &mut String, besides: &[Beside]) {
