@@ -58,28 +58,29 @@ pub enum Severity {
 pub struct Cost {
     /// In words, with the numbers.
     pub text: String,
-    /// The most that one stream can carry because of it, in bit/s, where that is a number.
-    pub at_most_bps: Option<f64>,
+    /// What one stream (of a device or disk: all together) carries because of it, in bit/s, where that is a number. For buffers it is
+    /// near: how much of one holds data depends on the kernel and on the sizes of packets.
+    pub limit_bps: Option<f64>,
 }
 
 impl Cost {
     fn words(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            at_most_bps: None,
+            limit_bps: None,
         }
     }
 
-    /// A bound on one stream.
-    fn bound(at_most_bps: f64, path: &Path) -> Self {
+    /// What one stream carries.
+    fn bound(limit_bps: f64, path: &Path) -> Self {
         Self {
             text: format!(
-                "one stream carries at most {} of {} at {}",
-                rate(at_most_bps),
+                "one stream carries about {} of {} at {}",
+                rate(limit_bps),
                 rate(path.rate_bps),
                 seconds(path.rtt_seconds)
             ),
-            at_most_bps: Some(at_most_bps),
+            limit_bps: Some(limit_bps),
         }
     }
 }
@@ -171,9 +172,9 @@ impl List<'_> {
     }
 
     /// A bound on one stream: serious when it is below what the path should carry, nothing otherwise.
-    fn bound(&mut self, id: &'static str, at_most_bps: f64, what: String, mends: Vec<Mend>) {
-        if at_most_bps < self.path.rate_bps {
-            let cost = Cost::bound(at_most_bps, self.path);
+    fn bound(&mut self, id: &'static str, limit_bps: f64, what: String, mends: Vec<Mend>) {
+        if limit_bps < self.path.rate_bps {
+            let cost = Cost::bound(limit_bps, self.path);
             self.add(id, Severity::Serious, what, cost, mends);
         }
     }

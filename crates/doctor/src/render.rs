@@ -249,7 +249,7 @@ mod tests {
             what: "tcp_sack 0".to_owned(),
             cost: Cost {
                 text: "a cost".to_owned(),
-                at_most_bps: None,
+                limit_bps: None,
             },
             mends: vec![
                 Mend {

@@ -8,9 +8,11 @@ const PLAIN_WINDOW: f64 = 65_535.0;
 const LARGEST: f64 = 2_147_483_647.0;
 const MIB: f64 = 1_048_576.0;
 
-/// Of a receive buffer, half carries data: the rest is for the kernel's bookkeeping (`tcp_adv_win_scale` 1, and about what newer
-/// kernels measure). A send buffer carries nearly what its number says.
+/// Of a receive buffer, about half carries data: the rest is for the kernel's bookkeeping (`tcp_adv_win_scale` 1; newer kernels measure
+/// how much, and may get to two thirds).
 const RECEIVE_SHARE: f64 = 0.5;
+/// A program that found its send buffer full is woken when a third of it is free, so between two thirds and all of it is under way.
+const SEND_SHARE: f64 = 0.75;
 
 pub(super) fn look(list: &mut List<'_>) {
     receive(list);
@@ -45,7 +47,7 @@ fn receive(list: &mut List<'_>) {
     let tuned = tcp.moderate_rcvbuf.known() != Some(&false);
     let at_most = path.carried_by(most * RECEIVE_SHARE);
     let what = format!(
-        "tcp_rmem ceiling {}: half of it holds data that is received",
+        "tcp_rmem ceiling {}: about half of it holds data that is received",
         bytes(most)
     );
     let mends = vec![ceiling("tcp_rmem", rmem, wanted(list))];
@@ -80,17 +82,22 @@ fn send(list: &mut List<'_>) {
     };
     let most = wmem[2] as f64;
     let what = format!(
-        "tcp_wmem ceiling {}: so much may be sent and not yet acknowledged",
+        "tcp_wmem ceiling {}: about three quarters of it are under way",
         bytes(most)
     );
     let mends = vec![ceiling("tcp_wmem", wmem, wanted(list))];
-    list.bound("send-buffer-ceiling", list.path.carried_by(most), what, mends);
+    list.bound(
+        "send-buffer-ceiling",
+        list.path.carried_by(most * SEND_SHARE),
+        what,
+        mends,
+    );
 }
 
 /// What programs may set for themselves. Longhaul leaves buffers to the kernel, so this is about others.
 fn explicit(list: &mut List<'_>) {
     let tcp = &list.facts.tcp;
-    // The kernel doubles what is asked, and half of that holds data.
+    // The kernel doubles what is asked; of a receive buffer half of that holds data, of a send buffer more.
     let limits = [
         ("rmem_max", tcp.rmem_max.known()),
         ("wmem_max", tcp.wmem_max.known()),

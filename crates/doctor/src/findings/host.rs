@@ -164,7 +164,7 @@ fn disk(list: &mut List<'_>) {
                     rate(bps),
                     rate(list.path.rate_bps)
                 ),
-                at_most_bps: Some(bps),
+                limit_bps: Some(bps),
             };
             list.add(
                 id,

@@ -35,7 +35,7 @@ fn speed(list: &mut List<'_>, link: &Link) {
                     rate(bps),
                     rate(list.path.rate_bps)
                 ),
-                at_most_bps: Some(bps),
+                limit_bps: Some(bps),
             };
             let what = format!("{} runs at {}", link.name, rate(bps));
             list.add("link-speed", Severity::Serious, what, cost, vec![]);
@@ -69,7 +69,7 @@ fn queues(list: &mut List<'_>, link: &Link) {
                         rate(bps),
                         rate(list.path.rate_bps)
                     ),
-                    at_most_bps: Some(bps),
+                    limit_bps: Some(bps),
                 };
                 let what = format!("queue {} on {} holds it to {}", queue.kind, link.name, rate(bps));
                 let mends = if queue.root {
@@ -155,7 +155,7 @@ fn errors(list: &mut List<'_>, link: &Link) {
                 rate(at_most),
                 rate(list.path.rate_bps)
             ),
-            at_most_bps: Some(at_most),
+            limit_bps: Some(at_most),
         };
         let mends = if counters.rx_missed > counters.rx_errors {
             vec![Mend::command(format!(

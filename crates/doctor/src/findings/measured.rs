@@ -50,7 +50,7 @@ fn black_hole(list: &mut List<'_>, measured: &Measured, mtu: PathMtu) {
     } else {
         let cost = Cost {
             text: "transfers stop at the first full packet and time out after minutes; small answers get through, so logins seem to work".to_owned(),
-            at_most_bps: Some(0.0),
+            limit_bps: Some(0.0),
         };
         mends.push(Mend::sysctl("net.ipv4.tcp_mtu_probing", 1).noting(format!(
             "for all hosts; each connection then stalls about {} first",

@@ -76,7 +76,7 @@ fn what_a_connection_did_not_get() {
 #[test]
 fn devices() {
     let found = only(&Path::table(), |facts| link(facts).speed_mbps = Fact::Known(100));
-    assert_eq!((found.id, found.cost.at_most_bps), ("link-speed", Some(1e8)));
+    assert_eq!((found.id, found.cost.limit_bps), ("link-speed", Some(1e8)));
     let found = only(&Path::table(), |facts| {
         link(facts).full_duplex = Fact::Known(false)
     });
@@ -92,7 +92,7 @@ fn devices() {
     let found = only(&Path::table(), |facts| {
         link(facts).queues = queue("tbf", Some(12_500_000))
     });
-    assert_eq!((found.id, found.cost.at_most_bps), ("queue-rate", Some(1e8)));
+    assert_eq!((found.id, found.cost.limit_bps), ("queue-rate", Some(1e8)));
     assert_eq!(commands(&found), ["tc qdisc del dev eth0 root"]);
     let mut facts = sound();
     link(&mut facts).queues = queue("tbf", Some(1_250_000_000));
@@ -140,7 +140,7 @@ fn errors_of_a_device() {
     // One in ten thousand: 1448 bytes x sqrt(1.5) x 100, ten times a second.
     let expected = 1448.0 * 80.0 * 1.5f64.sqrt() * 100.0;
     assert!(
-        (found.cost.at_most_bps.unwrap() / expected - 1.0).abs() < 1e-9,
+        (found.cost.limit_bps.unwrap() / expected - 1.0).abs() < 1e-9,
         "{found:?}"
     );
     assert!(found.mends.is_empty());
@@ -175,7 +175,7 @@ fn the_machine_behind_the_network() {
         }]);
     };
     let found = only(&Path::table(), slow);
-    assert_eq!((found.id, found.cost.at_most_bps), ("encryption-rate", Some(4e8)));
+    assert_eq!((found.id, found.cost.limit_bps), ("encryption-rate", Some(4e8)));
     assert!(
         found.cost.text.contains("3 streams (--streams 3)"),
         "{}",
@@ -206,7 +206,7 @@ fn the_machine_behind_the_network() {
         }
     };
     let found = only(&Path::table(), disk(25_000_000, 500_000_000));
-    assert_eq!((found.id, found.cost.at_most_bps), ("disk-write", Some(2e8)));
+    assert_eq!((found.id, found.cost.limit_bps), ("disk-write", Some(2e8)));
     assert_eq!(
         only(&Path::table(), disk(500_000_000, 25_000_000)).id,
         "disk-read"
