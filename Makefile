@@ -3,18 +3,21 @@
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
 #   make figures   every published measurement, with tables and plots in docs/results/
+#   make drs       right-sizing beside fixed buffers and the kernel's autotuning; fairness; friendliness
 #   make drs-run   unmodified programs under `drs run`
 #   make classify  how often the verdict on what limits a flow is right
+#   make streams   how many streams a copy takes, beside fixed numbers
+#   make lsr       the Land Speed Record's path, beside iperf3
 #   make bench     the relay beside HAProxy
 #
-# Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy. `make deps` installs what is
+# Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy, `make lsr` iperf3. `make deps` installs what is
 # missing from the distribution's packages, and each target says so in one line where it could not.
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test figures drs-run classify bench deps bench-deps build lint deny fuzz clean
+.PHONY: demo demo-small test figures drs drs-run classify streams lsr bench deps bench-deps build lint deny fuzz clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -25,11 +28,20 @@ demo-small: deps build
 figures: deps build
 	$(FIGURES) figures --out docs/results --readme README.md
 
+drs: deps build
+	$(FIGURES) drs --out docs/results
+
 drs-run: deps build
 	$(FIGURES) drs-run --out docs/results
 
 classify: deps build
 	$(FIGURES) classify --out docs/results
+
+streams: deps build
+	$(FIGURES) streams --out docs/results
+
+lsr: bench-deps build
+	$(FIGURES) lsr --out docs/results
 
 test: deps
 	$(CARGO) test --workspace --locked
@@ -56,7 +68,7 @@ deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base
 
 bench-deps:
-	@scripts/install-deps haproxy:haproxy
+	@scripts/install-deps ip:iproute2 haproxy:haproxy iperf3:iperf3
 
 clean:
 	$(CARGO) clean

@@ -256,7 +256,10 @@ impl Watcher {
         let watched = match self.flows.get_mut(&index) {
             Some(watched) if watched.serial == serial => watched,
             _ => {
-                let flow = |side| Flow::with_host(self.process.mode, side, self.process.host());
+                // The program knows nothing of this, and whoever runs it chose its congestion control.
+                let flow = |side| {
+                    Flow::with_host(self.process.mode, side, self.process.host()).keeping_congestion_control()
+                };
                 let watched = Watched {
                     serial,
                     moved: [0; 2],

@@ -84,6 +84,13 @@ pub enum Cause {
         /// What Reno can carry there, in bit/s (Mathis et al. 1997: 1.22 MSS / (RTT sqrt p)).
         mathis_bps: u64,
     },
+    /// The flow is in a slow start that only losses end.
+    BlindSlowStart,
+    /// The first loss came, so that slow start is over.
+    FirstLoss {
+        /// The congestion window after it.
+        window: u64,
+    },
     /// The caller holds a reservation of this rate.
     Reserved {
         /// Bytes a second.
@@ -179,6 +186,16 @@ pub enum Advice {
     },
 }
 
+impl Action {
+    /// Whether a kernel that refuses one refuses the other: they set the same option, or choose the same congestion control.
+    pub(crate) fn is_like(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::CongestionControl(one), Self::CongestionControl(another)) => one == another,
+            _ => std::mem::discriminant(&self) == std::mem::discriminant(&other),
+        }
+    }
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -226,6 +243,10 @@ impl fmt::Display for Cause {
                     f,
                     "{per_million} in a million segments are lost, which holds Reno to {mathis_bps} bit/s"
                 )
+            }
+            Self::BlindSlowStart => f.write_str("only losses end the slow start of reno"),
+            Self::FirstLoss { window } => {
+                write!(f, "the first loss left a congestion window of {window} bytes")
             }
             Self::Reserved { rate } => write!(f, "{} bit/s are reserved", rate.saturating_mul(8)),
             Self::PacedElsewhere { bps } => write!(f, "someone paces the flow at {bps} bit/s"),

@@ -14,6 +14,7 @@ use crate::{
     options::{self, Locks},
     orders::{MOST, Orders},
     paper_plus::PaperPlus,
+    slow_start::SlowStartGuard,
 };
 
 /// One connection under right-sizing. Of a fixed size; a [`step`](Self::step) allocates nothing.
@@ -41,9 +42,10 @@ pub struct Flow {
     sampler: Sampler,
     estimator: Estimator,
     auto: Auto,
+    guard: SlowStartGuard,
     sizing: Sizing,
     claim: Option<Claim>,
-    refused: [Option<std::mem::Discriminant<Action>>; 8],
+    refused: [Option<Action>; 8],
     applied: [Applied; MOST],
     latest: Option<Verdict>,
 }
@@ -104,6 +106,10 @@ impl Flow {
             sampler: Sampler::new(),
             estimator: Estimator::new(side),
             auto: Auto::new(side, host),
+            guard: match (mode, side) {
+                (Mode::Auto, Side::Sending) => SlowStartGuard::default(),
+                _ => SlowStartGuard::Over,
+            },
             sizing: match mode {
                 Mode::Observe | Mode::Auto => Sizing::None,
                 Mode::Classic => Sizing::Classic(Classic::new(side)),
@@ -123,11 +129,12 @@ impl Flow {
         self
     }
 
-    /// Leaves the congestion control alone: losses then lead to advice only. For callers whose user chose it, or who share a
+    /// Leaves the congestion control alone: losses then lead to advice only, and slow start ends as it will. For callers whose user chose it, or who share a
     /// bottleneck with others that follow losses.
     #[must_use]
     pub fn keeping_congestion_control(mut self) -> Self {
         self.auto.keeps_congestion = true;
+        self.guard = SlowStartGuard::Over;
         self
     }
 
@@ -171,7 +178,10 @@ impl Flow {
         let sample = self.sampler.sample(socket, now)?;
         let verdict = self.estimator.observe(&sample);
         self.latest = verdict.or(self.latest);
-        let orders = self.decide(socket, &sample, verdict.as_ref());
+        let orders = (self.guard.observe(&sample).iter()).fold(
+            self.decide(socket, &sample, verdict.as_ref()),
+            |orders, (action, cause)| orders.and(action, cause),
+        );
         let count = self.carry_out(socket, &orders);
         Ok(Step {
             sample,
@@ -209,15 +219,19 @@ impl Flow {
     fn carry_out(&mut self, socket: BorrowedFd<'_>, orders: &Orders) -> usize {
         let mut count = 0;
         for (action, cause) in orders.iter() {
-            let kind = Some(std::mem::discriminant(&action));
-            if self.refused.contains(&kind) {
+            if self
+                .refused
+                .iter()
+                .flatten()
+                .any(|refused| refused.is_like(action))
+            {
                 continue;
             }
             let outcome = options::apply(socket, action);
             match outcome {
                 Outcome::Refused(_) => {
                     if let Some(free) = self.refused.iter_mut().find(|slot| slot.is_none()) {
-                        *free = kind;
+                        *free = Some(action);
                     }
                 }
                 Outcome::Set(made) => {

@@ -38,6 +38,7 @@ mod paper_plus;
 mod receiver_rate;
 mod sample;
 mod sampler;
+mod slow_start;
 mod tally;
 mod tcp_info;
 #[cfg(feature = "trace")]

@@ -87,11 +87,11 @@ impl Source {
     }
 }
 
-/// Makes one copy; repeats it when the lab did not keep up, and says how often.
+/// Makes one copy, with so many streams or as many as it takes by itself; repeats it when the lab did not keep up, and says how often.
 ///
 /// # Errors
 /// The lab, a server or the copy could not be started, or the copy failed.
-pub fn measure(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Result<Run> {
+pub fn measure(tools: &Tools, job: &Job, source: &Source, streams: Option<u32>) -> Result<Run> {
     let mut discarded = 0;
     loop {
         let mut run = once(tools, job, source, streams)
@@ -111,7 +111,7 @@ pub fn measure(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Resul
     }
 }
 
-fn once(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Result<Run> {
+fn once(tools: &Tools, job: &Job, source: &Source, streams: Option<u32>) -> Result<Run> {
     let setting = &job.setting;
     let scenario = Scenario::read(tools.scenarios.join(setting.scenario))?;
     let overrides = setting
@@ -130,22 +130,17 @@ fn once(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Result<Run> 
     }
     let target = tempfile::tempdir_in(tools.scratch.path()).context("cannot make a folder for the copy")?;
     let mut cp = in_node(tools, &lab, setting.client, &tools.identities.client_home)?;
-    cp.args([
-        "cp",
-        "-r",
-        "--json",
-        "--streams",
-        &streams.to_string(),
-        "--host-key",
-        &tools.identities.server_key,
-    ])
-    .args(["--route", &route(&lab, job)?])
-    .arg(format!(
-        "lh://{}:{SERVER_PORT}/{}",
-        lab.address(setting.server)?,
-        source.name
-    ))
-    .arg(target.path());
+    cp.args(["cp", "-r", "--json", "--host-key", &tools.identities.server_key])
+        .args(["--route", &route(&lab, job)?])
+        .arg(format!(
+            "lh://{}:{SERVER_PORT}/{}",
+            lab.address(setting.server)?,
+            source.name
+        ))
+        .arg(target.path());
+    if let Some(streams) = streams {
+        cp.args(["--streams", &streams.to_string()]);
+    }
     let (status, out, err) = output_within(cp, "longhaul cp", LIMIT)?;
     let links = lab.links()?;
     drop(servers);
@@ -173,6 +168,7 @@ fn once(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Result<Run> 
             .iter()
             .filter_map(|stream| stream.retransmits)
             .sum(),
+        limited_by: report.limited_by,
         valid: links.valid,
         invalid_because: links.reasons.clone(),
         lag_p99_us: worst_lag_p99_us(&links),
@@ -240,6 +236,7 @@ struct Report {
     goodput_bps: f64,
     verification: Verification,
     error: Option<String>,
+    limited_by: Option<String>,
     streams: Vec<StreamReport>,
 }
 

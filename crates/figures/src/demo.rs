@@ -108,7 +108,7 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
                     root: root.clone(),
                     name: name.into(),
                 },
-                1,
+                Some(1),
             );
             line.finish_and_clear();
             let said = match &result {

@@ -132,7 +132,7 @@ fn average(tools: &Tools, fit: &Fit, loss: f64, seeds: u64) -> Result<Spread> {
     let runs = run_all(
         &jobs,
         |job| job.setting.load(job.way),
-        |job| measure(tools, job, &source, 1),
+        |job| measure(tools, job, &source, Some(1)),
     );
     let rates: Vec<f64> = runs
         .iter()

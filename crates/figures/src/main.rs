@@ -21,6 +21,7 @@ mod right_sizing;
 mod schedule;
 mod setting;
 mod stats;
+mod streams;
 mod sweep;
 mod table;
 
@@ -121,6 +122,15 @@ enum What {
     /// The sending program of `drs`, in a node of the lab.
     #[command(hide = true)]
     DrsSend(right_sizing::program::Send),
+    /// Measures copies with fixed numbers of streams, and with as many as they take by themselves.
+    Streams {
+        /// Folder for streams.json and streams.md.
+        #[arg(long, default_value = "docs/results")]
+        out: PathBuf,
+        /// Seeds of each cell.
+        #[arg(long, default_value_t = 3)]
+        seeds: u64,
+    },
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -223,6 +233,7 @@ fn run(arguments: Arguments) -> Result<()> {
         What::Drs(what) => right_sizing::run(scenarios, &what),
         What::DrsReceive(what) => right_sizing::program::receive(&what),
         What::DrsSend(what) => right_sizing::program::send(&what),
+        What::Streams { out, seeds } => streams::run(scenarios, &out, seeds),
         What::Fit {
             what,
             start,

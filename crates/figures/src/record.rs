@@ -31,6 +31,9 @@ pub struct Run {
     pub streams: u32,
     /// Segments the sending ends of the copy's own connections sent again, as far as this end sees them.
     pub retransmits: u64,
+    /// What limited it for longest, by its own account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<String>,
     /// Whether the lab kept up (emulator lag, drops of its own, stolen processor time).
     pub valid: bool,
     /// Why not, where it did not.

@@ -45,7 +45,7 @@ pub fn run(
                 return Ok(());
             }
             let source = Source::sized(&tools, job.bytes)?;
-            let run = measure(&tools, job, &source, 1)?;
+            let run = measure(&tools, job, &source, Some(1))?;
             eprintln!(
                 "{} {} {} seed {}: {:.3} Mbit/s{}",
                 run.scenario,

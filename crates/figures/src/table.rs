@@ -165,6 +165,7 @@ mod tests {
             seed,
             streams: 1,
             retransmits: 0,
+            limited_by: None,
             valid: true,
             invalid_because: vec![],
             lag_p99_us: 0,

@@ -30,7 +30,7 @@ pub use endpoint::{Endpoint, EndpointError, Host};
 pub use key::{KeyError, PublicKey, SigningKey};
 pub use open::{Next, Open, TraceContext, UnknownOption, VersionRange};
 pub use open_codec::{OpenDecoder, OpenError};
-pub use replay::{ReplayCache, ReplayError};
+pub use replay::{ReplayCache, ReplayError, SIGNING_WINDOW};
 pub use route::{Hop, Route, RouteError};
 pub use session_id::SessionId;
 pub use status::{Status, StatusCode};

@@ -8,7 +8,7 @@ use std::{
 use crate::SessionId;
 
 /// How far an OPEN's time of signature may lie from the receiver's clock, either way (LH-SIGN-2).
-pub(crate) const WINDOW: Duration = Duration::from_secs(120);
+pub const SIGNING_WINDOW: Duration = Duration::from_secs(120);
 /// Entries kept unless asked otherwise: some 10 MB, or 270 new sessions a second for four minutes.
 const CAPACITY: usize = 65_536;
 
@@ -26,7 +26,7 @@ impl ReplayCache {
     /// A cache with the protocol's window of 120 s either way.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(WINDOW, CAPACITY)
+        Self::with(SIGNING_WINDOW, CAPACITY)
     }
 
     /// A cache with another window, and room for `capacity` ids.
@@ -175,7 +175,7 @@ mod tests {
     /// LH-SIGN-4.
     #[test]
     fn a_full_cache_fails_closed_and_recovers() {
-        let mut cache = ReplayCache::with(WINDOW, 2);
+        let mut cache = ReplayCache::with(SIGNING_WINDOW, 2);
         cache.check(id(1), NOW, NOW).unwrap();
         cache.check(id(2), NOW + 1, NOW).unwrap();
         assert_eq!(cache.check(id(3), NOW, NOW), Err(ReplayError::Full));

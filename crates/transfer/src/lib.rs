@@ -30,7 +30,7 @@ pub use error::{Error, Failure, FailureKind};
 pub use explain::{Picture, explain};
 pub use grants::{Access, GrantError, Grants};
 pub use local::copy_local;
-pub use over_sessions::{SessionConnector, serve_session, serve_sessions};
+pub use over_sessions::{SessionConnector, serve_session};
 pub use progress::{Ends, Event, Observer, Progress, StreamCounters};
 pub use server::{Limits, Server};
 pub use source::Sources;

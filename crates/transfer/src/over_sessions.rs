@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use longhaul_proto::{PublicKey, Route};
-use longhaul_session::{ConnectOptions, FlowWatch, Listener, Session, connect};
+use longhaul_session::{ConnectOptions, FlowWatch, Session, connect};
 
 use crate::client::{ConnectError, Connector, Transport};
 use crate::lock::Locked;
@@ -81,17 +81,6 @@ fn is_worth_a_retry(error: &longhaul_session::Error) -> bool {
         Error::Hop(_) | Error::NotConnected { .. } | Error::FellBack { .. } | Error::Tls { .. }
     );
     passing && !error.is_about_who()
-}
-
-/// Serves every session `listener` accepts, until it stops. Streams that fail are logged; the others go on.
-pub async fn serve_sessions(server: Arc<Server>, listener: &Listener) -> longhaul_session::Error {
-    loop {
-        let session = match listener.accept().await {
-            Ok(session) => session,
-            Err(error) => return error,
-        };
-        tokio::spawn(serve_session(server.clone(), session));
-    }
 }
 
 /// Serves one session that a listener accepted, and logs how it went.

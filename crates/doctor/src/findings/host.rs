@@ -1,11 +1,11 @@
 //! The machine behind the network: processors, clock, limits, disk.
 
+use longhaul_proto::SIGNING_WINDOW;
+
 use super::{Cost, List, Mend, Severity, Side, rate};
 
 /// A copy holds a file open for every one under way, a depot several descriptors for every session.
 const DESCRIPTORS: u64 = 4096;
-/// How far an OPEN's time of signature may lie from the acceptor's clock, in seconds (LH-SIGN-2).
-pub(super) const SIGNING_WINDOW: f64 = 120.0;
 
 pub(super) fn look(list: &mut List<'_>) {
     ciphers(list);
@@ -84,16 +84,17 @@ fn clock(list: &mut List<'_>) {
     let skew = measured
         .and_then(|measured| measured.skew)
         .filter(|_| list.side == Side::Here);
+    let window = SIGNING_WINDOW.as_secs();
     if let Some(skew) = skew {
         let apart = skew.seconds.abs();
         // Half the window is left for the time a set-up takes and for what the clocks go on to drift.
-        if apart - skew.uncertainty_seconds > SIGNING_WINDOW / 2.0 {
+        if apart - skew.uncertainty_seconds > SIGNING_WINDOW.as_secs_f64() / 2.0 {
             let what = format!(
                 "the far clock is {apart:.1} s {} this one",
                 if skew.seconds > 0.0 { "ahead of" } else { "behind" }
             );
             let cost = Cost::words(format!(
-                "sessions are refused from {SIGNING_WINDOW:.0} s on: a signed request must not be older or newer"
+                "sessions are refused from {window} s on: a signed request must not be older or newer"
             ));
             let mends = vec![synchronise().noting("on the machine whose clock is wrong")];
             list.add("clock-skew", Severity::Serious, what, cost, mends);
@@ -101,7 +102,7 @@ fn clock(list: &mut List<'_>) {
     }
     if list.facts.clock.synchronised.known() == Some(&false) {
         let cost = Cost::words(format!(
-            "it drifts; sessions are refused once two clocks lie {SIGNING_WINDOW:.0} s apart"
+            "it drifts; sessions are refused once two clocks lie {window} s apart"
         ));
         list.add(
             "clock-unsynchronised",

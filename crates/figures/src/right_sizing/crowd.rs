@@ -123,10 +123,6 @@ pub fn friendly_file(out: &Path) -> PathBuf {
     out.join("drs-friendly.json")
 }
 
-fn counts(valid: bool, reasons: &[String]) -> bool {
-    valid || reasons.iter().all(|reason| reason.contains("stolen"))
-}
-
 pub fn measure_fairness(what: &Arguments) -> Result<()> {
     let started = Instant::now();
     let path = fairness_file(&what.out);
@@ -137,11 +133,7 @@ pub fn measure_fairness(what: &Arguments) -> Result<()> {
     for (seed, budget_mb) in (1..=what.seeds).flat_map(|seed| BUDGETS_MB.map(|budget| (seed, budget))) {
         for sharing in [Sharing::Equal, Sharing::Budget] {
             let same = |run: &Crowd| (run.sharing, run.budget_mb, run.seed) == (sharing, budget_mb, seed);
-            if !what.again
-                && runs
-                    .iter()
-                    .any(|run| same(run) && counts(run.valid, &run.invalid_because))
-            {
+            if !what.again && runs.iter().any(|run| same(run) && run.valid) {
                 continue;
             }
             let about = u64::from(COUNTED + SETTLE) + 10;
@@ -289,8 +281,7 @@ pub fn measure_friendly(what: &Arguments) -> Result<()> {
         })
         .filter(|(column, congestion, seed)| {
             let done = |run: &Beside| {
-                counts(run.valid, &run.invalid_because)
-                    && (run.column, run.congestion.as_str(), run.seed) == (*column, congestion, *seed)
+                run.valid && (run.column, run.congestion.as_str(), run.seed) == (*column, congestion, *seed)
             };
             what.again || !earlier.iter().any(done)
         })

@@ -86,7 +86,7 @@ pub fn all(out: &Path) -> Result<()> {
 fn of(transfers: &[Transfer], path: Path4, column: Column) -> impl Iterator<Item = &Transfer> {
     transfers
         .iter()
-        .filter(move |run| run.path == path && run.column == column && run.counts())
+        .filter(move |run| run.path == path && run.column == column && run.valid)
 }
 
 /// The spread of goodput at a size.
@@ -171,19 +171,51 @@ fn figure4_table(text: &mut String, path: Path4, transfers: &[Transfer]) {
         Spread::of(&all).map_or("-".into(), |spread| format!("{:.0}", spread.median))
     });
     row("runs", &|column| of(transfers, path, column).count().to_string());
-    let robbed = transfers
-        .iter()
-        .filter(|run| run.path == path && run.counts() && !run.valid)
-        .count();
     let _ = writeln!(
         text,
-        "\n{robbed} of these runs had over 1 % of the processor's time stolen by other guests, with the lab's own lag and drops within its gate. Buffers are as the kernel accounts them: payload and bookkeeping. {}\n",
+        "\n{}Buffers are as the kernel accounts them: payload and bookkeeping. Only runs with which the lab kept up count. {}\n",
+        against_the_best(transfers, path),
         match path {
             Path4::Constant =>
                 "The paper printed beside it: stock 64 KB about 5 Mbit/s from 8 MB up; drsFTP 30 beyond 64 MB, 78.7 % of the over-provisioned rate on average; over-provisioned 34.5 at best; drsFTP 2.4 times the static 212.5 KB.",
             Path4::Varying => "The paper printed no transfers over its varying path.",
         }
     );
+}
+
+/// At each size: `auto` over the column that did best beside it, the median of the ratios at the same seed.
+fn against_the_best(transfers: &[Transfer], path: Path4) -> String {
+    let goodput = |run: &Transfer, size| {
+        run.goodput
+            .iter()
+            .find(|point| point.0 == size)
+            .map(|point| point.1)
+    };
+    let against = |column, size| {
+        let ratios: Vec<f64> = of(transfers, path, Column::Auto)
+            .filter_map(|auto| {
+                let other = of(transfers, path, column).find(|other| other.seed == auto.seed)?;
+                Some(goodput(auto, size)? / goodput(other, size)?)
+            })
+            .collect();
+        Spread::of(&ratios).map(|spread| spread.median)
+    };
+    let worst = |size: u64| {
+        Column::ALL
+            .into_iter()
+            .filter(|column| *column != Column::Auto)
+            .filter_map(|column| Some((against(column, size)?, column)))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(ratio, column)| format!("{size} MB {ratio:.3} ({})", column.title()))
+    };
+    let list: Vec<String> = SIZES.into_iter().filter_map(worst).collect();
+    if list.is_empty() {
+        return String::new();
+    }
+    format!(
+        "`auto` against the column that did best beside it, the median of the ratios at the same seed: {}.\n\n",
+        list.join(", ")
+    )
 }
 
 fn title(path: Path4) -> &'static str {

@@ -1,0 +1,136 @@
+//! Ends slow start before it ends in losses.
+//!
+//! Reno doubles its window until a queue overflows, and loses up to half a window at once. CUBIC's slow start on Linux ends by the
+//! delay that it causes (HyStart; RFC 9406 describes its successor). A flow that has Reno therefore borrows CUBIC until
+//! its first loss, and gets Reno back then. Until then rather than until slow start has ended: where delay varies by itself HyStart ends it too
+//! early, and from there CUBIC grows faster than Reno's one segment a round trip.
+
+use std::time::Duration;
+
+use crate::{Action, Cause, CongestionName, Sample, orders::Orders};
+
+/// On shorter paths a flow has recovered from the losses before anybody notices.
+const SHORT: Duration = Duration::from_millis(20);
+
+/// The decider. Pure: samples in, orders out.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum SlowStartGuard {
+    /// Nothing was done yet.
+    #[default]
+    Waiting,
+    /// CUBIC is borrowed.
+    Borrowed {
+        /// What the flow had.
+        own: CongestionName,
+        /// Segments that had been retransmitted by then.
+        retransmits: u32,
+    },
+    /// Slow start is over, or nothing can be done about it.
+    Over,
+}
+
+impl SlowStartGuard {
+    /// Takes a sample of the sending side.
+    pub(crate) fn observe(&mut self, sample: &Sample) -> Orders {
+        let info = &sample.info;
+        let name = sample.congestion.name;
+        match *self {
+            Self::Waiting if info.slow_start_threshold.is_some() || name.as_str() != "reno" => {
+                *self = Self::Over;
+            }
+            Self::Waiting if info.rtt >= SHORT => {
+                *self = Self::Borrowed {
+                    own: name,
+                    retransmits: info.retransmits,
+                };
+                let cubic = CongestionName::from_kernel(b"cubic");
+                return Orders::one(Action::CongestionControl(cubic), Cause::BlindSlowStart);
+            }
+            // The kernel refused, or the program has chosen since.
+            Self::Borrowed { .. } if name.as_str() != "cubic" => *self = Self::Over,
+            Self::Borrowed { own, retransmits } if info.retransmits != retransmits => {
+                *self = Self::Over;
+                let window = sample.congestion_window();
+                return Orders::one(Action::CongestionControl(own), Cause::FirstLoss { window });
+            }
+            _ => {}
+        }
+        Orders::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Congestion, TcpInfo};
+
+    fn sample(name: &[u8], threshold: Option<u32>, retransmits: u32) -> Sample {
+        Sample {
+            info: TcpInfo {
+                rtt: Duration::from_millis(100),
+                slow_start_threshold: threshold,
+                retransmits,
+                ..TcpInfo::default()
+            },
+            congestion: Congestion {
+                name: CongestionName::from_kernel(name),
+                bbr: None,
+            },
+            ..Sample::default()
+        }
+    }
+
+    fn set(orders: &Orders) -> Vec<String> {
+        orders.iter().map(|(action, _)| action.to_string()).collect()
+    }
+
+    #[test]
+    fn reno_borrows_cubic_until_the_first_loss() {
+        let mut guard = SlowStartGuard::default();
+        // The set-up's own retransmission is no loss of the flow's.
+        assert_eq!(
+            set(&guard.observe(&sample(b"reno", None, 1))),
+            ["congestion control cubic"]
+        );
+        assert_eq!(guard.observe(&sample(b"cubic", None, 1)), Orders::default());
+        assert_eq!(guard.observe(&sample(b"cubic", Some(300), 1)), Orders::default());
+        assert_eq!(
+            set(&guard.observe(&sample(b"cubic", Some(300), 2))),
+            ["congestion control reno"]
+        );
+        assert_eq!(guard.observe(&sample(b"reno", Some(300), 9)), Orders::default());
+    }
+
+    #[test]
+    fn others_have_their_own_way_and_a_flow_past_slow_start_has_no_need() {
+        for (name, threshold) in [
+            (b"cubic".as_slice(), None),
+            (b"bbr", None),
+            (b"", None),
+            (b"reno", Some(10)),
+        ] {
+            let mut guard = SlowStartGuard::default();
+            assert_eq!(guard.observe(&sample(name, threshold, 0)), Orders::default());
+            assert_eq!(guard.observe(&sample(b"reno", None, 0)), Orders::default());
+        }
+    }
+
+    #[test]
+    fn a_short_path_is_left_alone_until_it_is_long() {
+        let mut guard = SlowStartGuard::default();
+        let mut near = sample(b"reno", None, 0);
+        near.info.rtt = Duration::from_millis(1);
+        assert_eq!(guard.observe(&near), Orders::default());
+        assert!(!set(&guard.observe(&sample(b"reno", None, 0))).is_empty());
+    }
+
+    #[test]
+    fn what_was_refused_or_chosen_since_is_left_as_it_is() {
+        for name in [b"reno".as_slice(), b"bbr"] {
+            let mut guard = SlowStartGuard::default();
+            guard.observe(&sample(b"reno", None, 0));
+            assert_eq!(guard.observe(&sample(name, None, 0)), Orders::default());
+            assert_eq!(guard.observe(&sample(b"cubic", Some(9), 5)), Orders::default());
+        }
+    }
+}
