@@ -88,6 +88,9 @@ enum What {
         /// How often a run is repeated when the lab did not keep up.
         #[arg(long, default_value_t = 2)]
         retries: u32,
+        /// Begin no run after this many minutes; what is there is kept, so that another call goes on.
+        #[arg(long)]
+        minutes: Option<f64>,
     },
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
@@ -174,7 +177,16 @@ fn run(arguments: Arguments) -> Result<()> {
             repeats,
             seconds,
             retries,
-        } => lsr::run(scenarios, &out, repeats, seconds, retries),
+            minutes,
+        } => {
+            let extent = lsr::Extent {
+                repeats,
+                seconds,
+                retries,
+                minutes,
+            };
+            lsr::run(scenarios, &out, &extent)
+        }
         What::Fit {
             what,
             start,

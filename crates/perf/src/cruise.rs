@@ -19,20 +19,23 @@ use std::time::Duration;
 /// On shorter paths a flow recovers so soon that there is nothing to gain.
 const SHORT: Duration = Duration::from_millis(10);
 /// A train is measured once it has lasted this long ...
-const TRAIN: Duration = Duration::from_millis(6);
+const TRAIN: Duration = Duration::from_millis(5);
 /// ... and acknowledged as many segments.
-const TRAIN_SEGMENTS: u64 = 64;
-/// Without an acknowledgement for this long, a train is over.
-const GAP: Duration = Duration::from_millis(3);
+const TRAIN_SEGMENTS: u64 = 32;
+/// Without an acknowledgement for this part of the round trip, a train is over.
+const GAP: u32 = 16;
 /// How much faster than a sender that paces a train must be.
 const UNPACED: f64 = 2.0;
 /// The part of a train's slope that is sent at first: trains are short, and their ends blurred.
-const CAUTION: f64 = 0.92;
+const CAUTION: f64 = 0.95;
 /// The part of the delivery rate that is sent after a queue stood, so that it drains.
-const BACK: f64 = 0.99;
+const BACK: f64 = 0.995;
 /// The least and the largest step up, as parts of the rate. What a step sends too much until its queue is seen, some two round
 /// trips later, a queue of a thirtieth of the window can hold.
-const STEPS: (f64, f64) = (0.005, 0.01);
+/// The third is for when so many steps have met no queue that the first estimate must have been far too low.
+const STEPS: (f64, f64, f64) = (0.0025, 0.01, 0.03);
+/// As many.
+const SURE: u32 = 16;
 /// Rounds without a step after a queue stood.
 const REST: u32 = 6;
 
@@ -67,6 +70,8 @@ pub(crate) struct Cruise {
     round: Round,
     step: f64,
     rest: u32,
+    /// Steps up since a queue was seen.
+    raised: u32,
     /// The last change was a step back.
     draining: bool,
 }
@@ -85,6 +90,8 @@ struct Round {
     began: Duration,
     acked: u64,
     retransmits: u64,
+    /// The least of the smoothed round trips seen in it.
+    rtt: Option<Duration>,
 }
 
 impl Cruise {
@@ -94,6 +101,7 @@ impl Cruise {
         if look.min_rtt < SHORT || look.acked == 0 {
             return None;
         }
+        self.round.rtt = Some(self.round.rtt.map_or(look.rtt, |least| least.min(look.rtt)));
         let cap = match self.cap {
             None => self.first_cap(look, last),
             Some(cap) => self.adjusted(look, cap),
@@ -115,10 +123,18 @@ impl Cruise {
         if look.retransmits == 0
             && let Some(slope) = self.train_slope(look, last?.acked)
         {
-            self.step = STEPS.0;
+            // What the burst itself left in the queue has a round to drain.
+            (self.step, self.draining) = (STEPS.0, true);
             return Some(slope * CAUTION);
         }
-        if !queue_stands(look) || look.delivery == 0 {
+        // A burst makes a queue for a while; one that stands is there for a whole round.
+        let elapsed = look.at.saturating_sub(self.round.began);
+        if elapsed < look.min_rtt + look.min_rtt / 4 {
+            return None;
+        }
+        let stands = self.round.rtt.is_some_and(|least| queued(least, look));
+        self.round = Round::from(look);
+        if !stands || look.delivery == 0 {
             return None;
         }
         (self.step, self.rest, self.draining) = (STEPS.0, REST, true);
@@ -129,7 +145,7 @@ impl Cruise {
     fn train_slope(&mut self, look: &Look, acked_before: u64) -> Option<f64> {
         let now = (look.at, look.acked);
         let train = match self.train {
-            Some(train) if look.at.saturating_sub(train.last.0) <= GAP => train,
+            Some(train) if look.at.saturating_sub(train.last.0) <= look.min_rtt / GAP => train,
             _ => {
                 self.train = (look.acked > acked_before).then_some(Train {
                     first: now,
@@ -159,9 +175,15 @@ impl Cruise {
         // Of the path's own round trip: one that a growing queue stretches might never end.
         let full_round = elapsed >= look.min_rtt + look.min_rtt / 4;
         // After a step up a queue counts as soon as it is seen; after a step back it has a round to drain first.
-        if queue_stands(look) && (full_round || !self.draining) {
+        // Paced, a flow sends no bursts, so a queue that is seen at all stands.
+        let seen = match look.delivery as f64 >= cap * 0.9 {
+            true => queued(look.rtt, look),
+            // Short of its rate, a flow makes no queue unless the path has become narrower, and then one that stands.
+            false => full_round && self.round.rtt.is_some_and(|least| queued(least, look)),
+        };
+        if seen && (full_round || !self.draining) {
             self.draining = true;
-            (self.step, self.rest) = (STEPS.0, REST);
+            (self.step, self.rest, self.raised) = (STEPS.0, REST, 0);
             self.round = Round::from(look);
             let back = (look.delivery as f64 * BACK).clamp(cap / 2.0, cap);
             return (back < cap).then_some(back);
@@ -186,7 +208,9 @@ impl Cruise {
         }
         let raised = cap * (1.0 + self.step);
         self.draining = false;
-        self.step = (self.step * 2.0).min(STEPS.1);
+        self.raised += 1;
+        let most = if self.raised > SURE { STEPS.2 } else { STEPS.1 };
+        self.step = (self.step * 2.0).min(most);
         Some(raised)
     }
 }
@@ -197,14 +221,15 @@ impl From<&Look> for Round {
             began: look.at,
             acked: look.acked,
             retransmits: look.retransmits,
+            rtt: None,
         }
     }
 }
 
-/// Whether packets wait at the bottleneck all the time: the smoothed round trip is longer than noise explains.
-fn queue_stands(look: &Look) -> bool {
+/// Whether `rtt` is longer than the path's least by more than noise explains.
+fn queued(rtt: Duration, look: &Look) -> bool {
     let noise = (look.min_rtt / 64).max(Duration::from_millis(2));
-    look.rtt > look.min_rtt + noise
+    rtt > look.min_rtt + noise
 }
 
 #[cfg(test)]
@@ -264,7 +289,7 @@ mod tests {
             let arrived = self.returning.pop_front().unwrap();
             let rtt = self.rtts.pop_front().unwrap();
             if arrived > 0.0 {
-                self.srtt += (rtt - self.srtt) / 64.0;
+                self.srtt += (rtt - self.srtt) / 16.0;
             }
             self.acked += arrived;
             self.delivered_lately.pop_front();
@@ -319,7 +344,8 @@ mod tests {
                 }
                 if let Some(cruise) = cruise.as_deref_mut().filter(|_| self.now >= next) {
                     cap = cruise.observe(&self.look()).or(cap);
-                    next = self.now + cruise.pause().as_secs_f64();
+                    // Timers are late.
+                    next = self.now + cruise.pause().as_secs_f64() + 1e-3;
                 }
             }
             self.acked - before

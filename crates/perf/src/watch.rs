@@ -9,12 +9,9 @@ use std::{
     time::Duration,
 };
 
-use drs::{TcpInfo, Verdict};
+use drs::{Flow, Host, Mode, SAMPLE_PERIOD, Side, TcpInfo, Verdict, set_max_pacing_rate};
 
-use crate::{
-    cruise::{Cruise, Look},
-    pacing::set_max_pacing_rate,
-};
+use crate::cruise::{Cruise, Look};
 
 /// How often intervals may end.
 const LOOK: Duration = Duration::from_millis(10);
@@ -88,6 +85,9 @@ struct Eye {
     last_retransmits: u64,
     verdict: Option<Verdict>,
     cruise: Option<Cruise>,
+    flow: Flow,
+    /// When the flow is to be looked at next, and whether it still can be.
+    next_step: Option<Duration>,
     seen: Seen,
 }
 
@@ -104,7 +104,18 @@ pub(crate) struct Watch {
 impl Watch {
     /// Looks at `streams` from now on; intervals are `interval` long.
     pub(crate) fn new(streams: Vec<Watched>, interval: Duration, omit: Duration) -> Self {
+        let host = Host::read();
         let eye = |watched: Watched| Eye {
+            flow: Flow::with_host(
+                Mode::Observe,
+                if watched.sends {
+                    Side::Sending
+                } else {
+                    Side::Receiving
+                },
+                host,
+            ),
+            next_step: Some(Duration::ZERO),
             before: TcpInfo::read(&watched.socket).map_or(0, |info| info.retransmits.into()),
             cruise: (watched.right_size && watched.sends).then(Cruise::default),
             watched,
@@ -126,6 +137,7 @@ impl Watch {
     pub(crate) fn look(&mut self, now: Duration) -> Option<Interval> {
         for eye in &mut self.eyes {
             eye.steer(now);
+            eye.judge(now);
         }
         if self.counted_from.is_none() && now >= self.omit {
             let interval = self.close(now, true);
@@ -191,11 +203,26 @@ impl Eye {
         };
         if let Some(rate) = cruise.observe(&look) {
             tracing::debug!(stream = self.watched.stream, ?now, rate, ?look, "sending rate");
-            if let Err(error) = set_max_pacing_rate(&self.watched.socket, rate) {
+            if let Err(error) = set_max_pacing_rate(&self.watched.socket, Some(rate)) {
                 tracing::warn!(%error, "the kernel does not pace; the path is left to TCP alone");
                 self.cruise = None;
             }
         }
+    }
+
+    /// What limits the flow.
+    fn judge(&mut self, now: Duration) {
+        if self.next_step.is_none_or(|next| now < next) {
+            return;
+        }
+        // A socket that is closed gives no samples any more.
+        self.next_step = match self.flow.step(&self.watched.socket, now) {
+            Ok(step) => {
+                self.verdict = step.verdict.or(self.verdict);
+                Some(now + SAMPLE_PERIOD)
+            }
+            Err(_) => None,
+        };
     }
 
     fn close(&mut self) -> StreamInterval {
