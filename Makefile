@@ -3,6 +3,8 @@
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
 #   make figures   every published measurement, with tables and plots in docs/results/
+#   make drs-run   unmodified programs under `drs run`
+#   make classify  how often the verdict on what limits a flow is right
 #   make bench     the relay beside HAProxy
 #
 # Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy. `make deps` installs what is
@@ -12,7 +14,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test figures bench deps bench-deps build lint deny fuzz clean
+.PHONY: demo demo-small test figures drs-run classify bench deps bench-deps build lint deny fuzz clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -22,6 +24,12 @@ demo-small: deps build
 
 figures: deps build
 	$(FIGURES) figures --out docs/results --readme README.md
+
+drs-run: deps build
+	$(FIGURES) drs-run --out docs/results
+
+classify: deps build
+	$(FIGURES) classify --out docs/results
 
 test: deps
 	$(CARGO) test --workspace --locked
@@ -45,7 +53,7 @@ build:
 	$(CARGO) build --release --workspace --locked
 
 deps:
-	@scripts/install-deps ip:iproute2 cc:gcc
+	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base
 
 bench-deps:
 	@scripts/install-deps haproxy:haproxy

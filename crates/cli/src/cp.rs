@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::target::{Remote, Target};
-use crate::watch::Watch;
+use crate::watch::{Show, Watch};
 use crate::{home, logging, trust};
 
 /// Copy files and directory trees, here or there: each path is local, or lh://host[:port]/path.
@@ -44,7 +44,7 @@ pub struct Cp {
     /// [default: direct]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
     route: Vec<Route>,
-    /// Streams in all [default: one for small copies, more for large ones and several routes].
+    /// Streams in all [default: one a route to begin with, and more while they make the copy faster].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
     streams: Option<u32>,
     /// TCP congestion control of this host's connections [default: the system's].
@@ -65,6 +65,9 @@ pub struct Cp {
     /// Write events and a closing report as JSON lines to standard output.
     #[arg(long)]
     json: bool,
+    /// Say in one line what limits the copy, and what would help.
+    #[arg(long)]
+    explain: bool,
     /// Show no progress; failures are still told.
     #[arg(short, long)]
     quiet: bool,
@@ -147,7 +150,12 @@ impl Cp {
     async fn copy(&self, job: Job, started: Instant) -> Result<Exit> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let watch = Watch::start(self.json, self.quiet, started);
+        let show = Show {
+            json: self.json,
+            quiet: self.quiet,
+            explain: self.explain,
+        };
+        let watch = Watch::start(show, started);
         let result = tokio::select! {
             result = self.carry_out(&job, &watch) => result,
             _ = interrupt.recv() => Err(anyhow!(Interrupted)),

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use longhaul_doctor::AskError;
+use longhaul_doctor::probe::ProbeError;
 use longhaul_perf::Error as PerfError;
 use longhaul_transfer::Error;
 
@@ -11,7 +13,7 @@ use longhaul_transfer::Error;
 pub enum Exit {
     /// All done.
     Success = 0,
-    /// Some files were not copied, or the server refused.
+    /// Some files were not copied, or the server refused; of `doctor`, something costs bandwidth.
     SomeFailed = 1,
     /// The command line, or a file it names, is wrong.
     Usage = 2,
@@ -30,10 +32,16 @@ pub enum Exit {
 impl Exit {
     /// The code for an error.
     pub fn of(error: &anyhow::Error) -> Self {
-        match (error.downcast_ref::<Error>(), error.downcast_ref::<PerfError>()) {
-            (Some(error), _) => Self::of_copy(error),
-            (_, Some(error)) => Self::of_perf(error),
-            (None, None) => Self::Usage,
+        if let Some(error) = error.downcast_ref::<Error>() {
+            Self::of_copy(error)
+        } else if let Some(error) = error.downcast_ref::<PerfError>() {
+            Self::of_perf(error)
+        } else if let Some(error) = error.downcast_ref::<AskError>() {
+            Self::of_question(error)
+        } else if error.is::<ProbeError>() {
+            Self::NoRoute
+        } else {
+            Self::Usage
         }
     }
 
@@ -45,6 +53,15 @@ impl Exit {
             PerfError::Refused(_) => Self::SomeFailed,
             PerfError::Cut(_) | PerfError::Silent { .. } | PerfError::Socket { .. } => Self::BrokeOff,
             PerfError::Protocol(_) | PerfError::Disagreement { .. } => Self::Disagreement,
+        }
+    }
+
+    /// The code for the error that ended a question to another machine.
+    fn of_question(error: &AskError) -> Self {
+        match error {
+            AskError::Refused(_) => Self::Unauthorised,
+            AskError::Stream(_) | AskError::Silent => Self::BrokeOff,
+            AskError::NotUnderstood => Self::Disagreement,
         }
     }
 

@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod answer;
 mod cp;
 mod depot;
+mod doctor;
 mod exit;
 mod home;
 mod keys;
@@ -20,8 +21,9 @@ mod trust;
 mod watch;
 
 const AFTER_HELP: &str = "\
-Exit status: 0 all done; 1 some files were not copied, or the server refused; 2 the command line or a file it names is wrong; 3 no route led to the \
-server; 4 a depot or the server does not let this key, or the server's key is not the expected one; 5 the copy or measurement broke off; \
+Exit status: 0 all done; 1 some files were not copied, or the server refused (doctor: something costs bandwidth); 2 the command line or a \
+file it names is wrong; 3 no route led to the server; 4 a depot or the server does not let this key, or the server's key is not the \
+expected one; 5 the copy or measurement broke off; \
 6 the two sides disagree or do not understand each other; 130 interrupted.
 
 Keys and known servers are kept in ~/.config/longhaul ($LONGHAUL_HOME, else $XDG_CONFIG_HOME/longhaul).";
@@ -41,6 +43,7 @@ enum Command {
     Depot(depot::Relay),
     Perf(perf::Perf),
     Keys(keys::Keys),
+    Doctor(doctor::Doctor),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Depot(depot) => depot.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Doctor(doctor) => doctor.run(),
     };
     match result {
         Ok(code) => code.into(),

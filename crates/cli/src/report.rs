@@ -1,9 +1,12 @@
 //! The closing report of a copy: one JSON object for programs, a line or two for people.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use longhaul_transfer::Outcome;
+use drs::{Limit, Tally};
+use longhaul_transfer::{Outcome, Picture, StreamCounters, explain};
 use serde::Serialize;
 
 use crate::cp::Interrupted;
@@ -32,6 +35,10 @@ pub struct Report {
     /// Bits of file content in place, by seconds.
     pub goodput_bps: f64,
     streams: Vec<Stream>,
+    /// What limited the copy for longest, as one word; null when it was too short to say.
+    limited_by: Option<&'static str>,
+    /// The same as a line for people.
+    explanation: Option<String>,
     verification: Verification,
     failures: Vec<FailedEntry>,
     /// All failures, also those beyond the listed.
@@ -44,8 +51,13 @@ struct Stream {
     route: String,
     /// Bytes of file data it carried.
     bytes: u64,
-    /// Segments this host's connection sent again; null when not known.
+    /// Segments that the end which sends the files sent again on its own hop; null when not known.
     retransmits: Option<u64>,
+    /// Seconds for which each limit held at the end that sends the files, and at the one that receives them.
+    limits_sending: BTreeMap<&'static str, f64>,
+    limits_receiving: BTreeMap<&'static str, f64>,
+    /// What was set on this host's socket, and why.
+    actions: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -82,14 +94,13 @@ impl Report {
         };
         let bytes = progress.bytes_done.load(Ordering::Relaxed);
         let seconds = elapsed.as_secs_f64();
-        let stream = |s: &longhaul_transfer::StreamCounters| Stream {
-            stream: s.number,
-            route: s.route.clone(),
-            bytes: s.bytes.load(Ordering::Relaxed),
-            retransmits: s
-                .retransmits_known
-                .load(Ordering::Relaxed)
-                .then(|| s.retransmits.load(Ordering::Relaxed)),
+        let push = direction == "push";
+        let streams = progress.streams();
+        let limits = Limits::of(&streams, push);
+        let goodput_bps = if seconds > 0.0 {
+            bytes as f64 * 8.0 / seconds
+        } else {
+            0.0
         };
         let hash = match (result, watch.only_file()) {
             (Ok(_), Some(hash)) => Some(("file", hash)),
@@ -106,12 +117,10 @@ impl Report {
             files: progress.files_done.load(Ordering::Relaxed),
             entries: progress.entries_found.load(Ordering::Relaxed),
             seconds,
-            goodput_bps: if seconds > 0.0 {
-                bytes as f64 * 8.0 / seconds
-            } else {
-                0.0
-            },
-            streams: progress.streams().iter().map(|s| stream(s)).collect(),
+            goodput_bps,
+            streams: streams.iter().map(|stream| Stream::of(stream, push)).collect(),
+            limited_by: limits.chief(),
+            explanation: (direction != "local").then(|| limits.explain(push, streams.len(), goodput_bps)),
             verification: Verification {
                 algorithm: "blake3",
                 verified: result.is_ok(),
@@ -141,8 +150,8 @@ impl Report {
         .unwrap_or(Usage)
     }
 
-    /// For people, on standard error.
-    pub fn print(&self, quiet: bool) {
+    /// For people, on standard error; with `explain`, also what limited the copy.
+    pub fn print(&self, quiet: bool, explain: bool) {
         if let Some(error) = &self.error {
             eprintln!("longhaul: {error}");
         }
@@ -165,6 +174,89 @@ impl Report {
                 rate(self.goodput_bps),
             );
         }
+        if explain && let Some(explanation) = &self.explanation {
+            eprintln!("{explanation}");
+        }
+    }
+}
+
+impl Stream {
+    fn of(counters: &StreamCounters, push: bool) -> Self {
+        let ends = counters.ends();
+        let known_here = counters.retransmits_known.load(Ordering::Relaxed);
+        let (sending, receiving, retransmits) = if push {
+            let here = known_here.then(|| counters.retransmits.load(Ordering::Relaxed));
+            (ends.here.tally, ends.there, here)
+        } else {
+            (ends.there, ends.here.tally, ends.retransmits_there)
+        };
+        Self {
+            stream: counters.number,
+            route: counters.route.clone(),
+            bytes: counters.bytes.load(Ordering::Relaxed),
+            retransmits,
+            limits_sending: seconds_held(&sending),
+            limits_receiving: seconds_held(&receiving),
+            actions: ends.here.actions.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+fn seconds_held(tally: &Tally) -> BTreeMap<&'static str, f64> {
+    Limit::ALL
+        .into_iter()
+        .filter(|limit| !tally.held(*limit).is_zero())
+        .map(|limit| (limit.word(), tally.held(limit).as_secs_f64()))
+        .collect()
+}
+
+/// What limited the streams of a copy, taken together.
+#[derive(Default)]
+struct Limits {
+    sending: Tally,
+    receiving: Tally,
+    /// The depot next to the end that sends, on the route that carried most.
+    depot: Option<String>,
+}
+
+impl Limits {
+    fn of(streams: &[Arc<StreamCounters>], push: bool) -> Self {
+        let mut limits = Self::default();
+        for stream in streams {
+            let ends = stream.ends();
+            let (sending, receiving) = if push {
+                (ends.here.tally, ends.there)
+            } else {
+                (ends.there, ends.here.tally)
+            };
+            limits.sending.merge(&sending);
+            limits.receiving.merge(&receiving);
+        }
+        let chief = streams
+            .iter()
+            .max_by_key(|stream| stream.bytes.load(Ordering::Relaxed));
+        limits.depot = chief.and_then(|stream| {
+            let mut hops = stream.route.split(',').filter(|hop| *hop != "direct");
+            let hop = if push { hops.next() } else { hops.next_back() };
+            hop.map(str::to_owned)
+        });
+        limits
+    }
+
+    fn chief(&self) -> Option<&'static str> {
+        let chief = self.sending.chief().or_else(|| self.receiving.chief());
+        chief.map(|(limit, _)| limit.word())
+    }
+
+    fn explain(&self, push: bool, streams: usize, goodput_bps: f64) -> String {
+        explain(&Picture {
+            push,
+            depot: self.depot.as_deref(),
+            sending: &self.sending,
+            receiving: &self.receiving,
+            streams,
+            goodput_bps,
+        })
     }
 }
 

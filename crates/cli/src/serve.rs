@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::target::SERVER_PORT;
-use crate::{answer, home, logging, perf};
+use crate::{answer, doctor, home, logging, perf};
 
 /// Serve a directory to the keys that are granted it.
 ///
@@ -102,22 +102,35 @@ impl Serve {
         let mut terminate = signal(SignalKind::terminate())?;
         self.announce(listener.local_addr(), &key.to_string());
         tokio::select! {
-            error = self.accept(server, &listener) => Err(error.into()),
+            error = self.accept(server, known, &listener) => Err(error.into()),
             _ = interrupt.recv() => Ok(Exit::Success),
             _ = terminate.recv() => Ok(Exit::Success),
         }
     }
 
-    /// Hands every session to the one it is for.
-    async fn accept(&self, server: Arc<Server>, listener: &Listener) -> longhaul_session::Error {
+    /// Hands every session to what it is for, as its OPEN says.
+    async fn accept(
+        &self,
+        server: Arc<Server>,
+        grants: Grants,
+        listener: &Listener,
+    ) -> longhaul_session::Error {
         let meter = self
             .perf
             .then(|| longhaul_perf::Server::new(longhaul_perf::Limits::default()));
+        let doctor = Arc::new(doctor::Answering::new(grants));
         loop {
-            match listener.accept().await {
-                Ok(session) if perf::is_measurement(&session) => perf::answer(meter.clone(), session),
-                Ok(session) => drop(tokio::spawn(serve_session(server.clone(), session))),
+            let session = match listener.accept().await {
+                Ok(session) => session,
                 Err(error) => return error,
+            };
+            if perf::is_measurement(&session) {
+                perf::answer(meter.clone(), session);
+            } else if session.info().purpose.as_deref() == Some(doctor::PURPOSE) {
+                let doctor = doctor.clone();
+                tokio::spawn(async move { doctor.answer(session).await });
+            } else {
+                tokio::spawn(serve_session(server.clone(), session));
             }
         }
     }

@@ -23,11 +23,21 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub struct Watch {
     /// The copy's counters.
     pub progress: Arc<Progress>,
-    json: bool,
-    quiet: bool,
+    show: Show,
     started: Instant,
     bar: ProgressBar,
     seen: Mutex<Seen>,
+}
+
+/// What a user wants to see.
+#[derive(Debug, Clone, Copy)]
+pub struct Show {
+    /// JSON lines on standard output.
+    pub json: bool,
+    /// No progress and no summary.
+    pub quiet: bool,
+    /// A line on what limits the copy.
+    pub explain: bool,
 }
 
 #[derive(Default)]
@@ -41,12 +51,12 @@ struct Seen {
 
 impl Watch {
     /// Starts to watch. Must be called on a runtime.
-    pub fn start(json: bool, quiet: bool, started: Instant) -> Arc<Self> {
+    pub fn start(show: Show, started: Instant) -> Arc<Self> {
+        let Show { json, quiet, .. } = show;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let watch = Arc::new(Self {
             progress: Arc::default(),
-            json,
-            quiet,
+            show,
             started,
             bar,
             seen: Mutex::default(),
@@ -78,7 +88,7 @@ impl Watch {
         let complete = progress.walk_complete.load(Ordering::Relaxed);
         let routes = rates.by_route(progress);
         let speed = rates.total(done);
-        if self.json {
+        if self.show.json {
             let routes: HashMap<_, _> = routes
                 .iter()
                 .map(|(route, bps)| (route.clone(), bps.round()))
@@ -145,13 +155,13 @@ impl Watch {
     /// Ends with the report.
     pub fn finish(&self, report: &Report) {
         self.bar.finish_and_clear();
-        if self.json {
+        if self.show.json {
             self.line(
                 serde_json::to_value(report)
                     .unwrap_or_else(|error| json!({ "event": "report", "error": error.to_string() })),
             );
         } else {
-            report.print(self.quiet);
+            report.print(self.show.quiet, self.show.explain);
         }
         self.seen().finished = true;
     }
@@ -161,7 +171,7 @@ impl Observer for Watch {
     fn event(&self, event: Event) {
         match event {
             Event::StreamOpened { stream, route } => {
-                if self.json {
+                if self.show.json {
                     self.line(json!({ "event": "stream_opened", "stream": stream, "route": route }));
                 }
             }
@@ -170,11 +180,11 @@ impl Observer for Watch {
                 route,
                 reason,
             } => {
-                if self.json {
+                if self.show.json {
                     self.line(
                         json!({ "event": "stream_lost", "stream": stream, "route": route, "reason": reason }),
                     );
-                } else if stream.is_some() && !self.quiet {
+                } else if stream.is_some() && !self.show.quiet {
                     self.bar.suspend(|| eprintln!("longhaul: {reason}; going on"));
                 }
             }
@@ -189,14 +199,14 @@ impl Observer for Watch {
                     seen.files += 1;
                     seen.last_hash = Some(hash);
                 }
-                if self.json {
+                if self.show.json {
                     let hash = hash.map(|hash| hex(&hash));
                     self.line(json!({ "event": "done", "path": path, "bytes": bytes, "blake3": hash, "same": same }));
                 }
             }
             Event::Failed { path, failure } => {
                 let message = failure.to_string();
-                if self.json {
+                if self.show.json {
                     self.line(
                         json!({ "event": "failed", "path": path, "kind": failure.kind, "message": message }),
                     );

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use drs::{Limit, Tally};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -47,6 +48,13 @@ label!(
     Way { direction }
 );
 
+/// What limited a hop: `upstream` is the one towards the initiator.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct HopLimit {
+    hop: &'static str,
+    limit: &'static str,
+}
+
 /// The counters of bytes moved, one for each direction; cheap to clone and to count with.
 #[derive(Debug, Clone)]
 pub(crate) struct Traffic {
@@ -80,6 +88,7 @@ pub(crate) struct Metrics {
     pub(crate) policy_reloads: Family<Outcome, Counter>,
     pub(crate) dial_time: Histogram,
     pub(crate) traffic: Traffic,
+    limited: Family<HopLimit, Counter<f64, AtomicU64>>,
     pipe_bytes: Gauge,
 }
 
@@ -102,6 +111,7 @@ impl Metrics {
                 forward: bytes.get_or_create_owned(&Way::new("forward")),
                 backward: bytes.get_or_create_owned(&Way::new("backward")),
             },
+            limited: Family::default(),
             pipe_bytes: Gauge::default(),
             registry: Registry::default(),
         };
@@ -159,6 +169,12 @@ impl Metrics {
             bytes,
         );
         registry.register_with_unit(
+            "hop_limited",
+            "Time of ended bulk sessions, by hop (upstream: towards the initiator) and what limited it",
+            Unit::Seconds,
+            metrics.limited.clone(),
+        );
+        registry.register_with_unit(
             "pipe",
             "Capacity of all pipes, in use or spare",
             Unit::Bytes,
@@ -176,6 +192,20 @@ impl Metrics {
             page.clear();
         }
         page
+    }
+
+    /// Counts for how long a session's hop was limited by what.
+    pub(crate) fn limited(&self, hop: &'static str, tally: &Tally) {
+        for limit in Limit::ALL {
+            let held = tally.held(limit).as_secs_f64();
+            if held > 0.0 {
+                let label = HopLimit {
+                    hop,
+                    limit: limit.word(),
+                };
+                self.limited.get_or_create(&label).inc_by(held);
+            }
+        }
     }
 
     pub(crate) fn dialled(&self, took: Duration) {
@@ -196,6 +226,9 @@ mod tests {
             .get_or_create(&RefusedWith::new("replay"))
             .inc();
         metrics.dialled(Duration::from_millis(3));
+        let mut tally = Tally::default();
+        tally.hold(Limit::Loss, Duration::from_secs(2));
+        metrics.limited("upstream", &tally);
         let page = metrics.page(65536);
         for line in [
             "longhaul_depot_relayed_bytes_total{direction=\"forward\"} 7",
@@ -203,6 +236,7 @@ mod tests {
             "longhaul_depot_opens_refused_total{status=\"replay\"} 1",
             "longhaul_depot_pipe_bytes 65536",
             "longhaul_depot_dial_seconds_count 1",
+            "longhaul_depot_hop_limited_seconds_total{hop=\"upstream\",limit=\"loss\"} 2.0",
         ] {
             assert!(page.lines().any(|l| l == line), "{line} is missing in:\n{page}");
         }

@@ -5,7 +5,9 @@
 //! has been delivered to the kernel (LH-END-1); a death on one side becomes a reset on the other (LH-END-3); nothing else ends a session
 //! but the idle timeout, the half-close timeout and the end of a drain, and those are resets too.
 
+mod batch;
 mod direction;
+pub(crate) mod hops;
 pub(crate) mod pipe;
 pub(crate) mod rate;
 
@@ -21,6 +23,7 @@ use tokio::time::{Instant, Sleep};
 use crate::conn::Conn;
 use crate::metrics::Traffic;
 use direction::{Advance, Direction, Stop};
+use hops::{HopTallies, Hops};
 use pipe::PipePool;
 use rate::RateLimit;
 
@@ -76,6 +79,8 @@ pub(crate) struct Report {
     pub(crate) forward: u64,
     /// Bytes that the kernel took for the initiator's side.
     pub(crate) backward: u64,
+    /// What limited its hops.
+    pub(crate) hops: HopTallies,
 }
 
 /// The future that relays. It ends with the sockets closed: cleanly after [`Ending::Finished`], else with resets.
@@ -89,6 +94,8 @@ pub(crate) struct Relay {
     /// Bytes moved when the timer was last set: silence is measured without touching the timer for each byte.
     moved_at_check: u64,
     half_closed_at_check: bool,
+    /// Once the session moves bulk data.
+    hops: Option<Box<Hops>>,
 }
 
 impl Relay {
@@ -104,6 +111,7 @@ impl Relay {
             timer,
             moved_at_check: 0,
             half_closed_at_check: false,
+            hops: None,
         }
     }
 
@@ -118,6 +126,7 @@ impl Relay {
             ending,
             forward: self.forward.moved,
             backward: self.backward.moved,
+            hops: self.hops.as_ref().map(|hops| hops.tallies()).unwrap_or_default(),
         }
     }
 
@@ -133,6 +142,12 @@ impl Relay {
         self.context
             .traffic
             .count(self.forward.moved - before.0, self.backward.moved - before.1);
+        if self.hops.is_none() {
+            self.hops = Hops::of(self.forward.moved, self.backward.moved);
+        }
+        if let Some(hops) = &mut self.hops {
+            hops.look(upstream, downstream);
+        }
         match (there, back) {
             (Advance::Failed(Stop::Reading(error)), _) | (_, Advance::Failed(Stop::Writing(error))) => {
                 return Some(Ending::Died(Side::Upstream, error));

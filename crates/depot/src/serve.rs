@@ -15,6 +15,7 @@ use crate::gate::{Gate, Place};
 use crate::metrics::{EndedBy, Metrics, RefusedWith};
 use crate::policy::Policy;
 use crate::refusal::refuse;
+use crate::relay::hops::HopTallies;
 use crate::relay::pipe::PipePool;
 use crate::relay::{Ending, Relay, RelayContext, Report, Side, Silence};
 use crate::setup::{Established, Failure, set_up};
@@ -125,6 +126,7 @@ async fn relay(
         ending,
         forward,
         backward,
+        hops,
     } = report;
     let (name, error) = describe(&ending);
     shared
@@ -132,6 +134,8 @@ async fn relay(
         .sessions_ended
         .get_or_create(&EndedBy::new(name))
         .inc();
+    shared.metrics.limited("upstream", &hops.upstream);
+    shared.metrics.limited("downstream", &hops.downstream);
     tracing::info!(
         %session,
         %principal,
@@ -143,6 +147,8 @@ async fn relay(
         forward_bytes = forward + early as u64,
         backward_bytes = backward,
         seconds = began.elapsed().as_secs_f64(),
+        upstream_limited_by = HopTallies::chief(&hops.upstream),
+        downstream_limited_by = HopTallies::chief(&hops.downstream),
         ending = name,
         error = error.map(tracing::field::display),
         "session ended"

@@ -49,6 +49,19 @@ pub enum Cause {
         /// The largest buffer that this host gives, as the kernel accounts it.
         limit: u32,
     },
+    /// The connection was made with window scaling that allows no larger window: the program set a small buffer before it connected or
+    /// listened.
+    WindowScale {
+        /// The largest window.
+        largest: u32,
+    },
+    /// The buffer allows far more than the path carries.
+    Excess {
+        /// The buffer, as the kernel accounts it.
+        buffer: u32,
+        /// Bytes that come in a round trip.
+        carried: u64,
+    },
     /// The peer offers a small window, which only the peer can change.
     PeerWindow {
         /// The window it offers.
@@ -100,6 +113,11 @@ pub enum Cause {
     },
     /// A shrink begun earlier is completed: what had been offered has arrived.
     OfferUsedUp {
+        /// The window offered.
+        window: u32,
+    },
+    /// The kernel lifted a clamp that a shrink still needs.
+    ClampLifted {
         /// The window offered.
         window: u32,
     },
@@ -190,6 +208,13 @@ impl fmt::Display for Cause {
                 "autotuning does not grow a buffer of {buffer} bytes that limits the flow"
             ),
             Self::HostLimit { limit } => write!(f, "this host gives no buffer over {limit} bytes"),
+            Self::WindowScale { largest } => {
+                write!(f, "the connection's window scaling allows {largest} bytes")
+            }
+            Self::Excess { buffer, carried } => write!(
+                f,
+                "a buffer of {buffer} bytes where {carried} come in a round trip"
+            ),
             Self::PeerWindow { window } => write!(f, "the peer offers a window of {window} bytes"),
             Self::ClampBelowBuffer { window } => write!(f, "the window was held to {window} bytes"),
             Self::UnsentBacklog { unsent } => write!(f, "{unsent} bytes wait to be sent"),
@@ -210,6 +235,7 @@ impl fmt::Display for Cause {
             Self::SlowStartEnded { window } => write!(f, "slow start ended at {window} bytes a round trip"),
             Self::PathChanged { window } => write!(f, "the path now carries {window} bytes a round trip"),
             Self::OfferUsedUp { window } => write!(f, "no more than {window} bytes are on offer"),
+            Self::ClampLifted { window } => write!(f, "still {window} bytes are on offer"),
             Self::Budget { share } => write!(f, "the budget gives {share} bytes"),
         }
     }

@@ -91,3 +91,42 @@ pub(crate) fn read_by_program(sample: &Sample) -> Option<u64> {
 pub(crate) fn congestion_window(sample: &Sample) -> u64 {
     u64::from(sample.info.congestion_window) * u64::from(sample.info.send_mss)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+
+    const KB: u64 = 1024;
+    /// 36 Mbit/s; 459,000 bytes in 102 ms.
+    const RATE: u64 = 4_500_000;
+
+    #[test]
+    fn the_buffer_grows_to_fill_the_path() {
+        let (mut fixed, mut sized) = (Model::new(102, RATE, 64 * KB), Model::new(102, RATE, 64 * KB));
+        let mut classic = Classic::new(Side::Receiving);
+        fixed.run(20_000, |_| Orders::default());
+        let given = sized.run(20_000, |sample| classic.observe(sample));
+        assert!(!given.is_empty());
+        assert!(fixed.arrived < 20 * 700_000, "{}", fixed.arrived);
+        assert!(
+            sized.arrived > 5 * fixed.arrived,
+            "{} of {}",
+            sized.arrived,
+            20 * RATE
+        );
+        // Twice a round trip's bytes, whose round trip a look of 20 ms makes a fifth too long at most.
+        assert!((800 * KB..1200 * KB).contains(&sized.buffer), "{}", sized.buffer);
+    }
+
+    #[test]
+    fn it_never_shrinks() {
+        let mut model = Model::new(102, RATE, 64 * KB);
+        let mut classic = Classic::new(Side::Receiving);
+        model.run(10_000, |sample| classic.observe(sample));
+        let before = model.buffer;
+        model.rate /= 10;
+        model.run(30_000, |sample| classic.observe(sample));
+        assert!(model.buffer >= before);
+    }
+}

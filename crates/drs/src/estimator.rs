@@ -1,7 +1,7 @@
 //! What limits a flow right now, told from [`Sample`]s and nothing else: no socket, no clock.
 //!
 //! Samples are gathered into intervals of about one round trip and at least 100 ms. Of each interval the counters' differences
-//! and the single looks are kept; [`sending`] and [`receiving`] make a [`Limit`] of them and of the little that is remembered of the
+//! and the single looks are kept; `sending` and `receiving` make a [`Limit`] of them and of the little that is remembered of the
 //! flow. `docs/right-sizing.md` explains the rules and how often they are right.
 
 mod interval;
@@ -58,11 +58,14 @@ impl Estimator {
     ///
     /// A sample whose time lies before the last one's begins anew.
     pub fn observe(&mut self, sample: &Sample) -> Option<Verdict> {
+        if self.gathering.is_some_and(|open| open.last().at > sample.at) {
+            *self = Self::new(self.side);
+        }
         match self.side {
             Side::Sending => self.sending.look(sample),
             Side::Receiving => self.receiving.look(sample),
         }
-        let Some(interval) = self.gathering.as_mut().filter(|open| open.last().at <= sample.at) else {
+        let Some(interval) = self.gathering.as_mut() else {
             self.gathering = Some(Interval::open(sample));
             return None;
         };
@@ -87,8 +90,8 @@ impl Estimator {
     }
 }
 
-/// Keeps single intervals from flickering: a limit that differs from the last verdict is believed when two intervals in a row say so, or when the two
-/// last ones disagree with the verdict and the third does too. So a change is told one interval late.
+/// Keeps single intervals from flickering: a limit that differs from the last verdict is believed when two intervals in a row say
+/// it. So a change is told one interval late.
 #[derive(Debug, Clone, Copy, Default)]
 struct Smoothing {
     verdict: Option<Limit>,

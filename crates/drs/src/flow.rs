@@ -123,6 +123,14 @@ impl Flow {
         self
     }
 
+    /// Leaves the congestion control alone: losses then lead to advice only. For callers whose user chose it, or who share a
+    /// bottleneck with others that follow losses.
+    #[must_use]
+    pub fn keeping_congestion_control(mut self) -> Self {
+        self.auto.keeps_congestion = true;
+        self
+    }
+
     /// Says what rate the caller wants to reach, in bit/s, so that advice can name a number of streams. Without it,
     /// advice is to double.
     pub fn aim(&mut self, bps: Option<u64>) {
@@ -230,5 +238,55 @@ impl Flow {
             }
         }
         count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::CongestionName;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (sender, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn every_mode_steps_on_both_sides_and_only_those_that_may_set() {
+        let (sender, receiver) = pair();
+        for mode in Mode::ALL {
+            for (socket, side) in [(&sender, Side::Sending), (&receiver, Side::Receiving)] {
+                let mut flow = Flow::new(mode, side);
+                for millis in (0..2_000).step_by(20) {
+                    let step = flow.step(socket, Duration::from_millis(millis)).unwrap();
+                    assert!(mode != Mode::Observe || step.actions.is_empty());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_refused_is_not_tried_again() {
+        let (sender, _receiver) = pair();
+        let mut flow = Flow::new(Mode::Auto, Side::Sending);
+        let unknown = Action::CongestionControl(CongestionName::from_kernel(b"no-such"));
+        let orders = Orders::one(unknown, Cause::Reserved { rate: 1 });
+        assert_eq!(flow.carry_out(sender.as_fd(), &orders), 1);
+        assert!(matches!(flow.applied[0].outcome, Outcome::Refused(_)));
+        assert_eq!(flow.carry_out(sender.as_fd(), &orders), 0);
+    }
+
+    #[test]
+    fn a_flow_is_small_and_another_socket_is_an_error() {
+        assert!(size_of::<Flow>() < 4096, "{}", size_of::<Flow>());
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(
+            Flow::new(Mode::Auto, Side::Sending)
+                .step(&socket, Duration::ZERO)
+                .is_err()
+        );
     }
 }

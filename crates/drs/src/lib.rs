@@ -30,14 +30,18 @@ mod flow;
 mod host;
 mod kernel;
 mod mode;
+#[cfg(test)]
+mod model;
 mod options;
 mod orders;
 mod paper_plus;
 mod receiver_rate;
 mod sample;
-mod tally;
 mod sampler;
+mod tally;
 mod tcp_info;
+#[cfg(feature = "trace")]
+mod trace;
 mod verdict;
 
 pub use action::{Action, Advice, Applied, Cause, Outcome};
@@ -46,8 +50,11 @@ pub use estimator::{Estimator, Side};
 pub use flow::{Flow, FlowError, Step};
 pub use host::Host;
 pub use mode::{Mode, UnknownMode};
+pub use options::apply;
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
+pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate, set_receive_low_water_mark};
 pub use tally::Tally;
-pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate};
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
+#[cfg(feature = "trace")]
+pub use trace::{TraceWriter, read_trace};
 pub use verdict::{Evidence, Limit, Verdict};

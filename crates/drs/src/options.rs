@@ -1,6 +1,9 @@
 //! The socket options that right-sizing sets.
 
-use std::{io, os::fd::BorrowedFd};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 use crate::{Action, Outcome, kernel, set_max_pacing_rate};
 
@@ -30,8 +33,10 @@ impl Locks {
     }
 }
 
-/// Sets what the action says, and gives what the kernel made of it.
-pub(crate) fn apply(socket: BorrowedFd<'_>, action: Action) -> Outcome {
+/// Sets what the action says, and gives what the kernel made of it. [`Flow`](crate::Flow) does this by itself; a program that sizes
+/// its own buffers may want to as well.
+pub fn apply(socket: impl AsFd, action: Action) -> Outcome {
+    let socket = socket.as_fd();
     let made = match action {
         Action::UnlockReceive => unlock(socket, |locks| locks.receive = false),
         Action::UnlockSend => unlock(socket, |locks| locks.send = false),
@@ -73,4 +78,98 @@ fn get(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u32> {
 
 fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: u32) -> io::Result<()> {
     kernel::set_option(socket, level, name, &value.to_ne_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+    };
+
+    use super::*;
+    use crate::CongestionName;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (sender, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn buffers_are_set_and_doubled_by_the_kernel() {
+        let (sender, receiver) = pair();
+        assert_eq!(
+            apply(&receiver, Action::ReceiveBuffer(40_000)),
+            Outcome::Set(80_000)
+        );
+        assert_eq!(apply(&sender, Action::SendBuffer(40_000)), Outcome::Set(80_000));
+        assert_eq!(
+            apply(&receiver, Action::WindowClamp(30_000)),
+            Outcome::Set(30_000)
+        );
+        assert_eq!(apply(&sender, Action::UnsentLimit(70_000)), Outcome::Set(70_000));
+        assert_eq!(
+            apply(&sender, Action::PacingRate(1_000_000)),
+            Outcome::Set(1_000_000)
+        );
+        let reno = CongestionName::from_kernel(b"reno");
+        assert_eq!(apply(&sender, Action::CongestionControl(reno)), Outcome::Set(0));
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_told() {
+        let (sender, _receiver) = pair();
+        let unknown = CongestionName::from_kernel(b"no-such");
+        assert_eq!(
+            apply(&sender, Action::CongestionControl(unknown)),
+            Outcome::Refused(libc::ENOENT)
+        );
+    }
+
+    #[test]
+    fn an_unlocked_buffer_grows_again() {
+        let (mut sender, mut receiver) = pair();
+        apply(&receiver, Action::ReceiveBuffer(16 << 10));
+        let Some(locks) = Locks::read(receiver.as_fd()) else {
+            eprintln!("left out: this kernel has no SO_BUF_LOCK");
+            return;
+        };
+        assert!(locks.receive && !locks.send);
+        let writer = std::thread::spawn(move || {
+            let block = vec![0; 64 << 10];
+            while sender.write_all(&block).is_ok() {}
+        });
+        // At most a gigabyte; a few hundred kilobytes do.
+        let mut read_until = |enough: &mut dyn FnMut(&TcpStream) -> bool| {
+            let mut room = vec![0; 1 << 20];
+            let mut left = 1u64 << 30;
+            while left > 0 {
+                left = left.saturating_sub(receiver.read(&mut room).unwrap() as u64);
+                if enough(&receiver) {
+                    return true;
+                }
+            }
+            false
+        };
+        let buffer = |socket: &TcpStream| get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
+        let mut looks = 0;
+        // A thousand reads, and it stays as it was set.
+        assert!(read_until(&mut |socket| {
+            assert_eq!(buffer(socket), 32 << 10);
+            looks += 1;
+            looks == 1000
+        }));
+        assert!(read_until(&mut |socket| {
+            apply(socket, Action::ReceiveBuffer(256 << 10));
+            apply(socket, Action::UnlockReceive);
+            true
+        }));
+        assert!(read_until(&mut |socket| {
+            assert!(!Locks::read(socket.as_fd()).unwrap().receive);
+            buffer(socket) > 512 << 10
+        }));
+        drop(receiver);
+        writer.join().unwrap();
+    }
 }

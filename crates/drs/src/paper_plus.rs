@@ -19,12 +19,16 @@ use crate::{
     receiver_rate::{Rounds, WindowTimer},
 };
 
-/// No window below this: a few segments must always fit.
-pub(crate) const LEAST_WINDOW: u64 = 64 << 10;
+/// No window below this in slow start, which is as quick as it can be up to here.
+const LEAST_STARTING: u64 = 64 << 10;
+/// No window below this afterwards: what losses are noticed by must always fit.
+const LEAST_SETTLED: u64 = 16 << 10;
 /// Rounds without growth that end slow start.
 const FLAT_ROUNDS: u32 = 3;
 /// The need is the largest of this many rounds, so that a loss or a pause does not shrink it.
-const MEMORY: usize = 16;
+const MEMORY: usize = 8;
+/// Rounds with a longer round trip before it is looked into: by then the window has been cut to what the old one needs.
+const LONGER_ROUNDS: u32 = 8;
 /// The least round trip is forgotten after two of these.
 const RTT_MEMORY: Duration = Duration::from_secs(10);
 
@@ -38,8 +42,8 @@ pub(crate) struct PaperPlus {
     slow_start: Option<SlowStart>,
     /// The window that the buffer was last sized for; zero before the first time.
     window: u64,
-    /// A buffer that will shrink to this when what is on offer fits.
-    pending: Option<u64>,
+    /// A buffer that will shrink to this when what is on offer fits, and what was on offer at the last look.
+    pending: Option<(u64, u64)>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,10 +79,9 @@ impl PaperPlus {
         self.watch_slow_start(sample, carried);
         let need = self.recent.most();
         let wanted = match self.slow_start {
-            Some(_) => need.saturating_mul(2).max(self.window),
-            None => need.saturating_add(need / 4),
-        }
-        .max(LEAST_WINDOW);
+            Some(_) => need.saturating_mul(2).max(self.window).max(LEAST_STARTING),
+            None => need.saturating_add(need / 4).max(LEAST_SETTLED),
+        };
         let granted = share(wanted).max(crate::budget::LEAST_SHARE / 2);
         self.resize(sample, wanted.min(granted), carried, granted < wanted)
     }
@@ -100,6 +103,13 @@ impl PaperPlus {
         self.rounds.observe(sample.at, 0, sample.info.rtt)?;
         let peer = sample.info.send_window.map_or(u64::MAX, u64::from);
         Some(congestion_window(sample).min(peer))
+    }
+
+    fn rtt(&self, sample: &Sample) -> Duration {
+        match self.side {
+            Side::Receiving => self.base_rtt.now(),
+            Side::Sending => sample.info.rtt,
+        }
     }
 
     fn watch_slow_start(&mut self, sample: &Sample, carried: u64) {
@@ -140,7 +150,7 @@ impl PaperPlus {
         } else if self.slow_start.is_some() {
             Cause::TwiceTheWindow {
                 window: carried,
-                rtt_us: u32::try_from(self.base_rtt.now().as_micros()).unwrap_or(u32::MAX),
+                rtt_us: u32::try_from(self.rtt(sample).as_micros()).unwrap_or(u32::MAX),
             }
         } else if before > carried.saturating_mul(3) / 2 && shrinks {
             Cause::SlowStartEnded { window: carried }
@@ -156,7 +166,7 @@ impl PaperPlus {
                 Orders::one(Action::ReceiveBuffer(bytes), cause).and(Action::WindowClamp(bytes), cause)
             }
             Side::Receiving => {
-                self.pending = Some(target);
+                self.pending = Some((target, offered(sample)));
                 Orders::one(Action::WindowClamp(bytes), cause)
             }
         }
@@ -164,7 +174,7 @@ impl PaperPlus {
 
     /// The second step of a shrink, when it is safe.
     fn finish_shrinking(&mut self, sample: &Sample) -> Orders {
-        let Some(target) = self.pending else {
+        let Some((target, before)) = self.pending else {
             return Orders::default();
         };
         let (Some(window), unread) = (sample.info.receive_window, u64::from(sample.queues.unread)) else {
@@ -175,11 +185,17 @@ impl PaperPlus {
         // The buffer is twice the window; a quarter of that is left for bookkeeping of what is under way.
         let fits = u64::from(window) + unread <= target.saturating_add(target / 8)
             && u64::from(sample.buffers.receive_used) <= target;
+        let bytes = u32::try_from(target).unwrap_or(u32::MAX);
         if !fits {
-            return Orders::default();
+            // Some kernels raise the clamp again when they learn how much bookkeeping a segment takes.
+            self.pending = Some((target, window.into()));
+            return if u64::from(window) > before {
+                Orders::one(Action::WindowClamp(bytes), Cause::ClampLifted { window })
+            } else {
+                Orders::default()
+            };
         }
         self.pending = None;
-        let bytes = u32::try_from(target).unwrap_or(u32::MAX);
         Orders::one(Action::ReceiveBuffer(bytes), Cause::OfferUsedUp { window })
             .and(Action::WindowClamp(bytes), Cause::OfferUsedUp { window })
     }
@@ -211,7 +227,7 @@ impl Recent {
     }
 }
 
-/// The least round trip of the last 10 to 20 seconds; forgotten sooner when the path has become longer.
+/// The least round trip of the last 10 to 20 seconds; forgotten sooner when the path shows to have become longer.
 #[derive(Debug, Clone, Default)]
 struct LeastRtt {
     before: Option<Duration>,
@@ -220,6 +236,8 @@ struct LeastRtt {
     /// Rounds in a row that took half as long again, and the least of them.
     longer: u32,
     least_longer: Option<Duration>,
+    /// The least of the rounds before these, when they were longer as well.
+    tried: Option<Duration>,
 }
 
 impl LeastRtt {
@@ -236,16 +254,133 @@ impl LeastRtt {
             (self.before, self.current, self.since) = (self.current, None, at);
         }
         self.current = Some(self.current.map_or(rtt, |least| least.min(rtt)));
-        // With five quarters of the product in flight our own queue makes a quarter at most; this is no queue of ours.
-        if rtt > self.now() + self.now() / 2 {
-            self.longer += 1;
-            self.least_longer = Some(self.least_longer.map_or(rtt, |least| least.min(rtt)));
-        } else {
-            (self.longer, self.least_longer) = (0, None);
+        if rtt <= self.now() + self.now() / 2 {
+            (self.longer, self.least_longer, self.tried) = (0, None, None);
+            return self.now();
         }
-        if self.longer >= MEMORY as u32 / 2 {
-            (self.before, self.current, self.longer) = (None, self.least_longer.take(), 0);
+        self.longer += 1;
+        self.least_longer = Some(self.least_longer.map_or(rtt, |least| least.min(rtt)));
+        if self.longer < LONGER_ROUNDS {
+            return self.now();
+        }
+        // A slower path and a longer one look the same: as much is in flight, and it takes longer. The need reckoned with the old round
+        // trip cuts the window meanwhile; a queue of ours then drains, a longer path stays as long.
+        let least = self.least_longer.take().unwrap_or(rtt);
+        self.longer = 0;
+        match self.tried {
+            Some(before) if least * 5 >= before * 4 => {
+                (self.before, self.current, self.tried) = (None, Some(least), None);
+            }
+            _ => self.tried = Some(least),
         }
         self.now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+
+    const KB: u64 = 1024;
+    const RATE: u64 = 4_500_000; // 36 Mbit/s; 459,000 bytes in 102 ms
+
+    fn settled() -> (Model, PaperPlus) {
+        let (mut model, mut plus) = (Model::new(102, RATE, 64 * KB), PaperPlus::new(Side::Receiving));
+        model.run(20_000, |sample| plus.observe(sample, |window| window));
+        (model, plus)
+    }
+
+    fn causes(given: &[Orders]) -> Vec<Cause> {
+        given
+            .iter()
+            .flat_map(Orders::iter)
+            .map(|(_, cause)| cause)
+            .collect()
+    }
+
+    #[test]
+    fn the_buffer_is_halved_when_slow_start_has_ended() {
+        let (mut model, mut plus) = (Model::new(102, RATE, 64 * KB), PaperPlus::new(Side::Receiving));
+        let mut most = 0;
+        let given = model.run(20_000, |sample| {
+            most = most.max(u64::from(sample.buffers.receive / 2));
+            plus.observe(sample, |window| window)
+        });
+        assert!(
+            causes(&given)
+                .iter()
+                .any(|cause| matches!(cause, Cause::SlowStartEnded { .. }))
+        );
+        assert!(most > 800 * KB, "{most}");
+        assert!((459_000..700 * KB).contains(&model.buffer), "{}", model.buffer);
+        let before = model.arrived;
+        model.run(10_000, |sample| plus.observe(sample, |window| window));
+        assert!(
+            model.arrived - before > 10 * RATE * 95 / 100,
+            "the path stays full"
+        );
+    }
+
+    #[test]
+    fn a_slower_path_gives_memory_back_and_a_faster_one_takes_it_again() {
+        let (mut model, mut plus) = settled();
+        model.rate = RATE / 4;
+        model.run(30_000, |sample| plus.observe(sample, |window| window));
+        assert!(model.buffer < 300 * KB, "{}", model.buffer);
+        assert_eq!(model.dropped_at_receiver, 0);
+        model.rate = RATE;
+        // Out of slow start a flow grows by a segment a round trip: 35 s for what was lost.
+        model.run(60_000, |sample| plus.observe(sample, |window| window));
+        assert!(model.buffer > 459_000, "{}", model.buffer);
+        let before = model.arrived;
+        model.run(10_000, |sample| plus.observe(sample, |window| window));
+        assert!(model.arrived - before > 10 * RATE * 95 / 100);
+    }
+
+    #[test]
+    fn a_longer_path_is_told_from_a_queue() {
+        let (mut model, mut plus) = settled();
+        model.rtt *= 3;
+        model.run(60_000, |sample| plus.observe(sample, |window| window));
+        assert!(model.buffer > 3 * 459_000, "{}", model.buffer);
+        let before = model.arrived;
+        model.run(10_000, |sample| plus.observe(sample, |window| window));
+        assert!(
+            model.arrived - before > 10 * RATE * 90 / 100,
+            "{}",
+            model.arrived - before
+        );
+    }
+
+    #[test]
+    fn a_buffer_shrinks_only_when_what_was_offered_fits() {
+        let (mut model, mut plus) = settled();
+        model.rate = RATE / 4;
+        let mut window = 0;
+        let mut shrunk = 0;
+        model.run(30_000, |sample| {
+            window = offered(sample);
+            let orders = plus.observe(sample, |window| window);
+            for (action, cause) in orders.iter() {
+                if let (Action::ReceiveBuffer(bytes), Cause::OfferUsedUp { .. }) = (action, cause) {
+                    assert!(window <= u64::from(bytes) * 2, "{window} on offer, {bytes} left");
+                    shrunk += 1;
+                }
+            }
+            orders
+        });
+        assert!(shrunk > 0);
+    }
+
+    #[test]
+    fn a_share_is_never_exceeded_and_a_larger_one_is_used() {
+        let (mut model, mut plus) = (Model::new(102, RATE, 64 * KB), PaperPlus::new(Side::Receiving));
+        model.run(20_000, |sample| {
+            plus.observe(sample, |window| window.min(200 * KB))
+        });
+        assert!(model.buffer <= 200 * KB, "{}", model.buffer);
+        model.run(20_000, |sample| plus.observe(sample, |window| window));
+        assert!(model.buffer > 459_000, "{}", model.buffer);
     }
 }

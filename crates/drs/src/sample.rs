@@ -7,8 +7,11 @@ use crate::TcpInfo;
 /// What is known of a connection at one moment. The estimator takes these and nothing else, so a recorded trace of
 /// them replays exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "trace", serde(default))]
 pub struct Sample {
     /// When it was taken, from any fixed start, on a clock that never goes back.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub at: Duration,
     /// The kernel's own account of the connection.
     pub info: TcpInfo,
@@ -22,6 +25,8 @@ pub struct Sample {
 
 /// Bytes that wait in a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "trace", serde(default))]
 pub struct Queues {
     /// Received in order and not yet read by the program (`SIOCINQ`).
     pub unread: u32,
@@ -34,6 +39,8 @@ pub struct Queues {
 /// Sizes of a socket's buffers, in bytes as the kernel accounts them: payload and its bookkeeping together, which for
 /// an explicit setting is twice what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "trace", serde(default))]
 pub struct Buffers {
     /// The send buffer (`SO_SNDBUF`).
     pub send: u32,
@@ -43,10 +50,17 @@ pub struct Buffers {
     pub receive: u32,
     /// Memory that unread data takes up now (`SK_MEMINFO_RMEM_ALLOC`).
     pub receive_used: u32,
+    /// Whether someone set the send buffer, so that the kernel does not size it any more (`SO_BUF_LOCK`); `None` before
+    /// Linux 5.14.
+    pub send_locked: Option<bool>,
+    /// The same for the receive buffer.
+    pub receive_locked: Option<bool>,
 }
 
 /// The congestion control of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "trace", serde(default))]
 pub struct Congestion {
     /// Its name, as in `net.ipv4.tcp_congestion_control`; empty where unknown.
     pub name: CongestionName,
@@ -56,10 +70,13 @@ pub struct Congestion {
 
 /// What BBR believes of the path (`struct tcp_bbr_info`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "trace", serde(default))]
 pub struct Bbr {
     /// Bandwidth of the bottleneck, in bytes a second.
     pub bandwidth: u64,
     /// The path's round trip without queues.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub min_rtt: Duration,
     /// What it multiplies the bandwidth by to get the pacing rate, in 256ths: 739 while it starts up, 88 while it drains what that
     /// queued, later 320, 192 and 256.
@@ -120,6 +137,20 @@ impl Sample {
     #[must_use]
     pub const fn congestion_window(&self) -> u64 {
         self.info.congestion_window as u64 * self.info.send_mss as u64
+    }
+}
+
+#[cfg(feature = "trace")]
+impl serde::Serialize for CongestionName {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+#[cfg(feature = "trace")]
+impl<'a> serde::Deserialize<'a> for CongestionName {
+    fn deserialize<D: serde::Deserializer<'a>>(from: D) -> Result<Self, D::Error> {
+        Ok(Self::from_kernel(String::deserialize(from)?.as_bytes()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Takes samples: everything that the kernel tells about one TCP socket, in seven system calls and without allocating.
+//! Takes samples: everything that the kernel tells about one TCP socket, in seven or eight system calls and without allocating.
 
 use std::{
     io,
@@ -65,6 +65,20 @@ pub fn set_max_pacing_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<(
     )
 }
 
+/// Has a socket wake its reader only once so many bytes have come, or the stream ends (`SO_RCVLOWAT`, 1 by default).
+///
+/// # Errors
+/// The kernel refuses: it is no socket, or over 2 GiB were asked for.
+pub fn set_receive_low_water_mark(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    kernel::set_option(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_RCVLOWAT,
+        &bytes.to_ne_bytes(),
+    )
+}
+
 /// Why there is no sample.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
@@ -102,8 +116,19 @@ fn buffers(socket: BorrowedFd<'_>) -> Result<Buffers, SampleError> {
                 source,
             }
         })?;
-    parse_meminfo(bytes.get(..length).unwrap_or_default()).ok_or(SampleError::Short(length))
+    let buffers = parse_meminfo(bytes.get(..length).unwrap_or_default()).ok_or(SampleError::Short(length))?;
+    let length = kernel::option(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, &mut bytes).unwrap_or_default();
+    let locks = u32_at(bytes.get(..length).unwrap_or_default(), 0);
+    Ok(Buffers {
+        send_locked: locks.map(|locks| locks & SOCK_SNDBUF_LOCK != 0),
+        receive_locked: locks.map(|locks| locks & SOCK_RCVBUF_LOCK != 0),
+        ..buffers
+    })
 }
+
+/// Bits of `SO_BUF_LOCK` (Linux `include/uapi/linux/socket.h`).
+const SOCK_SNDBUF_LOCK: u32 = 1;
+const SOCK_RCVBUF_LOCK: u32 = 2;
 
 fn parse_meminfo(bytes: &[u8]) -> Option<Buffers> {
     let number = |index: usize| u32_at(bytes, index);
@@ -112,6 +137,7 @@ fn parse_meminfo(bytes: &[u8]) -> Option<Buffers> {
         send_used: number(SK_MEMINFO_WMEM_QUEUED)?,
         receive: number(SK_MEMINFO_RCVBUF)?,
         receive_used: number(SK_MEMINFO_RMEM_ALLOC)?,
+        ..Buffers::default()
     })
 }
 
@@ -213,6 +239,20 @@ mod tests {
     }
 
     #[test]
+    fn a_buffer_that_someone_set_is_told_from_one_that_the_kernel_sizes() {
+        let (sender, _receiver) = pair();
+        let locks = || {
+            let buffers = Sampler::new().sample(&sender, Duration::ZERO).unwrap().buffers;
+            buffers.send_locked.zip(buffers.receive_locked)
+        };
+        // Kernels before 5.14 do not tell.
+        assert!([None, Some((false, false))].contains(&locks()));
+        let size = 50_000u32.to_ne_bytes();
+        kernel::set_option(sender.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &size).unwrap();
+        assert!([None, Some((true, false))].contains(&locks()));
+    }
+
+    #[test]
     fn other_sockets_are_errors() {
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -240,6 +280,7 @@ mod tests {
             send_used: 6,
             receive: 2,
             receive_used: 1,
+            ..Buffers::default()
         };
         assert_eq!(parse_meminfo(&bytes), Some(expected));
         let bbr = parse_bbr(&bytes).unwrap();

@@ -33,6 +33,16 @@ impl Tally {
         self.last = other.last.or(self.last);
     }
 
+    /// What was counted since an earlier state of the same tally.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut since = *self;
+        for (held, before) in since.held.iter_mut().zip(earlier.held) {
+            *held = held.saturating_sub(before);
+        }
+        since
+    }
+
     /// For how long a limit held.
     #[must_use]
     pub fn held(&self, limit: Limit) -> Duration {
@@ -94,6 +104,7 @@ mod tests {
         assert_eq!(tally.chief(), Some((Limit::Loss, 0.7)));
         assert_eq!(tally.held(Limit::Path), Duration::ZERO);
         assert_eq!(tally.total(), Duration::from_secs(1));
+        assert_eq!(tally.since(&other).chief(), Some((Limit::Growing, 0.6)));
         assert_eq!(tally.last().map(|last| last.limit), Some(Limit::Loss));
     }
 }

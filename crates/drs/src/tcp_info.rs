@@ -14,18 +14,25 @@ const LEAST: usize = 104;
 
 /// What the kernel knows of a connection at one moment. Counters run from the connection's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "trace", serde(default))]
 pub struct TcpInfo {
     /// The state of the connection.
     pub state: TcpState,
     /// Smoothed round-trip time (RFC 6298).
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub rtt: Duration,
     /// Its mean deviation (RFC 6298).
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub rttvar: Duration,
     /// The least round-trip time within the kernel's window (some minutes).
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub min_rtt: Option<Duration>,
     /// Round-trip time as the receiving side estimates it; zero until it can.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub receive_rtt: Duration,
     /// Retransmission timeout.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub rto: Duration,
     /// Largest segment sent, in bytes of payload.
     pub send_mss: u32,
@@ -65,10 +72,13 @@ pub struct TcpInfo {
     /// Whether that rate was held down by the application having nothing to send.
     pub delivery_rate_app_limited: Option<bool>,
     /// Time spent with data to send.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub busy: Option<Duration>,
     /// Of that, time stalled on the peer's receive window.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub receive_window_limited: Option<Duration>,
     /// Of that, time stalled on the send buffer.
+    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub send_buffer_limited: Option<Duration>,
     /// The peer's receive window now, in bytes.
     pub send_window: Option<u32>,
@@ -76,10 +86,20 @@ pub struct TcpInfo {
     pub receive_window: Option<u32>,
     /// Segments that arrived out of order.
     pub out_of_order: Option<u32>,
+    /// Whether both ends agreed on timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Whether both ends agreed on selective acknowledgement (RFC 2018).
+    pub selective_acknowledgement: bool,
+    /// Whether both ends agreed on window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// How far the windows that this side offers are shifted (RFC 7323), fixed when the connection was made: no window is over
+    /// 65,535 shifted so. `None` without window scaling.
+    pub receive_window_shift: Option<u8>,
 }
 
 /// The state of a connection, as Linux numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum TcpState {
     /// Data may flow both ways.
     Established,
@@ -165,12 +185,30 @@ impl TcpInfo {
             out_of_order: u32_at(224),
             send_window: u32_at(228),
             receive_window: u32_at(232),
+            timestamps: octet(5)? & TIMESTAMPS != 0,
+            selective_acknowledgement: octet(5)? & SACK != 0,
+            window_scaling: octet(5)? & WINDOW_SCALING != 0,
+            receive_window_shift: octet(5)
+                .filter(|options| options & WINDOW_SCALING != 0)
+                .and(octet(6))
+                .map(|shifts| {
+                    if cfg!(target_endian = "little") {
+                        shifts >> 4
+                    } else {
+                        shifts & 15
+                    }
+                }),
         })
     }
 }
 
 /// How kernels write "no limit": all ones, of 32 bits before Linux 4.20.
 const UNLIMITED: [u64; 2] = [u64::MAX, u32::MAX as u64];
+
+/// `TCPI_OPT_TIMESTAMPS`, `TCPI_OPT_SACK`, `TCPI_OPT_WSCALE`.
+const TIMESTAMPS: u8 = 1;
+const SACK: u8 = 2;
+const WINDOW_SCALING: u8 = 4;
 
 /// Bit fields are laid out from the low bit on little-endian machines, from the high bit on big-endian ones.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
@@ -241,6 +279,7 @@ mod tests {
     #[test]
     fn an_older_kernel_gives_less_and_never_garbage() {
         let mut bytes = [0xff; ROOM];
+        bytes[5] = TIMESTAMPS | WINDOW_SCALING;
         bytes[68..72].copy_from_slice(&1234u32.to_ne_bytes());
         bytes[112..120].copy_from_slice(&1000u64.to_ne_bytes());
         bytes[120..128].copy_from_slice(&99u64.to_ne_bytes());
@@ -249,6 +288,7 @@ mod tests {
             assert_eq!(info.is_some(), length >= LEAST);
             let Some(info) = info else { continue };
             assert_eq!(info.rtt, Duration::from_micros(1234));
+            assert!(info.timestamps && info.window_scaling && !info.selective_acknowledgement);
             assert_eq!(info.max_pacing_rate, (length >= 120).then_some(1000));
             assert_eq!(info.delivered_ce.is_some(), length >= 200);
             assert_eq!(info.bytes_acked, (length >= 128).then_some(99));

@@ -13,9 +13,25 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 /// A process that serves until it is dropped.
 pub struct Server {
     child: Child,
+    said: mpsc::Receiver<String>,
 }
 
 impl Server {
+    /// Starts `command`, which says nothing when it is ready.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_silent(mut command: Command, name: &str) -> Result<Self> {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let (_, said) = mpsc::channel();
+        Ok(Self { child, said })
+    }
+
     /// Starts `command` and waits until it prints a line that contains `ready`.
     ///
     /// # Errors
@@ -41,14 +57,38 @@ impl Server {
             });
         }
         drop(lines);
-        let server = Self { child };
+        let server = Self { child, said: heard };
         let deadline = Instant::now() + READY_WITHIN;
         let mut said = Vec::new();
         loop {
-            match heard.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match server
+                .said
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
                 Ok(line) if line.contains(ready) => return Ok(server),
                 Ok(line) => said.push(line),
                 Err(_) => bail!("{name} did not start serving: {}", said.join(" | ")),
+            }
+        }
+    }
+}
+
+impl Server {
+    /// Waits until it ends by itself, and gives the lines that it wrote since it was ready.
+    ///
+    /// # Errors
+    /// It did not end within `limit`.
+    pub fn rest(self, limit: Duration) -> Result<Vec<String>> {
+        let deadline = Instant::now() + limit;
+        let mut lines = Vec::new();
+        loop {
+            match self
+                .said
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(line) => lines.push(line),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(lines),
+                Err(mpsc::RecvTimeoutError::Timeout) => bail!("it did not end: {}", lines.join(" | ")),
             }
         }
     }

@@ -180,7 +180,8 @@ fn once(tools: &Tools, job: &Job, source: &Source, streams: u32) -> Result<Run> 
     })
 }
 
-fn worst_lag_p99_us(links: &wanbed::Report) -> u64 {
+/// The worst 99th percentile of lag over a lab's links, in microseconds.
+pub fn worst_lag_p99_us(links: &wanbed::Report) -> u64 {
     let both = links
         .links
         .iter()

@@ -4,9 +4,11 @@
 //! `fit` for the loss rates that the LSL scenarios state.
 
 mod children;
+mod classify;
 mod copy;
 mod dataset;
 mod demo;
+mod drs_run;
 mod fit;
 mod identities;
 mod lsr;
@@ -15,16 +17,18 @@ mod plan;
 mod plot;
 mod record;
 mod report;
+mod right_sizing;
 mod schedule;
 mod setting;
 mod stats;
 mod sweep;
 mod table;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -64,6 +68,9 @@ enum What {
         /// Keep the valid runs that are there, and measure only what has none.
         #[arg(long)]
         resume: bool,
+        /// Start no run after so many minutes; `--resume` goes on another time.
+        #[arg(long)]
+        minutes: Option<f64>,
         /// How often a run is repeated when the lab did not keep up.
         #[arg(long, default_value_t = 2)]
         repeats: u32,
@@ -92,6 +99,31 @@ enum What {
         #[arg(long)]
         minutes: Option<f64>,
     },
+    /// Makes flows whose limit is known, and counts how often the estimator names it.
+    Classify(classify::Options),
+    /// One end of such a flow, in a lab's node.
+    #[command(hide = true)]
+    Flow(classify::flow::Flow),
+    /// Measures unmodified programs under `drs run`: busybox httpd sends a file to curl.
+    DrsRun {
+        /// Folder for drs-run.json and drs-run.md.
+        #[arg(long, default_value = "docs/results")]
+        out: PathBuf,
+        /// Which hosts; all of them when not given.
+        #[arg(long, value_enum)]
+        only: Vec<drs_run::Place>,
+        /// Copies each way.
+        #[arg(long, default_value_t = 5)]
+        runs: u32,
+    },
+    /// Measures right-sizing: Figure 4 of the DRS paper, fairness under a budget, friendliness.
+    Drs(right_sizing::Arguments),
+    /// The receiving program of `drs`, in a node of the lab.
+    #[command(hide = true)]
+    DrsReceive(right_sizing::program::Receive),
+    /// The sending program of `drs`, in a node of the lab.
+    #[command(hide = true)]
+    DrsSend(right_sizing::program::Send),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -152,8 +184,14 @@ fn run(arguments: Arguments) -> Result<()> {
             readme,
             resume,
             repeats,
+            minutes,
             render: false,
         } => {
+            let until = minutes
+                .map(|minutes| Duration::try_from_secs_f64(60.0 * minutes))
+                .transpose()
+                .context("--minutes")?
+                .and_then(|time| Instant::now().checked_add(time));
             let parts: &[Part] = if only.is_empty() {
                 Part::value_variants()
             } else {
@@ -167,7 +205,7 @@ fn run(arguments: Arguments) -> Result<()> {
                     Part::Tuned => plan::tuned(seeds.unwrap_or(8)),
                     Part::Clean => plan::clean(seeds.unwrap_or(8)),
                 };
-                sweep::run(scenarios, &out, &cells, resume, repeats)?;
+                sweep::run(scenarios, &out, &cells, resume, repeats, until)?;
                 publish(&out, readme.as_deref())?;
             }
             Ok(())
@@ -187,6 +225,16 @@ fn run(arguments: Arguments) -> Result<()> {
             };
             lsr::run(scenarios, &out, &extent)
         }
+        What::Classify(options) => classify::run(scenarios, &options),
+        What::Flow(flow) => flow.run(),
+        What::DrsRun { out, only, runs } => {
+            let all = drs_run::Place::value_variants();
+            let places: &[drs_run::Place] = if only.is_empty() { all } else { &only };
+            drs_run::run(scenarios, &out, places, runs)
+        }
+        What::Drs(what) => right_sizing::run(scenarios, &what),
+        What::DrsReceive(what) => right_sizing::program::receive(&what),
+        What::DrsSend(what) => right_sizing::program::send(&what),
         What::Fit {
             what,
             start,

@@ -132,3 +132,74 @@ fn draw_ratio_strips(path: &Path, title: &str, strips: &[Strip]) -> Result<(), B
     canvas.present()?;
     Ok(())
 }
+
+/// Distinct colours for curves.
+pub fn colour(index: usize) -> RGBColor {
+    const COLOURS: [RGBColor; 10] = [
+        RGBColor(31, 119, 180),
+        RGBColor(255, 127, 14),
+        RGBColor(44, 160, 44),
+        RGBColor(214, 39, 40),
+        RGBColor(148, 103, 189),
+        RGBColor(140, 86, 75),
+        RGBColor(227, 119, 194),
+        RGBColor(127, 127, 127),
+        RGBColor(188, 189, 34),
+        RGBColor(23, 190, 207),
+    ];
+    COLOURS[index % COLOURS.len()]
+}
+
+/// A quantity over time.
+pub struct Line {
+    /// Legend.
+    pub name: String,
+    /// Seconds, and the value.
+    pub points: Vec<(f64, f64)>,
+    /// Colour.
+    pub colour: RGBColor,
+}
+
+/// Lines over time, from zero.
+pub fn over_time(path: &Path, title: &str, unit: &str, lines: &[Line]) -> Result<()> {
+    draw_over_time(path, title, unit, lines)
+        .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
+}
+
+fn draw_over_time(
+    path: &Path,
+    title: &str,
+    unit: &str,
+    lines: &[Line],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let points = || lines.iter().flat_map(|line| line.points.iter());
+    let most = points().fold((1.0, 1.0), |(x, y), point| {
+        (f64::max(x, point.0), f64::max(y, point.1))
+    });
+    let canvas = SVGBackend::new(path, (800, 400)).into_drawing_area();
+    canvas.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&canvas)
+        .caption(title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..most.0, 0.0..most.1 * 1.1)?;
+    chart.configure_mesh().x_desc("seconds").y_desc(unit).draw()?;
+    for line in lines {
+        let colour = line.colour;
+        chart
+            .draw_series(LineSeries::new(
+                line.points.iter().copied(),
+                colour.stroke_width(2),
+            ))?
+            .label(&line.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour));
+    }
+    chart
+        .configure_series_labels()
+        .border_style(BLACK)
+        .background_style(WHITE)
+        .draw()?;
+    canvas.present()?;
+    Ok(())
+}

@@ -7,14 +7,23 @@ use crate::schedule::run_all;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 /// Measures every cell both ways with every seed. Each run is written down as it ends, so that a sweep that is cut
 /// short has lost only what was under way; an earlier run of the same setting, size, way and seed is replaced. With `resume`, what
-/// has a valid run already is left alone.
+/// has a valid run already is left alone. After `until` no run is started: what is left is for another time.
 ///
 /// # Errors
 /// A copy failed (after all others were made), or `runs.json` cannot be written.
-pub fn run(scenarios: &Path, out: &Path, cells: &[Cell], resume: bool, repeats: u32) -> Result<()> {
+pub fn run(
+    scenarios: &Path,
+    out: &Path,
+    cells: &[Cell],
+    resume: bool,
+    repeats: u32,
+    until: Option<Instant>,
+) -> Result<()> {
     let tools = Tools {
         repeats,
         ..Tools::prepare(scenarios)?
@@ -26,10 +35,15 @@ pub fn run(scenarios: &Path, out: &Path, cells: &[Cell], resume: bool, repeats: 
         jobs.retain(|job| !earlier.iter().any(|run| run.counts() && run.is_of(job)));
     }
     let runs = Mutex::new(earlier);
+    let left = AtomicUsize::new(0);
     let results = run_all(
         &jobs,
         |job| job.setting.load(job.way),
         |job| -> Result<()> {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                left.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            }
             let source = Source::sized(&tools, job.bytes)?;
             let run = measure(&tools, job, &source, 1)?;
             eprintln!(
@@ -58,6 +72,12 @@ pub fn run(scenarios: &Path, out: &Path, cells: &[Cell], resume: bool, repeats: 
             report::write(&path, &kept)
         },
     );
+    if let left @ 1.. = left.into_inner() {
+        eprintln!(
+            "{left} of {} runs are left: --resume goes on with them",
+            jobs.len()
+        );
+    }
     let failures: Vec<String> = results
         .into_iter()
         .filter_map(Result::err)

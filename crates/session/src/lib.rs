@@ -26,6 +26,7 @@
 mod accept;
 mod connect;
 mod error;
+mod flow_watch;
 mod hop_stream;
 mod identity;
 mod known_hosts;
@@ -36,6 +37,7 @@ mod tls;
 
 pub use connect::{ConnectOptions, connect};
 pub use error::Error;
+pub use flow_watch::{FlowWatch, Seen};
 pub use identity::Identity;
 pub use known_hosts::KnownHosts;
 pub use listener::{ListenOptions, Listener};

@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::{Duration, SystemTime},
 };
@@ -18,7 +19,7 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 
-use crate::{hop_stream::HopStream, socket};
+use crate::{FlowWatch, hop_stream::HopStream, socket};
 
 /// How long [`Session::close`] waits for the peer to close its half.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -33,6 +34,7 @@ pub struct Session {
     tls: TlsStream<HopStream<TcpStream>>,
     info: SessionInfo,
     shut_down: bool,
+    watch: Option<Arc<FlowWatch>>,
 }
 
 /// What is known of a session.
@@ -61,6 +63,7 @@ impl Session {
             tls,
             info,
             shut_down: false,
+            watch: None,
         }
     }
 
@@ -81,6 +84,20 @@ impl Session {
     /// When the kernel does not say.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         TcpInfo::read(self.tcp()).map_err(io::Error::other)
+    }
+
+    /// Watches, and right-sizes as `mode` allows, the flow of this end's hop from now on. `side` says whether this end
+    /// sends the bulk of the data.
+    pub fn watch(&mut self, mode: drs::Mode, side: drs::Side) -> Arc<FlowWatch> {
+        let watch = Arc::new(FlowWatch::new(mode, side));
+        self.watch = Some(watch.clone());
+        watch
+    }
+
+    fn look(&self) {
+        if let Some(watch) = &self.watch {
+            watch.look(self.tcp());
+        }
     }
 
     /// Closes this end's half and waits for the peer to close its own, discarding what it still sends, so that no
@@ -126,6 +143,7 @@ impl AsyncRead for Session {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.look();
         Pin::new(&mut self.tls)
             .poll_read(cx, buffer)
             .map_err(|error| match error.kind() {
@@ -140,6 +158,7 @@ impl AsyncRead for Session {
 
 impl AsyncWrite for Session {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.look();
         Pin::new(&mut self.tls).poll_write(cx, data)
     }
 
@@ -148,6 +167,7 @@ impl AsyncWrite for Session {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.look();
         Pin::new(&mut self.tls).poll_write_vectored(cx, data)
     }
 

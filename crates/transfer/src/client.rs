@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use longhaul_session::FlowWatch;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -24,9 +25,11 @@ use crate::tree_hash::Hash;
 use crate::wire::Hello;
 
 mod attempt;
+mod stream_count;
 
 pub(crate) use attempt::close;
 use attempt::{Attempt, Ended, Lost};
+use stream_count::{StreamCount, View};
 
 /// How long a copy without any stream tries to get one back.
 pub const ALONE: Duration = Duration::from_secs(6);
@@ -37,8 +40,6 @@ const RETRY_MAX: Duration = Duration::from_secs(4);
 const ENDING: Duration = Duration::from_millis(30);
 /// How long streams of a finished copy may take to close.
 const CLOSING: Duration = Duration::from_secs(1);
-/// Totals from which more than one stream is used when the user doesn't say how many: one stream an entry.
-const STREAMS_FROM: [u64; 4] = [0, 64 << 20, 256 << 20, 512 << 20];
 /// Total from which every given route gets a stream.
 const ALL_ROUTES_FROM: u64 = 1 << 20;
 /// Most streams one copy opens.
@@ -48,6 +49,12 @@ pub const MAX_STREAMS: u32 = 64;
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Segments this host's connection sent again so far, if the kernel tells.
     fn retransmits(&self) -> Option<u64> {
+        None
+    }
+
+    /// Watches this end's connection from now on, and right-sizes it where that helps; `side` is this end's part in
+    /// moving the files. None where there is no connection to watch.
+    fn watch(&mut self, _side: drs::Side) -> Option<Arc<FlowWatch>> {
         None
     }
 }
@@ -97,7 +104,7 @@ pub struct Client<C> {
     pub connector: Arc<C>,
     /// Said first on every stream.
     pub hello: Hello,
-    /// Number of streams; by size when none.
+    /// Number of streams; when none, as many as pay ([`stream_count`]).
     pub streams: Option<u32>,
     /// Counts.
     pub progress: Arc<Progress>,
@@ -146,6 +153,8 @@ impl<C: Connector> Client<C> {
             ever_open: false,
             alone_since: Instant::now(),
             last_error: None,
+            begun: Instant::now(),
+            count: StreamCount::new(self.streams, MAX_STREAMS as usize),
         };
         supervisor.supervise().await
     }
@@ -179,6 +188,8 @@ struct Supervisor<'a, C> {
     ever_open: bool,
     alone_since: Instant,
     last_error: Option<Error>,
+    begun: Instant,
+    count: StreamCount,
 }
 
 impl<C: Connector> Supervisor<'_, C> {
@@ -217,18 +228,11 @@ impl<C: Connector> Supervisor<'_, C> {
     fn grow(&mut self) {
         let found = self.client.progress.bytes_found.load(Ordering::Relaxed);
         let routes = self.routes.len();
-        let want = match self.client.streams {
-            Some(streams) => streams.clamp(1, MAX_STREAMS) as usize,
-            None => {
-                let by_size = STREAMS_FROM.iter().filter(|from| found >= **from).count();
-                if found >= ALL_ROUTES_FROM {
-                    by_size.max(routes)
-                } else {
-                    1
-                }
-            }
-        };
-        while self.slots.len() < want {
+        if found >= ALL_ROUTES_FROM {
+            self.count.at_least(routes);
+        }
+        self.count.look(&self.view());
+        while self.slots.len() < self.count.wanted() {
             let route = self.slots.len() % routes.max(1);
             self.slots.push(Slot {
                 route,
@@ -253,6 +257,31 @@ impl<C: Connector> Supervisor<'_, C> {
                 start: Some(Instant::now()),
             });
         }
+    }
+
+    /// What the number of streams is decided by.
+    fn view(&self) -> View {
+        let progress = &self.client.progress;
+        let done = progress.bytes_done.load(Ordering::Relaxed);
+        let mut view = View {
+            now: self.begun.elapsed(),
+            done,
+            left: progress.bytes_found.load(Ordering::Relaxed).saturating_sub(done),
+            ..View::default()
+        };
+        for stream in progress.streams() {
+            let ends = stream.ends();
+            let (tally, advised) = match self.side {
+                Side::Push(..) => (ends.here.tally, ends.here.advised_streams()),
+                Side::Pull(_) => (ends.there, ends.advised_there),
+            };
+            view.tally.merge(&tally);
+            view.rtt = view.rtt.max(ends.here.rtt);
+            if stream.open.load(Ordering::Relaxed) {
+                view.advised = view.advised.max(advised);
+            }
+        }
+        view
     }
 
     fn start_due(&mut self) {

@@ -17,6 +17,8 @@ use crate::wire::{block_header_len, decode};
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// How long a side may say nothing.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How often a server tells how its end of a stream does.
+pub(crate) const FLOW_EVERY: Duration = Duration::from_millis(500);
 /// How much is read ahead, in bytes.
 const READ_AHEAD: usize = 64 * 1024;
 

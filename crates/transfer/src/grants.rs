@@ -141,6 +141,11 @@ impl Grants {
         self.0.iter().any(|g| g.key == *key)
     }
 
+    /// Whether `key` may read anything.
+    pub fn reads(&self, key: &PublicKey) -> bool {
+        self.0.iter().any(|g| g.key == *key && g.access == Access::Read)
+    }
+
     /// Whether nothing is granted to anybody.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -175,6 +180,9 @@ mod tests {
         }
         assert!(!grants.allow(&key(2), Access::Read, &path("/x")));
         assert!(grants.knows(&key(1)) && !grants.knows(&key(2)));
+        assert!(grants.reads(&key(1)) && !grants.reads(&key(2)));
+        grants.add(Access::Write, &key(3).to_string()).unwrap();
+        assert!(grants.knows(&key(3)) && !grants.reads(&key(3)));
     }
 
     #[test]

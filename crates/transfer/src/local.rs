@@ -41,9 +41,9 @@ pub async fn copy_local(
     let (near_read, mut near_write) = tokio::io::split(near);
     let (far_read, mut far_write) = tokio::io::split(far);
     let (mut near_read, mut far_read) = (FrameReader::new(near_read), FrameReader::new(far_read));
-    let counters = progress.add_stream("local");
+    let counters = progress.add_stream("local", None, false);
     let buffers = Arc::default();
-    let unwatched = queue.progress.add_stream("local");
+    let unwatched = queue.progress.add_stream("local", None, false);
     let send = send_stream(
         &queue,
         0,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use longhaul_proto::{PublicKey, Route};
-use longhaul_session::{ConnectOptions, Listener, Session, connect};
+use longhaul_session::{ConnectOptions, FlowWatch, Listener, Session, connect};
 
 use crate::client::{ConnectError, Connector, Transport};
 use crate::lock::Locked;
@@ -12,6 +12,10 @@ use crate::server::Server;
 impl Transport for Session {
     fn retransmits(&self) -> Option<u64> {
         self.tcp_info().ok().map(|info| u64::from(info.retransmits))
+    }
+
+    fn watch(&mut self, side: drs::Side) -> Option<Arc<FlowWatch>> {
+        Some(Session::watch(self, drs::Mode::Auto, side))
     }
 }
 

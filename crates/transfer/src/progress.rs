@@ -3,9 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use drs::Tally;
+use longhaul_session::{FlowWatch, Seen};
+
 use crate::error::Failure;
 use crate::lock::Locked;
 use crate::tree_hash::Hash;
+use crate::wire::FlowReport;
 
 /// Counters of one copy; entries are files, directories and links.
 #[derive(Debug, Default)]
@@ -42,6 +46,55 @@ pub struct StreamCounters {
     pub retransmits_known: AtomicBool,
     /// Whether it is open.
     pub open: AtomicBool,
+    /// How this end's connection does, where it is watched.
+    pub watch: Option<Arc<FlowWatch>>,
+    /// This is the server's end, which tells the other one how it does.
+    tells: bool,
+    far: Mutex<Option<FlowReport>>,
+}
+
+/// How a stream's two connections do, as the two ends see their own.
+#[derive(Debug, Clone, Default)]
+pub struct Ends {
+    /// This end's.
+    pub here: Seen,
+    /// The server's, as far as it has told.
+    pub there: Tally,
+    /// How many streams the server advises.
+    pub advised_there: Option<u32>,
+    /// Segments that the server sent again.
+    pub retransmits_there: Option<u64>,
+}
+
+impl StreamCounters {
+    pub(crate) fn hear(&self, report: FlowReport) {
+        *self.far.locked() = Some(report);
+    }
+
+    /// How this end does, where the other one is to be told.
+    pub(crate) fn report(&self) -> Option<FlowReport> {
+        let watch = self.watch.as_ref().filter(|_| self.tells)?;
+        Some(FlowReport::of(&watch.seen()))
+    }
+
+    /// Whether there is something to tell.
+    pub(crate) fn tells(&self) -> bool {
+        self.tells && self.watch.is_some()
+    }
+
+    /// What both ends have seen.
+    pub fn ends(&self) -> Ends {
+        let here = self.watch.as_ref().map(|watch| watch.seen()).unwrap_or_default();
+        let far = *self.far.locked();
+        Ends {
+            here,
+            there: far.map(|report| report.tally()).unwrap_or_default(),
+            advised_there: far
+                .map(|report| report.streams.into())
+                .filter(|&streams| streams > 0),
+            retransmits_there: far.map(|report| report.retransmits),
+        }
+    }
 }
 
 impl Progress {
@@ -50,7 +103,13 @@ impl Progress {
         self.streams.locked().clone()
     }
 
-    pub(crate) fn add_stream(&self, route: &str) -> Arc<StreamCounters> {
+    /// Counters of a new stream over `route`, watched by `watch`; `tells` at a server's end.
+    pub(crate) fn add_stream(
+        &self,
+        route: &str,
+        watch: Option<Arc<FlowWatch>>,
+        tells: bool,
+    ) -> Arc<StreamCounters> {
         let mut streams = self.streams.locked();
         let counters = Arc::new(StreamCounters {
             number: streams.len() as u32,
@@ -59,6 +118,9 @@ impl Progress {
             retransmits: AtomicU64::new(0),
             retransmits_known: AtomicBool::new(false),
             open: AtomicBool::new(true),
+            watch,
+            tells,
+            far: Mutex::default(),
         });
         streams.push(counters.clone());
         counters

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::frame_io::{FrameReader, Incoming, KEEP_ALIVE};
+use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
 use crate::progress::StreamCounters;
 use crate::receive::{Answer, Receiver, Reply};
 use crate::wire::{BLOCK_LOG2, Frame, NO_ENTRY};
@@ -55,7 +56,9 @@ where
 {
     let (answers, waiting) = mpsc::channel::<Answer>(ANSWERS);
     let read = read_frames(receiver, counters, reader, answers.clone());
-    let write = write_answers(receiver, writer, &answers, waiting, greeting, after_done);
+    let write = write_answers(
+        receiver, counters, writer, &answers, waiting, greeting, after_done,
+    );
     tokio::select! {
         result = read => result,
         result = write => result,
@@ -64,6 +67,7 @@ where
 
 async fn write_answers<W: AsyncWrite + Unpin>(
     receiver: &Receiver,
+    counters: &StreamCounters,
     writer: &mut W,
     answers: &mpsc::Sender<Answer>,
     mut waiting: mpsc::Receiver<Answer>,
@@ -74,6 +78,8 @@ async fn write_answers<W: AsyncWrite + Unpin>(
     writer.flush().await?;
     let mut out = Vec::new();
     let (mut concluded, mut said_done) = (false, false);
+    let mut told_flow = Instant::now();
+    let quiet = if counters.tells() { FLOW_EVERY } else { KEEP_ALIVE };
     loop {
         out.clear();
         tokio::select! {
@@ -88,10 +94,16 @@ async fn write_answers<W: AsyncWrite + Unpin>(
                 None => std::future::pending().await,
             },
             () = receiver.concluded(), if !concluded => concluded = true,
-            () = tokio::time::sleep(KEEP_ALIVE) => Frame::KeepAlive.encode(&mut out),
+            () = tokio::time::sleep(quiet) => Frame::KeepAlive.encode(&mut out),
         }
         // DONE comes after every answer that is owed on this stream.
         let done = concluded && !said_done && answers.capacity() == answers.max_capacity();
+        if (done || told_flow.elapsed() >= FLOW_EVERY)
+            && let Some(report) = counters.report()
+        {
+            told_flow = Instant::now();
+            Frame::Flow(report).encode(&mut out);
+        }
         if done {
             said_done = true;
             for frame in receiver.closing_frames() {
@@ -209,8 +221,8 @@ async fn read_frames<R: AsyncRead + Unpin>(
                     bytes,
                     complete,
                 } => receiver.progress.set_found(entries, bytes, complete),
-                Frame::KeepAlive => {}
-                Frame::Accept { .. } => {}
+                Frame::KeepAlive | Frame::Accept { .. } => {}
+                Frame::Flow(report) => counters.hear(report),
                 Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
                 Frame::Hello(_)
                 | Frame::Ack { .. }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::frame_io::{Buffers, FrameReader, Incoming, KEEP_ALIVE};
+use crate::frame_io::{Buffers, FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
 use crate::progress::StreamCounters;
 use crate::queue::{Queue, StreamId, Taken};
 use crate::read::{Announced, fill};
@@ -42,7 +42,7 @@ where
     let (filled, ready) = mpsc::channel(1);
     let produce = produce(queue, stream, buffers, filled);
     let write = write(queue, buffers, counters, writer, ready, greeting);
-    let read = read_answers(queue, reader);
+    let read = read_answers(queue, counters, reader);
     tokio::select! {
         result = produce => result,
         result = write => result,
@@ -116,6 +116,7 @@ async fn write<W: AsyncWrite + Unpin>(
     let mut flushed = false;
     let mut told = Instant::now();
     let mut told_complete = false;
+    let mut told_flow = Instant::now();
     let mut out = Vec::new();
     loop {
         let next = match ready.try_recv() {
@@ -125,7 +126,11 @@ async fn write<W: AsyncWrite + Unpin>(
                     writer.flush().await?;
                     flushed = true;
                 }
-                let wait = if told_complete { KEEP_ALIVE } else { TOTALS_EVERY };
+                let wait = match told_complete {
+                    false => TOTALS_EVERY,
+                    true if counters.tells() => FLOW_EVERY,
+                    true => KEEP_ALIVE,
+                };
                 match tokio::time::timeout(wait, ready.recv()).await {
                     Ok(Some(next)) => Some(next),
                     Ok(None) => std::future::pending().await,
@@ -141,7 +146,7 @@ async fn write<W: AsyncWrite + Unpin>(
                 buffers.give(buffer);
                 flushed = false;
             }
-            None if told_complete => Frame::KeepAlive.encode(&mut out),
+            None if told_complete && !counters.tells() => Frame::KeepAlive.encode(&mut out),
             None => {}
         }
         if !told_complete && told.elapsed() >= TOTALS_EVERY {
@@ -149,6 +154,12 @@ async fn write<W: AsyncWrite + Unpin>(
             told_complete = matches!(totals, Frame::Totals { complete: true, .. });
             told = Instant::now();
             totals.encode(&mut out);
+        }
+        if told_flow.elapsed() >= FLOW_EVERY
+            && let Some(report) = counters.report()
+        {
+            told_flow = Instant::now();
+            Frame::Flow(report).encode(&mut out);
         }
         if !out.is_empty() {
             writer.write_all(&out).await?;
@@ -159,6 +170,7 @@ async fn write<W: AsyncWrite + Unpin>(
 
 async fn read_answers<R: AsyncRead + Unpin>(
     queue: &Queue,
+    counters: &StreamCounters,
     reader: &mut FrameReader<R>,
 ) -> Result<StreamEnd, Error> {
     loop {
@@ -176,6 +188,7 @@ async fn read_answers<R: AsyncRead + Unpin>(
                 queue.note((queue.label)(&head), failure)
             }
             Frame::Done { manifest } => queue.completed(manifest),
+            Frame::Flow(report) => counters.hear(report),
             Frame::KeepAlive | Frame::Accept { .. } => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
             _ => return Err(Error::Protocol("it sends what only a sender sends".into())),

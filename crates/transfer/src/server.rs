@@ -119,8 +119,14 @@ impl Server {
     }
 
     /// Serves one stream of an authenticated principal to its end.
-    pub async fn serve(self: &Arc<Self>, stream: impl Transport, principal: PublicKey) -> Result<(), Error> {
+    pub async fn serve(
+        self: &Arc<Self>,
+        mut stream: impl Transport,
+        principal: PublicKey,
+    ) -> Result<(), Error> {
         let total = Count::up(&self.streams);
+        // Which part this end has is known with HELLO.
+        let watch = stream.watch(drs::Side::Receiving);
         let (reader, mut writer) = tokio::io::split(stream);
         let mut reader = FrameReader::new(reader);
         let hello = match timeout(self.limits.hello, reader.next()).await {
@@ -162,7 +168,10 @@ impl Server {
         };
         let number = copy.numbers.fetch_add(1, Ordering::Relaxed);
         let leave = Leave { server: self, copy };
-        let counters = copy.progress.add_stream(&principal.to_string());
+        if let (Side::Send(_), Some(watch)) = (side, &watch) {
+            watch.begin_anew(drs::Side::Sending);
+        }
+        let counters = copy.progress.add_stream(&principal.to_string(), watch, true);
         let mut greeting = Vec::new();
         Frame::Accept {
             version: VERSION,

@@ -9,6 +9,7 @@
 //! All sizes are bounded before anything is allocated; decoding never panics (property tests below).
 
 use bytes::{Buf, Bytes};
+use drs::Limit;
 
 use crate::error::{Failure, FailureKind};
 use crate::path::{PathError, RelPath};
@@ -25,7 +26,7 @@ pub(crate) use encode::{begin_small, finish_small};
 pub use hello::{Hello, Request, Token};
 
 /// Version of the copy protocol spoken here.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Smallest and largest block of a file, as powers of two: 64 KiB to 1 MiB.
 pub(crate) const BLOCK_LOG2: std::ops::RangeInclusive<u32> = 16..=20;
 /// Largest file sent whole in one SMALL frame, in bytes.
@@ -65,6 +66,7 @@ pub(crate) enum FrameType {
     Result = 14,
     Done = 15,
     KeepAlive = 16,
+    Flow = 17,
 }
 
 impl FrameType {
@@ -72,7 +74,7 @@ impl FrameType {
         use FrameType::*;
         [
             Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack,
-            Result, Done, KeepAlive,
+            Result, Done, KeepAlive, Flow,
         ]
         .into_iter()
         .find(|t| *t as u8 == byte)
@@ -180,7 +182,38 @@ pub(crate) enum Frame {
     Done { manifest: Hash },
     /// I am alive.
     KeepAlive,
+    /// Server: how this stream's connection does at my end.
+    Flow(FlowReport),
 }
+
+/// What limits a stream's connection at the server's end, since the stream began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct FlowReport {
+    /// For how long each limit held, in milliseconds, in the order of [`FLOW_LIMITS`].
+    pub held_ms: [u32; FLOW_LIMITS.len()],
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Smoothed round-trip time and the least one, in microseconds.
+    pub rtt_us: (u32, u32),
+    /// The window that the peer offers and the send buffer, in bytes.
+    pub window: u64,
+    pub send_buffer: u64,
+    /// How many streams are advised; 0 for no advice.
+    pub streams: u16,
+}
+
+/// The order in which FLOW counts limits; part of the protocol.
+pub(crate) const FLOW_LIMITS: [Limit; 9] = [
+    Limit::SendingApplication,
+    Limit::ReceivingApplication,
+    Limit::SendBuffer,
+    Limit::ReceiveWindow,
+    Limit::Pacing,
+    Limit::Growing,
+    Limit::Loss,
+    Limit::Path,
+    Limit::Sender,
+];
 
 /// How an entry came to be in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
+mod doctor;
 mod path;
 mod round_trips;

@@ -147,7 +147,8 @@ impl Drop for LongPath {
     }
 }
 
-fn new_key(home: &Path) -> String {
+/// Makes a key in `home`, and gives it.
+pub fn new_key(home: &Path) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(["keys", "new"])
         .env("LONGHAUL_HOME", home)
@@ -158,7 +159,7 @@ fn new_key(home: &Path) -> String {
 }
 
 /// Starts a server and waits for its first line, which says where it listens.
-fn started(mut command: Command) -> Child {
+pub fn started(mut command: Command) -> Child {
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

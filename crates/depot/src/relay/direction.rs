@@ -11,6 +11,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::{SpliceFlags, splice};
 use tokio::time::Sleep;
 
+use super::batch::Batch;
 use super::pipe::{Pipe, PipePool};
 use super::rate::{Grant, RateLimit};
 use crate::conn::Conn;
@@ -30,6 +31,7 @@ pub(super) struct Direction {
     limit: Option<Arc<RateLimit>>,
     /// Until when not to read: the rate is used up.
     pause: Option<Pin<Box<Sleep>>>,
+    batch: Batch,
     /// splice(2) was refused on these sockets; copy from now on.
     copies: bool,
 }
@@ -78,6 +80,7 @@ impl Direction {
             state,
             limit,
             pause: None,
+            batch: Batch::default(),
             copies: false,
         }
     }
@@ -96,6 +99,7 @@ impl Direction {
         pipes: &Arc<PipePool>,
     ) -> Advance {
         let mut turn = TURN;
+        self.batch.check(cx, from);
         loop {
             match self.drain(cx, to) {
                 Poll::Pending => {
@@ -130,6 +134,9 @@ impl Direction {
                 Poll::Pending => {
                     // Nothing is held and nothing comes: the pipe is another session's to use.
                     self.held = Held::Nothing;
+                    if self.pause.is_none() {
+                        self.batch.nothing_to_read(cx, from, self.moved);
+                    }
                     let attention = if self.pause.is_some() {
                         from.mute(cx)
                     } else {
@@ -142,7 +149,10 @@ impl Direction {
                 }
                 Poll::Ready(Err(error)) => return Advance::Failed(Stop::Reading(error)),
                 Poll::Ready(Ok(0)) => self.state = State::Ending,
-                Poll::Ready(Ok(n)) => turn = turn.saturating_sub(n),
+                Poll::Ready(Ok(n)) => {
+                    self.batch.read();
+                    turn = turn.saturating_sub(n);
+                }
             }
         }
     }

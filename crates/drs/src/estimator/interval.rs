@@ -18,8 +18,8 @@ pub struct Interval {
     pub windowed: u32,
     /// At how many the send buffer was full of data in flight.
     pub buffer_full: u32,
-    /// At how many the data in flight nearly filled the congestion window.
-    pub cwnd_full: u32,
+    /// At how many data waited although both windows had room for it.
+    pub held: u32,
     /// Sum over the looks of the peer's window, in bytes.
     peer_window: u64,
     /// Sum over the looks of what the program had not read, in bytes.
@@ -37,7 +37,7 @@ impl Interval {
             starved: 0,
             windowed: 0,
             buffer_full: 0,
-            cwnd_full: 0,
+            held: 0,
             peer_window: 0,
             unread: 0,
             offered: 0,
@@ -46,11 +46,11 @@ impl Interval {
 
     pub fn look(&mut self, sample: &Sample) {
         self.last = *sample;
-        self.looks += 1;
+        self.looks = self.looks.saturating_add(1);
         self.starved += u32::from(starved(sample));
         self.windowed += u32::from(windowed(sample));
         self.buffer_full += u32::from(buffer_full(sample));
-        self.cwnd_full += u32::from(cwnd_full(sample));
+        self.held += u32::from(held(sample));
         self.peer_window += u64::from(sample.info.send_window.unwrap_or(0));
         self.unread += u64::from(sample.queues.unread);
         self.offered += u64::from(sample.info.receive_window.unwrap_or(0));
@@ -198,17 +198,27 @@ fn window_full(sample: &Sample) -> bool {
     })
 }
 
-/// The kernel wakes a program that waits for room when a third of the buffer is free, so one that is held up by it finds the buffer
-/// between two thirds and full; and what fills it is in flight, with little behind.
+/// The send buffer has no more room, and all that is in it, sent or not, would fit the congestion window.
+///
+/// The kernel wakes a program that waits for room when a third of the buffer is free, so one that is held up by a buffer of a set size finds it
+/// between two thirds and full. A buffer that the kernel sizes grows as soon as a program waits for it, so it holds nobody up unless it is
+/// full (then it is at its ceiling). The kernel's own count of time stalled on the buffer misses programs that write a segment at a time.
 fn buffer_full(sample: &Sample) -> bool {
     let (used, size) = (
         u64::from(sample.buffers.send_used),
         u64::from(sample.buffers.send),
     );
-    used * 3 >= size * 2
-        && size > 0
-        && u64::from(sample.queues.unsent) * 4 < sample.in_flight()
-        && sample.in_flight() + 2 * u64::from(sample.info.send_mss) < sample.congestion_window()
+    let full = match sample.buffers.send_locked {
+        Some(true) => used * 3 >= size * 2,
+        _ => used >= size,
+    };
+    let queued = u64::from(sample.queues.unacknowledged);
+    full && size > 0 && queued + 2 * u64::from(sample.info.send_mss) < sample.congestion_window()
+}
+
+/// A segment or more waits, and neither window is why.
+fn held(sample: &Sample) -> bool {
+    sample.queues.unsent >= sample.info.send_mss.max(1) && !cwnd_full(sample) && !window_full(sample)
 }
 
 /// Less than an eighth of the congestion window, or three segments, is free; or losses are being repaired, when it is always full.

@@ -10,12 +10,15 @@ use crate::{Limit, Sample};
 /// Unread data takes up this part of what window and unread data make together: the program reads too slowly.
 const UNREAD: f64 = 0.3;
 /// A round trip's data fills this part of the window that is offered: the window limits.
-const FILLED: f64 = 0.8;
+const FILLED: f64 = 0.7;
 /// A round trip above the least one by this part of it, and by [`QUEUE_LEAST`], is a standing queue. The receiving side counts its round trips
 /// in milliseconds of the timestamp clock (RFC 7323), so the margin is wider than the sender's.
 const QUEUE: f64 = 0.25;
 const QUEUE_LEAST: Duration = Duration::from_millis(3);
-/// Losses are what limits a flow for so long after one was seen.
+/// A loss within so many round trips after a standing queue was seen was that queue overflowing.
+const EXPLAINS: u32 = 3;
+/// Losses are what limits a flow for so long after one was seen, unless something else shows. A sender whose window takes longer to grow back
+/// looks like any other that sends no faster.
 const REMEMBERS: Duration = Duration::from_secs(3);
 
 /// What is remembered of a flow from interval to interval.
@@ -39,7 +42,8 @@ impl Memory {
             .replace(*sample)
             .filter(|before| before.at <= sample.at);
         if before.is_some_and(|before| before.info.out_of_order != sample.info.out_of_order) {
-            let recent = 3 * receiving_rtt(sample).max(Duration::from_millis(100));
+            let round = receiving_rtt(sample).max(Duration::from_millis(100));
+            let recent = round.saturating_mul(EXPLAINS);
             let by_queue = self
                 .queue_seen
                 .is_some_and(|seen| sample.at.saturating_sub(seen) <= recent);
@@ -78,8 +82,7 @@ impl Memory {
 }
 
 fn has_queue(sample: &Sample) -> bool {
-    sample
-        .info
-        .min_rtt
-        .is_some_and(|least| receiving_rtt(sample) > least + least.mul_f64(QUEUE).max(QUEUE_LEAST))
+    sample.info.min_rtt.is_some_and(|least| {
+        receiving_rtt(sample) > least.saturating_add(least.mul_f64(QUEUE).max(QUEUE_LEAST))
+    })
 }

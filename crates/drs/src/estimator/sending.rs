@@ -13,6 +13,8 @@ use crate::{Limit, Sample};
 const STALLED: f64 = 0.5;
 /// A peer's window below this part of the largest it ever offered has been closed by data that its program did not read.
 const CLOSED: f64 = 0.75;
+/// A round trip's data fills this part of the peer's window: a sender that paces by a model is limited by the window.
+const FILLED: f64 = 0.75;
 /// A rate that someone set is what limits when the flow gets this part of it.
 const PACED: f64 = 0.85;
 /// A smoothed round trip above the least one by this part of it, and by [`QUEUE_LEAST`], is a standing queue.
@@ -60,7 +62,8 @@ impl Memory {
     fn notice_cut(&mut self, before: &Sample, now: &Sample) {
         let marked = now.info.delivered_ce > before.info.delivered_ce;
         let lost = now.info.retransmits != before.info.retransmits || now.info.lost > before.info.lost;
-        let recent = EXPLAINS * now.info.rtt.max(now.at.saturating_sub(before.at));
+        let round = now.info.rtt.max(now.at.saturating_sub(before.at));
+        let recent = round.saturating_mul(EXPLAINS);
         // Everything that is lost within a round trip is one event, and so is what recovery takes to repair it.
         let same = |cut: &Cut| now.at.saturating_sub(cut.at) < recent;
         if !(marked || lost) {
@@ -87,30 +90,32 @@ impl Memory {
 
     pub fn judge(&self, interval: &Interval) -> Limit {
         let sample = interval.last();
+        let stalled = |time: Option<f64>| time.unwrap_or(0.0);
+        let on_window = stalled(interval.receive_window_limited());
+        let on_buffer = stalled(interval.send_buffer_limited());
+        let windowed = on_window
+            .max(interval.share_of_looks(interval.windowed))
+            .max(f64::from(u8::from(model_fills_window(interval))));
+        let buffer_full = on_buffer.max(interval.share_of_looks(interval.buffer_full));
+        // Nothing waits to be sent while a program waits for room in the buffer, either; the kernel knows the difference.
         let starved = interval
             .share_of_looks(interval.starved)
-            .max(1.0 - interval.busy());
-        let windowed = interval
-            .receive_window_limited()
-            .unwrap_or(0.0)
-            .max(interval.share_of_looks(interval.windowed));
-        let buffer_full = interval
-            .send_buffer_limited()
-            .unwrap_or(0.0)
-            .max(interval.share_of_looks(interval.buffer_full));
+            .max(1.0 - interval.busy())
+            .min(1.0 - on_window - on_buffer);
         let most = starved.max(windowed).max(buffer_full);
         if most >= STALLED {
+            let closed = interval.mean_peer_window() < CLOSED * f64::from(self.largest_window);
             return if starved >= most {
                 Limit::SendingApplication
+            } else if windowed >= most && closed {
+                Limit::ReceivingApplication
             } else if has_queue(sample) {
                 // The window, or the buffer, is more than the path carries: what it adds waits in the path's queue.
                 Limit::Path
-            } else if buffer_full >= most {
-                Limit::SendBuffer
-            } else if interval.mean_peer_window() < CLOSED * f64::from(self.largest_window) {
-                Limit::ReceivingApplication
-            } else {
+            } else if windowed >= most {
                 Limit::ReceiveWindow
+            } else {
+                Limit::SendBuffer
             };
         }
         if paced_by_someone(interval) {
@@ -133,15 +138,15 @@ impl Memory {
     /// Reno, CUBIC and their like grow until something is lost.
     fn by_losses(&self, interval: &Interval) -> Limit {
         let sample = interval.last();
-        let held_below = interval.share_of_looks(interval.cwnd_full) < 1.0 - STALLED;
+        let held = interval.share_of_looks(interval.held) >= STALLED;
         match self.cut {
             _ if has_queue(sample) => Limit::Path,
             // Data waits, both windows have room, and yet it does not leave: a queue of this host's own holds it (TCP small queues).
-            _ if held_below => Limit::Pacing,
+            _ if held => Limit::Pacing,
             None => Limit::Growing,
             Some(cut) if !cut.by_queue => Limit::Loss,
             // The way back to where the path was full. Beyond that without a queue, the path has become wider.
-            Some(cut) if sample.congestion_window() <= cut.from + cut.from / 8 => Limit::Path,
+            Some(cut) if sample.congestion_window() <= cut.from.saturating_add(cut.from / 8) => Limit::Path,
             Some(_) => Limit::Growing,
         }
     }
@@ -156,10 +161,21 @@ fn paced_by_someone(interval: &Interval) -> bool {
     now as f64 >= PACED * most as f64 && interval.acknowledged_rate() >= PACED * most as f64
 }
 
+/// BBR measures the bandwidth that the peer's window allows, and then paces just below it: the window limits although the sender seldom runs
+/// into it. A round trip's data fills the window; where the path limits, it fills half of BBR's own.
+fn model_fills_window(interval: &Interval) -> bool {
+    let sample = interval.last();
+    let window = interval.mean_peer_window();
+    sample.congestion.is_model_based()
+        && sample.queues.unsent > 0
+        && window < sample.congestion_window() as f64
+        && interval.acknowledged_rate() * sample.info.rtt.as_secs_f64() >= FILLED * window
+}
+
 fn has_queue(sample: &Sample) -> bool {
     let rtt = sample.info.rtt;
     sample
         .info
         .min_rtt
-        .is_some_and(|least| rtt > least + least.mul_f64(QUEUE).max(QUEUE_LEAST))
+        .is_some_and(|least| rtt > least.saturating_add(least.mul_f64(QUEUE).max(QUEUE_LEAST)))
 }

@@ -40,6 +40,8 @@ fn bulk(congestion: &[u8]) -> Sample {
             send_used: 280_000,
             receive: 2_000_000,
             receive_used: 0,
+            send_locked: Some(false),
+            receive_locked: Some(false),
         },
         congestion: Congestion {
             name: CongestionName::from_kernel(congestion),
@@ -114,8 +116,9 @@ fn a_small_send_buffer() {
     sample.buffers.send_used = 25_000;
     let stall = |sample: &mut Sample| grow(&mut sample.info.send_buffer_limited, 15 * MS);
     assert_eq!(only(Side::Sending, sample, stall), Limit::SendBuffer);
-    // A kernel without the counters shows it in the queues.
-    sample.info.send_buffer_limited = None;
+    // Not counted, it shows in the queues where someone set the size; one that the kernel sizes would have grown.
+    assert_eq!(only(Side::Sending, sample, |_| ()), Limit::SendingApplication);
+    sample.buffers.send_locked = Some(true);
     assert_eq!(only(Side::Sending, sample, |_| ()), Limit::SendBuffer);
 }
 
@@ -263,6 +266,17 @@ fn bbr_is_limited_by_its_model_and_not_by_losses() {
     };
     assert_eq!(only(Side::Sending, sample, lossy(739)), Limit::Growing);
     assert_eq!(only(Side::Sending, sample, lossy(256)), Limit::Path);
+}
+
+#[test]
+fn bbr_that_paces_just_below_the_peers_window_is_limited_by_it() {
+    let mut sample = bulk(b"bbr");
+    sample.info.congestion_window = 100;
+    sample.info.send_window = Some(60_000);
+    sample.queues.unacknowledged = 240_000;
+    assert_eq!(only(Side::Sending, sample, |_| ()), Limit::ReceiveWindow);
+    sample.info.send_window = Some(90_000);
+    assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Path);
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Drop for CountOpen {
 
 impl<C: Connector> Attempt<C> {
     pub(super) async fn run(self, slot: usize) -> Ended {
-        let stream = match self.connector.connect(self.route).await {
+        let mut stream = match self.connector.connect(self.route).await {
             Ok(stream) => stream,
             Err(error) => {
                 return Ended {
@@ -66,7 +66,11 @@ impl<C: Connector> Attempt<C> {
         };
         self.open.fetch_add(1, Ordering::Relaxed);
         let counted = CountOpen(self.open.clone());
-        let counters = self.progress.add_stream(&self.route_name);
+        let watch = stream.watch(match self.side {
+            Side::Push(..) => drs::Side::Sending,
+            Side::Pull(_) => drs::Side::Receiving,
+        });
+        let counters = self.progress.add_stream(&self.route_name, watch, false);
         self.observer.event(Event::StreamOpened {
             stream: counters.number,
             route: self.route_name.clone(),

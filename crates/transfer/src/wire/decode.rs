@@ -95,6 +95,17 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             manifest: fields.hash()?,
         },
         FrameType::KeepAlive => Frame::KeepAlive,
+        FrameType::Flow => {
+            let mut flow = FlowReport::default();
+            for held in &mut flow.held_ms {
+                *held = fields.u32()?;
+            }
+            flow.retransmits = fields.u64()?;
+            flow.rtt_us = (fields.u32()?, fields.u32()?);
+            (flow.window, flow.send_buffer) = (fields.u64()?, fields.u64()?);
+            flow.streams = fields.u16()?;
+            Frame::Flow(flow)
+        }
     };
     if fields.0.has_remaining() {
         Err(WireError::Long)

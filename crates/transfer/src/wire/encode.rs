@@ -35,6 +35,7 @@ impl Frame {
             Frame::Result { .. } => FrameType::Result,
             Frame::Done { .. } => FrameType::Done,
             Frame::KeepAlive => FrameType::KeepAlive,
+            Frame::Flow(_) => FrameType::Flow,
         }
     }
 
@@ -123,6 +124,17 @@ impl Frame {
             }
             Frame::Done { manifest } => out.extend_from_slice(manifest),
             Frame::KeepAlive => {}
+            Frame::Flow(flow) => {
+                for held in flow.held_ms {
+                    out.extend_from_slice(&held.to_le_bytes());
+                }
+                out.extend_from_slice(&flow.retransmits.to_le_bytes());
+                out.extend_from_slice(&flow.rtt_us.0.to_le_bytes());
+                out.extend_from_slice(&flow.rtt_us.1.to_le_bytes());
+                out.extend_from_slice(&flow.window.to_le_bytes());
+                out.extend_from_slice(&flow.send_buffer.to_le_bytes());
+                out.extend_from_slice(&flow.streams.to_le_bytes());
+            }
         }
     }
 }

@@ -108,6 +108,23 @@ fn frame() -> impl Strategy<Value = Frame> {
         (0..MAX_FILE, any::<[u8; 32]>()).prop_map(|(id, hash)| Frame::FileEnd { id, hash }),
         (head(), failure()).prop_map(|(head, failure)| Frame::Failed { head, failure }),
         (0..MAX_FILE, any::<u64>()).prop_map(|(entries, bytes)| Frame::End { entries, bytes }),
+        (
+            any::<[u32; 9]>(),
+            any::<u64>(),
+            any::<(u32, u32)>(),
+            any::<(u64, u64)>(),
+            any::<u16>()
+        )
+            .prop_map(|(held_ms, retransmits, rtt_us, (window, send_buffer), streams)| {
+                Frame::Flow(FlowReport {
+                    held_ms,
+                    retransmits,
+                    rtt_us,
+                    window,
+                    send_buffer,
+                    streams,
+                })
+            }),
         (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(entries, bytes, complete)| Frame::Totals {
             entries,
             bytes,

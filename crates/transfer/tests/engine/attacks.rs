@@ -32,7 +32,8 @@ mod wire {
     }
 
     pub fn token_hello(token: u64, destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
-        let mut body = b"LHCP\x01\0\x01\0".to_vec();
+        let version = longhaul_transfer::VERSION.to_le_bytes();
+        let mut body = [&b"LHCP"[..], &version, &version].concat();
         body.extend_from_slice(&[token.to_le_bytes(), token.to_le_bytes()].concat());
         body.push(1);
         bytes(&mut body, destination);

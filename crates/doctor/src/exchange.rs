@@ -1,0 +1,347 @@
+//! Asks another machine for its facts, over any byte stream that is secured already.
+//!
+//! Both ways go messages: a length (u32, little-endian, at most [`MOST`]) and as much JSON. Asked is `"time"` or `"facts"`; answered is
+//! `{"time":µs}`, `{"facts":{...}}` or `{"refused":"why"}`. Nothing larger is read, nothing is waited for without end, and
+//! what comes is typed before it is used.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use crate::fact::Text;
+use crate::facts::Facts;
+use crate::gather;
+use crate::path::Skew;
+
+/// The largest message, in bytes; facts take some thousand.
+const MOST: u32 = 256 * 1024;
+/// Questions answered in one session.
+const QUESTIONS: usize = 16;
+/// Time for each message, the gathering included.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Facts are gathered anew after this long: it costs a tenth of a second of a core.
+const FRESH: Duration = Duration::from_secs(10);
+/// How often the far clock is read; the quickest answer counts.
+const READINGS: usize = 4;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Question {
+    Time,
+    Facts,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    /// Microseconds since 1970-01-01 UTC.
+    Time(u64),
+    Facts(Box<Facts>),
+    Refused(Text),
+}
+
+/// Why another machine's facts are not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// It knows who asks and says no.
+    #[error("the far machine refuses: {0}")]
+    Refused(Text),
+    /// The session broke.
+    #[error("the far machine's answer did not arrive: {0}")]
+    Stream(#[from] io::Error),
+    /// It fell silent.
+    #[error(
+        "the far machine's answer did not arrive in {} s: it is busy, or large packets from there vanish on the way",
+        PATIENCE.as_secs()
+    )]
+    Silent,
+    /// It answered something else.
+    #[error(
+        "the far machine does not answer as a doctor's question is answered: does it run the same release?"
+    )]
+    NotUnderstood,
+}
+
+/// What two clocks show, in microseconds since 1970-01-01 UTC: when the question left, what the far clock said, when the answer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clocks {
+    /// This clock, before.
+    pub asked: u64,
+    /// The far clock.
+    pub far: u64,
+    /// This clock, after.
+    pub answered: u64,
+}
+
+impl Clocks {
+    /// The far clock was read half way between the two readings of this one, give or take half the time between (RFC 5905, 8).
+    pub fn skew(&self) -> Skew {
+        let round = self.answered.saturating_sub(self.asked) as f64;
+        let middle = self.asked as f64 + round / 2.0;
+        Skew {
+            seconds: (self.far as f64 - middle) / 1e6,
+            uncertainty_seconds: round / 2e6,
+        }
+    }
+
+    const fn round(&self) -> u64 {
+        self.answered.saturating_sub(self.asked)
+    }
+}
+
+/// Asks for the far machine's facts and reads its clock. The stream is then closed for writing.
+///
+/// # Errors
+/// [`AskError`], one line.
+pub async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(Facts, Clocks), AskError> {
+    let mut best: Option<Clocks> = None;
+    for _ in 0..READINGS {
+        let asked = now();
+        let Answer::Time(far) = question(stream, &Question::Time).await? else {
+            return Err(AskError::NotUnderstood);
+        };
+        let clocks = Clocks {
+            asked,
+            far,
+            answered: now(),
+        };
+        if best.is_none_or(|best| clocks.round() < best.round()) {
+            best = Some(clocks);
+        }
+    }
+    let Answer::Facts(facts) = question(stream, &Question::Facts).await? else {
+        return Err(AskError::NotUnderstood);
+    };
+    stream.shutdown().await?;
+    best.map(|clocks| (*facts, clocks)).ok_or(AskError::NotUnderstood)
+}
+
+async fn question(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    question: &Question,
+) -> Result<Answer, AskError> {
+    let exchange = async {
+        send(stream, question).await?;
+        receive(stream).await
+    };
+    match timeout(PATIENCE, exchange).await {
+        Err(_) => Err(AskError::Silent),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(AskError::NotUnderstood),
+        Ok(Err(error)) => Err(error.into()),
+        Ok(Ok(Some(Answer::Refused(why)))) => Err(AskError::Refused(why)),
+        Ok(Ok(Some(answer))) => Ok(answer),
+        Ok(Ok(None)) => Err(AskError::NotUnderstood),
+    }
+}
+
+/// Answers questions about this machine.
+#[derive(Debug, Default)]
+pub struct Server {
+    latest: Mutex<Option<Latest>>,
+}
+
+#[derive(Debug)]
+struct Latest {
+    at: Instant,
+    of: Option<IpAddr>,
+    facts: Arc<Facts>,
+}
+
+impl Server {
+    /// Answers whoever is at the other end, at `peer`, until they close. `refusal` says why they get no facts, if they don't.
+    ///
+    /// # Errors
+    /// When the stream breaks, the peer falls silent or asks what is no question.
+    pub async fn answer(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        peer: Option<IpAddr>,
+        refusal: Option<&str>,
+    ) -> io::Result<()> {
+        for _ in 0..QUESTIONS {
+            let Some(question) = timeout(PATIENCE, receive::<Question>(stream)).await?? else {
+                break;
+            };
+            let answer = match (question, refusal) {
+                (_, Some(why)) => Answer::Refused(Text::new(why)),
+                (Question::Time, None) => Answer::Time(now()),
+                (Question::Facts, None) => Answer::Facts(Box::new(self.facts(peer).await?)),
+            };
+            timeout(PATIENCE, send(stream, &answer)).await??;
+        }
+        timeout(PATIENCE, stream.shutdown()).await?
+    }
+
+    /// Gathered once for all that ask at the same time.
+    async fn facts(&self, peer: Option<IpAddr>) -> io::Result<Facts> {
+        let mut latest = self.latest.lock().await;
+        if let Some(known) = &*latest
+            && known.at.elapsed() < FRESH
+            && known.of == peer
+        {
+            return Ok(Facts::clone(&known.facts));
+        }
+        let options = gather::Options {
+            host: peer,
+            disk: None,
+        };
+        let gathered = tokio::task::spawn_blocking(move || gather::gather(&options)).await;
+        let facts = Arc::new(gathered.map_err(io::Error::other)?);
+        *latest = Some(Latest {
+            at: Instant::now(),
+            of: peer,
+            facts: facts.clone(),
+        });
+        Ok(Facts::clone(&facts))
+    }
+}
+
+async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+    let json = serde_json::to_vec(message)?;
+    let length = u32::try_from(json.len()).ok().filter(|length| *length <= MOST);
+    let length =
+        length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the facts are too long"))?;
+    let mut bytes = length.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&json);
+    stream.write_all(&bytes).await?;
+    stream.flush().await
+}
+
+/// The next message; `None` at the end. What is no message is [`io::ErrorKind::InvalidData`].
+async fn receive<T: serde::de::DeserializeOwned>(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> io::Result<Option<T>> {
+    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "no message of a doctor's");
+    let mut length = [0; 4];
+    let (first, rest) = length.split_at_mut(1);
+    if stream.read(first).await? == 0 {
+        return Ok(None);
+    }
+    stream.read_exact(rest).await?;
+    let length = u32::from_le_bytes(length);
+    if length > MOST {
+        return Err(malformed());
+    }
+    // Grows with what really comes.
+    let mut json = Vec::new();
+    stream.take(length.into()).read_to_end(&mut json).await?;
+    serde_json::from_slice(&json).map(Some).map_err(|_| malformed())
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokio::io::duplex;
+
+    use super::*;
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
+            .block_on(future)
+    }
+
+    /// What `ask` makes of a far end that says these bytes to whatever it is asked.
+    fn against(said: &[u8]) -> Result<(Facts, Clocks), AskError> {
+        run(async {
+            let (mut near, far) = duplex(1 << 20);
+            let (mut reader, mut writer) = tokio::io::split(far);
+            writer.write_all(said).await.unwrap();
+            writer.shutdown().await.unwrap();
+            let drained =
+                tokio::spawn(async move { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await });
+            let answer = ask(&mut near).await;
+            drop((near, writer));
+            drained.await.unwrap().unwrap();
+            answer
+        })
+    }
+
+    #[test]
+    fn facts_and_clocks_come_across() {
+        let (facts, clocks) = run(async {
+            let (mut near, mut far) = duplex(1 << 16);
+            let server = Server::default();
+            let (asked, answered) = tokio::join!(ask(&mut near), server.answer(&mut far, None, None));
+            answered.unwrap();
+            asked.unwrap()
+        });
+        assert!(facts.tcp.rmem.known().is_some());
+        assert!(
+            clocks.skew().seconds.abs() <= clocks.skew().uncertainty_seconds + 1e-3,
+            "{clocks:?}"
+        );
+    }
+
+    #[test]
+    fn who_is_refused_hears_why() {
+        let error = run(async {
+            let (mut near, mut far) = duplex(1 << 16);
+            let server = Server::default();
+            let asking = async {
+                let answer = ask(&mut near).await;
+                drop(near);
+                answer
+            };
+            tokio::join!(asking, server.answer(&mut far, None, Some("no grant")))
+                .0
+                .unwrap_err()
+        });
+        assert_eq!(error.to_string(), "the far machine refuses: no grant");
+    }
+
+    #[test]
+    fn hostile_answers_end_in_one_line() {
+        let message = |json: &str| [&(json.len() as u32).to_le_bytes()[..], json.as_bytes()].concat();
+        let hostile = [
+            vec![],
+            b"HTTP/1.1 400 Bad Request\r\n".to_vec(),
+            u32::MAX.to_le_bytes().to_vec(),
+            message("{\"time\":-1}"),
+            message("{\"facts\":{}}"),
+            message("[[[[[[[[[["),
+            message(&"[".repeat(100_000)),
+            message("{\"refused\":\"a\\u001b[2Jb\\nc\"}"),
+        ];
+        for said in hostile {
+            let error = against(&said).unwrap_err().to_string();
+            assert!(
+                !error.contains(['\n', '\u{1b}']) && error.len() < 300,
+                "{error:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_clock_is_ahead_by_what_the_middle_lacks() {
+        let clocks = Clocks {
+            asked: 1_000_000,
+            far: 3_100_000,
+            answered: 1_200_000,
+        };
+        assert_eq!(clocks.skew().seconds, 2.0);
+        assert_eq!(clocks.skew().uncertainty_seconds, 0.1);
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_an_error(said in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(against(&said).is_err());
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A fact that is known, or why it is not; and text that is safe to print and to put into a command.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Something about a machine: known, or not and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fact<T> {
+    /// What it is.
+    Known(T),
+    /// Why it could not be found out, in a few words.
+    Unknown(Text),
+}
+
+impl<T> Fact<T> {
+    /// Not known, for this reason.
+    pub fn unknown(why: impl fmt::Display) -> Self {
+        Self::Unknown(Text::new(&why.to_string()))
+    }
+
+    /// The value, if it is known.
+    pub const fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    /// The value, changed if it is known.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
+        match self {
+            Self::Known(value) => Fact::Known(change(value)),
+            Self::Unknown(why) => Fact::Unknown(why),
+        }
+    }
+}
+
+impl<T, E: fmt::Display> From<Result<T, E>> for Fact<T> {
+    fn from(result: Result<T, E>) -> Self {
+        match result {
+            Ok(value) => Self::Known(value),
+            Err(error) => Self::unknown(error),
+        }
+    }
+}
+
+/// Text for a person: one line, at most 200 characters, nothing in it steers a terminal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String")]
+pub struct Text(String);
+
+const TEXT_MAX: usize = 200;
+
+impl Text {
+    /// Takes any text; what must not be printed becomes `?`, what is too long is cut.
+    pub fn new(text: &str) -> Self {
+        // Besides control characters: marks that turn the direction of what follows.
+        let unsafe_to_print = |c: char| {
+            c.is_control()
+                || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        };
+        let shown = text.trim().chars().take(TEXT_MAX);
+        Self(shown.map(|c| if unsafe_to_print(c) { '?' } else { c }).collect())
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self::new(&text)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A name that goes into commands: of a device, a congestion control, a queue discipline. Letters, digits, `_`, `.`, `:`, `@` and `-`, not
+/// first; at most 32. A shell and the commands take it as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Name(String);
+
+const NAME_MAX: usize = 32;
+
+/// What is no [`Name`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a name that fits no command line")]
+pub struct NameError;
+
+impl Name {
+    /// The name, if it is one.
+    ///
+    /// # Errors
+    /// [`NameError`] when it holds what a shell or a command could take for something else.
+    pub fn new(name: &str) -> Result<Self, NameError> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@-".contains(&b);
+        let fits = (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-');
+        if fits {
+            Ok(Self(name.to_owned()))
+        } else {
+            Err(NameError)
+        }
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = NameError;
+
+    fn try_from(name: String) -> Result<Self, NameError> {
+        Self::new(&name)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_hold_nothing_that_a_shell_reads() {
+        for good in ["eth0", "enp3s0f1.100", "br-lan", "a:b", "fq_codel", "tun@x"] {
+            assert!(Name::new(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "-all",
+            "a b",
+            "a;b",
+            "$(x)",
+            "a\nb",
+            "ä",
+            "a'b",
+            "0123456789012345678901234567890123",
+        ] {
+            assert!(Name::new(bad).is_err(), "{bad}");
+            assert!(
+                serde_json::from_value::<Name>(serde_json::json!(bad)).is_err(),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn text_cannot_steer_a_terminal() {
+        assert_eq!(Text::new(" a\u{1b}[2Jb\nc\u{202e}d ").as_str(), "a?[2Jb?c?d");
+        let long: Text = serde_json::from_value(serde_json::json!("x".repeat(9000))).unwrap();
+        assert_eq!(long.as_str().len(), TEXT_MAX);
+    }
+}

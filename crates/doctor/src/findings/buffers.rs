@@ -1,0 +1,152 @@
+//! Buffers: how much may be under way at once.
+
+use super::{Cost, List, Mend, Severity, bytes};
+
+/// The largest window without window scaling (RFC 9293).
+const PLAIN_WINDOW: f64 = 65_535.0;
+/// The kernel's settings are 32-bit numbers.
+const LARGEST: f64 = 2_147_483_647.0;
+const MIB: f64 = 1_048_576.0;
+
+/// Of a receive buffer, about half carries data: the rest is for the kernel's bookkeeping (`tcp_adv_win_scale` 1; newer kernels measure
+/// how much, and may get to two thirds).
+const RECEIVE_SHARE: f64 = 0.5;
+/// A program that found its send buffer full is woken when a third of it is free, so between two thirds and all of it is under way.
+const SEND_SHARE: f64 = 0.75;
+
+pub(super) fn look(list: &mut List<'_>) {
+    receive(list);
+    send(list);
+    explicit(list);
+    memory(list);
+}
+
+/// A buffer that holds two bandwidth-delay products: one of data, one of bookkeeping or, at the sender, of what waits to
+/// be sent. In whole MiB.
+fn wanted(list: &List<'_>) -> f64 {
+    ((2.0 * list.path.bdp() / MIB).ceil() * MIB).clamp(MIB, LARGEST)
+}
+
+fn ceiling(key: &str, now: [u64; 3], most: f64) -> Mend {
+    let [least, first, _] = now;
+    let first = (first as f64).min(most);
+    let mend = Mend::sysctl(
+        &format!("net.ipv4.{key}"),
+        format_args!("{least} {first:.0} {most:.0}"),
+    );
+    if most >= LARGEST {
+        return mend.noting("larger is not possible: more streams (--streams), or a depot, carry the rest");
+    }
+    mend
+}
+
+fn receive(list: &mut List<'_>) {
+    let tcp = &list.facts.tcp;
+    let Some(&rmem) = tcp.rmem.known() else { return };
+    let (path, most) = (list.path, rmem[2] as f64);
+    let tuned = tcp.moderate_rcvbuf.known() != Some(&false);
+    let at_most = path.carried_by(most * RECEIVE_SHARE);
+    let what = format!(
+        "tcp_rmem ceiling {}: about half of it holds data that is received",
+        bytes(most)
+    );
+    let mends = vec![ceiling("tcp_rmem", rmem, wanted(list))];
+    list.bound("receive-buffer-ceiling", at_most, what, mends);
+    if !tuned {
+        let first = rmem[1] as f64;
+        let what = format!(
+            "tcp_moderate_rcvbuf 0: receive buffers stay at {} and do not grow",
+            bytes(first)
+        );
+        let mends = vec![Mend::sysctl("net.ipv4.tcp_moderate_rcvbuf", 1)];
+        list.bound(
+            "receive-autotuning-off",
+            path.carried_by(first * RECEIVE_SHARE),
+            what,
+            mends,
+        );
+    }
+    if tcp.window_scaling.known() == Some(&false) {
+        let what = format!(
+            "tcp_window_scaling 0: no window is larger than {}",
+            bytes(PLAIN_WINDOW)
+        );
+        let mends = vec![Mend::sysctl("net.ipv4.tcp_window_scaling", 1)];
+        list.bound("window-scaling-off", path.carried_by(PLAIN_WINDOW), what, mends);
+    }
+}
+
+fn send(list: &mut List<'_>) {
+    let Some(&wmem) = list.facts.tcp.wmem.known() else {
+        return;
+    };
+    let most = wmem[2] as f64;
+    let what = format!(
+        "tcp_wmem ceiling {}: about three quarters of it are under way",
+        bytes(most)
+    );
+    let mends = vec![ceiling("tcp_wmem", wmem, wanted(list))];
+    list.bound(
+        "send-buffer-ceiling",
+        list.path.carried_by(most * SEND_SHARE),
+        what,
+        mends,
+    );
+}
+
+/// What programs may set for themselves. Longhaul leaves buffers to the kernel, so this is about others.
+fn explicit(list: &mut List<'_>) {
+    let tcp = &list.facts.tcp;
+    // The kernel doubles what is asked; of a receive buffer half of that holds data, of a send buffer more.
+    let limits = [
+        ("rmem_max", tcp.rmem_max.known()),
+        ("wmem_max", tcp.wmem_max.known()),
+    ];
+    let needed = ((list.path.bdp() / MIB).ceil() * MIB).clamp(MIB, LARGEST);
+    for (name, limit) in limits {
+        let Some(&limit) = limit else { continue };
+        let at_most = list.path.carried_by(limit as f64);
+        if at_most < list.path.rate_bps {
+            let what = format!(
+                "{name} {}: programs that set their own buffers get no more",
+                bytes(limit as f64)
+            );
+            let cost = Cost::bound(at_most, list.path);
+            let cost = Cost {
+                text: format!("in a program that sets its own buffers, {}", cost.text),
+                ..cost
+            };
+            let mut mend = Mend::sysctl(&format!("net.core.{name}"), format_args!("{needed:.0}"));
+            if tcp.mem.known().is_none() {
+                mend = mend.noting("a setting of the machine, to be changed outside this network namespace");
+            }
+            let id = if name == "rmem_max" {
+                "explicit-receive-buffer"
+            } else {
+                "explicit-send-buffer"
+            };
+            list.add(id, Severity::Advice, what, cost, vec![mend]);
+        }
+    }
+}
+
+/// All of TCP's memory: above the second number buffers shrink.
+fn memory(list: &mut List<'_>) {
+    let tcp = &list.facts.tcp;
+    let Some(&mem) = tcp.mem.known() else { return };
+    let page = tcp.page_size.max(1) as f64;
+    let pressure = mem[1] as f64 * page;
+    let needed = 2.0 * list.path.bdp();
+    if pressure < needed {
+        let at_most = list.path.carried_by(pressure * RECEIVE_SHARE);
+        let pages = (2.0 * needed / page).ceil();
+        let what = format!(
+            "tcp_mem: all connections together are pressed for memory from {} on",
+            bytes(pressure)
+        );
+        let triple = format!("{:.0} {:.0} {:.0}", pages / 2.0, pages, pages * 2.0);
+        let mend = Mend::sysctl("net.ipv4.tcp_mem", triple)
+            .noting("at most a quarter of the machine's memory should go there");
+        list.bound("tcp-memory", at_most, what, vec![mend]);
+    }
+}

@@ -1,0 +1,178 @@
+//! The machine behind the network: processors, clock, limits, disk.
+
+use super::{Cost, List, Mend, Severity, Side, rate};
+
+/// A copy holds a file open for every one under way, a depot several descriptors for every session.
+const DESCRIPTORS: u64 = 4096;
+/// How far an OPEN's time of signature may lie from the acceptor's clock, in seconds (LH-SIGN-2).
+pub(super) const SIGNING_WINDOW: f64 = 120.0;
+
+pub(super) fn look(list: &mut List<'_>) {
+    ciphers(list);
+    governor(list);
+    clock(list);
+    descriptors(list);
+    disk(list);
+}
+
+fn ciphers(list: &mut List<'_>) {
+    let cpu = &list.facts.cpu;
+    let cores = cpu.cores.known().copied().unwrap_or(1);
+    if let Some(first) = cpu.ciphers.known().and_then(|ciphers| ciphers.first()) {
+        let bps = first.bytes_per_second as f64 * 8.0;
+        let what = format!("one core seals {} with {}", rate(bps), first.cipher);
+        if bps < list.path.rate_bps {
+            let streams = (list.path.rate_bps / bps.max(1.0)).ceil();
+            let cost = Cost::bound(bps, list.path);
+            let text = match streams <= cores as f64 {
+                true => format!(
+                    "{}; {streams:.0} streams (--streams {streams:.0}) use as many of the {cores} cores",
+                    cost.text
+                ),
+                false => format!(
+                    "{}; all {cores} cores together carry {}",
+                    cost.text,
+                    rate(bps * cores as f64)
+                ),
+            };
+            list.add(
+                "encryption-rate",
+                Severity::Serious,
+                what,
+                Cost { text, ..cost },
+                vec![],
+            );
+        }
+    }
+    if cpu.aes.known() == Some(&false) {
+        let cost = Cost::words(
+            "AES is computed in plain instructions, some ten times slower than with the processor's own",
+        );
+        list.add(
+            "no-aes",
+            Severity::Advice,
+            "the processor has no instructions for AES".to_owned(),
+            cost,
+            vec![],
+        );
+    }
+}
+
+fn governor(list: &mut List<'_>) {
+    let Some(governor) = list.facts.cpu.governor.known() else {
+        return;
+    };
+    if matches!(governor.as_str(), "powersave" | "conservative") {
+        let cost = Cost::words(
+            "cores run slower than they can while packets come in bursts; rates above cannot be counted on",
+        );
+        let mends = vec![Mend::command(
+            "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > $f; done",
+        )];
+        list.add(
+            "governor",
+            Severity::Advice,
+            format!("frequency governor {governor}"),
+            cost,
+            mends,
+        );
+    }
+}
+
+fn clock(list: &mut List<'_>) {
+    let measured = list.path.measured.as_ref();
+    let skew = measured
+        .and_then(|measured| measured.skew)
+        .filter(|_| list.side == Side::Here);
+    if let Some(skew) = skew {
+        let apart = skew.seconds.abs();
+        // Half the window is left for the time a set-up takes and for what the clocks go on to drift.
+        if apart - skew.uncertainty_seconds > SIGNING_WINDOW / 2.0 {
+            let what = format!(
+                "the far clock is {apart:.1} s {} this one",
+                if skew.seconds > 0.0 { "ahead of" } else { "behind" }
+            );
+            let cost = Cost::words(format!(
+                "sessions are refused from {SIGNING_WINDOW:.0} s on: a signed request must not be older or newer"
+            ));
+            let mends = vec![synchronise().noting("on the machine whose clock is wrong")];
+            list.add("clock-skew", Severity::Serious, what, cost, mends);
+        }
+    }
+    if list.facts.clock.synchronised.known() == Some(&false) {
+        let cost = Cost::words(format!(
+            "it drifts; sessions are refused once two clocks lie {SIGNING_WINDOW:.0} s apart"
+        ));
+        list.add(
+            "clock-unsynchronised",
+            Severity::Advice,
+            "the clock is not synchronised".to_owned(),
+            cost,
+            vec![synchronise()],
+        );
+    }
+}
+
+fn synchronise() -> Mend {
+    Mend::command("timedatectl set-ntp true").noting("on systems without systemd: run chrony or ntpd")
+}
+
+fn descriptors(list: &mut List<'_>) {
+    let Some(&limit) = list.facts.descriptors.known() else {
+        return;
+    };
+    if limit < DESCRIPTORS {
+        let cost = Cost::words(format!(
+            "copies of many files, and depots, need up to {DESCRIPTORS}: they wait or are refused beyond {limit}"
+        ));
+        let mend = Mend {
+            now: format!("ulimit -Hn {DESCRIPTORS}"),
+            keep: Some(format!(
+                "echo '* hard nofile {DESCRIPTORS}' >> /etc/security/limits.d/90-longhaul.conf"
+            )),
+            note: Some(
+                "in the shell that starts longhaul; for a service of systemd, LimitNOFILE=".to_owned(),
+            ),
+        };
+        list.add(
+            "descriptors",
+            Severity::Advice,
+            format!("a process may have {limit} files open"),
+            cost,
+            vec![mend],
+        );
+    }
+}
+
+fn disk(list: &mut List<'_>) {
+    let Some(disk) = &list.facts.disk else { return };
+    let directory = disk.directory.as_str();
+    let rates = [
+        ("disk-write", "writes", &disk.write),
+        ("disk-read", "reads", &disk.read),
+    ];
+    for (id, verb, found) in rates {
+        let Some(&bytes_per_second) = found.known() else {
+            continue;
+        };
+        let bps = bytes_per_second as f64 * 8.0;
+        if bps < list.path.rate_bps {
+            let cost = Cost {
+                text: format!(
+                    "a copy {} at most {} of {}",
+                    if id == "disk-write" { "stores" } else { "sends" },
+                    rate(bps),
+                    rate(list.path.rate_bps)
+                ),
+                limit_bps: Some(bps),
+            };
+            list.add(
+                id,
+                Severity::Serious,
+                format!("the disk of {directory} {verb} {}", rate(bps)),
+                cost,
+                vec![],
+            );
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! How TCP behaves: what it tells the other end, how it answers losses, what it remembers.
+
+use super::{Cost, List, Mend, Severity, rate, seconds, segments};
+use crate::fact::Name;
+use crate::facts::CachedMetrics;
+
+/// How long a segment may live in the network (RFC 9293, 3.4.2), in seconds.
+const MAXIMUM_SEGMENT_LIFETIME: f64 = 120.0;
+/// Losses that come together when a queue overflows; an example for a cost in words.
+const BURST: f64 = 10.0;
+/// From how long a recovery on costs: a stream of a minute or so would notice.
+const LONG_RECOVERY: f64 = 10.0;
+
+pub(super) fn look(list: &mut List<'_>) {
+    timestamps(list);
+    sack(list);
+    congestion(list);
+    memory_of_hosts(list);
+    idle(list);
+}
+
+fn timestamps(list: &mut List<'_>) {
+    if list.facts.tcp.timestamps.known() == Some(&false) {
+        let (severity, cost) = without_timestamps(list.path.rate_bps);
+        let mends = vec![Mend::sysctl("net.ipv4.tcp_timestamps", 1)];
+        list.add(
+            "timestamps-off",
+            severity,
+            "tcp_timestamps 0".to_owned(),
+            cost,
+            mends,
+        );
+    }
+}
+
+/// Without timestamps, an old segment may be taken for a new one once numbers come round within a segment's lifetime (RFC
+/// 7323, 5), and round trips are measured once a window.
+pub(super) fn without_timestamps(bps: f64) -> (Severity, Cost) {
+    let wrap = 4_294_967_296.0 * 8.0 / bps.max(1.0);
+    let unsafe_ = wrap < MAXIMUM_SEGMENT_LIFETIME;
+    let end = if unsafe_ {
+        ", before the last old segment is surely gone: data may be damaged unnoticed by TCP"
+    } else {
+        ""
+    };
+    let text = format!(
+        "the round trip is measured once a window instead of with every acknowledgement, and at {} sequence numbers come round every {}{end}",
+        rate(bps),
+        seconds(wrap)
+    );
+    let severity = if unsafe_ {
+        Severity::Serious
+    } else {
+        Severity::Advice
+    };
+    (severity, Cost::words(text))
+}
+
+fn sack(list: &mut List<'_>) {
+    if list.facts.tcp.sack.known() == Some(&false) {
+        let cost = without_sack(list.path.rtt_seconds);
+        let mends = vec![Mend::sysctl("net.ipv4.tcp_sack", 1)];
+        list.add(
+            "sack-off",
+            Severity::Serious,
+            "tcp_sack 0".to_owned(),
+            cost,
+            mends,
+        );
+    }
+}
+
+/// Without selective acknowledgement one loss is repaired each round trip (RFC 6582).
+pub(super) fn without_sack(rtt: f64) -> Cost {
+    Cost::words(format!(
+        "one loss is repaired each round trip: {BURST:.0} losses in a window take {} instead of {}",
+        seconds(BURST * rtt),
+        seconds(rtt)
+    ))
+}
+
+fn congestion(list: &mut List<'_>) {
+    let measured = list
+        .path
+        .measured
+        .as_ref()
+        .filter(|_| list.side == super::Side::Here);
+    // What a connection really got goes before the route, and that before the setting.
+    let of_connection = measured
+        .and_then(|measured| measured.negotiated.known())
+        .and_then(|negotiated| negotiated.congestion.as_ref());
+    let route = list.facts.route.known();
+    let of_route = route.and_then(|route| route.congestion.as_ref());
+    let Some(current) = of_connection.or(of_route).or(list.facts.tcp.congestion.known()) else {
+        return;
+    };
+    let (window, rtt) = (segments(list.path), list.path.rtt_seconds);
+    let current = current.clone();
+    match current.as_str() {
+        "reno" => {
+            // From half a window back to a whole one, a segment each round trip (RFC 5681).
+            let recovery = window / 2.0 * rtt;
+            // Mathis et al. 1997: a window of sqrt(3/2)/sqrt(p) segments.
+            let one_in = window * window / 1.5;
+            let text = format!(
+                "after a single loss reno takes {} to come back to {}: it fills the path only if fewer than one segment in {} is lost",
+                seconds(recovery),
+                rate(list.path.rate_bps),
+                count(one_in)
+            );
+            let severity = if recovery >= LONG_RECOVERY {
+                Severity::Serious
+            } else {
+                Severity::Advice
+            };
+            // Found even where this machine offers nothing better.
+            let mends = change_to(list, &["cubic", "bbr"], &current).into_iter().collect();
+            let what = "congestion control reno".to_owned();
+            list.add("congestion-control", severity, what, Cost::words(text), mends);
+        }
+        "cubic" => {
+            // RFC 9438, 5.1 (figure 6, with C = 0.4): window = 1.054 (rtt/p)^(3/4); below some windows it is no slower than Reno.
+            let p = (1.054 * rtt.powf(0.75) / window).powf(4.0 / 3.0);
+            let one_in = (1.0 / p.max(1e-18)).min(window * window / 1.5);
+            // One loss in a hundred thousand segments is a clean wire; more than it bears is no matter.
+            if one_in > 1e5
+                && let Some(mend) = change_to(list, &["bbr"], &current)
+            {
+                let text = format!(
+                    "cubic fills {} only if fewer than one segment in {} is lost; bbr does not slow down for single losses",
+                    rate(list.path.rate_bps),
+                    count(one_in)
+                );
+                list.add(
+                    "loss-tolerance",
+                    Severity::Advice,
+                    "congestion control cubic".to_owned(),
+                    Cost::words(text),
+                    vec![mend],
+                );
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The command for the first of `wanted` that can be had. A route that names one goes before the setting.
+fn change_to(list: &List<'_>, wanted: &[&str], current: &Name) -> Option<Mend> {
+    let tcp = &list.facts.tcp;
+    let has = |names: Option<&Vec<Name>>, name: &str| {
+        names.is_some_and(|names| names.iter().any(|n| n.as_str() == name))
+    };
+    // Inside a network namespace only those allowed may be set.
+    let may = |name: &&&str| {
+        has(tcp.allowed.known(), name) || (tcp.mem.known().is_some() && has(tcp.available.known(), name))
+    };
+    let ready = wanted.iter().find(may);
+    let loadable = || wanted.iter().find(|_| tcp.mem.known().is_some());
+    let (name, load) = match ready {
+        Some(name) => (name, ""),
+        None => (loadable()?, "modprobe tcp_"),
+    };
+    if let Some(route) = list.facts.route.known()
+        && route.congestion.as_ref() == Some(current)
+        && let Some(to) = route.to
+    {
+        return Some(
+            Mend::command(super::links::replace_route(to, route, Some(name), route.mtu)).noting(
+                "the route names a congestion control, which goes before net.ipv4.tcp_congestion_control",
+            ),
+        );
+    }
+    let mut mend = Mend::sysctl("net.ipv4.tcp_congestion_control", name);
+    if !load.is_empty() {
+        mend.now = format!("{load}{name} && {}", mend.now);
+        mend.note = Some(format!("if the kernel has tcp_{name} as a module"));
+    }
+    Some(mend)
+}
+
+fn count(n: f64) -> String {
+    match n {
+        n if n >= 1e9 => format!("{:.1} thousand million", n / 1e9),
+        n if n >= 1e6 => format!("{:.1} million", n / 1e6),
+        n => format!("{n:.0}"),
+    }
+}
+
+fn memory_of_hosts(list: &mut List<'_>) {
+    let tcp = &list.facts.tcp;
+    let forgets = tcp.no_metrics_save.known() != Some(&false);
+    let window = segments(list.path);
+    if let Some(Some(CachedMetrics {
+        host,
+        ssthresh: Some(ssthresh),
+        ..
+    })) = list.facts.metrics.known()
+    {
+        let ssthresh = f64::from(*ssthresh);
+        if ssthresh < window {
+            let rounds = window - ssthresh;
+            let text = format!(
+                "every new connection leaves slow start at {ssthresh:.0} of {window:.0} segments; growing by one each round trip, the rest takes {}",
+                seconds(rounds * list.path.rtt_seconds)
+            );
+            let what = format!("TCP remembers a slow-start threshold of {ssthresh:.0} segments for {host}");
+            let mends = vec![Mend::command(format!("ip tcp_metrics delete {host}"))];
+            let severity = if rounds * list.path.rtt_seconds >= LONG_RECOVERY {
+                Severity::Serious
+            } else {
+                Severity::Advice
+            };
+            list.add("remembered-threshold", severity, what, Cost::words(text), mends);
+        }
+    }
+    if !forgets && tcp.no_ssthresh_metrics_save.known() == Some(&false) {
+        let text =
+            "after a copy that met losses, the next to the same host leaves slow start early".to_owned();
+        let mends = vec![Mend::sysctl("net.ipv4.tcp_no_metrics_save", 1)];
+        let what = "tcp_no_metrics_save 0 and tcp_no_ssthresh_metrics_save 0".to_owned();
+        list.add(
+            "remembers-losses",
+            Severity::Advice,
+            what,
+            Cost::words(text),
+            mends,
+        );
+    }
+}
+
+fn idle(list: &mut List<'_>) {
+    if list.facts.tcp.slow_start_after_idle.known() != Some(&true) {
+        return;
+    }
+    // From ten segments (RFC 6928), doubling each round trip.
+    let rounds = (segments(list.path) / 10.0).log2().ceil();
+    let lost = rounds * list.path.rtt_seconds;
+    // Below a second nobody notices.
+    if lost >= 0.5 {
+        let text = format!(
+            "a stream that paused for longer than its retransmission timeout begins again with 10 segments: {rounds:.0} round trips, {}, until it is back at {}",
+            seconds(lost),
+            rate(list.path.rate_bps)
+        );
+        let mends = vec![Mend::sysctl("net.ipv4.tcp_slow_start_after_idle", 0)];
+        list.add(
+            "slow-after-idle",
+            Severity::Advice,
+            "tcp_slow_start_after_idle 1".to_owned(),
+            Cost::words(text),
+            mends,
+        );
+    }
+}

@@ -1,0 +1,245 @@
+//! What was measured, devices, and the machine behind the network.
+
+use super::*;
+
+#[test]
+fn a_black_hole() {
+    let hole = measured(|measured| {
+        measured.mtu = Fact::Known(PathMtu {
+            bytes: 1400,
+            first_hop: 1500,
+            discovery: Discovery::BlackHole,
+            method: ProbeMethod::Tcp,
+        });
+    });
+    let found = only(&hole, |_| ());
+    assert_eq!((found.id, found.severity), ("mtu-black-hole", Severity::Serious));
+    assert_eq!(
+        commands(&found),
+        [
+            "ip route replace 10.77.0.3/32 via 10.0.0.1 dev eth0 src 10.0.0.9 mtu 1400",
+            "sysctl -w net.ipv4.tcp_mtu_probing=1"
+        ]
+    );
+    let found = only(&hole, |facts| facts.tcp.mtu_probing = Fact::Known(1));
+    assert_eq!(found.severity, Severity::Advice);
+    assert!(
+        found.cost.text.contains("stalls about 1.4 s"),
+        "{}",
+        found.cost.text
+    );
+    // A smaller path MTU that routers tell of is no fault.
+    let told = measured(|measured| {
+        measured.mtu = Fact::Known(PathMtu {
+            bytes: 1400,
+            first_hop: 1500,
+            discovery: Discovery::Works,
+            method: ProbeMethod::Tcp,
+        });
+    });
+    assert_eq!(findings(&sound(), &told, Side::Here), []);
+    // And it is this end's finding.
+    assert_eq!(findings(&sound(), &hole, Side::There), []);
+}
+
+#[test]
+fn what_a_connection_did_not_get() {
+    let without = |change: fn(&mut Negotiated)| {
+        measured(|measured| {
+            if let Fact::Known(negotiated) = &mut measured.negotiated {
+                change(negotiated);
+            }
+        })
+    };
+    assert_eq!(
+        only(&without(|n| n.window_scaling = false), |_| ()).id,
+        "no-window-scaling"
+    );
+    assert_eq!(only(&without(|n| n.sack = false), |_| ()).id, "no-sack");
+    assert_eq!(
+        only(&without(|n| n.timestamps = false), |_| ()).id,
+        "no-timestamps"
+    );
+    // Off at this end, it is this end's fault, told once.
+    let found = only(&without(|n| n.sack = false), |facts| {
+        facts.tcp.sack = Fact::Known(false)
+    });
+    assert_eq!(found.id, "sack-off");
+    // What the connection runs goes before the setting.
+    let found = only(
+        &without(|n| n.congestion = Some(Name::new("reno").unwrap())),
+        |_| (),
+    );
+    assert_eq!(found.id, "congestion-control");
+}
+
+#[test]
+fn devices() {
+    let found = only(&Path::table(), |facts| link(facts).speed_mbps = Fact::Known(100));
+    assert_eq!((found.id, found.cost.limit_bps), ("link-speed", Some(1e8)));
+    let found = only(&Path::table(), |facts| {
+        link(facts).full_duplex = Fact::Known(false)
+    });
+    assert_eq!(commands(&found), ["ethtool -s eth0 autoneg on"]);
+    let queue = |kind: &str, rate| {
+        Fact::Known(vec![Queue {
+            kind: name(kind),
+            root: true,
+            drops: 0,
+            rate,
+        }])
+    };
+    let found = only(&Path::table(), |facts| {
+        link(facts).queues = queue("tbf", Some(12_500_000))
+    });
+    assert_eq!((found.id, found.cost.limit_bps), ("queue-rate", Some(1e8)));
+    assert_eq!(commands(&found), ["tc qdisc del dev eth0 root"]);
+    let mut facts = sound();
+    link(&mut facts).queues = queue("tbf", Some(1_250_000_000));
+    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
+    let found = only(&Path::table(), |facts| link(facts).queues = queue("netem", None));
+    assert_eq!(found.id, "queue-emulates");
+}
+
+#[test]
+fn offloads_matter_more_on_faster_paths() {
+    let off = |facts: &mut Facts| {
+        link(facts).gso = Fact::Known(false);
+        link(facts).tso = Fact::Known(false);
+    };
+    let found = only(&Path::table(), off);
+    assert_eq!((found.id, found.severity), ("offloads-off", Severity::Advice));
+    assert_eq!(commands(&found), ["ethtool -K eth0 tso on gso on"]);
+    let mut facts = sound();
+    off(&mut facts);
+    let fast = findings(&facts, &over(2e9, 0.01), Side::Here);
+    assert!(
+        fast.iter()
+            .any(|f| f.id == "offloads-off" && f.severity == Severity::Serious)
+    );
+    // The stack cuts late by itself.
+    let mut facts = sound();
+    link(&mut facts).tso = Fact::Known(false);
+    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
+}
+
+#[test]
+fn errors_of_a_device() {
+    let with = |errors, missed| {
+        move |facts: &mut Facts| {
+            link(facts).counters = Fact::Known(Counters {
+                rx_packets: 999_900,
+                rx_errors: errors,
+                rx_missed: missed,
+                ..Counters::default()
+            });
+        }
+    };
+    let found = only(&Path::table(), with(100, 0));
+    assert_eq!(found.id, "link-errors");
+    // One in ten thousand: 1448 bytes x sqrt(1.5) x 100, ten times a second.
+    let expected = 1448.0 * 80.0 * 1.5f64.sqrt() * 100.0;
+    assert!(
+        (found.cost.limit_bps.unwrap() / expected - 1.0).abs() < 1e-9,
+        "{found:?}"
+    );
+    assert!(found.mends.is_empty());
+    assert!(commands(&only(&Path::table(), with(0, 100)))[0].starts_with("ethtool -G eth0 rx "));
+    let mut facts = sound();
+    with(1, 0)(&mut facts);
+    assert_eq!(findings(&facts, &over(1e8, 0.01), Side::Here), []);
+}
+
+#[test]
+fn only_the_device_that_leads_there_counts() {
+    let mut facts = sound();
+    if let Fact::Known(links) = &mut facts.links {
+        let other = Link {
+            name: name("eth1"),
+            speed_mbps: Fact::Known(10),
+            ..links[0].clone()
+        };
+        links.push(other);
+    }
+    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
+    facts.route = Fact::unknown("no default route");
+    assert_eq!(findings(&facts, &Path::table(), Side::Here)[0].id, "link-speed");
+}
+
+#[test]
+fn the_machine_behind_the_network() {
+    let slow = |facts: &mut Facts| {
+        facts.cpu.ciphers = Fact::Known(vec![CipherRate {
+            cipher: name("aes-256-gcm"),
+            bytes_per_second: 50_000_000,
+        }]);
+    };
+    let found = only(&Path::table(), slow);
+    assert_eq!((found.id, found.cost.limit_bps), ("encryption-rate", Some(4e8)));
+    assert!(
+        found.cost.text.contains("3 streams (--streams 3)"),
+        "{}",
+        found.cost.text
+    );
+    assert_eq!(
+        only(&Path::table(), |facts| facts.cpu.aes = Fact::Known(false)).id,
+        "no-aes"
+    );
+    let found = only(&Path::table(), |facts| {
+        facts.cpu.governor = Fact::Known(name("powersave"))
+    });
+    assert_eq!(found.id, "governor");
+    let found = only(&Path::table(), |facts| {
+        facts.clock.synchronised = Fact::Known(false)
+    });
+    assert_eq!(commands(&found), ["timedatectl set-ntp true"]);
+    let found = only(&Path::table(), |facts| facts.descriptors = Fact::Known(1024));
+    assert_eq!(commands(&found), ["ulimit -Hn 4096"]);
+    let disk = |write, read| {
+        move |facts: &mut Facts| {
+            facts.disk = Some(Disk {
+                directory: Text::new("/store"),
+                write: Fact::Known(write),
+                read: Fact::Known(read),
+                direct: true,
+            });
+        }
+    };
+    let found = only(&Path::table(), disk(25_000_000, 500_000_000));
+    assert_eq!((found.id, found.cost.limit_bps), ("disk-write", Some(2e8)));
+    assert_eq!(
+        only(&Path::table(), disk(500_000_000, 25_000_000)).id,
+        "disk-read"
+    );
+    let mut facts = sound();
+    disk(500_000_000, 500_000_000)(&mut facts);
+    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
+}
+
+#[test]
+fn clocks_that_lie_apart() {
+    let apart = |seconds| {
+        measured(|measured| {
+            measured.skew = Some(Skew {
+                seconds,
+                uncertainty_seconds: 0.05,
+            });
+        })
+    };
+    let found = only(&apart(-90.0), |_| ());
+    assert_eq!((found.id, found.severity), ("clock-skew", Severity::Serious));
+    assert!(found.what.contains("90.0 s behind"), "{}", found.what);
+    assert_eq!(findings(&sound(), &apart(30.0), Side::Here), []);
+}
+
+#[test]
+fn the_serious_come_first() {
+    let mut facts = sound();
+    facts.tcp.slow_start_after_idle = Fact::Known(true);
+    facts.tcp.rmem_max = Fact::Known(1);
+    facts.descriptors = Fact::Known(1024);
+    facts.tcp.sack = Fact::Known(false);
+    let found = findings(&facts, &Path::table(), Side::There);
+    assert_eq!(found[0].id, "sack-off");
+    assert!(found.iter().all(|finding| finding.side == Side::There) && found.len() == 4);
+}

@@ -1,0 +1,219 @@
+//! Questions to the kernel over netlink: the frame around questions and answers, and attributes by number.
+//!
+//! Only the few attributes that are wanted are looked at, each by itself, so that one which a newer kernel changed spoils no other.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use netlink_packet_core::{NLA_F_NESTED, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NlasIterator};
+use netlink_sys::{Socket, SocketAddr};
+
+pub(super) const ROUTE: isize = 0;
+pub(super) const GENERIC: isize = 16;
+
+const REQUEST: u16 = 0x1;
+const DUMP: u16 = 0x300;
+const HEADER: usize = 16;
+/// The most that answers to one question may amount to: some thousand devices.
+const MOST: usize = 8 << 20;
+
+/// A socket to the kernel.
+pub(super) struct Connection {
+    socket: Socket,
+    sequence: u32,
+}
+
+/// One answer: its type and what follows the netlink header.
+pub(super) type Answer = (u16, Vec<u8>);
+
+impl Connection {
+    /// Opens one for a netlink protocol.
+    pub(super) fn open(protocol: isize) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Asks for one thing.
+    pub(super) fn get(&mut self, kind: u16, body: &[u8]) -> io::Result<Answer> {
+        let answers = self.ask(kind, REQUEST, body)?;
+        answers
+            .into_iter()
+            .next()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the kernel gave no answer"))
+    }
+
+    /// Asks for all there is of a kind.
+    pub(super) fn dump(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<Answer>> {
+        self.ask(kind, REQUEST | DUMP, body)
+    }
+
+    fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<Answer>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut message = Vec::with_capacity(HEADER + body.len());
+        message.extend_from_slice(&u32::try_from(HEADER + body.len()).unwrap_or(0).to_ne_bytes());
+        message.extend_from_slice(&kind.to_ne_bytes());
+        message.extend_from_slice(&flags.to_ne_bytes());
+        message.extend_from_slice(&self.sequence.to_ne_bytes());
+        message.extend_from_slice(&[0; 4]);
+        message.extend_from_slice(body);
+        self.socket.send(&message, 0)?;
+        let (mut answers, mut bytes) = (Vec::new(), 0);
+        loop {
+            self.readable()?;
+            let (datagram, _) = self.socket.recv_from_full()?;
+            bytes += datagram.len();
+            let end = read_datagram(&datagram, self.sequence, &mut answers)?;
+            if end || (flags & DUMP == 0 && !answers.is_empty()) {
+                return Ok(answers);
+            }
+            if bytes > MOST {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the kernel's answer has no end",
+                ));
+            }
+        }
+    }
+
+    /// The kernel answers at once or not at all.
+    fn readable(&self) -> io::Result<()> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let patience = Timespec {
+            tv_sec: 2,
+            tv_nsec: 0,
+        };
+        let fd = self.socket.as_fd();
+        let mut wait = [PollFd::new(&fd, PollFlags::IN)];
+        match poll(&mut wait, Some(&patience)) {
+            Ok(0) => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the kernel gave no answer",
+            )),
+            Ok(_) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// Takes the answers out of what came at once; whether that was the end.
+fn read_datagram(mut bytes: &[u8], sequence: u32, answers: &mut Vec<Answer>) -> io::Result<bool> {
+    let malformed = |_| io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is malformed");
+    while bytes.len() >= HEADER {
+        let buffer = NetlinkBuffer::new_checked(bytes).map_err(malformed)?;
+        let (kind, length, payload) = (buffer.message_type(), buffer.length() as usize, buffer.payload());
+        if buffer.sequence_number() == sequence {
+            match kind {
+                NLMSG_DONE => return Ok(true),
+                NLMSG_ERROR => return acknowledged(payload).map(|()| true),
+                _ => answers.push((kind, payload.to_vec())),
+            }
+        }
+        let next = length.max(HEADER).next_multiple_of(4);
+        bytes = bytes.get(next..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+/// An error message with number 0 is an acknowledgement.
+fn acknowledged(payload: &[u8]) -> io::Result<()> {
+    match payload.first_chunk().copied().map(i32::from_ne_bytes) {
+        Some(0) => Ok(()),
+        Some(number) => Err(io::Error::from_raw_os_error(number.wrapping_neg())),
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the kernel's answer is malformed",
+        )),
+    }
+}
+
+/// The attributes that follow a fixed header of `skip` bytes: number and value. Ends at the first that is malformed.
+pub(super) fn attributes(payload: &[u8], skip: usize) -> Vec<(u16, Vec<u8>)> {
+    let rest = payload.get(skip..).unwrap_or_default();
+    NlasIterator::new(rest)
+        .map_while(Result::ok)
+        .map(|nla| (nla.kind(), nla.value().to_vec()))
+        .collect()
+}
+
+/// The attribute of that number.
+pub(super) fn find(attributes: &[(u16, Vec<u8>)], kind: u16) -> Option<&[u8]> {
+    attributes
+        .iter()
+        .find(|(k, _)| *k == kind)
+        .map(|(_, value)| value.as_slice())
+}
+
+/// A number of the machine's byte order.
+pub(super) fn u32_of(value: &[u8]) -> Option<u32> {
+    value.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
+/// Text that ends with a zero.
+pub(super) fn text_of(value: &[u8]) -> Option<&str> {
+    let end = value.iter().position(|&b| b == 0).unwrap_or(value.len());
+    std::str::from_utf8(value.get(..end)?).ok()
+}
+
+/// Appends an attribute.
+pub(super) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let length = u16::try_from(4 + value.len()).unwrap_or(4);
+    out.extend_from_slice(&length.to_ne_bytes());
+    out.extend_from_slice(&(kind & !NLA_F_NESTED).to_ne_bytes());
+    out.extend_from_slice(value);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn message(kind: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&((HEADER + body.len()) as u32).to_ne_bytes());
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&sequence.to_ne_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(body);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn answers_to_others_are_left_out_and_errors_are_errors() {
+        let mut bytes = message(16, 7, b"mine");
+        bytes.extend(message(16, 6, b"not mine"));
+        bytes.extend(message(NLMSG_DONE, 7, &[0; 4]));
+        let mut answers = Vec::new();
+        assert!(read_datagram(&bytes, 7, &mut answers).unwrap());
+        assert_eq!(answers, [(16, b"mine".to_vec())]);
+        let refused = message(NLMSG_ERROR, 7, &(-1i32).to_ne_bytes());
+        let error = read_datagram(&refused, 7, &mut answers).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn attributes_are_found_by_number() {
+        let mut bytes = vec![9; 4];
+        put(&mut bytes, 3, b"eth0\0");
+        put(&mut bytes, 4, &1500u32.to_ne_bytes());
+        let found = attributes(&bytes, 4);
+        assert_eq!(find(&found, 3).and_then(text_of), Some("eth0"));
+        assert_eq!(find(&found, 4).and_then(u32_of), Some(1500));
+        assert_eq!(find(&found, 5), None);
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), skip in 0usize..40) {
+            let _ = read_datagram(&bytes, 0, &mut Vec::new());
+            for (_, value) in attributes(&bytes, skip) {
+                let _ = (text_of(&value), u32_of(&value), attributes(&value, 0));
+            }
+        }
+    }
+}

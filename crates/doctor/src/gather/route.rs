@@ -1,0 +1,116 @@
+//! The way to a host: `RTM_GETROUTE`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::netlink::{Answer, Connection, attributes, find, put, text_of, u32_of};
+use crate::fact::{Fact, Name};
+use crate::facts::{Link, Route};
+
+const GET_ROUTE: u16 = 26;
+const NEW_ROUTE: u16 = 24;
+/// `struct rtmsg`.
+const HEADER: usize = 12;
+
+/// Addresses that stand for the rest of the world: of documentation networks (RFC 5737, RFC 3849), so no route names them.
+const SOMEWHERE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
+/// The route to `host`, or to the rest of the world.
+pub(super) fn read(connection: &mut Connection, host: Option<IpAddr>, links: &[(u32, Link)]) -> Fact<Route> {
+    let mut ask = |to: IpAddr| {
+        let answer = connection
+            .get(GET_ROUTE, &question(to))
+            .map_err(|error| error.to_string())?;
+        route(&answer, host, links)
+            .ok_or_else(|| "it leads over no device that is up (loopback apart)".to_owned())
+    };
+    match host {
+        Some(host) => ask(host)
+            .map_err(|why| format!("no route to {host}: {why}"))
+            .into(),
+        None => {
+            let [v4, v6] = SOMEWHERE;
+            ask(v4)
+                .or_else(|_| ask(v6))
+                .map_err(|why| format!("no default route: {why}"))
+                .into()
+        }
+    }
+}
+
+fn question(to: IpAddr) -> Vec<u8> {
+    let (family, bits, address) = match to {
+        IpAddr::V4(v4) => (libc::AF_INET, 32, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (libc::AF_INET6, 128, v6.octets().to_vec()),
+    };
+    let mut body = vec![0; HEADER];
+    if let [first, second, ..] = body.as_mut_slice() {
+        *first = u8::try_from(family).unwrap_or_default();
+        *second = bits;
+    }
+    put(&mut body, 1, &address); // RTA_DST
+    body
+}
+
+fn route((kind, payload): &Answer, host: Option<IpAddr>, links: &[(u32, Link)]) -> Option<Route> {
+    if *kind != NEW_ROUTE {
+        return None;
+    }
+    let found = attributes(payload, HEADER);
+    let device = find(&found, 4).and_then(u32_of)?; // RTA_OIF
+    let link = links.iter().find(|(index, _)| *index == device)?;
+    let metrics = find(&found, 8)
+        .map(|value| attributes(value, 0))
+        .unwrap_or_default(); // RTA_METRICS
+    let name = |of: &[u8]| text_of(of).and_then(|text| Name::new(text).ok());
+    Some(Route {
+        to: host,
+        device: link.1.name.clone(),
+        gateway: find(&found, 5).and_then(address),    // RTA_GATEWAY
+        source: find(&found, 7).and_then(address),     // RTA_PREFSRC
+        mtu: find(&metrics, 2).and_then(u32_of),       // RTAX_MTU
+        congestion: find(&metrics, 16).and_then(name), // RTAX_CC_ALGO
+    })
+}
+
+/// An address, by its length.
+pub(super) fn address(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => value.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
+        16 => value.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::links;
+    use super::super::netlink::ROUTE;
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_asked_and_loopback_is_no_way_out() {
+        let mut connection = Connection::open(ROUTE).unwrap();
+        let links = links::read(&mut connection).unwrap();
+        let there = read(&mut connection, Some(Ipv4Addr::LOCALHOST.into()), &links);
+        assert!(
+            matches!(&there, Fact::Unknown(why) if why.as_str().contains("127.0.0.1")),
+            "{there:?}"
+        );
+        match read(&mut connection, None, &links) {
+            Fact::Known(route) => assert!(links.iter().any(|(_, link)| link.name == route.device)),
+            Fact::Unknown(why) => assert!(why.as_str().contains("no default route"), "{why}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = (route(&(NEW_ROUTE, bytes.clone()), None, &[]), address(&bytes));
+        }
+    }
+}

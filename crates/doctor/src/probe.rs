@@ -1,0 +1,205 @@
+//! Measures the path to a host without privilege: its round trip, what a connection agrees on, and the largest packet that arrives.
+//!
+//! A probe is a connection of its own that carries at most one segment, or a datagram to a port where nothing should listen; some
+//! twenty in all, at most.
+
+mod search;
+mod tcp;
+mod udp;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::fact::Fact;
+use crate::path::{Discovery, Measured, PathMtu, ProbeMethod};
+
+/// How long the first connection may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections whose set-up is timed.
+const ROUNDS: usize = 3;
+/// The smallest packet asked about: every host takes it (RFC 791), and a path that loses it loses everything.
+const SMALL: u32 = 576;
+/// A packet that is lost twice is not lost by chance.
+const TRIES: usize = 2;
+
+/// Why a host could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer from {address}: {source}; is it up, and the port right?")]
+pub struct ProbeError {
+    /// The host.
+    pub address: SocketAddr,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// Measures the path to `address`. Takes some round trips, and up to about 15 s where large packets vanish.
+///
+/// # Errors
+/// [`ProbeError`] when the host neither takes nor refuses a connection in 5 s.
+pub fn measure(address: SocketAddr) -> Result<Measured, ProbeError> {
+    let first = tcp::dial(address, PATIENCE).map_err(|source| ProbeError { address, source })?;
+    let (mut rtt, mut connection) = (first.rtt, first.connection);
+    for _ in 1..ROUNDS {
+        if let Ok(again) = tcp::dial(address, PATIENCE) {
+            rtt = rtt.min(again.rtt);
+            connection = connection.or(again.connection);
+        }
+    }
+    let negotiated = match &connection {
+        Some(connection) => tcp::negotiated(connection).into(),
+        None => Fact::unknown(format!("{address} refuses connections")),
+    };
+    let mtu = match connection {
+        // Were TCP's own segments not conclusive, datagrams may be.
+        Some(_) => by_tcp(address, rtt).or_else(|why| by_udp(address, rtt).map_err(|_| why)),
+        None => by_udp(address, rtt),
+    };
+    drop(connection);
+    Ok(Measured {
+        address,
+        rtt,
+        negotiated,
+        mtu: mtu.into(),
+        skew: None,
+    })
+}
+
+/// What became of a packet of a certain size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// The host has it.
+    Arrived,
+    /// A router said that it is too large, and what is not.
+    TooLarge(u32),
+    /// Nobody said anything.
+    Vanished,
+}
+
+fn by_tcp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {
+    let mut first_hop = 0;
+    let full = twice(|| {
+        let (size, fate) = tcp::segment(address, None, rtt)?;
+        first_hop = size;
+        Ok(fate)
+    })?;
+    let mut ask = |size| twice(|| tcp::segment(address, Some(size), rtt).map(|(_, fate)| fate));
+    conclude(full, first_hop, ProbeMethod::Tcp, &mut ask)
+        .ok_or_else(|| format!("{address} acknowledges nothing"))
+}
+
+fn by_udp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {
+    let socket = udp::Prober::to(address.ip(), rtt).map_err(|error| error.to_string())?;
+    let first_hop = socket.first_hop();
+    let mut ask = |size| twice(|| socket.datagram(size).map_err(|error| error.to_string()));
+    // Unless a small one is answered, silence about large ones says nothing.
+    match ask(SMALL)? {
+        Fate::Arrived => {}
+        _ => {
+            return Err(format!(
+                "{} says nothing about datagrams to closed ports",
+                address.ip()
+            ));
+        }
+    }
+    let full = ask(first_hop)?;
+    conclude(full, first_hop, ProbeMethod::Udp, &mut ask).ok_or_else(|| "no datagram arrives".to_owned())
+}
+
+/// From the fate of the largest packet to the path MTU; `None` when not even a small one arrives.
+fn conclude(
+    full: Fate,
+    first_hop: u32,
+    method: ProbeMethod,
+    ask: &mut dyn FnMut(u32) -> Result<Fate, String>,
+) -> Option<PathMtu> {
+    let (bytes, discovery) = match full {
+        Fate::Arrived => (first_hop, Discovery::NotNeeded),
+        Fate::TooLarge(bytes) => (bytes, Discovery::Works),
+        Fate::Vanished => {
+            let mut arrives = |size| matches!(ask(size), Ok(Fate::Arrived));
+            (
+                search::largest(SMALL, first_hop, &mut arrives)?,
+                Discovery::BlackHole,
+            )
+        }
+    };
+    Some(PathMtu {
+        bytes,
+        first_hop,
+        discovery,
+        method,
+    })
+}
+
+fn twice(mut ask: impl FnMut() -> Result<Fate, String>) -> Result<Fate, String> {
+    for _ in 1..TRIES {
+        match ask()? {
+            Fate::Vanished => {}
+            fate => return Ok(fate),
+        }
+    }
+    ask()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    #[test]
+    fn a_listening_host_is_measured() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let measured = measure(listener.local_addr().unwrap()).unwrap();
+        assert!(measured.rtt > Duration::ZERO);
+        let negotiated = measured.negotiated.known().unwrap();
+        assert!(negotiated.send_mss > 500 && negotiated.congestion.is_some());
+        let mtu = measured.mtu.known().unwrap();
+        assert_eq!(
+            (mtu.discovery, mtu.method),
+            (Discovery::NotNeeded, ProbeMethod::Tcp)
+        );
+        assert_eq!(mtu.bytes, mtu.first_hop);
+    }
+
+    #[test]
+    fn a_host_that_refuses_is_measured_by_its_refusals() {
+        // A port that was free a moment ago.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let measured = measure(free).unwrap();
+        assert!(matches!(measured.negotiated, Fact::Unknown(_)));
+        assert_eq!(
+            measured.mtu.known().map(|mtu| mtu.method),
+            Some(ProbeMethod::Udp),
+            "{:?}",
+            measured.mtu
+        );
+    }
+
+    #[test]
+    fn where_no_route_leads_that_is_said() {
+        let error = measure((Ipv4Addr::BROADCAST, 9).into()).unwrap_err().to_string();
+        assert!(
+            error.contains("255.255.255.255:9") && !error.contains('\n'),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_loss_by_chance_is_no_black_hole() {
+        let mut fates = [Fate::Vanished, Fate::Arrived].into_iter();
+        assert_eq!(twice(|| fates.next().ok_or_else(String::new)), Ok(Fate::Arrived));
+        let mut silent = |size: u32| {
+            Ok(if size <= 1400 {
+                Fate::Arrived
+            } else {
+                Fate::Vanished
+            })
+        };
+        let found = conclude(Fate::Vanished, 1500, ProbeMethod::Tcp, &mut silent).unwrap();
+        assert_eq!((found.bytes, found.discovery), (1400, Discovery::BlackHole));
+        let mut dead = |_| Ok(Fate::Vanished);
+        assert_eq!(conclude(Fate::Vanished, 1500, ProbeMethod::Tcp, &mut dead), None);
+    }
+}

@@ -1,0 +1,127 @@
+//! Probing with TCP: the kernel of the far host acknowledges a segment whatever the program there makes of it.
+
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use drs::{TcpInfo, TcpState};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::Fate;
+use crate::fact::Name;
+use crate::path::Negotiated;
+
+/// How often the kernel is asked whether the segment was acknowledged.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
+
+/// How a host met an attempt to connect.
+pub(super) struct Dialled {
+    /// One round trip: from the first packet to the answer, whether it took the connection or refused.
+    pub rtt: Duration,
+    /// The connection, unless it was refused.
+    pub connection: Option<TcpStream>,
+}
+
+pub(super) fn dial(address: SocketAddr, patience: Duration) -> io::Result<Dialled> {
+    let start = Instant::now();
+    match connect(address, None, patience) {
+        Ok(connection) => {
+            let elapsed = start.elapsed();
+            // The kernel's own measure leaves out how long this program took to wake up.
+            let measured = TcpInfo::read(&connection).ok().map(|info| info.rtt);
+            let rtt = measured
+                .filter(|rtt| !rtt.is_zero())
+                .map_or(elapsed, |rtt| rtt.min(elapsed));
+            Ok(Dialled {
+                rtt,
+                connection: Some(connection),
+            })
+        }
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(Dialled {
+            rtt: start.elapsed(),
+            connection: None,
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+fn connect(address: SocketAddr, largest_segment: Option<u32>, patience: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Never in pieces, whatever the system's default.
+    if address.is_ipv4() {
+        set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::WANT)?;
+    } else {
+        set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::WANT)?;
+    }
+    if let Some(bytes) = largest_segment {
+        socket.set_tcp_mss(bytes)?;
+    }
+    socket.set_tcp_nodelay(true)?;
+    socket.connect_timeout(&address.into(), patience)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// What a connection agreed on.
+pub(super) fn negotiated(connection: &TcpStream) -> Result<Negotiated, String> {
+    let info = TcpInfo::read(connection).map_err(|error| error.to_string())?;
+    let congestion = SockRef::from(connection).tcp_congestion().ok().and_then(|name| {
+        let name: Vec<u8> = name.into_iter().take_while(|b| *b != 0).collect();
+        std::str::from_utf8(&name)
+            .ok()
+            .and_then(|name| Name::new(name).ok())
+    });
+    Ok(Negotiated {
+        timestamps: info.timestamps,
+        sack: info.selective_acknowledgement,
+        window_scaling: info.window_scaling,
+        congestion,
+        send_mss: info.send_mss,
+    })
+}
+
+/// Sends one full segment, in a packet of at most `size` bytes (else as large as it gets), on a connection of its own: the packet's
+/// size, and what became of it.
+pub(super) fn segment(address: SocketAddr, size: Option<u32>, rtt: Duration) -> Result<(u32, Fate), String> {
+    let told = |error: io::Error| error.to_string();
+    let headers = if address.is_ipv4() { 40 } else { 60 };
+    // Lost set-ups are repeated after 1 s and 3 s.
+    let patience = Duration::from_secs(5) + 4 * rtt;
+    let largest = size.map(|size| size.saturating_sub(headers));
+    let mut connection = connect(address, largest, patience).map_err(told)?;
+    let before = TcpInfo::read(&connection).map_err(|error| error.to_string())?;
+    let options = if before.timestamps { 12 } else { 0 };
+    let packet = before.send_mss + options + headers;
+    let data = vec![0; before.send_mss as usize];
+    connection.write_all(&data).map_err(told)?;
+    // Two or more repeats of the segment are in this, yet the kernel's own search for a smaller size is not (three).
+    let deadline = Instant::now() + Duration::from_millis(600).max(10 * rtt + Duration::from_millis(200));
+    let fate = loop {
+        let info = TcpInfo::read(&connection).map_err(|error| error.to_string())?;
+        if info.state == TcpState::Close {
+            return Err(format!("{address} resets connections"));
+        }
+        if info.unacked == 0 && info.bytes_not_sent.unwrap_or(0) == 0 {
+            break match info.path_mtu {
+                smaller if smaller < packet => Fate::TooLarge(smaller),
+                _ => Fate::Arrived,
+            };
+        }
+        if Instant::now() >= deadline {
+            break Fate::Vanished;
+        }
+        // Woken by a reset; else by the clock.
+        let mut wait = [PollFd::new(&connection, PollFlags::empty())];
+        let _ = poll(&mut wait, Some(&LOOK));
+    };
+    // What is left in the buffer must not linger on.
+    let _ = SockRef::from(&connection).set_linger(Some(Duration::ZERO));
+    Ok((packet, fate))
+}

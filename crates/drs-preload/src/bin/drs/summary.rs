@@ -1,0 +1,231 @@
+//! What a log says of a run, for people.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+
+/// A line of the log, with the members that are used here.
+#[derive(Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+enum Line {
+    Verdict {},
+    Action {
+        process: u32,
+        flow: Option<u64>,
+        what: String,
+        made: Option<u64>,
+        refused: Option<i32>,
+        cause: String,
+    },
+    Advice {
+        process: u32,
+        flow: u64,
+        advice: String,
+    },
+    End(End),
+}
+
+#[derive(Deserialize)]
+struct End {
+    process: u32,
+    flow: u64,
+    seconds: f64,
+    peer: Option<String>,
+    local: Option<String>,
+    sent: u64,
+    received: u64,
+    #[serde(default)]
+    unscaled: bool,
+    verdicts: BTreeMap<String, u32>,
+}
+
+/// One connection.
+#[derive(Default)]
+struct Flow {
+    end: Option<End>,
+    done: Vec<String>,
+    advice: Vec<String>,
+}
+
+/// A run's connections.
+pub struct Summary {
+    flows: BTreeMap<(u32, u64), Flow>,
+    ahead: Vec<String>,
+}
+
+impl Summary {
+    /// Reads a log's lines. Those that are none of ours are passed over.
+    pub fn of(log: &[u8]) -> Self {
+        let mut summary = Self {
+            flows: BTreeMap::new(),
+            ahead: Vec::new(),
+        };
+        for line in log.split(|byte| *byte == b'\n') {
+            let Ok(line) = serde_json::from_slice::<Line>(line) else {
+                continue;
+            };
+            summary.take(line);
+        }
+        summary
+    }
+
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Verdict {} => {}
+            Line::Action {
+                process,
+                flow,
+                what,
+                made,
+                refused,
+                cause,
+            } => {
+                let result = match (made, refused) {
+                    (_, Some(number)) => format!(" refused (error {number})"),
+                    (Some(made), None) if made > 0 => format!(" now {made}"),
+                    _ => String::new(),
+                };
+                let text = format!("{what}{result}: {cause}");
+                match flow {
+                    Some(flow) => self.flows.entry((process, flow)).or_default().done.push(text),
+                    None => self.ahead.push(text),
+                }
+            }
+            Line::Advice {
+                process,
+                flow,
+                advice,
+            } => {
+                self.flows.entry((process, flow)).or_default().advice.push(advice);
+            }
+            Line::End(end) => {
+                let key = (end.process, end.flow);
+                self.flows.entry(key).or_default().end = Some(end);
+            }
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.flows.len();
+        let plural = if count == 1 { "" } else { "s" };
+        writeln!(f, "drs: {count} connection{plural}")?;
+        for text in &self.ahead {
+            writeln!(f, "  before a connection: {text}")?;
+        }
+        self.flows.values().try_for_each(|flow| write!(f, "{flow}"))
+    }
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.end {
+            Some(end) => {
+                let unknown = "unknown".to_owned();
+                writeln!(
+                    f,
+                    "  {} - {}: sent {} and received {} bytes in {:.2} s",
+                    end.local.as_ref().unwrap_or(&unknown),
+                    end.peer.as_ref().unwrap_or(&unknown),
+                    end.sent,
+                    end.received,
+                    end.seconds
+                )?;
+                writeln!(f, "    limited by: {}", Limits(&end.verdicts))?;
+            }
+            None => writeln!(
+                f,
+                "  a connection that was still open when its process was killed"
+            )?,
+        }
+        self.done.iter().try_for_each(|done| writeln!(f, "    {done}"))?;
+        if self.done.is_empty() {
+            writeln!(f, "    nothing done: {}", self.why_nothing())?;
+        }
+        self.advice
+            .iter()
+            .try_for_each(|advice| writeln!(f, "    advice: {advice}"))
+    }
+}
+
+impl Flow {
+    /// Why a connection was left as it was.
+    fn why_nothing(&self) -> &'static str {
+        let Some(end) = &self.end else {
+            return "no more is known";
+        };
+        let most = end.verdicts.iter().max_by_key(|(_, count)| **count);
+        let Some((most, _)) = most else {
+            return "it was over, or idle, before anything could be measured";
+        };
+        match most.split_once(' ').map_or(most.as_str(), |(_, limit)| limit) {
+            "sending-application" => "the sending program had no more to send",
+            "receiving-application" => "the receiving program read no faster",
+            // The receiving side cannot tell a sender that waits for the window from one that waits for something else.
+            "send-buffer" | "receive-window" | "sender" if end.unscaled => {
+                "window scaling is off at one of the ends (net.ipv4.tcp_window_scaling), so no window can be over 64 KB"
+            }
+            "send-buffer" | "receive-window" => "no larger buffer can be had from this end",
+            "pacing" => "someone set a pacing rate",
+            "growing" => "the congestion window was still growing; the buffers were large enough",
+            "loss" => "losses held it back, which no buffer helps",
+            "path" => "the path was full",
+            "sender" => "the sending end held it back; the buffers here were large enough",
+            _ => "it was limited by nothing that buffers can change",
+        }
+    }
+}
+
+/// Limits by how often they were found.
+struct Limits<'a>(&'a BTreeMap<String, u32>);
+
+impl fmt::Display for Limits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: u32 = self.0.values().sum();
+        if all == 0 {
+            return f.write_str("not known");
+        }
+        let mut limits: Vec<_> = self.0.iter().collect();
+        limits.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let shares = limits
+            .iter()
+            .map(|(limit, count)| format!("{limit} {}%", **count * 100 / all));
+        f.write_str(&shares.collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_becomes_sentences() {
+        let log = br#"{"event":"end","at":1.0,"process":7,"flow":1,"seconds":2.5,"local":"10.0.0.1:5","peer":"10.0.0.2:80","sent":10,"received":99,"looks":3,"actions":0,"refused":0,"verdicts":{"receiving path":3,"receiving loss":1}}
+no line of ours
+{"event":"action","at":1.0,"process":7,"flow":2,"what":"receive-buffer","asked":5,"made":10,"cause":"because"}
+{"event":"end","at":1.0,"process":7,"flow":2,"seconds":1,"sent":1,"received":1,"verdicts":{"receiving receive-window":9}}
+"#;
+        let text = Summary::of(log).to_string();
+        assert!(text.starts_with("drs: 2 connections\n"), "{text}");
+        assert!(
+            text.contains("limited by: receiving path 75%, receiving loss 25%"),
+            "{text}"
+        );
+        assert!(text.contains("nothing done: the path was full"), "{text}");
+        assert!(text.contains("receive-buffer now 10: because"), "{text}");
+    }
+
+    #[test]
+    fn without_window_scaling_that_is_the_reason() {
+        let log = br#"{"event":"end","process":7,"flow":1,"seconds":2,"sent":10,"received":99,"unscaled":true,"verdicts":{"receiving sender":3}}"#;
+        let text = Summary::of(log).to_string();
+        assert!(text.contains("net.ipv4.tcp_window_scaling"), "{text}");
+    }
+
+    #[test]
+    fn an_empty_log() {
+        assert_eq!(Summary::of(b"").to_string(), "drs: 0 connections\n");
+    }
+}

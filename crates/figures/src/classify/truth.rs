@@ -1,0 +1,207 @@
+//! Flows whose limit is known because it was built so, and when they are steady. Nothing here looks at a verdict.
+
+use drs::Limit;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::ops::Range;
+use std::time::Duration;
+
+/// The classes that are made.
+pub const CLASSES: [Limit; 8] = [
+    Limit::SendingApplication,
+    Limit::ReceivingApplication,
+    Limit::SendBuffer,
+    Limit::ReceiveWindow,
+    Limit::Pacing,
+    Limit::Growing,
+    Limit::Loss,
+    Limit::Path,
+];
+
+/// Payload of a segment on a path of 1500 bytes, with timestamps.
+const MSS: f64 = 1448.0;
+/// Linux's initial window, in segments.
+const FIRST_WINDOW: f64 = 10.0;
+/// A flow is steady from here on, or after ten round trips, whichever is later.
+const STEADY_AFTER: Duration = Duration::from_secs(3);
+const STEADY_AFTER_ROUNDS: u32 = 10;
+/// A node with less than this for its largest window would be one without window scaling.
+const SMALLEST_CEILING: f64 = 80_000.0;
+/// So many losses are due, at the wire's rate, before a flow that losses limit counts as steady.
+const FIRST_LOSSES: f64 = 8.0;
+/// How long flows last.
+const SECONDS: f64 = 6.0;
+
+/// One flow to make.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// What limits it.
+    pub class: Limit,
+    /// The sender's congestion control.
+    pub congestion: &'static str,
+    /// What its numbers were drawn from; also the seed of the lab's losses.
+    pub seed: u64,
+    /// The path's round trip without queue.
+    pub rtt: Duration,
+    /// The bottleneck's rate, in bit/s.
+    pub rate: f64,
+    /// What differs from the scenario file.
+    pub set: Vec<(String, String)>,
+    /// Arguments of the sending end.
+    pub sender: Vec<String>,
+    /// Arguments of the receiving end.
+    pub receiver: Vec<String>,
+    /// How long it lasts.
+    pub seconds: f64,
+    /// When it is steady: intervals that lie in here are judged.
+    pub steady: Range<Duration>,
+}
+
+impl Case {
+    /// A name for files: unlike any other case's.
+    pub fn name(&self) -> String {
+        format!("{}-{}-{}", self.class, self.congestion, self.seed)
+    }
+}
+
+/// The congestion controls under which a limit is made: BBR is not limited by losses.
+pub fn congestions(class: Limit) -> &'static [&'static str] {
+    match class {
+        Limit::Loss => &["reno", "cubic"],
+        _ => &["reno", "cubic", "bbr"],
+    }
+}
+
+/// The flow of this class, congestion control and seed.
+pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
+    let place = CLASSES.iter().position(|known| *known == class).unwrap_or(0);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(1000) + place as u64);
+    let mut between = |low: f64, high: f64| low + (high - low) * random.random::<f64>();
+    let growing = class == Limit::Growing;
+    let rtt = if growing {
+        between(0.2, 0.4)
+    } else {
+        between(0.02, 0.1)
+    };
+    let rate = 1e6
+        * if growing {
+            between(60.0, 100.0)
+        } else {
+            between(20.0, 100.0)
+        };
+    let bytes_per_second = rate / 8.0;
+    let bdp = bytes_per_second * rtt;
+    let queue = between(0.5, 1.5);
+    let (mut sender, mut receiver) = (vec![], vec![]);
+    let (mut loss, mut ceiling) = (None, None);
+    let argument = |to: &mut Vec<String>, name: &str, value: f64| {
+        to.extend([format!("--{name}"), format!("{value:.0}")]);
+    };
+    match class {
+        Limit::SendingApplication => {
+            argument(&mut sender, "rate", between(0.2, 0.8) * bytes_per_second);
+            argument(&mut sender, "chunk", between(1_000.0, 32_000.0));
+        }
+        Limit::ReceivingApplication => {
+            argument(&mut receiver, "rate", between(0.2, 0.5) * bytes_per_second);
+            argument(&mut receiver, "chunk", between(4_000.0, 64_000.0));
+            // The window ends between this and twice this. So it is more than what is read in a round trip, and no more than path and queue hold
+            // together: nothing is lost that could limit the flow instead. It is full long before the steady part.
+            let window = (1.0 + queue) / 2.0 * bdp;
+            if seed.is_multiple_of(2) || window < SMALLEST_CEILING {
+                argument(&mut receiver, "buffer", window);
+            } else {
+                ceiling = Some(window);
+            }
+        }
+        // Written a segment at a time: Linux lets one large write overrun the buffer up to the congestion window, and then it limits nothing.
+        Limit::SendBuffer => {
+            argument(&mut sender, "buffer", (between(0.15, 0.35) * bdp).max(8_000.0));
+            argument(&mut sender, "chunk", MSS);
+        }
+        Limit::ReceiveWindow => argument(&mut receiver, "buffer", (between(0.15, 0.35) * bdp).max(8_000.0)),
+        Limit::Pacing => argument(&mut sender, "pace", between(0.2, 0.8) * bytes_per_second),
+        Limit::Loss => {
+            let window = (between(0.1, 0.3) * bdp / MSS).max(10.0);
+            // Some losses come before the steady part, or slow start would still show in it.
+            let at_least = FIRST_LOSSES / (STEADY_AFTER.as_secs_f64() * bytes_per_second / MSS);
+            loss = Some(loss_for(window, rtt, congestion).max(at_least));
+        }
+        _ => {}
+    }
+    let rtt = Duration::from_secs_f64(rtt);
+    let (seconds, steady) = if growing {
+        // The window doubles every round trip, from the first window on; up to half of what fills the path nothing limits it.
+        let rounds = (0.5 * bdp / (FIRST_WINDOW * MSS)).log2();
+        let until = rtt.mul_f64(rounds);
+        ((until + rtt).as_secs_f64(), 2 * rtt..until)
+    } else {
+        let from = STEADY_AFTER.max(STEADY_AFTER_ROUNDS * rtt);
+        (SECONDS, from..Duration::from_secs_f64(SECONDS))
+    };
+    let mut set = vec![
+        ("links.wan.delay".into(), format!("{} us", rtt.as_micros() / 2)),
+        ("links.wan.rate".into(), format!("{:.3} Mbit/s", rate / 1e6)),
+        ("links.wan.queue".into(), format!("{queue:.2} bdp")),
+    ];
+    set.extend(ceiling.map(|bytes: f64| {
+        let kilobytes = (bytes / 1024.0).ceil();
+        ("nodes.receiver.buffers".into(), format!("{kilobytes} KB"))
+    }));
+    set.extend(loss.map(|loss| ("links.wan.forward.loss".into(), format!("{loss:e}"))));
+    Case {
+        class,
+        congestion,
+        seed,
+        rtt,
+        rate,
+        set,
+        sender,
+        receiver,
+        seconds,
+        steady,
+    }
+}
+
+/// The loss rate that holds a flow to about `window` segments: Mathis et al. 1997 for Reno (1.22 / sqrt p); for CUBIC the larger of that and RFC
+/// 9438's own (1.054 rtt^0.75 / p^0.75).
+fn loss_for(window: f64, rtt: f64, congestion: &str) -> f64 {
+    let reno = (1.22 / window).powi(2);
+    let cubic = (1.054 * rtt.powf(0.75) / window).powf(4.0 / 3.0);
+    if congestion == "cubic" {
+        reno.max(cubic)
+    } else {
+        reno
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_the_same_each_time_and_seeds_differ() {
+        for class in CLASSES {
+            let name = |seed| format!("{:?}", case(class, "reno", seed));
+            assert_eq!(name(3), name(3));
+            assert_ne!(name(3), name(4));
+        }
+    }
+
+    #[test]
+    fn every_case_has_time_to_be_judged_in() {
+        for class in CLASSES {
+            for seed in 1..=50 {
+                let case = case(class, "cubic", seed);
+                assert!(case.steady.end - case.steady.start >= 2 * case.rtt, "{case:?}");
+                assert!(case.steady.end.as_secs_f64() <= case.seconds);
+            }
+        }
+    }
+
+    #[test]
+    fn the_loss_allows_the_window_that_was_asked() {
+        assert!((loss_for(122.0, 0.05, "reno") - 1e-4).abs() < 1e-9);
+        assert!(loss_for(500.0, 0.1, "cubic") > loss_for(500.0, 0.1, "reno"));
+    }
+}

@@ -1,0 +1,159 @@
+//! The ways of sizing buffers that are compared, and how each is set.
+
+use clap::ValueEnum;
+use drs::{Action, Mode, apply};
+use serde::{Deserialize, Serialize};
+use std::os::fd::AsFd;
+
+/// Bytes of a kilobyte in the paper.
+const KB: u32 = 1024;
+/// The paper's unlucky static buffer: 212.5 KB, the 66th percentile of its path's bandwidth-delay product.
+const UNLUCKY: u32 = 425 * KB / 2;
+
+/// One way of sizing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Column {
+    /// Hosts that nobody tuned: windows of 64 KB.
+    Stock,
+    /// 212.5 KB on the wire.
+    Unlucky,
+    /// A 212.5 KB buffer of which a Linux of that time kept a quarter for itself: 159.4 KB on the wire.
+    Unlucky2004,
+    /// More than the path ever needs.
+    Over,
+    /// The paper's algorithm, from 64 KB.
+    Classic,
+    /// The same with its open questions answered, from 64 KB.
+    PaperPlus,
+    /// Nothing set: the kernel's autotuning.
+    Kernel,
+    /// `Mode::Auto`, in a program that sets nothing.
+    Auto,
+    /// A program that sets 64 KB itself.
+    Fixed,
+    /// `Mode::Auto` in such a program.
+    AutoFixed,
+}
+
+impl Column {
+    /// In the order of the tables.
+    pub const ALL: [Self; 10] = [
+        Self::Stock,
+        Self::Fixed,
+        Self::Unlucky2004,
+        Self::Unlucky,
+        Self::Over,
+        Self::Kernel,
+        Self::Classic,
+        Self::PaperPlus,
+        Self::Auto,
+        Self::AutoFixed,
+    ];
+
+    /// The head of its column.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Stock => "stock 64 KB",
+            Self::Unlucky => "static 212.5 KB",
+            Self::Unlucky2004 => "static 159.4 KB",
+            Self::Over => "over-provisioned",
+            Self::Classic => "classic",
+            Self::PaperPlus => "paper+",
+            Self::Kernel => "kernel",
+            Self::Auto => "auto",
+            Self::Fixed => "program's 64 KB",
+            Self::AutoFixed => "auto on 64 KB",
+        }
+    }
+
+    /// What is set, for the reader.
+    pub const fn how(self) -> &'static str {
+        match self {
+            Self::Stock => "hosts without window scaling, nothing set: no window is over 64 KB",
+            Self::Fixed => {
+                "large hosts; both programs set their buffers to 64 KB (`SO_RCVBUF`, `SO_SNDBUF`), the receiver holds its window to 64 KB"
+            }
+            Self::Unlucky2004 => {
+                "large hosts; buffers set, the receiver holds its window to 159.4 KB, which is what a 212.5 KB buffer offered on Linux 2.4 (a quarter was kept for bookkeeping)"
+            }
+            Self::Unlucky => "large hosts; buffers set, the receiver holds its window to 212.5 KB",
+            Self::Over => {
+                "large hosts; both programs set 4 MB, which the kernel doubles: more than ten times the bandwidth-delay product"
+            }
+            Self::Kernel => "large hosts (autotuning up to 16 MB), nothing set",
+            Self::Classic => "large hosts; both programs set 64 KB on the connection and run `Mode::Classic`",
+            Self::PaperPlus => {
+                "large hosts; both programs set 64 KB on the connection and run `Mode::PaperPlus`"
+            }
+            Self::Auto => "large hosts, nothing set; both programs run `Mode::Auto`",
+            Self::AutoFixed => "large hosts; both programs set 64 KB on the connection and run `Mode::Auto`",
+        }
+    }
+
+    /// The hosts' largest windows, as a scenario says it.
+    pub const fn hosts(self) -> &'static str {
+        match self {
+            Self::Stock => "64 KB",
+            _ => "8 MB",
+        }
+    }
+
+    /// What right-sizes the flow.
+    pub const fn mode(self) -> Mode {
+        match self {
+            Self::Classic => Mode::Classic,
+            Self::PaperPlus => Mode::PaperPlus,
+            Self::Auto | Self::AutoFixed => Mode::Auto,
+            _ => Mode::Observe,
+        }
+    }
+
+    /// The window that is held for the whole transfer.
+    pub const fn held_window(self) -> Option<u32> {
+        match self {
+            Self::Fixed => Some(64 * KB),
+            Self::Unlucky => Some(UNLUCKY),
+            Self::Unlucky2004 => Some(UNLUCKY / 4 * 3),
+            _ => None,
+        }
+    }
+
+    /// The buffer that the program sets before it connects or listens, in bytes as `SO_RCVBUF` takes them.
+    const fn first_buffer(self) -> Option<u32> {
+        match self {
+            Self::Stock | Self::Kernel | Self::Auto => None,
+            Self::Classic | Self::PaperPlus | Self::AutoFixed | Self::Fixed => Some(64 * KB),
+            Self::Unlucky | Self::Unlucky2004 => Some(UNLUCKY),
+            Self::Over => Some(4096 * KB),
+        }
+    }
+
+    /// Whether the receiver sets its buffer before it listens. A small buffer set that early also fixes the connection's window scaling, and
+    /// nothing lets the window grow past it: who means to grow sets it on the connection.
+    const fn before_listening(self) -> bool {
+        !matches!(self, Self::Classic | Self::PaperPlus | Self::AutoFixed)
+    }
+
+    /// Sets the receiver's listening socket.
+    pub fn prepare_listener(self, socket: impl AsFd) {
+        if let Some(bytes) = self.first_buffer().filter(|_| self.before_listening()) {
+            apply(&socket, Action::ReceiveBuffer(bytes));
+        }
+    }
+
+    /// Sets the receiver's connection.
+    pub fn prepare_connection(self, socket: impl AsFd) {
+        if let Some(bytes) = self.first_buffer().filter(|_| !self.before_listening()) {
+            apply(&socket, Action::ReceiveBuffer(bytes));
+        }
+    }
+
+    /// Sets the sender's socket, before it connects. The static windows are the receiver's to hold; a sender's buffer of
+    /// the same size leaves room for what is in flight, because the kernel doubles it.
+    pub fn prepare_sender(self, socket: impl AsFd) {
+        if let Some(bytes) = self.first_buffer() {
+            apply(&socket, Action::SendBuffer(bytes));
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The two programs of a measured transfer: one sends a file's bytes over one TCP connection or several, the other reads them.
+//!
+//! Both say what they saw as one line of JSON. Times are of the machine's monotonic clock, which both nodes share.
+
+use super::column::Column;
+use anyhow::{Context, Result, bail};
+use drs::{Action, Budget, Flow, SAMPLE_PERIOD, Side, apply};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where the receiver listens; a node of a lab runs nothing else.
+pub const PORT: u16 = 7520;
+/// What one read or write moves at most.
+const CHUNK: usize = 256 << 10;
+/// Of the samples, one in so many is kept: about two a second.
+const KEEP: u32 = 20;
+
+/// The receiving program.
+#[derive(clap::Args, Clone)]
+pub struct Receive {
+    /// How the sockets are set.
+    #[arg(long, value_enum)]
+    column: Column,
+    /// Where to listen.
+    #[arg(long, default_value_t = PORT)]
+    port: u16,
+    /// A receive buffer for each connection instead of the column's own, in bytes as `SO_RCVBUF` takes them (0: the column's).
+    #[arg(long, default_value_t = 0)]
+    buffer: u32,
+    /// Connections to take.
+    #[arg(long, default_value_t = 1)]
+    connections: usize,
+    /// Buffer memory that all connections share, in bytes (0: no budget).
+    #[arg(long, default_value_t = 0)]
+    budget: u64,
+    /// Reading ends this many seconds after the last connection came (0: at the end of the stream).
+    #[arg(long, default_value_t = 0.0)]
+    seconds: f64,
+    /// Counting begins this many seconds after the last connection came.
+    #[arg(long, default_value_t = 0.0)]
+    settle: f64,
+    /// Keep the series of buffer sizes.
+    #[arg(long)]
+    series: bool,
+}
+
+/// The sending program.
+#[derive(clap::Args, Clone)]
+pub struct Send {
+    /// The receiver.
+    #[arg(long)]
+    to: SocketAddr,
+    /// How the sockets are set.
+    #[arg(long, value_enum)]
+    column: Column,
+    /// Connections to make.
+    #[arg(long, default_value_t = 1)]
+    connections: usize,
+    /// The file whose bytes are sent, over and over if need be.
+    #[arg(long)]
+    file: PathBuf,
+    /// Bytes for each connection (0: until the receiver closes).
+    #[arg(long, default_value_t = 0)]
+    bytes: u64,
+    /// Congestion control, where it is not the node's.
+    #[arg(long)]
+    congestion: Option<String>,
+    /// Keep the series of buffer sizes.
+    #[arg(long)]
+    series: bool,
+}
+
+/// What one connection saw at one end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct End {
+    /// The peer's address.
+    pub peer: String,
+    /// Before connecting, or after accepting: seconds of the monotonic clock.
+    pub start: f64,
+    /// When the last byte was read or written.
+    pub end: f64,
+    /// Bytes that count: after settling.
+    pub bytes: u64,
+    /// When each power of two of megabytes had been read.
+    pub marks: Vec<(u64, f64)>,
+    /// The buffer, as the kernel accounts it: mean over time and most, bytes.
+    pub buffer_mean: f64,
+    /// The most of it.
+    pub buffer_max: u64,
+    /// Memory in use by what was queued: mean over time, bytes.
+    pub used_mean: f64,
+    /// The most of it.
+    pub used_max: u64,
+    /// Segments sent again.
+    pub retransmits: u32,
+    /// What was set, and why, with its time.
+    pub actions: Vec<(f64, String)>,
+    /// Advice, the first of each kind.
+    pub advice: Vec<String>,
+    /// Time, buffer, used, window offered (or congestion window); about two a second, where asked.
+    pub series: Vec<(f64, u64, u64, u64)>,
+}
+
+/// Seconds of the machine's monotonic clock.
+fn clock() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(
+        u64::try_from(now.tv_sec).unwrap_or(0),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    )
+}
+
+/// Many connections are looked at less often, so that looking does not load the machine that also carries the links.
+fn period(connections: usize) -> Duration {
+    SAMPLE_PERIOD * u32::try_from(1 + connections / 40).unwrap_or(1)
+}
+
+/// Watches one connection while its program moves bytes.
+struct Watch {
+    flow: Flow,
+    column: Column,
+    side: Side,
+    last: Duration,
+    looks: u32,
+    sums: (f64, f64),
+    period: Duration,
+    keep_series: bool,
+    end: End,
+}
+
+impl Watch {
+    fn new(flow: Flow, column: Column, side: Side, keep_series: bool, connections: usize) -> Self {
+        let now = clock();
+        Self {
+            period: period(connections),
+            flow,
+            column,
+            side,
+            last: Duration::ZERO,
+            looks: 0,
+            sums: (0.0, 0.0),
+            keep_series,
+            end: End {
+                start: now.as_secs_f64(),
+                ..End::default()
+            },
+        }
+    }
+
+    fn look(&mut self, socket: &TcpStream, now: Duration) {
+        if now.saturating_sub(self.last) < self.period {
+            return;
+        }
+        self.last = now;
+        // The kernel lifts a clamp when it learns how much bookkeeping a segment takes.
+        if let (Side::Receiving, Some(window)) = (self.side, self.column.held_window()) {
+            apply(socket, Action::WindowClamp(window));
+        }
+        // A connection that the peer has just closed gives no sample, and needs none.
+        let Ok(step) = self.flow.step(socket, now) else {
+            return;
+        };
+        let seconds = now.as_secs_f64();
+        let buffers = step.sample.buffers;
+        let (buffer, used, window) = match self.side {
+            Side::Receiving => (
+                buffers.receive,
+                buffers.receive_used,
+                u64::from(step.sample.info.receive_window.unwrap_or(0)),
+            ),
+            Side::Sending => (
+                buffers.send,
+                buffers.send_used,
+                u64::from(step.sample.info.congestion_window) * u64::from(step.sample.info.send_mss),
+            ),
+        };
+        self.end.retransmits = step.sample.info.retransmits;
+        self.looks += 1;
+        self.sums.0 += f64::from(buffer);
+        self.sums.1 += f64::from(used);
+        self.end.buffer_max = self.end.buffer_max.max(buffer.into());
+        self.end.used_max = self.end.used_max.max(used.into());
+        for applied in step.actions {
+            self.end.actions.push((seconds, applied.to_string()));
+        }
+        if let Some(advice) = step.advice.map(|advice| advice.to_string())
+            && self.end.advice.len() < 4
+        {
+            let kind = |text: &str| text.split(':').next().unwrap_or_default().to_owned();
+            if !self.end.advice.iter().any(|old| kind(old) == kind(&advice)) {
+                self.end.advice.push(advice);
+            }
+        }
+        if self.keep_series && self.looks.is_multiple_of(KEEP) {
+            self.end
+                .series
+                .push((seconds, buffer.into(), used.into(), window));
+        }
+    }
+
+    fn finish(mut self, bytes: u64) -> End {
+        let looks = f64::from(self.looks.max(1));
+        self.end.end = clock().as_secs_f64();
+        self.end.bytes = bytes;
+        self.end.buffer_mean = self.sums.0 / looks;
+        self.end.used_mean = self.sums.1 / looks;
+        self.end
+    }
+}
+
+/// Receives, and prints one JSON list of [`End`]s.
+pub fn receive(what: &Receive) -> Result<()> {
+    let listener = TcpListener::bind(("0.0.0.0", what.port)).context("cannot listen")?;
+    match what.buffer {
+        0 => what.column.prepare_listener(&listener),
+        bytes => {
+            apply(&listener, Action::ReceiveBuffer(bytes));
+        }
+    }
+    println!("listening");
+    let budget = (what.budget > 0).then(|| Budget::new(what.budget));
+    let mut sockets = Vec::new();
+    for _ in 0..what.connections {
+        let socket = listener.accept().context("no connection came")?.0;
+        what.column.prepare_connection(&socket);
+        sockets.push(socket);
+    }
+    let start = clock();
+    let threads: Vec<_> = sockets
+        .into_iter()
+        .map(|socket| {
+            let (what, budget) = (what.clone(), budget.clone());
+            std::thread::spawn(move || receive_one(socket, &what, budget.as_ref(), start))
+        })
+        .collect();
+    finish(threads)
+}
+
+fn receive_one(
+    mut socket: TcpStream,
+    what: &Receive,
+    budget: Option<&Arc<Budget>>,
+    all_came: Duration,
+) -> Result<End> {
+    socket.set_read_timeout(Some(period(what.connections)))?;
+    let mut flow = Flow::new(what.column.mode(), Side::Receiving);
+    if let Some(budget) = budget {
+        flow = flow.with_budget(budget);
+    }
+    let mut watch = Watch::new(flow, what.column, Side::Receiving, what.series, what.connections);
+    watch.end.peer = socket
+        .peer_addr()
+        .map_or_else(|_| String::new(), |peer| peer.ip().to_string());
+    let settled = all_came + Duration::from_secs_f64(what.settle);
+    let ends = (what.seconds > 0.0).then(|| all_came + Duration::from_secs_f64(what.seconds));
+    let mut room = vec![0; CHUNK];
+    let (mut read, mut counted, mut mark) = (0u64, 0u64, 1u64 << 20);
+    loop {
+        let count = match socket.read(&mut room) {
+            Ok(0) => break,
+            Ok(count) => count as u64,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Err(error) => return Err(error).context("the connection broke"),
+        };
+        let now = clock();
+        read += count;
+        while read >= mark {
+            watch.end.marks.push((mark, now.as_secs_f64()));
+            mark *= 2;
+        }
+        if now >= settled {
+            counted += count;
+        }
+        watch.look(&socket, now);
+        if ends.is_some_and(|end| now >= end) {
+            break;
+        }
+    }
+    Ok(watch.finish(counted))
+}
+
+/// Sends, and prints one JSON list of [`End`]s.
+pub fn send(what: &Send) -> Result<()> {
+    let threads: Vec<_> = (0..what.connections)
+        .map(|_| {
+            let what = what.clone();
+            std::thread::spawn(move || send_one(&what))
+        })
+        .collect();
+    finish(threads)
+}
+
+fn send_one(what: &Send) -> Result<End> {
+    let mut watch = Watch::new(
+        Flow::new(what.column.mode(), Side::Sending),
+        what.column,
+        Side::Sending,
+        what.series,
+        what.connections,
+    );
+    let mut socket = connect(what)?;
+    socket.set_write_timeout(Some(period(what.connections)))?;
+    let mut file = File::open(&what.file).with_context(|| format!("cannot read {}", what.file.display()))?;
+    let mut room = vec![0; CHUNK];
+    let mut sent = 0u64;
+    let (mut filled, mut at) = (0, 0);
+    while what.bytes == 0 || sent < what.bytes {
+        if at == filled {
+            (filled, at) = (file.read(&mut room)?, 0);
+            if filled == 0 {
+                file.rewind()?;
+                continue;
+            }
+        }
+        let most = if what.bytes == 0 {
+            filled - at
+        } else {
+            (filled - at).min(usize::try_from(what.bytes - sent).unwrap_or(usize::MAX))
+        };
+        match socket.write(room.get(at..at + most).unwrap_or_default()) {
+            Ok(count) => {
+                at += count;
+                sent += count as u64;
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            // The receiver has seen enough.
+            Err(_) if what.bytes == 0 => return Ok(watch.finish(sent)),
+            Err(error) => return Err(error).context("the connection broke"),
+        }
+        watch.look(&socket, clock());
+    }
+    socket.shutdown(std::net::Shutdown::Write)?;
+    socket.set_read_timeout(Some(SAMPLE_PERIOD))?;
+    // The receiver closes when it has read all.
+    loop {
+        match socket.read(&mut room) {
+            Ok(0) => return Ok(watch.finish(sent)),
+            Ok(_) => bail!("the receiver sent something"),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                watch.look(&socket, clock());
+            }
+            Err(error) => return Err(error).context("the connection broke"),
+        }
+    }
+}
+
+fn connect(what: &Send) -> Result<TcpStream> {
+    use rustix::net::{AddressFamily, SocketType, sockopt};
+    let socket =
+        rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).context("cannot make a socket")?;
+    what.column.prepare_sender(&socket);
+    if let Some(name) = &what.congestion {
+        sockopt::set_tcp_congestion(&socket, name).with_context(|| format!("cannot use {name}"))?;
+    }
+    rustix::net::connect(&socket, &what.to).with_context(|| format!("cannot connect to {}", what.to))?;
+    Ok(TcpStream::from(socket))
+}
+
+fn finish(threads: Vec<std::thread::JoinHandle<Result<End>>>) -> Result<()> {
+    let ends: Result<Vec<End>> = threads
+        .into_iter()
+        .map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|_| bail!("a connection's thread ended badly"))
+        })
+        .collect();
+    println!("{}", serde_json::to_string(&ends?)?);
+    Ok(())
+}

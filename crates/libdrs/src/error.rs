@@ -1,0 +1,71 @@
+//! `enum drs_error`, its sentences, and the library's version.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use rustix::io::Errno;
+
+/// What a call ended with; the numbers of `enum drs_error`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub enum Code {
+    /// Done.
+    Ok = 0,
+    /// A pointer that must not be NULL is.
+    Null = -1,
+    /// A side, a mode, a size or a number is none that this knows.
+    Invalid = -2,
+    /// The descriptor is not open.
+    BadDescriptor = -3,
+    /// The descriptor is no TCP socket.
+    NotTcp = -4,
+    /// The kernel refused, or is too old.
+    System = -5,
+    /// A defect of this library.
+    Internal = -6,
+}
+
+impl Code {
+    /// What the kernel's refusal to tell of a socket means.
+    pub(crate) fn of_refusal(error: &std::io::Error) -> Self {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::BADF) => Self::BadDescriptor,
+            Some(Errno::NOTSOCK | Errno::OPNOTSUPP | Errno::NOPROTOOPT) => Self::NotTcp,
+            _ => Self::System,
+        }
+    }
+}
+
+/// `drs_strerror`: one line for an error code.
+#[unsafe(no_mangle)]
+pub extern "C" fn drs_strerror(error: c_int) -> *const c_char {
+    sentence(error).as_ptr()
+}
+
+fn sentence(error: c_int) -> &'static CStr {
+    const OK: c_int = Code::Ok as c_int;
+    const NULL: c_int = Code::Null as c_int;
+    const INVALID: c_int = Code::Invalid as c_int;
+    const BAD_DESCRIPTOR: c_int = Code::BadDescriptor as c_int;
+    const NOT_TCP: c_int = Code::NotTcp as c_int;
+    const SYSTEM: c_int = Code::System as c_int;
+    const INTERNAL: c_int = Code::Internal as c_int;
+    match error {
+        OK => c"no error",
+        NULL => c"a pointer is NULL: pass the flow, budget or place that the call needs",
+        INVALID => c"an argument is out of range: take side and mode from drs.h and set the report's size",
+        BAD_DESCRIPTOR => c"the descriptor is not open: free the flow before closing the socket",
+        NOT_TCP => {
+            c"the descriptor is no TCP connection: only those can be measured, and listening sockets cannot"
+        }
+        SYSTEM => c"the kernel gave no account of the socket: Linux 5.4 or later is needed",
+        INTERNAL => c"a defect in libdrs: the socket is as it was; free the flow and report what was printed",
+        _ => c"no error of this libdrs: its version is older than the program's",
+    }
+}
+
+/// `drs_version`: the library's version.
+#[unsafe(no_mangle)]
+pub extern "C" fn drs_version() -> *const c_char {
+    const VERSION: &[u8] = concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes();
+    CStr::from_bytes_until_nul(VERSION).unwrap_or(c"").as_ptr()
+}

@@ -1,0 +1,90 @@
+//! A step allocates nothing: counted by an allocator that stands in for the system's.
+
+#![allow(clippy::unwrap_used, unsafe_code)] // a test that can't go on has failed; the allocator passes everything on
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::thread;
+
+use libdrs::{DrsFlow, DrsReport, drs_flow_free, drs_flow_new, drs_flow_step};
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count() {
+    // A thread that ends has no counter any more.
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: everything is the system's allocator's; counting does not allocate, since the counter needs no set-up.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: likewise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: likewise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn steps_allocate_nothing() {
+    let before = COUNT.get();
+    drop(vec![1, 2, 3]);
+    assert!(COUNT.get() > before, "the counter counts");
+
+    for mode in 0..=3 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        // Reads by itself: a mode may shrink the buffers below what is written at once.
+        let mut reading = receiver.try_clone().unwrap();
+        let reader = thread::spawn(move || io::copy(&mut reading, &mut io::sink()));
+        let mut flows = [ptr::null_mut::<DrsFlow>(); 2];
+        for (flow, (side, socket)) in flows.iter_mut().zip([(1, &sender), (2, &receiver)]) {
+            // SAFETY: the place is valid.
+            let code = unsafe { drs_flow_new(socket.as_raw_fd(), side, mode, &raw mut *flow) };
+            assert_eq!(code, 0);
+        }
+        let mut report = DrsReport::empty();
+        report.size = u32::try_from(size_of::<DrsReport>()).unwrap();
+        let (block, mut verdicts) = ([0; 100_000], 0);
+        for look in 1..=200u64 {
+            sender.write_all(&block).unwrap();
+            for flow in flows {
+                let before = COUNT.get();
+                // SAFETY: the flow is alive, and the report as large as it says.
+                let code = unsafe { drs_flow_step(flow, look * 20_000_000, &raw mut report) };
+                assert_eq!((code, COUNT.get() - before), (0, 0), "mode {mode}, look {look}");
+                verdicts += report.flags & 1;
+            }
+        }
+        assert!(verdicts > 10, "intervals closed, so deciding was counted too");
+        for flow in flows {
+            // SAFETY: alive and freed once.
+            unsafe { drs_flow_free(flow) };
+        }
+        drop(sender);
+        assert_eq!(reader.join().unwrap().unwrap(), 200 * 100_000);
+    }
+}

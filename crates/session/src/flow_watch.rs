@@ -1,0 +1,134 @@
+//! Watches the flow of a session's own hop: what limits it, and what right-sizing did about it.
+//!
+//! A watch is driven by the data itself: each read and write looks, at most once every [`SAMPLE_PERIOD`]. A flow that stands
+//! still is not looked at, and the kernel's counters tell how long it stood once it goes on.
+
+use std::{
+    os::fd::AsFd,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use drs::{Advice, Applied, Flow, Mode, SAMPLE_PERIOD, Side, Tally};
+
+/// Most actions that are kept for the report.
+const MOST_ACTIONS: usize = 32;
+
+/// One session's flow, to be looked at from anywhere while the session runs and after.
+#[derive(Debug)]
+pub struct FlowWatch {
+    begun: Instant,
+    /// When the next look is due, in microseconds since `begun`; never, once the socket gave nothing.
+    due: AtomicU64,
+    watched: Mutex<Watched>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    flow: Flow,
+    seen: Seen,
+}
+
+/// What a watch has seen so far.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// For how long each limit held, and the latest verdict.
+    pub tally: Tally,
+    /// The latest advice.
+    pub advice: Option<Advice>,
+    /// What was set on the socket and why, oldest first, the first few dozen.
+    pub actions: Vec<Applied>,
+    /// Smoothed round-trip time at the latest look.
+    pub rtt: Duration,
+    /// Segments that this end sent again, up to the latest look.
+    pub retransmits: u32,
+}
+
+/// The congestion control is the host's choice, or `--congestion`: how to share a path with others is not a session's to decide.
+fn flow(mode: Mode, side: Side) -> Flow {
+    Flow::new(mode, side).keeping_congestion_control()
+}
+
+impl Seen {
+    /// How many streams are advised, where that is the advice.
+    #[must_use]
+    pub fn advised_streams(&self) -> Option<u32> {
+        match self.advice {
+            Some(Advice::Streams { streams, .. }) => Some(streams),
+            _ => None,
+        }
+    }
+}
+
+impl FlowWatch {
+    pub(crate) fn new(mode: Mode, side: Side) -> Self {
+        Self {
+            begun: Instant::now(),
+            due: AtomicU64::new(0),
+            watched: Mutex::new(Watched {
+                flow: flow(mode, side),
+                seen: Seen::default(),
+            }),
+        }
+    }
+
+    /// Forgets what was seen and goes on as the other side, or the same, of the connection.
+    pub fn begin_anew(&self, side: Side) {
+        let mut watched = self.lock();
+        let mode = watched.flow.mode();
+        *watched = Watched {
+            flow: flow(mode, side),
+            seen: Seen::default(),
+        };
+    }
+
+    /// What was seen so far.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        self.lock().seen.clone()
+    }
+
+    /// Looks at the socket, when that is due.
+    pub(crate) fn look(&self, socket: impl AsFd) {
+        let now = self.begun.elapsed();
+        let micros = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+        let due = self.due.load(Ordering::Relaxed);
+        let next = micros.saturating_add(u64::try_from(SAMPLE_PERIOD.as_micros()).unwrap_or(u64::MAX));
+        // Whoever moves the time on looks: the two halves of a session may come here at once.
+        if micros < due
+            || self
+                .due
+                .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_err()
+        {
+            return;
+        }
+        let mut watched = self.lock();
+        let Watched { flow, seen } = &mut *watched;
+        match flow.step(socket, now) {
+            Ok(step) => {
+                seen.rtt = step.sample.info.rtt;
+                seen.retransmits = step.sample.info.retransmits;
+                if let Some(verdict) = &step.verdict {
+                    seen.tally.add(verdict);
+                }
+                seen.advice = step.advice.or(seen.advice);
+                for applied in step.actions {
+                    tracing::debug!(%applied, "right-sizing");
+                    if seen.actions.len() < MOST_ACTIONS {
+                        seen.actions.push(*applied);
+                    }
+                }
+            }
+            // Not a socket that can be measured: the session itself goes on.
+            Err(_) => self.due.store(u64::MAX, Ordering::Relaxed),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,216 @@
+//! In one line, what limits a copy and what to do about it.
+
+use std::time::Duration;
+
+use drs::{Evidence, Limit, Tally};
+
+/// What is known of a copy's flows. All streams taken together.
+#[derive(Debug, Clone, Copy)]
+pub struct Picture<'a> {
+    /// This machine sends the files; it receives them otherwise.
+    pub push: bool,
+    /// The depot next to the end that sends, when the route with most of the data has one.
+    pub depot: Option<&'a str>,
+    /// How the end that sends the files sees its own connection (to the first depot from it, when there is one).
+    pub sending: &'a Tally,
+    /// How the end that receives them sees its own.
+    pub receiving: &'a Tally,
+    /// Streams at the end of the copy.
+    pub streams: usize,
+    /// Rate of the whole copy, in bit/s.
+    pub goodput_bps: f64,
+}
+
+/// The line, without a full stop.
+pub fn explain(picture: &Picture<'_>) -> String {
+    let Some((limit, share)) = picture.sending.chief().or_else(|| picture.receiving.chief()) else {
+        return "the copy was too short to say what limits it".to_owned();
+    };
+    let evidence = picture
+        .sending
+        .evidence()
+        .or_else(|| picture.receiving.evidence())
+        .unwrap_or_default();
+    let limit = match (limit, picture.depot) {
+        // The connection to the first depot waits for the depot, which waits for what lies behind it.
+        (Limit::ReceivingApplication | Limit::ReceiveWindow, Some(depot)) => {
+            return behind(picture, depot, share);
+        }
+        (limit, _) => limit,
+    };
+    format!(
+        "{} ({:.0} % of the time){}",
+        sentence(picture, limit, &evidence),
+        100.0 * share,
+        remedy(picture, limit)
+    )
+}
+
+fn sentence(picture: &Picture<'_>, limit: Limit, evidence: &Evidence) -> String {
+    let (sender, receiver) = if picture.push {
+        ("this machine", "the server")
+    } else {
+        ("the server", "this machine")
+    };
+    let to = picture
+        .depot
+        .map_or_else(String::new, |depot| format!(" on the way to depot {depot}"));
+    let rate = rate(picture.goodput_bps);
+    match limit {
+        Limit::SendingApplication => {
+            format!(
+                "limited by {sender}: its disk or processor gives {rate}, less than the network would carry"
+            )
+        }
+        Limit::ReceivingApplication => {
+            format!("limited by {receiver}: its disk or processor takes {rate}, less than the network brings")
+        }
+        Limit::SendBuffer => format!(
+            "limited by the send buffer of {sender}: {} for a round trip of {}",
+            bytes(evidence.send_buffer),
+            ms(evidence.rtt)
+        ),
+        Limit::ReceiveWindow => format!(
+            "limited by the receive window of {receiver}: {} for a round trip of {}",
+            bytes(evidence.peer_window),
+            ms(evidence.rtt)
+        ),
+        Limit::Pacing => format!("limited by a pacing rate set on {sender}: {rate}"),
+        Limit::Growing => format!(
+            "the copy was still gaining speed{to} when it ended: too short for this round trip of {}",
+            ms(evidence.rtt)
+        ),
+        Limit::Loss => format!(
+            "limited by lost packets{to}: each one slows a stream for many round trips of {}",
+            ms(evidence.rtt)
+        ),
+        Limit::Path => format!(
+            "limited by the path itself{to}: it is full at {rate}, and {} of queue stand in it",
+            ms(evidence.rtt.saturating_sub(evidence.min_rtt))
+        ),
+        Limit::Sender => format!("limited by {sender}, which does not say why"),
+    }
+}
+
+fn remedy(picture: &Picture<'_>, limit: Limit) -> String {
+    match limit {
+        Limit::SendBuffer | Limit::ReceiveWindow => {
+            "; `longhaul doctor` on that machine says how to raise it, and more streams help".to_owned()
+        }
+        Limit::Loss if picture.depot.is_none() => {
+            format!(
+                "; a depot near the losses helps most, more streams than {} some",
+                picture.streams
+            )
+        }
+        Limit::Loss => format!("; more streams than {} may help", picture.streams),
+        _ => String::new(),
+    }
+}
+
+/// The first hop waits for its depot: what the far end sees tells more.
+fn behind(picture: &Picture<'_>, depot: &str, share: f64) -> String {
+    let far = match picture.receiving.chief() {
+        Some((Limit::ReceivingApplication, _)) if picture.push => {
+            ": the server reads slower than data arrives"
+        }
+        Some((Limit::ReceivingApplication, _)) => ": this machine reads slower than data arrives",
+        Some((Limit::Loss, _)) => ": packets are lost on the last hop",
+        Some((Limit::Path, _)) => ": the last hop is full",
+        Some((Limit::ReceiveWindow, _)) => {
+            ": the receive window of the last hop is too small for its round trip"
+        }
+        _ => "; its log says how each of its hops does",
+    };
+    format!(
+        "limited behind depot {depot}, which passes on {} and holds back the rest ({:.0} % of the time){far}",
+        rate(picture.goodput_bps),
+        100.0 * share
+    )
+}
+
+fn rate(bps: f64) -> String {
+    if bps >= 1e9 {
+        format!("{:.2} Gbit/s", bps / 1e9)
+    } else {
+        format!("{:.1} Mbit/s", bps / 1e6)
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    if bytes >= 1 << 20 {
+        format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+    } else {
+        format!("{} KiB", bytes >> 10)
+    }
+}
+
+fn ms(time: Duration) -> String {
+    format!("{:.0} ms", time.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drs::Verdict;
+
+    fn tally(limit: Limit) -> Tally {
+        let evidence = Evidence {
+            interval: Duration::from_secs(1),
+            rtt: Duration::from_millis(100),
+            min_rtt: Duration::from_millis(60),
+            peer_window: 64 << 10,
+            send_buffer: 4 << 20,
+            ..Evidence::default()
+        };
+        let mut tally = Tally::default();
+        tally.add(&Verdict { limit, evidence });
+        tally
+    }
+
+    fn line(push: bool, depot: Option<&str>, sending: &Tally, receiving: &Tally) -> String {
+        explain(&Picture {
+            push,
+            depot,
+            sending,
+            receiving,
+            streams: 4,
+            goodput_bps: 8e6,
+        })
+    }
+
+    #[test]
+    fn every_limit_gives_one_line_that_names_the_culprit() {
+        let unknown = Tally::default();
+        for limit in Limit::ALL {
+            let line = line(true, None, &tally(limit), &unknown);
+            assert!(!line.contains('\n') && line.contains("100 %"), "{line}");
+        }
+        assert!(
+            line(true, None, &tally(Limit::ReceiveWindow), &unknown)
+                .contains("of the server: 64 KiB for a round trip of 100 ms")
+        );
+        assert!(line(false, None, &tally(Limit::ReceiveWindow), &unknown).contains("of this machine"));
+        assert!(line(true, None, &tally(Limit::Path), &unknown).contains("40 ms of queue"));
+        assert!(line(true, None, &unknown, &unknown).contains("too short"));
+    }
+
+    #[test]
+    fn a_depot_that_waits_is_not_blamed() {
+        let line = line(
+            true,
+            Some("gw1"),
+            &tally(Limit::ReceivingApplication),
+            &tally(Limit::Loss),
+        );
+        assert!(
+            line.contains("behind depot gw1") && line.contains("lost on the last hop"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn the_receiving_end_speaks_where_the_sending_end_said_nothing() {
+        assert!(line(false, None, &Tally::default(), &tally(Limit::Loss)).contains("lost packets"));
+    }
+}

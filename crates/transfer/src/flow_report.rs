@@ -1,0 +1,79 @@
+//! What a server tells of its end of a stream's connection.
+
+use std::time::Duration;
+
+use drs::{Evidence, Tally, Verdict};
+use longhaul_session::Seen;
+
+use crate::wire::{FLOW_LIMITS, FlowReport};
+
+impl FlowReport {
+    /// From what was seen here.
+    pub(crate) fn of(seen: &Seen) -> Self {
+        let evidence = seen.tally.evidence().unwrap_or_default();
+        Self {
+            held_ms: FLOW_LIMITS
+                .map(|limit| seen.tally.held(limit).as_millis().try_into().unwrap_or(u32::MAX)),
+            retransmits: seen.retransmits.into(),
+            rtt_us: (micros(evidence.rtt), micros(evidence.min_rtt)),
+            window: evidence.peer_window,
+            send_buffer: evidence.send_buffer,
+            streams: seen.advised_streams().unwrap_or(0).try_into().unwrap_or(u16::MAX),
+        }
+    }
+
+    /// As a tally, with the evidence that travelled.
+    pub(crate) fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        let held = FLOW_LIMITS.into_iter().zip(self.held_ms);
+        for (limit, ms) in held.clone() {
+            tally.hold(limit, Duration::from_millis(ms.into()));
+        }
+        if let Some((limit, _)) = tally.chief() {
+            // No time of its own: the evidence of what has been counted above.
+            tally.add(&Verdict {
+                limit,
+                evidence: Evidence {
+                    rtt: Duration::from_micros(self.rtt_us.0.into()),
+                    min_rtt: Duration::from_micros(self.rtt_us.1.into()),
+                    peer_window: self.window,
+                    send_buffer: self.send_buffer,
+                    ..Evidence::default()
+                },
+            });
+        }
+        tally
+    }
+}
+
+fn micros(time: Duration) -> u32 {
+    time.as_micros().try_into().unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drs::Limit;
+
+    #[test]
+    fn what_is_told_is_what_was_seen() {
+        let mut seen = Seen::default();
+        let evidence = Evidence {
+            interval: Duration::from_millis(250),
+            rtt: Duration::from_millis(70),
+            peer_window: 65536,
+            ..Evidence::default()
+        };
+        for limit in Limit::ALL {
+            seen.tally.add(&Verdict { limit, evidence });
+        }
+        seen.tally.hold(Limit::Loss, Duration::from_secs(2));
+        let told = FlowReport::of(&seen).tally();
+        for limit in Limit::ALL {
+            assert_eq!(told.held(limit), seen.tally.held(limit), "{limit}");
+        }
+        assert_eq!(told.chief(), seen.tally.chief());
+        assert_eq!(told.evidence().map(|told| told.rtt), Some(evidence.rtt));
+        assert_eq!(FlowReport::default().tally().chief(), None);
+    }
+}
