@@ -10,7 +10,8 @@
 //!   when it is much faster than a sender that paces would have sent it, for there the slope is the sender's own.
 //! - A queue that stands, while nothing is lost, shows that the path is full: the delivery rate is then its capacity.
 //! - From then on the rate is raised in small steps as long as all of it is delivered without a queue, and taken back to the delivery
-//!   rate when one stands.
+//!   rate when one stands. Where it stands at the same rate again, steps become rare.
+//! - A queue that stays although the flow steps back is made by others. The flow then is no longer held, and takes its share by TCP's own rules.
 //!
 //! Pure: looks go in, rates come out.
 
@@ -21,11 +22,11 @@ const SHORT: Duration = Duration::from_millis(10);
 /// A train is measured once it has lasted this long ...
 const TRAIN: Duration = Duration::from_millis(5);
 /// ... and acknowledged as many segments.
-const TRAIN_SEGMENTS: u64 = 32;
+const TRAIN_SEGMENTS: u64 = 16;
 /// Without an acknowledgement for this part of the round trip, a train is over.
 const GAP: u32 = 16;
 /// How much faster than a sender that paces a train must be.
-const UNPACED: f64 = 2.0;
+const UNPACED: f64 = 1.5;
 /// The part of a train's slope that is sent at first: trains are short, and their ends blurred.
 const CAUTION: f64 = 0.95;
 /// The part of the delivery rate that is sent after a queue stood, so that it drains.
@@ -36,8 +37,14 @@ const BACK: f64 = 0.995;
 const STEPS: (f64, f64, f64) = (0.0025, 0.01, 0.03);
 /// As many.
 const SURE: u32 = 16;
-/// Rounds without a step after a queue stood.
-const REST: u32 = 6;
+/// Rounds without a step after a queue stood; as many as the second when it stood again and again at the same rate.
+const REST: (u32, u32) = (6, 48);
+/// Delivery rates that differ by less than this part are the same.
+const SAME: f64 = 0.03;
+/// A queue that does not shrink for so many rounds while this flow steps back is not its own: others fill it, who would take all.
+const OTHERS: u32 = 8;
+/// A round of stepping back takes more than this part of the path's round trip off a queue of this flow's own.
+const DRAINED: u32 = 400;
 
 /// One look at the flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,6 +77,12 @@ pub(crate) struct Cruise {
     round: Round,
     step: f64,
     rest: u32,
+    /// Rounds to rest after the last queue, and the delivery rate while it stood.
+    rested: (u32, f64),
+    /// Rounds in a row in which a queue did not shrink, and the round trip at the last look at that.
+    outlasted: (u32, Duration),
+    /// Left to TCP alone.
+    released: bool,
     /// Steps up since a queue was seen.
     raised: u32,
     /// The last change was a step back.
@@ -80,6 +93,8 @@ pub(crate) struct Cruise {
 #[derive(Debug, Clone, Copy)]
 struct Train {
     first: (Duration, u64),
+    /// The congestion window at the first look, in bytes: at least that with which the train was sent.
+    window: u64,
     /// The last look that saw progress.
     last: (Duration, u64),
 }
@@ -98,7 +113,7 @@ impl Cruise {
     /// Takes a look; the rate to send at from now on, in bytes a second, if it changes.
     pub(crate) fn observe(&mut self, look: &Look) -> Option<u64> {
         let last = self.last.replace(*look);
-        if look.min_rtt < SHORT || look.acked == 0 {
+        if self.released || look.min_rtt < SHORT || look.acked == 0 {
             return None;
         }
         self.round.rtt = Some(self.round.rtt.map_or(look.rtt, |least| least.min(look.rtt)));
@@ -137,7 +152,7 @@ impl Cruise {
         if !stands || look.delivery == 0 {
             return None;
         }
-        (self.step, self.rest, self.draining) = (STEPS.0, REST, true);
+        (self.step, self.rest, self.draining) = (STEPS.0, REST.0, true);
         Some(look.delivery as f64 * BACK)
     }
 
@@ -149,6 +164,7 @@ impl Cruise {
             _ => {
                 self.train = (look.acked > acked_before).then_some(Train {
                     first: now,
+                    window: look.window,
                     last: now,
                 });
                 return None;
@@ -161,12 +177,13 @@ impl Cruise {
         self.train = Some(Train { last: now, ..train });
         let lasted = train.last.0.saturating_sub(train.first.0);
         let bytes = train.last.1.saturating_sub(train.first.1);
-        if lasted < TRAIN || bytes < TRAIN_SEGMENTS * look.mss {
+        // Without an end in sight it is no train: the pipe is full, or the sender paces.
+        if lasted < TRAIN || lasted > look.min_rtt / 2 || bytes < TRAIN_SEGMENTS * look.mss {
             return None;
         }
         let slope = bytes as f64 / lasted.as_secs_f64();
         // Linux paces slow start at twice the window a round trip.
-        let paced = 2.0 * look.window as f64 / look.rtt.as_secs_f64();
+        let paced = 2.0 * train.window as f64 / look.min_rtt.as_secs_f64();
         (slope > UNPACED * paced).then_some(slope)
     }
 
@@ -182,21 +199,43 @@ impl Cruise {
             false => full_round && self.round.rtt.is_some_and(|least| queued(least, look)),
         };
         if seen && (full_round || !self.draining) {
+            // A moment in which a host stood still looks the same, and has a low delivery rate.
+            let back = (look.delivery as f64 * BACK).clamp(cap * (1.0 - STEPS.2), cap);
+            if self.draining {
+                let (rounds, before) = self.outlasted;
+                let shrank = look.rtt + look.min_rtt / DRAINED < before;
+                // While less is delivered than sent, stepping back is not over.
+                let delivered = back > cap * (1.0 - STEPS.2);
+                let outlasted = if delivered { rounds + 1 } else { rounds };
+                self.outlasted = (if shrank { 0 } else { outlasted }, look.rtt);
+                if self.outlasted.0 >= OTHERS {
+                    self.released = true;
+                    return Some(f64::INFINITY);
+                }
+                if shrank {
+                    // What drains need not drain faster.
+                    self.round = Round::from(look);
+                    return None;
+                }
+            } else {
+                self.outlasted = (0, look.rtt);
+                self.rested = self.next_rest(look.delivery as f64);
+            }
             self.draining = true;
-            (self.step, self.rest, self.raised) = (STEPS.0, REST, 0);
+            (self.step, self.rest, self.raised) = (STEPS.0, self.rested.0.max(REST.0), 0);
             self.round = Round::from(look);
-            let back = (look.delivery as f64 * BACK).clamp(cap / 2.0, cap);
             return (back < cap).then_some(back);
         }
         if !full_round {
             return None;
         }
+        (self.outlasted.0, self.draining) = (0, false);
         let delivered = look.acked.saturating_sub(self.round.acked) as f64 / elapsed.as_secs_f64();
         let lost = look.retransmits > self.round.retransmits;
         self.round = Round::from(look);
         if lost {
             // Without a queue it was not this flow's doing, and a lower rate would not help.
-            (self.step, self.rest) = (STEPS.0, REST);
+            (self.step, self.rest) = (STEPS.0, REST.0);
         }
         if let Some(rest) = self.rest.checked_sub(1) {
             self.rest = rest;
@@ -212,6 +251,14 @@ impl Cruise {
         let most = if self.raised > SURE { STEPS.2 } else { STEPS.1 };
         self.step = (self.step * 2.0).min(most);
         Some(raised)
+    }
+
+    /// How long to rest after a queue that stood at this delivery rate.
+    fn next_rest(&self, delivery: f64) -> (u32, f64) {
+        let (rest, before) = self.rested;
+        let same = (delivery - before).abs() < before * SAME;
+        let rest = if same { (rest * 2).min(REST.1) } else { REST.0 };
+        (rest, delivery)
     }
 }
 
@@ -251,6 +298,8 @@ mod tests {
         paces: bool,
         now: f64,
         queue: f64,
+        /// What others keep in the queue.
+        foreign: f64,
         window: f64,
         sent: f64,
         acked: f64,
@@ -274,6 +323,7 @@ mod tests {
                 paces: false,
                 now: 0.0,
                 queue: 0.0,
+                foreign: 0.0,
                 window: 10.0 * MSS,
                 sent: 0.0,
                 acked: 0.0,
@@ -315,7 +365,8 @@ mod tests {
                 self.queue = self.queue_limit;
             }
             self.returning.push_back(out);
-            self.rtts.push_back(self.rtt + self.queue / self.capacity);
+            self.rtts
+                .push_back(self.rtt + (self.queue + self.foreign) / self.capacity);
             self.now += STEP;
         }
 
@@ -404,6 +455,18 @@ mod tests {
         let mut cruise = Cruise::default();
         path.run(11.0, Some(&mut cruise));
         assert_eq!(cruise.cap, None);
+    }
+
+    #[test]
+    fn a_queue_that_others_fill_ends_the_holding_back() {
+        let mut path = record_path();
+        let mut cruise = Cruise::default();
+        path.run(10.0, Some(&mut cruise));
+        assert!(!cruise.released);
+        let cap = cruise.cap.unwrap();
+        path.foreign = path.queue_limit / 2.0;
+        path.run(10.0, Some(&mut cruise));
+        assert!(cruise.released && cruise.cap == Some(f64::INFINITY), "{cap}");
     }
 
     #[test]
