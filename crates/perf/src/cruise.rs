@@ -29,14 +29,16 @@ const GAP: u32 = 16;
 const UNPACED: f64 = 1.5;
 /// The part of a train's slope that is sent at first: trains are short, and their ends blurred.
 const CAUTION: f64 = 0.95;
-/// The part of the delivery rate that is sent after a queue stood, so that it drains.
-const BACK: f64 = 0.995;
+/// The part of the delivery rate that is sent after a queue stood, so that it drains, and once it has.
+const BACK: (f64, f64) = (0.995, 0.9975);
 /// The least and the largest step up, as parts of the rate. What a step sends too much until its queue is seen, some two round
 /// trips later, a queue of a thirtieth of the window can hold.
 /// The third is for when so many steps have met no queue that the first estimate must have been far too low.
 const STEPS: (f64, f64, f64) = (0.0025, 0.01, 0.03);
 /// As many.
 const SURE: u32 = 16;
+/// Rounds in which a step up shows.
+const FRESH: u32 = 3;
 /// Rounds without a step after a queue stood; as many as the second when it stood again and again at the same rate.
 const REST: (u32, u32) = (6, 48);
 /// Delivery rates that differ by less than this part are the same.
@@ -85,6 +87,8 @@ pub(crate) struct Cruise {
     released: bool,
     /// Steps up since a queue was seen.
     raised: u32,
+    /// Rounds since the last step up.
+    since_raise: u32,
     /// The last change was a step back.
     draining: bool,
 }
@@ -139,7 +143,7 @@ impl Cruise {
             && let Some(slope) = self.train_slope(look, last?.acked)
         {
             // What the burst itself left in the queue has a round to drain.
-            (self.step, self.draining) = (STEPS.0, true);
+            (self.step, self.draining) = (STEPS.1, true);
             return Some(slope * CAUTION);
         }
         // A burst makes a queue for a while; one that stands is there for a whole round.
@@ -153,7 +157,7 @@ impl Cruise {
             return None;
         }
         (self.step, self.rest, self.draining) = (STEPS.0, REST.0, true);
-        Some(look.delivery as f64 * BACK)
+        Some(look.delivery as f64 * BACK.0)
     }
 
     /// Bytes a second of the train under way, once it says the path's capacity.
@@ -191,16 +195,16 @@ impl Cruise {
         let elapsed = look.at.saturating_sub(self.round.began);
         // Of the path's own round trip: one that a growing queue stretches might never end.
         let full_round = elapsed >= look.min_rtt + look.min_rtt / 4;
-        // After a step up a queue counts as soon as it is seen; after a step back it has a round to drain first.
-        // Paced, a flow sends no bursts, so a queue that is seen at all stands.
-        let seen = match look.delivery as f64 >= cap * 0.9 {
-            true => queued(look.rtt, look),
-            // Short of its rate, a flow makes no queue unless the path has become narrower, and then one that stands.
-            false => full_round && self.round.rtt.is_some_and(|least| queued(least, look)),
+        let seen = if self.since_raise < FRESH && !self.draining {
+            // After a step up a queue counts as soon as it is seen.
+            queued(look.rtt, look)
+        } else {
+            // At other times a host may have stood still for a moment; and after a step back a queue has a round to drain.
+            full_round && self.round.rtt.is_some_and(|least| queued(least, look))
         };
-        if seen && (full_round || !self.draining) {
+        if seen {
             // A moment in which a host stood still looks the same, and has a low delivery rate.
-            let back = (look.delivery as f64 * BACK).clamp(cap * (1.0 - STEPS.2), cap);
+            let back = (look.delivery as f64 * BACK.0).clamp(cap * (1.0 - STEPS.2), cap);
             if self.draining {
                 let (rounds, before) = self.outlasted;
                 let shrank = look.rtt + look.min_rtt / DRAINED < before;
@@ -229,7 +233,8 @@ impl Cruise {
         if !full_round {
             return None;
         }
-        (self.outlasted.0, self.draining) = (0, false);
+        self.outlasted.0 = 0;
+        self.since_raise = self.since_raise.saturating_add(1);
         let delivered = look.acked.saturating_sub(self.round.acked) as f64 / elapsed.as_secs_f64();
         let lost = look.retransmits > self.round.retransmits;
         self.round = Round::from(look);
@@ -237,16 +242,18 @@ impl Cruise {
             // Without a queue it was not this flow's doing, and a lower rate would not help.
             (self.step, self.rest) = (STEPS.0, REST.0);
         }
+        let drained = std::mem::take(&mut self.draining);
         if let Some(rest) = self.rest.checked_sub(1) {
             self.rest = rest;
-            return None;
+            let settled = self.rested.1 * BACK.1;
+            return (drained && settled > cap && settled < cap * (1.0 + STEPS.1)).then_some(settled);
         }
         // Below the cap, something else holds the flow.
         if delivered < cap * 0.97 {
             return None;
         }
         let raised = cap * (1.0 + self.step);
-        self.draining = false;
+        self.since_raise = 0;
         self.raised += 1;
         let most = if self.raised > SURE { STEPS.2 } else { STEPS.1 };
         self.step = (self.step * 2.0).min(most);
