@@ -19,22 +19,30 @@ use std::time::Duration;
 
 /// On shorter paths a flow recovers so soon that there is nothing to gain.
 const SHORT: Duration = Duration::from_millis(10);
-/// A train is measured once it has lasted this long ...
+/// A train is measured once it has lasted this long: the shorter it is, the more do acknowledgements that come in bunches blur it ...
 const TRAIN: Duration = Duration::from_millis(5);
 /// ... and acknowledged as many segments.
 const TRAIN_SEGMENTS: u64 = 16;
-/// Without an acknowledgement for this part of the round trip, a train is over.
-const GAP: u32 = 16;
+/// Without an acknowledgement for this long, and for as long as so many segments take, a train is over.
+const GAP: (Duration, f64) = (Duration::from_micros(1500), 8.0);
+/// A look that comes so long after the one before may have missed the end of a train.
+const LATE: Duration = Duration::from_millis(4);
+/// No slow start takes more round trips: 10 segments have become 10 GiB or more by then.
+const SLOW_START: u32 = 32;
 /// How much faster than a sender that paces a train must be.
 const UNPACED: f64 = 1.5;
 /// The part of a train's slope that is sent at first: trains are short, and their ends blurred.
-const CAUTION: f64 = 0.95;
+const CAUTION: f64 = 0.88;
 /// The part of the delivery rate that is sent after a queue stood, so that it drains, and once it has.
 const BACK: (f64, f64) = (0.995, 0.9975);
 /// The least and the largest step up, as parts of the rate. What a step sends too much until its queue is seen, some two round
 /// trips later, a queue of a thirtieth of the window can hold.
 /// The third is for when so many steps have met no queue that the first estimate must have been far too low.
 const STEPS: (f64, f64, f64) = (0.0025, 0.01, 0.03);
+/// A step up while no queue has been seen yet. Within a round trip and a half of one that is too much, a sixteenth of the window waits at most.
+const APPROACH: f64 = 0.02;
+/// A pipe is full when what it delivers grows less than this in a round (as BBR has it).
+const FULL: f64 = 1.25;
 /// As many.
 const SURE: u32 = 16;
 /// Rounds in which a step up shows.
@@ -75,6 +83,8 @@ pub(crate) struct Cruise {
     /// The rate set, in bytes a second; none yet at first.
     cap: Option<f64>,
     train: Option<Train>,
+    /// The slope of the last train that was at least half as long as it should be, in bytes a second.
+    shorter: Option<f64>,
     last: Option<Look>,
     round: Round,
     step: f64,
@@ -93,14 +103,43 @@ pub(crate) struct Cruise {
     draining: bool,
 }
 
-/// Acknowledgements that come without a gap.
+/// Acknowledgements that come without a gap: times, and bytes acknowledged by then.
 #[derive(Debug, Clone, Copy)]
 struct Train {
     first: (Duration, u64),
     /// The congestion window at the first look, in bytes: at least that with which the train was sent.
     window: u64,
+    /// The last look but one that saw progress: that there was more after it shows that the train had not ended by then.
+    before: (Duration, u64),
     /// The last look that saw progress.
     last: (Duration, u64),
+}
+
+impl Train {
+    fn lasted(&self) -> Duration {
+        self.before.0.saturating_sub(self.first.0)
+    }
+
+    /// Bytes a second, once it is long enough to tell.
+    fn slope(&self, look: &Look, least: Duration) -> Option<f64> {
+        let (lasted, bytes) = (self.lasted(), self.before.1.saturating_sub(self.first.1));
+        // Without an end in sight it is no train: the pipe is full, or the sender paces.
+        if lasted < least || lasted > look.min_rtt / 2 || bytes < TRAIN_SEGMENTS * look.mss {
+            return None;
+        }
+        let slope = bytes as f64 / lasted.as_secs_f64();
+        // Linux paces slow start at twice the window a round trip.
+        let paced = 2.0 * self.window as f64 / look.min_rtt.as_secs_f64();
+        (slope > UNPACED * paced).then_some(slope)
+    }
+
+    /// Whether nothing came for so long that it is over.
+    fn is_over(&self, look: &Look) -> bool {
+        let bytes = self.last.1.saturating_sub(self.first.1).max(1) as f64;
+        let lasted = self.last.0.saturating_sub(self.first.0).as_secs_f64();
+        let spacing = GAP.1 * look.mss as f64 * lasted / bytes;
+        look.at.saturating_sub(self.last.0).as_secs_f64() > GAP.0.as_secs_f64() + spacing
+    }
 }
 
 /// What has happened since the round began; a round is a little more than a round trip.
@@ -109,6 +148,8 @@ struct Round {
     began: Duration,
     acked: u64,
     retransmits: u64,
+    /// The delivery rate then.
+    delivery: u64,
     /// The least of the smoothed round trips seen in it.
     rtt: Option<Duration>,
 }
@@ -132,18 +173,21 @@ impl Cruise {
 
     /// How long until the next look is due.
     pub(crate) fn pause(&self) -> Duration {
-        match self.cap {
-            None => Duration::from_millis(1),
+        let trains = |last: &Look| last.min_rtt >= SHORT && last.at < last.min_rtt * SLOW_START;
+        match &self.last {
+            _ if self.cap.is_some() => Duration::from_millis(10),
+            None => Duration::from_micros(300),
+            Some(last) if trains(last) => Duration::from_micros(300),
             Some(_) => Duration::from_millis(10),
         }
     }
 
     fn first_cap(&mut self, look: &Look, last: Option<Look>) -> Option<f64> {
         if look.retransmits == 0
-            && let Some(slope) = self.train_slope(look, last?.acked)
+            && let Some(slope) = self.train_slope(look, &last?)
         {
             // What the burst itself left in the queue has a round to drain.
-            (self.step, self.draining) = (STEPS.1, true);
+            (self.step, self.draining) = (APPROACH, true);
             return Some(slope * CAUTION);
         }
         // A burst makes a queue for a while; one that stands is there for a whole round.
@@ -152,43 +196,41 @@ impl Cruise {
             return None;
         }
         let stands = self.round.rtt.is_some_and(|least| queued(least, look));
+        let grows = look.delivery as f64 > self.round.delivery as f64 * FULL;
         self.round = Round::from(look);
-        if !stands || look.delivery == 0 {
+        if !stands || grows {
             return None;
         }
         (self.step, self.rest, self.draining) = (STEPS.0, REST.0, true);
         Some(look.delivery as f64 * BACK.0)
     }
 
-    /// Bytes a second of the train under way, once it says the path's capacity.
-    fn train_slope(&mut self, look: &Look, acked_before: u64) -> Option<f64> {
+    /// Bytes a second of the train under way, once it says the path's capacity; of the train before where that was slower.
+    fn train_slope(&mut self, look: &Look, last: &Look) -> Option<f64> {
         let now = (look.at, look.acked);
-        let train = match self.train {
-            Some(train) if look.at.saturating_sub(train.last.0) <= look.min_rtt / GAP => train,
-            _ => {
-                self.train = (look.acked > acked_before).then_some(Train {
-                    first: now,
-                    window: look.window,
-                    last: now,
-                });
-                return None;
+        let progress = look.acked > last.acked;
+        let late = look.at.saturating_sub(last.at) > LATE;
+        self.train = match self.train {
+            _ if late => None,
+            Some(train) if progress => Some(Train {
+                before: train.last,
+                last: now,
+                ..train
+            }),
+            Some(train) if train.is_over(look) => {
+                self.shorter = train.slope(look, TRAIN / 2).or(self.shorter);
+                None
             }
+            None if progress => Some(Train {
+                first: now,
+                window: look.window,
+                before: now,
+                last: now,
+            }),
+            other => other,
         };
-        if look.acked == train.last.1 {
-            return None;
-        }
-        // Up to the look before: that there was progress after it shows that the train had not ended by then.
-        self.train = Some(Train { last: now, ..train });
-        let lasted = train.last.0.saturating_sub(train.first.0);
-        let bytes = train.last.1.saturating_sub(train.first.1);
-        // Without an end in sight it is no train: the pipe is full, or the sender paces.
-        if lasted < TRAIN || lasted > look.min_rtt / 2 || bytes < TRAIN_SEGMENTS * look.mss {
-            return None;
-        }
-        let slope = bytes as f64 / lasted.as_secs_f64();
-        // Linux paces slow start at twice the window a round trip.
-        let paced = 2.0 * train.window as f64 / look.min_rtt.as_secs_f64();
-        (slope > UNPACED * paced).then_some(slope)
+        let slope = self.train?.slope(look, TRAIN)?;
+        Some(self.shorter.map_or(slope, |shorter| slope.min(shorter)))
     }
 
     fn adjusted(&mut self, look: &Look, cap: f64) -> Option<f64> {
@@ -255,7 +297,11 @@ impl Cruise {
         let raised = cap * (1.0 + self.step);
         self.since_raise = 0;
         self.raised += 1;
-        let most = if self.raised > SURE { STEPS.2 } else { STEPS.1 };
+        let most = match (self.raised > SURE, self.rested.1 > 0.0) {
+            (true, _) => STEPS.2,
+            (false, true) => STEPS.1,
+            (false, false) => APPROACH,
+        };
         self.step = (self.step * 2.0).min(most);
         Some(raised)
     }
@@ -275,6 +321,7 @@ impl From<&Look> for Round {
             began: look.at,
             acked: look.acked,
             retransmits: look.retransmits,
+            delivery: look.delivery,
             rtt: None,
         }
     }
@@ -403,7 +450,7 @@ mod tests {
                 if let Some(cruise) = cruise.as_deref_mut().filter(|_| self.now >= next) {
                     cap = cruise.observe(&self.look()).or(cap);
                     // Timers are late.
-                    next = self.now + cruise.pause().as_secs_f64() + 1e-3;
+                    next = self.now + cruise.pause().as_secs_f64() + 2e-4;
                 }
             }
             self.acked - before

@@ -13,6 +13,7 @@ mod cpu;
 mod cruise;
 mod error;
 pub mod limits;
+mod pilot;
 pub mod plan;
 mod pump;
 pub mod record;
