@@ -88,10 +88,9 @@ struct Measure {
     /// the path could change measured bytes unseen.
     #[arg(long)]
     no_encryption: bool,
-    /// Fit the sending rate of a single stream to the path, at either end. Not ready: it may take a burst for a full path and hold the
-    /// flow far below it.
+    /// Only measure: leave every socket as the system made it, instead of fitting the sending rate to the path.
     #[arg(long)]
-    right_size: bool,
+    observe: bool,
     /// The terrestrial distance, in km, to judge the result by the rules of the Internet2 Land Speed Record.
     #[arg(long, value_name = "KM", requires = "hops")]
     distance: Option<f64>,

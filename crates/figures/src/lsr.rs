@@ -4,6 +4,7 @@ mod run;
 mod write;
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -90,45 +91,82 @@ struct Run {
     discarded: u32,
 }
 
-/// Measures every way `repeats` times in turn, and writes `lsr.json` and `lsr.md` into `out`.
+/// How much is measured.
+pub struct Extent {
+    /// Runs of each sender.
+    pub repeats: u32,
+    /// How long each sends, in seconds.
+    pub seconds: u32,
+    /// How often a run is repeated when the lab did not keep up.
+    pub retries: u32,
+    /// No run is begun after this many minutes.
+    pub minutes: Option<f64>,
+}
+
+/// Measures every way in turn, as often as asked, and writes `lsr.json` and `lsr.md` into `out`. Valid runs that are there are kept.
 ///
 /// # Errors
-/// iperf3 or `longhaul` is missing, a measurement failed, or a file cannot be written.
-pub fn run(scenarios: &Path, out: &Path, repeats: u32, seconds: u32, retries: u32) -> Result<()> {
+/// iperf3 or `longhaul` is missing, a measurement failed, or a file cannot be read or written.
+pub fn run(scenarios: &Path, out: &Path, extent: &Extent) -> Result<()> {
+    let began = Instant::now();
     let tools = Tools::prepare(scenarios)?;
     std::process::Command::new("iperf3")
         .arg("--version")
         .output()
         .context("iperf3 is needed beside longhaul perf: install it (Debian: iperf3)")?;
     let path = out.join("lsr.json");
-    let mut runs: Vec<Run> = Vec::new();
-    for repeat in 1..=repeats {
+    let mut runs: Vec<Run> = match std::fs::read(&path) {
+        Ok(text) => {
+            serde_json::from_slice(&text).with_context(|| format!("{} does not parse", path.display()))?
+        }
+        Err(_) => Vec::new(),
+    };
+    for repeat in 1..=extent.repeats {
         for way in Way::ALL {
-            let mut run = run::once(&tools, way, repeat, seconds)?;
-            while !run.valid && run.discarded < retries {
-                eprintln!(
-                    "thrown away and repeated: {}: {}",
-                    way.title(),
-                    run.invalid_because.join("; ")
-                );
-                let discarded = run.discarded + 1;
-                run = Run {
-                    discarded,
-                    ..run::once(&tools, way, repeat, seconds)?
-                };
+            let there = |run: &Run| run.way == way && run.repeat == repeat;
+            if runs.iter().any(|run| there(run) && run.valid) {
+                continue;
             }
-            eprintln!(
-                "{} {repeat}: {:.1} Mbit/s, sustained {:.1}, {} retransmissions{}",
-                way.title(),
-                run.bits_per_second / 1e6,
-                run.sustained_bits_per_second / 1e6,
-                run.retransmits,
-                if run.valid { "" } else { " INVALID" }
-            );
+            if extent
+                .minutes
+                .is_some_and(|minutes| began.elapsed().as_secs_f64() > minutes * 60.0)
+            {
+                eprintln!("time is over; call again for the rest");
+                return Ok(());
+            }
+            let run = measured(&tools, way, repeat, extent)?;
+            runs.retain(|run| !there(run));
             runs.push(run);
+            runs.sort_by_key(|run| (run.way as u8, run.repeat));
             report::write(&path, &runs)?;
             write::table(out, &runs)?;
         }
     }
     Ok(())
+}
+
+/// One run, repeated when the lab did not keep up.
+fn measured(tools: &Tools, way: Way, repeat: u32, extent: &Extent) -> Result<Run> {
+    let mut run = run::once(tools, way, repeat, extent.seconds)?;
+    while !run.valid && run.discarded < extent.retries {
+        eprintln!(
+            "thrown away and repeated: {}: {}",
+            way.title(),
+            run.invalid_because.join("; ")
+        );
+        let discarded = run.discarded + 1;
+        run = Run {
+            discarded,
+            ..run::once(tools, way, repeat, extent.seconds)?
+        };
+    }
+    eprintln!(
+        "{} {repeat}: {:.1} Mbit/s, sustained {:.1}, {} retransmissions{}",
+        way.title(),
+        run.bits_per_second / 1e6,
+        run.sustained_bits_per_second / 1e6,
+        run.retransmits,
+        if run.valid { "" } else { " INVALID" }
+    );
+    Ok(run)
 }

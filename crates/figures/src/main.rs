@@ -96,6 +96,9 @@ enum What {
         /// How often a run is repeated when the lab did not keep up.
         #[arg(long, default_value_t = 2)]
         retries: u32,
+        /// Begin no run after this many minutes; what is there is kept, so that another call goes on.
+        #[arg(long)]
+        minutes: Option<f64>,
     },
     /// Makes flows whose limit is known, and counts how often the estimator names it.
     Classify(classify::Options),
@@ -222,7 +225,16 @@ fn run(arguments: Arguments) -> Result<()> {
             repeats,
             seconds,
             retries,
-        } => lsr::run(scenarios, &out, repeats, seconds, retries),
+            minutes,
+        } => {
+            let extent = lsr::Extent {
+                repeats,
+                seconds,
+                retries,
+                minutes,
+            };
+            lsr::run(scenarios, &out, &extent)
+        }
         What::Classify(options) => classify::run(scenarios, &options),
         What::Flow(flow) => flow.run(),
         What::DrsRun { out, only, runs } => {

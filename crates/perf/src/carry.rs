@@ -20,9 +20,16 @@ use crate::{
     Error, Interval,
     cpu::CpuClock,
     pump::{BLOCK, Goal, Lane},
-    watch::{Seen, Watch, Watched},
+    watch::{LOOK, Seen, Watch, Watched},
+    window,
     wire::{Cpu, Hello, Length, Report, StreamReport},
 };
+
+/// What all receivers of an end may offer from the start, in bytes together.
+const FIRST_WINDOW: u32 = 32 << 20;
+
+/// What may wait in a socket to be sent for the first time, in bytes: at 10 Gbit/s, 6 ms.
+const MOST_UNSENT: u32 = 8 << 20;
 
 /// A session joined to a measurement.
 pub(crate) struct Stream {
@@ -85,7 +92,17 @@ pub(crate) async fn carry(
     let mut watched = Vec::new();
     let mut over = BTreeMap::new();
     let mut moving = JoinSet::new();
+    let share = FIRST_WINDOW / u32::from(hello.streams.max(1));
     for stream in streams {
+        if hello.right_size {
+            let fitted = match stream.sends {
+                true => window::limit_unsent(&stream.session, MOST_UNSENT),
+                false => window::open(&stream.session, share),
+            };
+            if let Err(error) = fitted {
+                tracing::warn!(%error, "a socket's buffers are left to the kernel alone");
+            }
+        }
         let count = Arc::new(AtomicU64::new(0));
         let socket = stream.session.as_fd().try_clone_to_owned();
         watched.push(Watched {
@@ -125,7 +142,7 @@ pub(crate) async fn carry(
                 Some(Ok(Err(error))) => return Err(error),
                 Some(Err(panic)) => return Err(Error::Protocol(panic.to_string())),
             },
-            _ = sleep(watch.pause()) => {
+            _ = sleep(LOOK) => {
                 if let Some(interval) = watch.look(start.elapsed()) {
                     told(&interval);
                 }

@@ -13,7 +13,7 @@ mod cpu;
 mod cruise;
 mod error;
 pub mod limits;
-mod pacing;
+mod pilot;
 pub mod plan;
 mod pump;
 pub mod record;
@@ -21,6 +21,7 @@ pub mod report;
 mod server;
 pub mod units;
 mod watch;
+mod window;
 pub mod wire;
 
 pub use carry::{Carried, StreamTotal};

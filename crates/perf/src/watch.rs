@@ -9,15 +9,12 @@ use std::{
     time::Duration,
 };
 
-use drs::{TcpInfo, Verdict};
+use drs::{Flow, Host, Mode, SAMPLE_PERIOD, Side, TcpInfo, Verdict};
 
-use crate::{
-    cruise::{Cruise, Look},
-    pacing::set_max_pacing_rate,
-};
+use crate::pilot::Pilot;
 
 /// How often intervals may end.
-const LOOK: Duration = Duration::from_millis(10);
+pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 /// One stream to look at.
 pub(crate) struct Watched {
@@ -87,7 +84,11 @@ struct Eye {
     last_bytes: u64,
     last_retransmits: u64,
     verdict: Option<Verdict>,
-    cruise: Option<Cruise>,
+    /// Fits the sending rate to the path for as long as the stream is looked at.
+    _pilot: Option<Pilot>,
+    flow: Flow,
+    /// When the flow is to be looked at next, and whether it still can be.
+    next_step: Option<Duration>,
     seen: Seen,
 }
 
@@ -104,9 +105,22 @@ pub(crate) struct Watch {
 impl Watch {
     /// Looks at `streams` from now on; intervals are `interval` long.
     pub(crate) fn new(streams: Vec<Watched>, interval: Duration, omit: Duration) -> Self {
+        let host = Host::read();
         let eye = |watched: Watched| Eye {
+            flow: Flow::with_host(
+                Mode::Observe,
+                if watched.sends {
+                    Side::Sending
+                } else {
+                    Side::Receiving
+                },
+                host,
+            ),
+            next_step: Some(Duration::ZERO),
             before: TcpInfo::read(&watched.socket).map_or(0, |info| info.retransmits.into()),
-            cruise: (watched.right_size && watched.sends).then(Cruise::default),
+            _pilot: (watched.right_size && watched.sends)
+                .then(|| pilot(&watched))
+                .flatten(),
             watched,
             last_bytes: 0,
             last_retransmits: 0,
@@ -125,7 +139,7 @@ impl Watch {
     /// A look at `now` since START; the interval that ended with it, if one did.
     pub(crate) fn look(&mut self, now: Duration) -> Option<Interval> {
         for eye in &mut self.eyes {
-            eye.steer(now);
+            eye.judge(now);
         }
         if self.counted_from.is_none() && now >= self.omit {
             let interval = self.close(now, true);
@@ -137,12 +151,6 @@ impl Watch {
             return Some(interval);
         }
         (now >= self.last + self.interval).then(|| self.close(now, self.counted_from.is_none()))
-    }
-
-    /// How long until the next look is due.
-    pub(crate) fn pause(&self) -> Duration {
-        let pauses = self.eyes.iter().filter_map(|eye| eye.cruise.as_ref());
-        pauses.map(Cruise::pause).min().unwrap_or(LOOK)
     }
 
     /// The last look, when all streams are over: what is left over makes an interval if it is the only one, or more than a
@@ -180,22 +188,19 @@ impl Watch {
 }
 
 impl Eye {
-    /// Fits the sending rate to the path.
-    fn steer(&mut self, now: Duration) {
-        let Some(cruise) = &mut self.cruise else { return };
-        let Ok(info) = TcpInfo::read(&self.watched.socket) else {
+    /// What limits the flow.
+    fn judge(&mut self, now: Duration) {
+        if self.next_step.is_none_or(|next| now < next) {
             return;
-        };
-        let Some(look) = look(now, &info, self.before) else {
-            return;
-        };
-        if let Some(rate) = cruise.observe(&look) {
-            tracing::debug!(stream = self.watched.stream, ?now, rate, ?look, "sending rate");
-            if let Err(error) = set_max_pacing_rate(&self.watched.socket, rate) {
-                tracing::warn!(%error, "the kernel does not pace; the path is left to TCP alone");
-                self.cruise = None;
-            }
         }
+        // A socket that is closed gives no samples any more.
+        self.next_step = match self.flow.step(&self.watched.socket, now) {
+            Ok(step) => {
+                self.verdict = step.verdict.or(self.verdict);
+                Some(now + SAMPLE_PERIOD)
+            }
+            Err(_) => None,
+        };
     }
 
     fn close(&mut self) -> StreamInterval {
@@ -218,18 +223,10 @@ impl Eye {
     }
 }
 
-/// What the decider needs, where the kernel says it.
-fn look(at: Duration, info: &TcpInfo, before: u64) -> Option<Look> {
-    Some(Look {
-        at,
-        acked: info.bytes_acked?,
-        rtt: info.rtt,
-        min_rtt: info.min_rtt?,
-        mss: info.send_mss.into(),
-        window: u64::from(info.congestion_window) * u64::from(info.send_mss),
-        delivery: info.delivery_rate?,
-        retransmits: u64::from(info.retransmits).saturating_sub(before),
-    })
+fn pilot(watched: &Watched) -> Option<Pilot> {
+    Pilot::start(watched.stream, &watched.socket)
+        .inspect_err(|error| tracing::warn!(%error, "the path is left to TCP alone"))
+        .ok()
 }
 
 impl Seen {

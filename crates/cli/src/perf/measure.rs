@@ -59,7 +59,7 @@ fn test(perf: &Perf) -> Result<Test> {
         } else {
             Protection::Tls
         },
-        right_size: asked.right_size,
+        right_size: !asked.observe,
         interval: asked.interval.0,
     })
 }
