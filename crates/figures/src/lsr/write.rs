@@ -16,8 +16,8 @@ queue of 4 MB at the bottleneck, no loss but that of a full queue. Written by `l
 
 \"Nothing tuned\" are hosts whose kernel may give a connection up to 256 MB, which fits no path in particular. \"Fitted by hand\" are 54 MB,
 the bandwidth-delay product, as the record's hosts had it; \"paced\" adds `--fq-rate`, just below the bottleneck's rate. The share is
-of the payload that the bottleneck carries, 2386 Mbit/s; TLS takes 0.13 % of it. *Whole* counts from the first byte on: slow start
-alone takes ten round trips, 1.8 s. *Sustained* counts from the fifth second on.
+of the payload that the bottleneck carries, 2386 Mbit/s; TLS takes 0.13 % of it. *Whole* counts from the first byte on. A sender that doubles
+its window each round trip from ten segments on has lost 1.5 s by the time that it is as wide as the path, so 97.5 % is the most that 60 s can show. *Sustained* counts from the fifth second on.
 
 | sender | runs | whole, Mbit/s median (min..max) | share | sustained, Mbit/s median (min..max) | share | retransmissions | processors: sender, receiver | valid |
 |---|---|---|---|---|---|---|---|---|
