@@ -86,9 +86,9 @@ pub enum Cause {
     },
     /// The flow is in a slow start that only losses end.
     BlindSlowStart,
-    /// The first loss came, so that slow start is over.
-    FirstLoss {
-        /// The congestion window after it.
+    /// Slow start is over, and its first loss made good.
+    SlowStartOver {
+        /// The congestion window now.
         window: u64,
     },
     /// The caller holds a reservation of this rate.
@@ -245,8 +245,8 @@ impl fmt::Display for Cause {
                 )
             }
             Self::BlindSlowStart => f.write_str("only losses end the slow start of reno"),
-            Self::FirstLoss { window } => {
-                write!(f, "the first loss left a congestion window of {window} bytes")
+            Self::SlowStartOver { window } => {
+                write!(f, "slow start is over, at a congestion window of {window} bytes")
             }
             Self::Reserved { rate } => write!(f, "{} bit/s are reserved", rate.saturating_mul(8)),
             Self::PacedElsewhere { bps } => write!(f, "someone paces the flow at {bps} bit/s"),

@@ -18,6 +18,9 @@ const VERDICTS_UNSURE: u32 = 10;
 const VERDICTS_STALLED: u32 = 8;
 /// Verdicts in a row before losses or a clamp are acted on: a flow recovers from one loss within some round trips.
 const VERDICTS_SLOW: u32 = 5;
+/// Verdicts that the path is full, without one that the window binds between them, before memory is taken back: there is no hurry, and what
+/// the path carries right after a change says little.
+const VERDICTS_EXCESS: u32 = 20;
 /// More streams than this are worse than a depot.
 const MOST_STREAMS: u64 = 16;
 /// The least allowance for unsent data; what one wake-up of a program writes.
@@ -45,6 +48,8 @@ pub(crate) struct Auto {
     /// The window to which an excessive buffer is being cut, and what was on offer at the last look.
     trimming: Option<(u32, u32)>,
     trimmed: bool,
+    /// How often the path was full since the window bound last, and the most bytes that came in a round trip meanwhile.
+    full: (u32, u64),
     /// The explicit size that the buffer has was set by this, not by the program.
     raised: bool,
 }
@@ -63,6 +68,7 @@ impl Auto {
             unsent_limited: false,
             trimming: None,
             trimmed: false,
+            full: (0, 0),
             raised: false,
         }
     }
@@ -83,8 +89,20 @@ impl Auto {
             1
         };
         self.last = Some(verdict.limit);
-        if verdict.limit == Limit::ReceiveWindow {
-            self.trimming = None;
+        self.full = match verdict.limit {
+            Limit::ReceiveWindow => (0, 0),
+            Limit::Path => {
+                let carried = verdict.evidence.goodput_bps / 8.0 * verdict.evidence.rtt.as_secs_f64();
+                (self.full.0.saturating_add(1), self.full.1.max(carried as u64))
+            }
+            _ => self.full,
+        };
+        if verdict.limit == Limit::ReceiveWindow
+            && let Some((window, _)) = self.trimming.take()
+        {
+            // The path has become wider than what it was held to.
+            let cause = Cause::ClampBelowBuffer { window };
+            return Orders::one(Action::WindowClamp(sample.buffers.receive), cause);
         }
         if self.side == Side::Sending
             && let Some(rate) = self.reserved.filter(|rate| self.paced != Some(*rate))
@@ -96,7 +114,7 @@ impl Auto {
             return Orders::default();
         }
         match (self.side, verdict.limit) {
-            (Side::Receiving, Limit::Path) => self.excess(sample, verdict, locks),
+            (Side::Receiving, Limit::Path) => self.excess(sample, locks),
             (Side::Receiving, Limit::ReceiveWindow) => self.own_window(sample, verdict, locks),
             (Side::Sending, Limit::ReceiveWindow) => {
                 let window = verdict.evidence.peer_window;
@@ -181,14 +199,13 @@ impl Auto {
     /// Autotuning took far more than the path carries, as it does when losses are repaired: the excess is promised to the sender and
     /// invites it to overflow the path's queue. First the window is held to twice what comes in a round trip, then, when
     /// no more than that is on offer, the buffer follows, and autotuning goes on from there.
-    fn excess(&mut self, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
+    fn excess(&mut self, sample: &Sample, locks: Option<Locks>) -> Orders {
         let buffer = sample.buffers.receive;
         let unlocked = locks.is_some_and(|locks| !locks.receive);
         let Some(window) = sample.info.receive_window.filter(|_| unlocked) else {
             return Orders::default();
         };
-        let evidence = &verdict.evidence;
-        let carried = (evidence.goodput_bps / 8.0 * evidence.rtt.as_secs_f64()) as u64;
+        let (times, carried) = self.full;
         let cause = Cause::Excess { buffer, carried };
         let on_offer = window.saturating_add(sample.queues.unread);
         if let Some((target, before)) = self.trimming {
@@ -208,7 +225,7 @@ impl Auto {
             .unwrap_or(u32::MAX)
             .max(LEAST_TRIMMED);
         // The kernel doubles the target; less than four times too much is left alone.
-        if self.in_a_row < VERDICTS_SLOW || buffer / 8 < target {
+        if times < VERDICTS_EXCESS || buffer / 8 < target {
             return Orders::default();
         }
         self.trimming = Some((target, on_offer));

@@ -1,9 +1,10 @@
 //! Ends slow start before it ends in losses.
 //!
 //! Reno doubles its window until a queue overflows, and loses up to half a window at once. CUBIC's slow start on Linux ends by the
-//! delay that it causes (HyStart; RFC 9406 describes its successor). A flow that has Reno therefore borrows CUBIC until
-//! its first loss, and gets Reno back then. Until then rather than until slow start has ended: where delay varies by itself HyStart ends it too
-//! early, and from there CUBIC grows faster than Reno's one segment a round trip.
+//! delay that it causes (HyStart; RFC 9406 describes its successor). A flow that has Reno therefore borrows CUBIC for the start, and
+//! gets Reno back when the first loss has been made good: the window is as wide again, or is cut once more. Not sooner, for Reno's one segment a round
+//! trip is slow where HyStart ended slow start too early because delay varies by itself, or where a short queue had the first loss come
+//! before the window was as wide as the path.
 
 use std::time::Duration;
 
@@ -24,6 +25,17 @@ pub(crate) enum SlowStartGuard {
         own: CongestionName,
         /// Segments that had been retransmitted by then.
         retransmits: u32,
+        /// The widest congestion window since, in segments.
+        widest: u32,
+    },
+    /// CUBIC is borrowed, and the first loss has come.
+    Regaining {
+        /// What the flow had.
+        own: CongestionName,
+        /// The widest congestion window before the loss, in segments.
+        widest: u32,
+        /// Where the loss set the threshold, in segments: another loss moves it.
+        threshold: Option<u32>,
     },
     /// Slow start is over, or nothing can be done about it.
     Over,
@@ -34,7 +46,12 @@ impl SlowStartGuard {
     pub(crate) fn observe(&mut self, sample: &Sample) -> Orders {
         let info = &sample.info;
         let name = sample.congestion.name;
-        match *self {
+        let borrowed = matches!(self, Self::Borrowed { .. } | Self::Regaining { .. });
+        if borrowed && name.as_str() != "cubic" {
+            // The kernel refused, or the program has chosen since.
+            *self = Self::Over;
+        }
+        match self {
             Self::Waiting if info.slow_start_threshold.is_some() || name.as_str() != "reno" => {
                 *self = Self::Over;
             }
@@ -42,16 +59,35 @@ impl SlowStartGuard {
                 *self = Self::Borrowed {
                     own: name,
                     retransmits: info.retransmits,
+                    widest: info.congestion_window,
                 };
                 let cubic = CongestionName::from_kernel(b"cubic");
                 return Orders::one(Action::CongestionControl(cubic), Cause::BlindSlowStart);
             }
-            // The kernel refused, or the program has chosen since.
-            Self::Borrowed { .. } if name.as_str() != "cubic" => *self = Self::Over,
-            Self::Borrowed { own, retransmits } if info.retransmits != retransmits => {
+            Self::Borrowed {
+                own,
+                retransmits,
+                widest,
+            } => {
+                if info.retransmits == *retransmits {
+                    *widest = info.congestion_window.max(*widest);
+                } else {
+                    *self = Self::Regaining {
+                        own: *own,
+                        widest: *widest,
+                        threshold: info.slow_start_threshold,
+                    };
+                }
+            }
+            Self::Regaining {
+                own,
+                widest,
+                threshold,
+            } if info.congestion_window >= *widest || info.slow_start_threshold != *threshold => {
+                let back = Action::CongestionControl(*own);
                 *self = Self::Over;
                 let window = sample.congestion_window();
-                return Orders::one(Action::CongestionControl(own), Cause::FirstLoss { window });
+                return Orders::one(back, Cause::SlowStartOver { window });
             }
             _ => {}
         }
@@ -84,21 +120,38 @@ mod tests {
         orders.iter().map(|(action, _)| action.to_string()).collect()
     }
 
+    /// A look at a flow that has borrowed, with this window.
+    fn later(window: u32, threshold: u32, retransmits: u32) -> Sample {
+        let mut sample = sample(b"cubic", Some(threshold), retransmits);
+        sample.info.congestion_window = window;
+        sample
+    }
+
     #[test]
-    fn reno_borrows_cubic_until_the_first_loss() {
-        let mut guard = SlowStartGuard::default();
-        // The set-up's own retransmission is no loss of the flow's.
-        assert_eq!(
-            set(&guard.observe(&sample(b"reno", None, 1))),
-            ["congestion control cubic"]
-        );
-        assert_eq!(guard.observe(&sample(b"cubic", None, 1)), Orders::default());
-        assert_eq!(guard.observe(&sample(b"cubic", Some(300), 1)), Orders::default());
-        assert_eq!(
-            set(&guard.observe(&sample(b"cubic", Some(300), 2))),
-            ["congestion control reno"]
-        );
-        assert_eq!(guard.observe(&sample(b"reno", Some(300), 9)), Orders::default());
+    fn reno_borrows_cubic_until_the_first_loss_is_made_good() {
+        for (last, window) in [
+            (later(400, 280, 12), "regained"),
+            (later(250, 240, 15), "cut again"),
+        ] {
+            let mut guard = SlowStartGuard::default();
+            // The set-up's own retransmission is no loss of the flow's.
+            assert_eq!(
+                set(&guard.observe(&sample(b"reno", None, 1))),
+                ["congestion control cubic"]
+            );
+            assert_eq!(guard.observe(&sample(b"cubic", None, 1)), Orders::default());
+            assert_eq!(guard.observe(&later(400, 390, 1)), Orders::default());
+            // One loss costs several segments, over several looks.
+            assert_eq!(guard.observe(&later(390, 280, 2)), Orders::default());
+            assert_eq!(guard.observe(&later(280, 280, 9)), Orders::default());
+            assert_eq!(guard.observe(&later(399, 280, 12)), Orders::default());
+            assert_eq!(
+                set(&guard.observe(&last)),
+                ["congestion control reno"],
+                "{window}"
+            );
+            assert_eq!(guard.observe(&sample(b"reno", Some(300), 99)), Orders::default());
+        }
     }
 
     #[test]

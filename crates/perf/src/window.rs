@@ -1,10 +1,8 @@
 //! Fits a socket's buffers to bulk data: the receive window open at once, little waiting to be sent.
-#![allow(unsafe_code)] // SO_RCVLOWAT and TCP_NOTSENT_LOWAT, which no library at hand sets
 
-use std::{
-    io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
-};
+use std::{io, os::fd::AsFd};
+
+use drs::{Action, Outcome, apply, set_receive_low_water_mark};
 
 /// Lets `socket` offer a window of up to `bytes` from now on, without an end to the kernel's autotuning, which goes on from there.
 ///
@@ -17,8 +15,8 @@ use std::{
 /// # Errors
 /// The kernel's, when this is no TCP socket.
 pub(crate) fn open(socket: impl AsFd, bytes: u32) -> io::Result<()> {
-    set(socket.as_fd(), (libc::SOL_SOCKET, libc::SO_RCVLOWAT), bytes)?;
-    set(socket.as_fd(), (libc::SOL_SOCKET, libc::SO_RCVLOWAT), 1)
+    set_receive_low_water_mark(&socket, bytes)?;
+    set_receive_low_water_mark(&socket, 1)
 }
 
 /// Lets at most `bytes` wait in `socket` that were not sent once (`TCP_NOTSENT_LOWAT`): more would only delay the end of a measurement
@@ -27,28 +25,9 @@ pub(crate) fn open(socket: impl AsFd, bytes: u32) -> io::Result<()> {
 /// # Errors
 /// The kernel's, when this is no TCP socket.
 pub(crate) fn limit_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
-    set(
-        socket.as_fd(),
-        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT),
-        bytes,
-    )
-}
-
-fn set(socket: BorrowedFd<'_>, (level, option): (i32, i32), bytes: u32) -> io::Result<()> {
-    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-    // SAFETY: `bytes` is valid for reads of its own size and outlives the call, which keeps no pointer to it.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const bytes).cast::<libc::c_void>(),
-            libc::socklen_t::try_from(size_of::<i32>()).unwrap_or(0),
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    match apply(socket, Action::UnsentLimit(bytes)) {
+        Outcome::Set(_) => Ok(()),
+        Outcome::Refused(error) => Err(io::Error::from_raw_os_error(error)),
     }
 }
 

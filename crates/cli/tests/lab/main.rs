@@ -4,4 +4,5 @@
 
 mod doctor;
 mod path;
+mod perf;
 mod round_trips;

@@ -45,12 +45,17 @@ pub struct LongPath {
 impl LongPath {
     /// Brings it up; `None`, with the reason printed, where this machine allows no lab at all.
     pub fn up() -> Option<Self> {
+        Self::with(&Overrides::default())
+    }
+
+    /// Likewise, changed by `overrides`.
+    pub fn with(overrides: &Overrides) -> Option<Self> {
         if let Err(reason) = Lab::possible() {
             assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
             eprintln!("not tested: {reason}");
             return None;
         }
-        let lab = Lab::up(&Scenario::from_text("path", PATH), &Overrides::default()).unwrap();
+        let lab = Lab::up(&Scenario::from_text("path", PATH), overrides).unwrap();
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("root")).unwrap();
         let keys = ["client", "server", "near", "far"].map(|name| new_key(&dir.path().join(name)));
@@ -83,6 +88,7 @@ impl LongPath {
         let mut serve = self.longhaul("server");
         serve.args([
             "serve",
+            "--perf",
             "--listen",
             "0.0.0.0:7511",
             "--read",
@@ -135,6 +141,20 @@ impl LongPath {
             fs::read(self.root().join(name)).unwrap()
         );
         report["seconds"].as_f64().unwrap()
+    }
+}
+
+impl LongPath {
+    /// `longhaul perf --json` to the server, with these arguments too.
+    pub fn measure(&self, arguments: &[&str]) -> serde_json::Value {
+        let mut perf = self.longhaul("client");
+        perf.args(["perf", "--json", "--host-key", &self.server_key])
+            .args(arguments)
+            .arg(format!("{}:7511", self.lab.address("server").unwrap()));
+        let output = perf.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}");
+        serde_json::from_str(&said).unwrap()
     }
 }
 

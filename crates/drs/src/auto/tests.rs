@@ -303,15 +303,29 @@ fn a_window_at_the_end_of_its_scaling_takes_streams() {
 }
 
 #[test]
+fn a_cut_under_way_is_given_up_as_soon_as_it_binds() {
+    let excessive = sample(14 * MB);
+    let mut auto = Auto::new(Side::Receiving, host());
+    let held = after(&mut auto, 20, &excessive, Limit::Path, UNLOCKED);
+    assert!(matches!(actions(&held)[..], [Action::WindowClamp(bytes)] if bytes < MB));
+    let orders = after(&mut auto, 1, &excessive, Limit::ReceiveWindow, UNLOCKED);
+    assert_eq!(actions(&orders), [Action::WindowClamp(14 * MB)]);
+}
+
+#[test]
 fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
     let mut excessive = sample(14 * MB);
     let mut auto = Auto::new(Side::Receiving, host());
     let mut path = verdict(Limit::Path);
     path.evidence.goodput_bps = 36e6; // 450 KB in 100 ms
     let step = |auto: &mut Auto, sample: &Sample| actions(&auto.decide(sample, &path, UNLOCKED));
-    for _ in 0..4 {
+    for _ in 0..18 {
         assert_eq!(step(&mut auto, &excessive), []);
     }
+    // What a moment brought less does not count.
+    let mut moment = path;
+    moment.evidence.goodput_bps = 1e6;
+    assert_eq!(actions(&auto.decide(&excessive, &moment, UNLOCKED)), []);
     assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
     // Nothing has become less: the clamp was lifted.
     assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);

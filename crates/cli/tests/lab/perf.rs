@@ -1,0 +1,31 @@
+//! A measurement fits its rate to the path.
+
+use crate::path::LongPath;
+use wanbed::Overrides;
+
+/// Left to itself, slow start fills a queue that holds a seventh of the window, and loses what does not fit. A rate that is fitted to the path
+/// does not; a machine that stands still for a moment may still cost a few segments.
+#[test]
+fn slow_start_is_stopped_before_it_loses() {
+    let narrow = Overrides::default()
+        .set("links.*.rate", "\"50 Mbit/s\"")
+        .set("links.*.queue", "\"1 bdp of 40 ms\"")
+        .set("nodes.*.congestion", "\"reno\"");
+    let Some(path) = LongPath::with(&narrow) else {
+        return;
+    };
+    let lost = |arguments: &[&str]| {
+        let json = path.measure(arguments);
+        json["end"]["sum_sent"]["retransmits"].as_u64().unwrap()
+    };
+    let left_alone = lost(&["--time", "5", "--observe"]);
+    let fitted = lost(&["--time", "5"]);
+    assert!(
+        left_alone > 100,
+        "{left_alone}: nothing to be stopped on this path"
+    );
+    assert!(
+        fitted < left_alone / 4,
+        "{fitted} lost, and {left_alone} without fitting"
+    );
+}
