@@ -45,6 +45,8 @@ pub struct Seen {
     pub rtt: Duration,
     /// Segments that this end sent again, up to the latest look.
     pub retransmits: u32,
+    /// Bytes of the connection that this end's part in it moved, up to the latest look: received, or sent and acknowledged.
+    pub moved: u64,
 }
 
 /// The congestion control is the host's choice, or `--congestion`: how to share a path with others is not a session's to decide.
@@ -108,10 +110,16 @@ impl FlowWatch {
         }
         let mut watched = self.lock();
         let Watched { flow, seen } = &mut *watched;
+        let side = flow.side();
         match flow.step(socket, now) {
             Ok(step) => {
                 seen.rtt = step.sample.info.rtt;
                 seen.retransmits = step.sample.info.retransmits;
+                seen.moved = match side {
+                    Side::Sending => step.sample.info.bytes_acked,
+                    Side::Receiving => step.sample.info.bytes_received,
+                }
+                .unwrap_or(seen.moved);
                 if let Some(verdict) = &step.verdict {
                     seen.tally.add(verdict);
                 }

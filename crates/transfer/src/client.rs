@@ -265,7 +265,6 @@ impl<C: Connector> Supervisor<'_, C> {
         let done = progress.bytes_done.load(Ordering::Relaxed);
         let mut view = View {
             now: self.begun.elapsed(),
-            done,
             left: progress.bytes_found.load(Ordering::Relaxed).saturating_sub(done),
             ..View::default()
         };
@@ -277,6 +276,7 @@ impl<C: Connector> Supervisor<'_, C> {
             };
             view.tally.merge(&tally);
             view.rtt = view.rtt.max(ends.here.rtt);
+            view.moved = view.moved.saturating_add(ends.here.moved);
             if stream.open.load(Ordering::Relaxed) {
                 view.advised = view.advised.max(advised);
             }

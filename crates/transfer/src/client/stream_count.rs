@@ -14,6 +14,8 @@ const WINDOW: Duration = Duration::from_secs(1);
 const WINDOW_RTTS: u32 = 8;
 /// A step has paid when the rate grew by this factor.
 const PAID: f64 = 1.1;
+/// Windows in which it may show: the rate of a flow that loses goes up and down by half.
+const CHANCES: u32 = 2;
 /// A copy that is over sooner than this is left alone.
 const WORTH: Duration = Duration::from_secs(2);
 /// A trial that did not pay is made again after so long: paths change.
@@ -24,8 +26,8 @@ const AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct View {
     /// Since the copy began.
     pub now: Duration,
-    /// Bytes of files in place so far.
-    pub done: u64,
+    /// Bytes that the streams' connections have moved so far. Not bytes in place: a block may take seconds to be complete.
+    pub moved: u64,
     /// Bytes of files found and not in place; grows while the walk goes on.
     pub left: u64,
     /// What limited the sending ends of all streams since the copy began.
@@ -44,8 +46,8 @@ pub(super) struct StreamCount {
     fixed: bool,
     /// Where the present window began.
     begun: Option<(Duration, u64, Tally)>,
-    /// The rate before the step under trial, in bytes a second.
-    before: Option<f64>,
+    /// The rate before the step under trial, in bytes a second, and how many windows are left for the step to show.
+    before: Option<(f64, u32)>,
     /// No step before this.
     rest_until: Duration,
 }
@@ -80,10 +82,10 @@ impl StreamCount {
         if self.fixed {
             return;
         }
-        let Some((since, done, tally)) = self.begun else {
+        let Some((since, moved, tally)) = self.begun else {
             // Before the first byte there is nothing to measure.
-            if view.done > 0 {
-                self.begun = Some((view.now, view.done, view.tally));
+            if view.moved > 0 {
+                self.begun = Some((view.now, view.moved, view.tally));
             }
             return;
         };
@@ -91,10 +93,16 @@ impl StreamCount {
         if elapsed < WINDOW.max(view.rtt.saturating_mul(WINDOW_RTTS)) {
             return;
         }
-        self.begun = Some((view.now, view.done, view.tally));
+        self.begun = Some((view.now, view.moved, view.tally));
         let limit = view.tally.since(&tally).chief().map(|(limit, _)| limit);
-        let rate = view.done.saturating_sub(done) as f64 / elapsed.as_secs_f64();
-        if self.before.take().is_some_and(|before| rate < PAID * before) {
+        let rate = view.moved.saturating_sub(moved) as f64 / elapsed.as_secs_f64();
+        if let Some((before, left)) = self.before.take()
+            && rate < PAID * before
+        {
+            if left > 1 {
+                self.before = Some((before, left - 1));
+                return;
+            }
             self.rest_until = view.now.saturating_add(AGAIN);
         }
         let soon_over = view.left as f64 <= rate * WORTH.as_secs_f64();
@@ -105,7 +113,7 @@ impl StreamCount {
         let next = (2 * self.wanted).max(advised).min(self.most);
         if next > self.wanted {
             self.wanted = next;
-            self.before = Some(rate);
+            self.before = Some((rate, CHANCES));
         }
     }
 }
@@ -141,7 +149,7 @@ mod tests {
             tally.hold(limit, Duration::from_millis(50));
             count.look(&View {
                 now: Duration::from_millis(50 * tick),
-                done,
+                moved: done,
                 left: total - done,
                 tally,
                 rtt: Duration::from_millis(100),
@@ -183,6 +191,17 @@ mod tests {
     }
 
     #[test]
+    fn a_step_has_two_windows_to_show() {
+        let mut count = StreamCount::new(None, 4);
+        let ticks = std::cell::Cell::new(0);
+        let seen = copy(&mut count, 1_000_000 * MB, 6, Limit::Loss, |streams| {
+            ticks.set(ticks.get() + u64::from(streams > 1));
+            if ticks.get() > 21 { 20 * MB } else { 10 * MB }
+        });
+        assert_eq!(seen, [1, 2, 4]);
+    }
+
+    #[test]
     fn what_is_soon_over_is_left_alone() {
         let mut count = StreamCount::new(None, 64);
         assert_eq!(
@@ -211,7 +230,7 @@ mod tests {
             tally.hold(Limit::ReceiveWindow, Duration::from_millis(50));
             count.look(&View {
                 now,
-                done,
+                moved: done,
                 left: 1_000_000 * MB,
                 tally,
                 rtt: Duration::from_millis(10),
