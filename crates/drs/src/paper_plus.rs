@@ -23,6 +23,8 @@ use crate::{
 const LEAST_STARTING: u64 = 64 << 10;
 /// No window below this afterwards: what losses are noticed by must always fit.
 const LEAST_SETTLED: u64 = 16 << 10;
+/// In either, in segments: into a window smaller than one, a sender puts something only when its persist timer runs out (RFC 9293, section 3.8.6.2).
+const LEAST_SEGMENTS: u64 = 4;
 /// Rounds without growth that end slow start.
 const FLAT_ROUNDS: u32 = 3;
 /// The need is the largest of this many rounds, so that a loss or a pause does not shrink it.
@@ -78,10 +80,12 @@ impl PaperPlus {
         self.recent.push(carried);
         self.watch_slow_start(sample, carried);
         let need = self.recent.most();
+        let segments = LEAST_SEGMENTS * u64::from(sample.info.path_mtu);
         let wanted = match self.slow_start {
             Some(_) => need.saturating_mul(2).max(self.window).max(LEAST_STARTING),
             None => need.saturating_add(need / 4).max(LEAST_SETTLED),
-        };
+        }
+        .max(segments);
         let granted = share(wanted).max(crate::budget::LEAST_SHARE / 2);
         self.resize(sample, wanted.min(granted), carried, granted < wanted)
     }

@@ -119,7 +119,7 @@ fn page(runs: &[Told]) -> Result<String> {
     let mut text = String::from(
         "# How many streams a copy takes\n\nWritten by `longhaul-figures streams`; every run is in [streams.json](streams.json). `longhaul cp` without depots, told how many \
          streams to use, and not told: then it begins with one and tries more while it runs (`docs/copying.md`). Goodput in Mbit/s, from the start of the copy to its \
-         verified end; the median of the seeds, with the least and the greatest. The last column is the share of the best fixed number.\n\n| setting | size |",
+         verified end; the median of the seeds, with the least and the greatest. The share is of the best fixed number; the last column is what a copy with one stream says of itself.\n\n| setting | size |",
     );
     for told in NUMBERS {
         match told {
