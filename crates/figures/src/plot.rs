@@ -39,7 +39,7 @@ fn draw_rate_by_size(path: &Path, title: &str, curves: &[Curve]) -> Result<(), B
         .x_label_area_size(44)
         .y_label_area_size(56)
         .build_cartesian_2d(
-            ((size.0 as f64)..(size.1 as f64)).log_scale(),
+            ((size.0 as f64)..(size.1 as f64)).log_scale().base(2.0),
             (rate.0 * 0.8..rate.1 * 1.25).log_scale(),
         )?;
     chart
@@ -66,6 +66,7 @@ fn draw_rate_by_size(path: &Path, title: &str, curves: &[Curve]) -> Result<(), B
     }
     chart
         .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK)
         .draw()?;
