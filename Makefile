@@ -35,7 +35,7 @@ drs-run: deps build
 	$(FIGURES) drs-run --out docs/results
 
 classify: deps build
-	$(FIGURES) classify --out docs/results
+	$(FIGURES) classify --first 101 --out docs/results
 
 streams: deps build
 	$(FIGURES) streams --out docs/results
