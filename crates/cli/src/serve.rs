@@ -165,11 +165,7 @@ impl Serve {
         } else {
             answer::line(format_args!("listening on {address}"));
             answer::line(format_args!("key {key}"));
-            let host = if addr.ip().is_unspecified() {
-                format!("HOST:{}", addr.port())
-            } else {
-                address
-            };
+            let host = answer::reachable(addr);
             eprintln!("longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE lh://{host}/");
         }
     }

@@ -6,13 +6,10 @@
 //! lets the kernel choose the scale for all that the host allows. On a host that merely has a low ceiling nothing is to be done here:
 //! the scale is right already, and the buffer is raised once the flow shows that it needs it.
 
-use std::mem::size_of_val;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use drs::Host;
-
-/// In `SO_BUF_LOCK`: the program set `SO_RCVBUF`.
-const RECEIVE_LOCK: u32 = 2;
+use drs::{Action, Host, Locks, Outcome, apply};
+use rustix::net::sockopt;
 
 /// The program's own receive buffer was given back to autotuning; how large it was, in bytes as the kernel accounts it.
 pub struct Freed {
@@ -24,51 +21,18 @@ pub struct Freed {
 /// autotuning would let it grow. `None` when there was nothing to do, or the kernel cannot.
 pub fn free_the_window(socket: BorrowedFd<'_>, host: impl FnOnce() -> Host) -> Option<Freed> {
     crate::account::tcp_inode(socket)?;
-    let locks = get(socket, libc::SO_BUF_LOCK)?;
-    if locks & RECEIVE_LOCK == 0 {
+    if !Locks::read(socket)?.receive {
         return None;
     }
     let host = host();
     if !host.autotunes || !host.scales_windows {
         return None;
     }
-    let buffer = get(socket, libc::SO_RCVBUF)?;
+    let buffer = u32::try_from(sockopt::socket_recv_buffer_size(socket).ok()?).ok()?;
     if buffer >= host.receive_autotune {
         return None;
     }
-    set(socket, libc::SO_BUF_LOCK, locks & !RECEIVE_LOCK)?;
-    Some(Freed { buffer })
-}
-
-fn get(socket: BorrowedFd<'_>, name: i32) -> Option<u32> {
-    let mut value = 0u32;
-    let mut length = libc::socklen_t::try_from(size_of_val(&value)).ok()?;
-    // SAFETY: `value` is valid for writes of `length` bytes and outlives the call; any bytes are a valid u32.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            name,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
-    };
-    (result == 0).then_some(value)
-}
-
-fn set(socket: BorrowedFd<'_>, name: i32, value: u32) -> Option<()> {
-    let length = libc::socklen_t::try_from(size_of_val(&value)).ok()?;
-    // SAFETY: `value` is valid for reads of `length` bytes and outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            name,
-            (&raw const value).cast(),
-            length,
-        )
-    };
-    (result == 0).then_some(())
+    matches!(apply(socket, Action::UnlockReceive), Outcome::Set(_)).then_some(Freed { buffer })
 }
 
 #[cfg(test)]
@@ -84,8 +48,8 @@ mod tests {
         let socket = listener.as_fd();
         let host = Host::default;
         assert!(free_the_window(socket, host).is_none(), "nobody set anything");
-        rustix::net::sockopt::set_socket_recv_buffer_size(socket, 16_384).unwrap();
-        if get(socket, libc::SO_BUF_LOCK).is_none() {
+        sockopt::set_socket_recv_buffer_size(socket, 16_384).unwrap();
+        if Locks::read(socket).is_none() {
             eprintln!("left out: this kernel has no SO_BUF_LOCK");
             return;
         }
@@ -97,7 +61,7 @@ mod tests {
     fn what_cannot_be_helped_is_left_alone() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = listener.as_fd();
-        rustix::net::sockopt::set_socket_recv_buffer_size(socket, 16_384).unwrap();
+        sockopt::set_socket_recv_buffer_size(socket, 16_384).unwrap();
         let unscaled = Host {
             scales_windows: false,
             ..Host::default()

@@ -73,16 +73,10 @@ impl Auto {
         }
     }
 
-    /// Whether this verdict needs the state of the buffer locks.
-    pub(crate) fn wants_locks(verdict: &Verdict) -> bool {
-        matches!(
-            verdict.limit,
-            Limit::ReceiveWindow | Limit::SendBuffer | Limit::Path
-        )
-    }
-
-    /// What to do about a verdict. `locks` is `None` where the kernel does not tell which buffers the program set.
-    pub(crate) fn decide(&mut self, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
+    /// What to do about a verdict.
+    pub(crate) fn decide(&mut self, sample: &Sample, verdict: &Verdict) -> Orders {
+        // `None` where the kernel does not tell which buffers the program set.
+        let locks = Locks::of(&sample.buffers);
         self.in_a_row = if self.last == Some(verdict.limit) {
             self.in_a_row.saturating_add(1)
         } else {

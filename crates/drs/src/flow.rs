@@ -11,7 +11,7 @@ use crate::{
     Sampler, Side, Verdict,
     auto::Auto,
     classic::Classic,
-    options::{self, Locks},
+    options,
     orders::{MOST, Orders},
     paper_plus::PaperPlus,
     slow_start::SlowStartGuard,
@@ -179,7 +179,7 @@ impl Flow {
         let verdict = self.estimator.observe(&sample);
         self.latest = verdict.or(self.latest);
         let orders = (self.guard.observe(&sample).iter()).fold(
-            self.decide(socket, &sample, verdict.as_ref()),
+            self.decide(&sample, verdict.as_ref()),
             |orders, (action, cause)| orders.and(action, cause),
         );
         let count = self.carry_out(socket, &orders);
@@ -191,7 +191,7 @@ impl Flow {
         })
     }
 
-    fn decide(&mut self, socket: BorrowedFd<'_>, sample: &Sample, verdict: Option<&Verdict>) -> Orders {
+    fn decide(&mut self, sample: &Sample, verdict: Option<&Verdict>) -> Orders {
         match (&mut self.sizing, verdict) {
             (Sizing::Classic(classic), _) => classic.observe(sample),
             (Sizing::PaperPlus(sizing), _) => {
@@ -202,9 +202,7 @@ impl Flow {
                 })
             }
             (Sizing::None, Some(verdict)) => {
-                let wants_locks = Auto::wants_locks(verdict);
-                let locks = if wants_locks { Locks::read(socket) } else { None };
-                let orders = self.auto.decide(sample, verdict, locks);
+                let orders = self.auto.decide(sample, verdict);
                 if self.mode == Mode::Auto {
                     orders
                 } else {

@@ -51,7 +51,7 @@ pub use estimator::{Estimator, Side};
 pub use flow::{Flow, FlowError, Step};
 pub use host::Host;
 pub use mode::{Mode, UnknownMode};
-pub use options::apply;
+pub use options::{Locks, apply};
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
 pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate, set_receive_low_water_mark};
 pub use tally::Tally;

@@ -5,12 +5,14 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use crate::{Action, Outcome, kernel, set_max_pacing_rate};
+use crate::{Action, Buffers, Outcome, kernel, set_max_pacing_rate};
 
 /// Which buffers the program set itself, so that the kernel does not autotune them (`SO_BUF_LOCK`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Locks {
+pub struct Locks {
+    /// The send buffer.
     pub send: bool,
+    /// The receive buffer.
     pub receive: bool,
 }
 
@@ -18,12 +20,20 @@ const SEND_LOCK: u32 = 1; // SOCK_SNDBUF_LOCK
 const RECEIVE_LOCK: u32 = 2; // SOCK_RCVBUF_LOCK
 
 impl Locks {
-    /// `None` where the kernel has no `SO_BUF_LOCK` (before 5.15).
-    pub(crate) fn read(socket: BorrowedFd<'_>) -> Option<Self> {
-        let bits = get(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK).ok()?;
+    /// Asks about any socket, also one that is not connected yet; `None` where the kernel has no `SO_BUF_LOCK` (before 5.15).
+    pub fn read(socket: impl AsFd) -> Option<Self> {
+        let bits = get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUF_LOCK).ok()?;
         Some(Self {
             send: bits & SEND_LOCK != 0,
             receive: bits & RECEIVE_LOCK != 0,
+        })
+    }
+
+    /// What a sample says; `None` where the kernel did not tell.
+    pub(crate) fn of(buffers: &Buffers) -> Option<Self> {
+        Some(Self {
+            send: buffers.send_locked?,
+            receive: buffers.receive_locked?,
         })
     }
 

@@ -39,24 +39,8 @@ impl Tools {
     /// # Errors
     /// `longhaul` has not been built, or the scratch folder cannot be made.
     pub fn prepare(scenarios: &Path) -> Result<Self> {
-        let own = std::env::current_exe().context("cannot find this program's own folder")?;
-        let longhaul = own.with_file_name("longhaul");
-        if !longhaul.exists() {
-            bail!(
-                "{} is missing: build it with `cargo build --release --workspace`",
-                longhaul.display()
-            );
-        }
-        let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() {
-            memory.to_path_buf()
-        } else {
-            std::env::temp_dir()
-        };
-        let scratch = tempfile::Builder::new()
-            .prefix("longhaul-figures-")
-            .tempdir_in(&base)
-            .with_context(|| format!("cannot make a folder in {}", base.display()))?;
+        let longhaul = built("longhaul")?;
+        let scratch = scratch()?;
         let identities = identities::Identities::create(&longhaul, &scratch.path().join("keys"))?;
         Ok(Self {
             longhaul,
@@ -66,6 +50,39 @@ impl Tools {
             identities,
         })
     }
+}
+
+/// A program that is built beside this one.
+///
+/// # Errors
+/// It has not been built.
+pub fn built(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program's own folder")?;
+    let program = own.with_file_name(name);
+    if !program.exists() {
+        bail!(
+            "{} is missing: build it with `cargo build --release --workspace`",
+            program.display()
+        );
+    }
+    Ok(program)
+}
+
+/// A folder for what is copied, memory-backed where there is one, so that no disk is measured.
+///
+/// # Errors
+/// It cannot be made.
+pub fn scratch() -> Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    let base = if memory.is_dir() {
+        memory.to_path_buf()
+    } else {
+        std::env::temp_dir()
+    };
+    tempfile::Builder::new()
+        .prefix("longhaul-figures-")
+        .tempdir_in(&base)
+        .with_context(|| format!("cannot make a folder in {}", base.display()))
 }
 
 /// What is copied: a file or a folder below a served root.

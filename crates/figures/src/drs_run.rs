@@ -4,9 +4,9 @@
 //! Written to `drs-run.json` (every run) and `drs-run.md`, each setting as it is measured.
 
 use crate::children::{Server, output_within};
-use crate::copy::worst_lag_p99_us;
-use crate::dataset;
+use crate::copy::{self, worst_lag_p99_us};
 use crate::stats::Spread;
+use crate::{dataset, report};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -108,12 +108,7 @@ struct Programs {
 pub fn run(scenarios: &Path, out: &Path, places: &[Place], count: u32) -> Result<()> {
     let programs = Programs::find()?;
     let file = out.join("drs-run.json");
-    let mut runs: Vec<Run> = match fs::read(&file) {
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).with_context(|| format!("{} is damaged", file.display()))?
-        }
-        Err(_) => vec![],
-    };
+    let mut runs: Vec<Run> = report::read(&file)?;
     for place in places {
         runs.retain(|run| run.place != place.id());
         for round in 0..count {
@@ -147,29 +142,11 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 impl Programs {
     fn find() -> Result<Self> {
-        let own = std::env::current_exe().context("cannot find this program's own folder")?;
-        let drs = own.with_file_name("drs");
-        if !drs.exists() {
-            bail!(
-                "{} is missing: build it with `cargo build --release --workspace`",
-                drs.display()
-            );
-        }
-        let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() {
-            memory.to_path_buf()
-        } else {
-            std::env::temp_dir()
-        };
-        let scratch = tempfile::Builder::new()
-            .prefix("drs-run-")
-            .tempdir_in(&base)
-            .with_context(|| format!("cannot make a folder in {}", base.display()))?;
         Ok(Self {
-            drs,
+            drs: copy::built("drs")?,
             busybox: installed("busybox")?,
             curl: installed("curl")?,
-            scratch,
+            scratch: copy::scratch()?,
         })
     }
 

@@ -115,12 +115,7 @@ pub fn run(scenarios: &Path, out: &Path, extent: &Extent) -> Result<()> {
         .output()
         .context("iperf3 is needed beside longhaul perf: install it (Debian: iperf3)")?;
     let path = out.join("lsr.json");
-    let mut runs: Vec<Run> = match std::fs::read(&path) {
-        Ok(text) => {
-            serde_json::from_slice(&text).with_context(|| format!("{} does not parse", path.display()))?
-        }
-        Err(_) => Vec::new(),
-    };
+    let mut runs: Vec<Run> = report::read(&path)?;
     for repeat in 1..=extent.repeats {
         for way in Way::ALL {
             let there = |run: &Run| run.way == way && run.repeat == repeat;

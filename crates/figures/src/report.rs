@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use plotters::style::RGBColor;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Writes the list of runs, one a line, so that a change of one run is one line of a diff.
@@ -20,20 +21,24 @@ pub fn write(path: &Path, runs: &[impl serde::Serialize]) -> Result<()> {
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     }
     let lines: Vec<String> = runs.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-    fs::write(path, format!("[\n{}\n]\n", lines.join(",\n")))
-        .with_context(|| format!("cannot write {}", path.display()))
+    // Beside it and renamed, so that whoever is cut short has lost nothing.
+    let part = path.with_extension("json.part");
+    fs::write(&part, format!("[\n{}\n]\n", lines.join(",\n")))
+        .with_context(|| format!("cannot write {}", part.display()))?;
+    fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Reads a list of runs; a file that is not there is an empty list.
 ///
 /// # Errors
-/// The file is there and does not parse.
-pub fn read(path: &Path) -> Result<Vec<Run>> {
+/// The file is there and cannot be read, or does not parse.
+pub fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     match fs::read(path) {
         Ok(text) => {
             serde_json::from_slice(&text).with_context(|| format!("{} does not parse", path.display()))
         }
-        Err(_) => Ok(vec![]),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(vec![]),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
@@ -42,7 +47,7 @@ pub fn read(path: &Path) -> Result<Vec<Run>> {
 /// # Errors
 /// A file cannot be read or written.
 pub fn render(out: &Path) -> Result<()> {
-    let runs = read(&out.join("runs.json"))?;
+    let runs: Vec<Run> = read(&out.join("runs.json"))?;
     let mut text = String::from(HEAD);
     text.push_str("## LSL: rate by size\n\n");
     for (setting, name) in [

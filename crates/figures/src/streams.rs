@@ -56,12 +56,7 @@ fn cells() -> [(Setting, u64); 4] {
 pub fn run(scenarios: &Path, out: &Path, seeds: u64) -> Result<()> {
     let tools = Tools::prepare(scenarios)?;
     let path = out.join("streams.json");
-    let earlier: Vec<Told> = match fs::read(&path) {
-        Ok(text) => {
-            serde_json::from_slice(&text).with_context(|| format!("{} does not parse", path.display()))?
-        }
-        Err(_) => Vec::new(),
-    };
+    let earlier: Vec<Told> = report::read(&path)?;
     let mut jobs = Vec::new();
     for (setting, bytes) in cells() {
         for seed in 1..=seeds {

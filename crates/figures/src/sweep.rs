@@ -2,6 +2,7 @@
 
 use crate::copy::{Source, Tools, measure};
 use crate::plan::{self, Cell};
+use crate::record::Run;
 use crate::report;
 use crate::schedule::run_all;
 use anyhow::{Result, bail};
@@ -29,7 +30,7 @@ pub fn run(
         ..Tools::prepare(scenarios)?
     };
     let path = out.join("runs.json");
-    let earlier = report::read(&path)?;
+    let earlier: Vec<Run> = report::read(&path)?;
     let mut jobs = plan::jobs(cells);
     if resume {
         jobs.retain(|job| !earlier.iter().any(|run| run.counts() && run.is_of(job)));

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drs::{Advice, Applied, Flow, Mode, SAMPLE_PERIOD, Side, Tally};
+use drs::{Advice, Applied, Flow, Host, Mode, SAMPLE_PERIOD, Side, Tally};
 
 /// Most actions that are kept for the report.
 const MOST_ACTIONS: usize = 32;
@@ -21,6 +21,7 @@ const MOST_ACTIONS: usize = 32;
 #[derive(Debug)]
 pub struct FlowWatch {
     begun: Instant,
+    host: Host,
     /// When the next look is due, in microseconds since `begun`; never, once the socket gave nothing.
     due: AtomicU64,
     watched: Mutex<Watched>,
@@ -50,8 +51,8 @@ pub struct Seen {
 }
 
 /// The congestion control is the host's choice, or `--congestion`: how to share a path with others is not a session's to decide.
-fn flow(mode: Mode, side: Side) -> Flow {
-    Flow::new(mode, side).keeping_congestion_control()
+fn flow(mode: Mode, side: Side, host: Host) -> Flow {
+    Flow::with_host(mode, side, host).keeping_congestion_control()
 }
 
 impl Seen {
@@ -67,11 +68,13 @@ impl Seen {
 
 impl FlowWatch {
     pub(crate) fn new(mode: Mode, side: Side) -> Self {
+        let host = Host::read();
         Self {
             begun: Instant::now(),
+            host,
             due: AtomicU64::new(0),
             watched: Mutex::new(Watched {
-                flow: flow(mode, side),
+                flow: flow(mode, side, host),
                 seen: Seen::default(),
             }),
         }
@@ -82,7 +85,7 @@ impl FlowWatch {
         let mut watched = self.lock();
         let mode = watched.flow.mode();
         *watched = Watched {
-            flow: flow(mode, side),
+            flow: flow(mode, side, self.host),
             seen: Seen::default(),
         };
     }

@@ -103,10 +103,6 @@ fn announce(perf: &Perf, addr: SocketAddr, key: &str) {
     }
     told::line(format_args!("listening on {address}"));
     told::line(format_args!("key {key}"));
-    let host = if addr.ip().is_unspecified() {
-        format!("HOST:{}", addr.port())
-    } else {
-        address
-    };
+    let host = told::reachable(addr);
     eprintln!("longhaul: measure with: longhaul perf --host-key {key} {host}");
 }

@@ -60,11 +60,19 @@ fn verdict(limit: Limit) -> Verdict {
     }
 }
 
+/// The decision on a sample whose buffers are locked so.
+fn decide(auto: &mut Auto, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
+    let mut sample = *sample;
+    sample.buffers.send_locked = locks.map(|locks| locks.send);
+    sample.buffers.receive_locked = locks.map(|locks| locks.receive);
+    auto.decide(&sample, verdict)
+}
+
 /// The orders after the same verdict so many times.
 fn after(auto: &mut Auto, times: u32, sample: &Sample, limit: Limit, locks: Option<Locks>) -> Orders {
     let mut last = Orders::default();
     for _ in 0..times {
-        last = auto.decide(sample, &verdict(limit), locks);
+        last = decide(auto, sample, &verdict(limit), locks);
     }
     last
 }
@@ -180,7 +188,8 @@ fn no_action_ever_asks_for_less_than_there_is() {
                     };
                     let mut auto = Auto::new(Side::Receiving, host);
                     for _ in 0..12 {
-                        let orders = auto.decide(&sample(buffer), &verdict(Limit::ReceiveWindow), locks);
+                        let orders =
+                            decide(&mut auto, &sample(buffer), &verdict(Limit::ReceiveWindow), locks);
                         for action in actions(&orders) {
                             if let Action::ReceiveBuffer(bytes) = action {
                                 assert!(bytes >= buffer / 2, "{bytes} for {buffer}");
@@ -281,13 +290,13 @@ fn a_large_unsent_backlog_is_cut_once() {
     path.evidence.unsent = 3_000_000;
     let mut given = vec![];
     for _ in 0..9 {
-        given.extend(actions(&auto.decide(&sample(MB), &path, None)));
+        given.extend(actions(&decide(&mut auto, &sample(MB), &path, None)));
     }
     assert_eq!(given, [Action::UnsentLimit(500_000)]);
     path.evidence.unsent = 1_000_000;
     let mut auto = Auto::new(Side::Sending, host());
     for _ in 0..9 {
-        assert_eq!(auto.decide(&sample(MB), &path, None), Orders::default());
+        assert_eq!(decide(&mut auto, &sample(MB), &path, None), Orders::default());
     }
 }
 
@@ -318,14 +327,14 @@ fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
     let mut auto = Auto::new(Side::Receiving, host());
     let mut path = verdict(Limit::Path);
     path.evidence.goodput_bps = 36e6; // 450 KB in 100 ms
-    let step = |auto: &mut Auto, sample: &Sample| actions(&auto.decide(sample, &path, UNLOCKED));
+    let step = |auto: &mut Auto, sample: &Sample| actions(&decide(auto, sample, &path, UNLOCKED));
     for _ in 0..18 {
         assert_eq!(step(&mut auto, &excessive), []);
     }
     // What a moment brought less does not count.
     let mut moment = path;
     moment.evidence.goodput_bps = 1e6;
-    assert_eq!(actions(&auto.decide(&excessive, &moment, UNLOCKED)), []);
+    assert_eq!(actions(&decide(&mut auto, &excessive, &moment, UNLOCKED)), []);
     assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
     // Nothing has become less: the clamp was lifted.
     assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);

@@ -4,8 +4,9 @@ use super::Arguments;
 use super::column::Column;
 use super::program::{End, PORT};
 use crate::children::{Server, output_within};
-use crate::dataset;
+use crate::copy::scratch;
 use crate::schedule::run_all;
+use crate::{dataset, report};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -126,8 +127,8 @@ pub fn friendly_file(out: &Path) -> PathBuf {
 pub fn measure_fairness(what: &Arguments) -> Result<()> {
     let started = Instant::now();
     let path = fairness_file(&what.out);
-    let mut runs: Vec<Crowd> = super::publish::read_json(&path)?;
-    let scratch = super::publish::scratch()?;
+    let mut runs: Vec<Crowd> = report::read(&path)?;
+    let scratch = scratch()?;
     let payload = scratch.path().join("payload");
     dataset::sized_file(&payload, 16 << 20, 4)?;
     for (seed, budget_mb) in (1..=what.seeds).flat_map(|seed| BUDGETS_MB.map(|budget| (seed, budget))) {
@@ -157,7 +158,7 @@ pub fn measure_fairness(what: &Arguments) -> Result<()> {
             runs.retain(|run| !same(run));
             runs.push(run);
             runs.sort_by_key(|run| (std::cmp::Reverse(run.budget_mb), run.sharing, run.seed));
-            super::publish::write_json(&path, &runs)?;
+            report::write(&path, &runs)?;
         }
     }
     Ok(())
@@ -268,8 +269,8 @@ fn rates(ends: &[End], seconds: u32) -> Vec<f64> {
 pub fn measure_friendly(what: &Arguments) -> Result<()> {
     let started = Instant::now();
     let path = friendly_file(&what.out);
-    let earlier: Vec<Beside> = super::publish::read_json(&path)?;
-    let scratch = super::publish::scratch()?;
+    let earlier: Vec<Beside> = report::read(&path)?;
+    let scratch = scratch()?;
     let payload = scratch.path().join("payload");
     dataset::sized_file(&payload, 16 << 20, 4)?;
     let columns = [Column::Kernel, Column::Auto, Column::Classic, Column::PaperPlus];
@@ -313,7 +314,7 @@ pub fn measure_friendly(what: &Arguments) -> Result<()> {
             kept.retain(|old| (old.column, old.congestion.as_str(), old.seed) != (column, congestion, seed));
             kept.push(run);
             kept.sort_by(|a, b| (a.column, &a.congestion, a.seed).cmp(&(b.column, &b.congestion, b.seed)));
-            super::publish::write_json(&path, &kept)
+            report::write(&path, &kept)
         },
     )
     .into_iter()

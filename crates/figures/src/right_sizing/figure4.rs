@@ -7,8 +7,9 @@ use super::Arguments;
 use super::column::Column;
 use super::program::{End, PORT};
 use crate::children::{Server, output_within};
-use crate::dataset;
+use crate::copy::scratch;
 use crate::schedule::run_all;
+use crate::{dataset, report};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -83,7 +84,7 @@ pub fn file(out: &Path) -> PathBuf {
 }
 
 pub fn read(out: &Path) -> Result<Vec<Transfer>> {
-    super::publish::read_json(&file(out))
+    report::read(&file(out))
 }
 
 pub fn measure(scenarios: &Path, what: &Arguments) -> Result<()> {
@@ -103,7 +104,7 @@ pub fn measure(scenarios: &Path, what: &Arguments) -> Result<()> {
         .collect();
     // The longest first, so that they do not end alone.
     jobs.sort_by_key(|job| (job.path, std::cmp::Reverse(job.about())));
-    let scratch = super::publish::scratch()?;
+    let scratch = scratch()?;
     let payload = scratch.path().join("payload");
     dataset::sized_file(&payload, 16 << 20, 4)?;
     let kept = Mutex::new(earlier);
@@ -135,7 +136,7 @@ pub fn measure(scenarios: &Path, what: &Arguments) -> Result<()> {
             kept.retain(|old| (old.path, old.column, old.seed) != (job.path, job.column, job.seed));
             kept.push(run);
             kept.sort_by_key(|run| (run.path, run.column, run.seed));
-            super::publish::write_json(&file(&what.out), &kept)
+            report::write(&file(&what.out), &kept)
         },
     )
     .into_iter()

@@ -4,11 +4,10 @@ use super::column::Column;
 use super::crowd::{self, Beside, Crowd, Sharing, jain};
 use super::figure4::{self, Path4, Transfer};
 use super::program::End;
-use crate::plot;
 use crate::stats::Spread;
+use crate::{plot, report};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -22,17 +21,6 @@ pub fn word(column: Column) -> String {
         .unwrap_or_default()
 }
 
-pub fn scratch() -> Result<tempfile::TempDir> {
-    tempfile::Builder::new()
-        .prefix("longhaul-figures-")
-        .tempdir_in(if Path::new("/dev/shm").is_dir() {
-            Path::new("/dev/shm").to_path_buf()
-        } else {
-            std::env::temp_dir()
-        })
-        .context("cannot make a scratch folder")
-}
-
 /// The [`End`]s in the last line that a program wrote.
 pub fn ends(text: &str) -> Result<Vec<End>> {
     let line = text
@@ -42,28 +30,11 @@ pub fn ends(text: &str) -> Result<Vec<End>> {
     serde_json::from_str(line).context("a program's report does not parse")
 }
 
-pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} does not parse", path.display()))
-}
-
-/// One run a line, written beside and renamed.
-pub fn write_json<T: Serialize>(path: &Path, runs: &[T]) -> Result<()> {
-    let lines: Result<Vec<String>, _> = runs.iter().map(serde_json::to_string).collect();
-    let part = path.with_extension("json.part");
-    std::fs::write(&part, format!("[\n{}\n]\n", lines?.join(",\n")))
-        .with_context(|| format!("cannot write {}", part.display()))?;
-    std::fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))
-}
-
 /// Writes `drs.md` and the plots of what was measured.
 pub fn all(out: &Path) -> Result<()> {
     let transfers = figure4::read(out)?;
-    let crowds: Vec<Crowd> = read_json(&crowd::fairness_file(out))?;
-    let besides: Vec<Beside> = read_json(&crowd::friendly_file(out))?;
+    let crowds: Vec<Crowd> = report::read(&crowd::fairness_file(out))?;
+    let besides: Vec<Beside> = report::read(&crowd::friendly_file(out))?;
     let mut text = String::from(
         "# Right-sizing, measured\n\nWritten by `longhaul-figures drs`. What the ways of sizing are stands in `docs/right-sizing.md`.\n\n",
     );
