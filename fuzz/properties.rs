@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Admission, Chain, MAX_OPEN, MAX_STATUS, Open, OpenDecoder, OpenError, Progress, PublicKey, Status,
-    StatusDecoder, StatusError,
+    Admission, Chain, MAX_OPEN, MAX_STATUS, Open, OpenDecoder, OpenError, Progress, PublicKey, Service,
+    SessionId, Status, StatusDecoder, StatusError, text,
 };
 
 /// Any bytes as an OPEN: as they are, and as the options behind a header that is in order.
@@ -37,7 +37,7 @@ fn decoded_open(data: &[u8]) {
     let _ = open.verify();
     let _ = open.detour(me, Duration::from_secs(1));
     let _ = Admission::new(me).depot(&open, open.signed_at_unix_ms, |_| true);
-    let _ = Admission::new(me).acceptor(&open, open.signed_at_unix_ms, |_| true);
+    let _ = Admission::new(me).acceptor(&open, open.signed_at_unix_ms, |_| true, |_| true);
     if let Ok(onward) = open.onward(me, Duration::from_secs(1)) {
         assert!(onward.hop_limit < open.hop_limit && onward.unknown == open.unknown);
     }
@@ -61,17 +61,26 @@ fn decoded_status(data: &[u8]) {
     let (first, second) = data.split_at(data.len() / 3);
     assert_eq!(whole, feed_status(&[first, second]));
     if let Ok(Some((status, used))) = &whole {
-        assert!(*used <= MAX_STATUS && !status.detail.chars().any(char::is_control));
+        assert!(*used <= MAX_STATUS && status.detail.chars().all(text::is_printable));
         let mut again = BytesMut::new();
         status.encode(&mut again);
         assert_eq!(feed_status(&[&again]), Ok(Some((status.clone(), again.len()))));
     }
     for route in ["direct", "d1.example,d2.example", "~d1.example"] {
-        let mut chain = Chain::new(route.parse().unwrap(), "server.example:7511".parse().unwrap());
+        let id = SessionId::from_bytes([1; 16]);
+        let destination = "server.example:7511".parse().unwrap();
+        let open = Open::new(
+            id,
+            Service::COPY,
+            route.parse().unwrap(),
+            destination,
+            Duration::from_secs(1),
+        );
+        let mut chain = Chain::new(&open, None);
         match chain.feed(data) {
             Ok(Progress::Established { consumed }) => assert!(consumed <= data.len()),
             Ok(Progress::Waiting) => {}
-            Err(failure) => assert!(!failure.to_string().chars().any(char::is_control)),
+            Err(failure) => assert!(failure.to_string().chars().all(text::is_printable)),
         }
     }
 }

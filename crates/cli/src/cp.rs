@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use longhaul_session::{ConnectOptions, PublicKey, Route};
+use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
     Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources, Token,
     WriteOptions, copy_local,
@@ -250,8 +250,7 @@ impl Cp {
         let mut options = ConnectOptions {
             congestion: self.congestion.clone(),
             fall_back: self.fall_back,
-            purpose: Some("cp".to_owned()),
-            ..ConnectOptions::new(route, remote.server.clone(), identity, nobody)
+            ..ConnectOptions::new(Service::COPY, route, remote.server.clone(), identity, nobody)
         };
         options.server = trust::of(&remote.server, &wanted, &options).await?;
         Ok(Client {

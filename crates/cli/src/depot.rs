@@ -58,7 +58,7 @@ impl Relay {
     async fn relay(self) -> Result<Exit> {
         let policy = Policy::load(&self.policy)?;
         let identity = home::identity(self.identity.as_deref())?;
-        let mut config = DepotConfig::new(identity.public(), policy);
+        let mut config = DepotConfig::new(identity.signing_key().clone(), policy);
         if !self.listen.is_empty() {
             config.listen = self.listen.iter().copied().map(Listen::at).collect();
         }

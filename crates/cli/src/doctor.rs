@@ -19,7 +19,7 @@ use crate::target::{SERVER_PORT, Target};
 mod far;
 mod quantity;
 
-pub use far::{Answering, PURPOSE};
+pub use far::Answering;
 
 const AFTER_HELP: &str = "\
 Exit status: 0 nothing costs bandwidth on that path; 1 something does; 2 the command line is wrong; 3 the host does not answer; \

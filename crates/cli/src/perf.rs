@@ -18,7 +18,7 @@ mod measure;
 mod plan;
 mod serve;
 
-pub use serve::{answer, is_measurement};
+pub use serve::answer;
 
 /// Measure a path from memory to memory, over any route; or plan what a long path needs.
 ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use longhaul_session::{ListenOptions, Listener};
+use longhaul_session::{ListenOptions, Listener, Service};
 use longhaul_transfer::confine::Dir;
 use longhaul_transfer::{Access, Grants, Limits, Server, serve_session};
 use tokio::signal::unix::{SignalKind, signal};
@@ -79,6 +79,10 @@ impl Serve {
             ..Limits::default()
         };
         let server = Server::new(root, grants, limits);
+        let mut services = vec![Service::COPY, Service::DOCTOR];
+        if self.perf {
+            services.push(Service::PERF);
+        }
         let options = |addr| ListenOptions {
             congestion: self.congestion.clone(),
             ..ListenOptions::new(
@@ -88,6 +92,7 @@ impl Serve {
                     let known = known.clone();
                     move |key| known.knows(key)
                 }),
+                services.clone(),
             )
         };
         let listener = match self.listen {
@@ -115,18 +120,17 @@ impl Serve {
         grants: Grants,
         listener: &Listener,
     ) -> longhaul_session::Error {
-        let meter = self
-            .perf
-            .then(|| longhaul_perf::Server::new(longhaul_perf::Limits::default()));
+        let meter = longhaul_perf::Server::new(longhaul_perf::Limits::default());
         let doctor = Arc::new(doctor::Answering::new(grants));
         loop {
             let session = match listener.accept().await {
                 Ok(session) => session,
                 Err(error) => return error,
             };
-            if perf::is_measurement(&session) {
+            let service = &session.info().service;
+            if *service == Service::PERF {
                 perf::answer(meter.clone(), session);
-            } else if session.info().purpose.as_deref() == Some(doctor::PURPOSE) {
+            } else if *service == Service::DOCTOR {
                 let doctor = doctor.clone();
                 tokio::spawn(async move { doctor.answer(session).await });
             } else {

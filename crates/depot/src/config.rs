@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use longhaul_proto::{DEPOT_PORT, Endpoint, Host, PublicKey};
+use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey};
 
 use crate::policy::{HostPattern, Policy};
 
@@ -13,8 +13,8 @@ use crate::policy::{HostPattern, Policy};
 pub struct DepotConfig {
     /// Where to listen.
     pub listen: Vec<Listen>,
-    /// Who this depot is: in the list of depots passed, by which it knows a loop, and in its answers.
-    pub key: PublicKey,
+    /// Who this depot is: in the list of depots passed, by which it knows a loop, and in its answers, which it signs.
+    pub key: SigningKey,
     /// Who may go where.
     pub policy: Policy,
     /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Anyone who can connect there can
@@ -36,7 +36,7 @@ pub struct DepotConfig {
 impl DepotConfig {
     /// A depot with key `key` at every address of this machine, port 7510, that allows what `policy` allows.
     #[must_use]
-    pub fn new(key: PublicKey, policy: Policy) -> Self {
+    pub fn new(key: SigningKey, policy: Policy) -> Self {
         Self {
             listen: vec![Listen::at(SocketAddr::new(
                 IpAddr::V6(Ipv6Addr::UNSPECIFIED),

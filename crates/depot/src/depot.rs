@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use longhaul_proto::Admission;
+use longhaul_proto::{Admission, ReplayMemory};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -92,9 +92,10 @@ impl Depot {
             spare: SPARE_PIPES,
         };
         let shared = Arc::new(Shared {
-            key: config.key,
             policy: RwLock::new(Arc::new(config.policy)),
-            admission: Mutex::new(Admission::new(config.key)),
+            admission: Admission::new(config.key.public()),
+            replays: Mutex::new(ReplayMemory::new()),
+            key: config.key,
             dialler: Dialler::new(
                 config.limits.lookups,
                 config.next_congestion,

@@ -67,10 +67,14 @@ pub(crate) async fn refuse(
     );
     // Who could not read the OPEN does not know its own place: 0 (LH-CHAIN-2).
     let mut status = Status::new(code, open.map_or(0, Open::position));
-    status.reporter = Some(shared.key);
     status.at = open.and_then(|open| open.next().endpoint().cloned());
     status.payload_forwarded = forwarded;
     status.detail = detail;
+    match open {
+        // A key that cannot sign leaves an answer that nobody takes, which is as good as none.
+        Some(open) => drop(status.sign(&shared.key, open)),
+        None => status.reporter = Some(shared.key.public()),
+    }
     let mut bytes = BytesMut::new();
     status.encode(&mut bytes);
     let tell = async {
@@ -98,6 +102,7 @@ fn name_of(code: StatusCode) -> &'static str {
         StatusCode::HopLimit => "hop limit",
         StatusCode::Misrouted => "misrouted",
         StatusCode::HeaderTimeout => "header timeout",
+        StatusCode::NoService => "no service",
         StatusCode::DialRefused => "dial refused",
         StatusCode::DialUnreachable => "dial unreachable",
         StatusCode::DialTimeout => "dial timeout",

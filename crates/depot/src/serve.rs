@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
 
-use longhaul_proto::{Admission, PublicKey};
+use longhaul_proto::{Admission, PublicKey, ReplayMemory, SigningKey};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -23,9 +23,10 @@ use crate::setup::{Established, Failure, set_up};
 /// What all connections of a depot share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) key: PublicKey,
+    pub(crate) key: SigningKey,
     pub(crate) policy: RwLock<Arc<Policy>>,
-    pub(crate) admission: Mutex<Admission>,
+    pub(crate) admission: Admission,
+    pub(crate) replays: Mutex<ReplayMemory<PublicKey>>,
     pub(crate) dialler: Dialler,
     pub(crate) timeouts: Timeouts,
     pub(crate) gate: Arc<Gate>,
@@ -114,7 +115,7 @@ async fn relay(
         backward_limit,
     };
     let (session, principal) = (open.session_id, open.principal);
-    let (destination, purpose) = (open.destination, open.purpose);
+    let (destination, service, purpose) = (open.destination, open.service, open.purpose);
     let mut relay = Relay::new(upstream, downstream, upstream_ended, context);
     let report = tokio::select! {
         biased;
@@ -143,6 +144,7 @@ async fn relay(
         from = %peer,
         %to,
         %destination,
+        %service,
         purpose = purpose.as_deref(),
         forward_bytes = forward + early as u64,
         backward_bytes = backward,

@@ -143,9 +143,13 @@ fn admit(
     let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     shared
         .admission
+        .depot(open, now, |principal| policy.knows(principal))?;
+    shared
+        .replays
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
-        .depot(open, now, |principal| policy.knows(principal))?;
+        .admit(&open.principal, open.session_id, open.signed_at_unix_ms, now)
+        .map_err(Refusal::from)?;
     if *phase.borrow() != Phase::Running {
         return Err(Refused::new(StatusCode::Draining, ""));
     }
@@ -185,7 +189,7 @@ async fn pass_on(
     downstream: &Conn,
 ) -> Result<(Open, SocketAddr), Refused> {
     // LH-ROUTE-5, LH-ROUTE-6, LH-ROUTE-7: and nothing else changes (LH-DEPOT-7).
-    let onward = open.onward(shared.key, began.elapsed())?;
+    let onward = open.onward(shared.key.public(), began.elapsed())?;
     let mut flight = BytesMut::with_capacity(1024 + early.len());
     onward.encode(&mut flight).map_err(Refusal::from)?;
     flight.extend_from_slice(early);
@@ -240,9 +244,9 @@ async fn answer_ok(
         StatusCode::Ok,
         u8::try_from(onward.passed.len()).unwrap_or(u8::MAX),
     );
-    status.reporter = Some(shared.key);
     status.at = Some(way.endpoint);
     status.payload_forwarded = early > 0;
+    status.sign(&shared.key, onward).map_err(io::Error::other)?;
     let mut bytes = BytesMut::new();
     status.encode(&mut bytes);
     upstream.write_all(&bytes).await

@@ -17,7 +17,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use longhaul_depot::{Depot, DepotConfig, Listen, Policy};
-use longhaul_proto::{Hop, Open, OpenDecoder, Route, SessionId, SigningKey, StatusCode, StatusDecoder};
+use longhaul_proto::{
+    Hop, Open, OpenDecoder, Route, Service, SessionId, SigningKey, StatusCode, StatusDecoder,
+};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// What an idle session may cost, bytes.
@@ -67,7 +69,7 @@ fn be_a_depot(key: &str, descriptors: Option<u64>) {
     }
     let rule = format!("[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n");
     let policy = Policy::parse(&rule, Path::new("test.toml")).expect("policy");
-    let mut config = DepotConfig::new(SigningKey::generate().expect("key").public(), policy);
+    let mut config = DepotConfig::new(SigningKey::generate().expect("key"), policy);
     config.listen = vec![Listen::at("127.0.0.1:0".parse().expect("address"))];
     config.metrics = Some("127.0.0.1:0".parse().expect("address"));
     config.limits.connections_per_source = 10 * SESSIONS;
@@ -140,10 +142,17 @@ impl Other {
         let route = Route::new(vec![Hop {
             endpoint: self.address.into(),
             strict: true,
+            key: None,
         }])
         .expect("route");
         let id = SessionId::from_bytes(rand::random());
-        let mut open = Open::new(id, route, destination.into(), Duration::from_secs(10));
+        let mut open = Open::new(
+            id,
+            Service::COPY,
+            route,
+            destination.into(),
+            Duration::from_secs(10),
+        );
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("clock");
         open.sign(&self.key, now.as_millis() as u64).expect("sign");
         let mut bytes = BytesMut::new();

@@ -10,9 +10,7 @@ use crate::{
     Error, Interval, StreamTotal,
     carry::{Carried, Stream, carry},
     pump::{DRAIN, SILENCE},
-    wire::{
-        Attach, Direction, Hello, Length, Message, PURPOSE, Protection, Report, StreamReport, Token, VERSION,
-    },
+    wire::{Attach, Direction, Hello, Length, Message, Protection, Report, StreamReport, Token, VERSION},
 };
 
 /// What to measure.
@@ -119,14 +117,10 @@ pub async fn measure(
         protection: test.protection,
         right_size: test.right_size,
     };
-    let options = ConnectOptions {
-        purpose: Some(PURPOSE.to_owned()),
-        ..options.clone()
-    };
-    let mut control = connect(&options).await?;
+    let mut control = connect(options).await?;
     Message::Hello(hello.clone()).write(&mut control).await?;
     expect(&mut control, &Message::Ready, options.setup_timeout).await?;
-    let streams = open(&options, &hello).await?;
+    let streams = open(options, &hello).await?;
     let connections: Vec<_> = streams.iter().map(Connection::of).collect();
     started(&connections);
     Message::Start.write(&mut control).await?;

@@ -28,5 +28,5 @@ pub use carry::{Carried, StreamTotal};
 pub use client::{Connection, Outcome, StreamOutcome, Test, measure};
 pub use error::Error;
 pub use limits::Limits;
-pub use server::{Server, refuse};
+pub use server::Server;
 pub use watch::{Interval, StreamInterval};

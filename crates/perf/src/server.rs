@@ -67,7 +67,7 @@ impl Server {
         })
     }
 
-    /// Serves one session whose purpose is [`crate::wire::PURPOSE`]: a measurement's control session, to its end, or one of its
+    /// Serves one session that asks for [`longhaul_session::Service::PERF`]: a measurement's control session, to its end, or one of its
     /// others, which then belongs to the measurement.
     ///
     /// # Errors
@@ -192,14 +192,6 @@ impl Server {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Answers a session of a measurement where none are taken.
-///
-/// # Errors
-/// When the client does not even hear that.
-pub async fn refuse(session: Session, reason: &str) -> Result<(), Error> {
-    decline(session, reason).await
 }
 
 async fn decline(mut session: Session, reason: impl std::fmt::Display) -> Result<(), Error> {

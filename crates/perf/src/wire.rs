@@ -16,8 +16,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{Error, units::Bytes};
 
-/// The purpose in the OPEN of every session of a measurement.
-pub const PURPOSE: &str = "perf";
 /// The version of these messages.
 pub const VERSION: u16 = 1;
 /// Longest message, in bytes.

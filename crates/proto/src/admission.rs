@@ -1,37 +1,32 @@
-//! The checks a receiver makes of an OPEN, in their order (LH-ADMIT-1). Policy is asked from outside, time is passed in.
+//! The checks a receiver makes of an OPEN, in their order (LH-ADMIT-1), up to the signature. They need nothing that receivers share,
+//! so any number of OPENs can be checked at a time. Policy is asked from outside, time is passed in; what comes after, and
+//! the memory for replays, is the receiver's: [`ReplayMemory`](crate::ReplayMemory).
 
-use crate::{Next, Open, OpenError, PublicKey, ReplayCache, ReplayError, StatusCode};
+use crate::{MAX_PASSED, Next, Open, OpenError, PublicKey, ReplayError, Service, StatusCode, check_time};
 
 /// What a depot or an acceptor holds an OPEN against.
 ///
 /// The order matters: what costs nothing comes first, nothing is remembered for a stranger, and no name is resolved
 /// and nobody dialled before all of it has passed (LH-ADMIT-2).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Admission {
     me: PublicKey,
-    replay: ReplayCache,
 }
 
 impl Admission {
     /// The checks of the depot or acceptor with key `me`.
     #[must_use]
-    pub fn new(me: PublicKey) -> Self {
-        Self::with_replay(me, ReplayCache::new())
+    pub const fn new(me: PublicKey) -> Self {
+        Self { me }
     }
 
-    /// The same with a replay cache of another size or window.
-    #[must_use]
-    pub const fn with_replay(me: PublicKey, replay: ReplayCache) -> Self {
-        Self { me, replay }
-    }
-
-    /// The checks of a depot: route, time, principal (`knows`), signature, replay. What the policy says of the
-    /// destination and the next hop comes after, by the caller.
+    /// The checks of a depot: route, time, principal (`knows`), signature. What the policy says of the destination and the next
+    /// hop, the room for sessions, and replay come after, by the caller.
     ///
     /// # Errors
     /// The first [`Refusal`].
     pub fn depot(
-        &mut self,
+        &self,
         open: &Open,
         now_unix_ms: u64,
         knows: impl FnOnce(&PublicKey) -> bool,
@@ -39,49 +34,58 @@ impl Admission {
         if open.next() == Next::Here {
             return Err(Refusal::Misrouted("an OPEN for the acceptor came to a depot"));
         }
-        if open.hop_limit == 0 {
+        if !self.is_named(open) {
+            return Err(Refusal::Misrouted("the route names another key for this depot"));
+        }
+        // The list would outgrow its bound when passed on, so it is refused before anybody is dialled.
+        if open.hop_limit == 0 || open.passed.len() >= MAX_PASSED {
             return Err(Refusal::HopLimit);
         }
         if open.passed.contains(&self.me) {
             return Err(Refusal::Loop);
         }
-        self.principal(open, now_unix_ms, knows)
+        principal(open, now_unix_ms, knows)
     }
 
-    /// The checks of the acceptor: destination, time, principal (`knows`), signature, replay.
+    /// The checks of the acceptor: destination, time, principal (`knows`), signature, service (`offers`). Replay comes after, by
+    /// the caller.
     ///
     /// # Errors
     /// The first [`Refusal`].
     pub fn acceptor(
-        &mut self,
+        &self,
         open: &Open,
         now_unix_ms: u64,
         knows: impl FnOnce(&PublicKey) -> bool,
+        offers: impl FnOnce(&Service) -> bool,
     ) -> Result<(), Refusal> {
         if open.next() != Next::Here {
             return Err(Refusal::Misrouted("an OPEN for a depot came to the acceptor"));
         }
-        self.principal(open, now_unix_ms, knows)
+        principal(open, now_unix_ms, knows)?;
+        if !offers(&open.service) {
+            return Err(Refusal::NoService);
+        }
+        Ok(())
     }
 
-    fn principal(
-        &mut self,
-        open: &Open,
-        now_unix_ms: u64,
-        knows: impl FnOnce(&PublicKey) -> bool,
-    ) -> Result<(), Refusal> {
-        if open.cursor == 0 {
-            return Err(Refusal::Misrouted("the cursor has not left the initiator"));
-        }
-        self.replay.check_time(open.signed_at_unix_ms, now_unix_ms)?;
-        if !knows(&open.principal) {
-            return Err(Refusal::Unauthorised(open.principal));
-        }
-        open.verify()?;
-        Ok(self
-            .replay
-            .check(open.session_id, open.signed_at_unix_ms, now_unix_ms)?)
+    /// LH-ROUTE-8.
+    fn is_named(&self, open: &Open) -> bool {
+        let added = || matches!(open.next(), Next::Hop(hop) if !hop.strict);
+        open.named_key()
+            .is_none_or(|key| key == self.me || (added() && open.passed.contains(&key)))
     }
+}
+
+fn principal(open: &Open, now_unix_ms: u64, knows: impl FnOnce(&PublicKey) -> bool) -> Result<(), Refusal> {
+    if open.cursor == 0 {
+        return Err(Refusal::Misrouted("the cursor has not left the initiator"));
+    }
+    check_time(open.signed_at_unix_ms, now_unix_ms)?;
+    if !knows(&open.principal) {
+        return Err(Refusal::Unauthorised(open.principal));
+    }
+    open.verify()
 }
 
 /// Why an OPEN is not admitted; [`Refusal::code`] is what to answer.
@@ -105,6 +109,9 @@ pub enum Refusal {
     /// The signature is not the principal's.
     #[error("the signature is not the principal's")]
     BadSignature,
+    /// The acceptor does not offer what is asked for: check the address and the port, or what is served there.
+    #[error("the service asked for is not offered here")]
+    NoService,
     /// It is not fresh.
     #[error(transparent)]
     Replay(#[from] ReplayError),
@@ -126,6 +133,7 @@ impl Refusal {
             Self::Loop => StatusCode::Loop,
             Self::Unauthorised(_) => StatusCode::Unauthorised,
             Self::BadSignature => StatusCode::BadSignature,
+            Self::NoService => StatusCode::NoService,
             Self::Replay(ReplayError::Expired { .. } | ReplayError::Future { .. }) => StatusCode::Expired,
             Self::Replay(ReplayError::Replay) => StatusCode::Replay,
             Self::Replay(ReplayError::Full) => StatusCode::Overloaded,

@@ -2,13 +2,16 @@
 
 use std::fmt;
 
-use crate::{Endpoint, MAX_PASSED, Route, Status, StatusCode, StatusDecoder, StatusError};
+use crate::{Endpoint, MAX_PASSED, Open, PublicKey, Route, Status, StatusCode, StatusDecoder, StatusError};
 
 /// Reads the statuses off the front of the stream that comes back (LH-CHAIN-1).
 #[derive(Debug, Clone)]
 pub struct Chain {
     route: Route,
     destination: Endpoint,
+    /// What every answer to this OPEN is signed with (LH-STATUS-7).
+    open_signature: [u8; 64],
+    acceptor: Option<PublicKey>,
     decoder: StatusDecoder,
     statuses: Vec<Status>,
 }
@@ -59,15 +62,19 @@ pub enum FailureKind {
     Garbled(StatusError),
     /// The statuses contradict each other or the route.
     OutOfOrder,
+    /// A status is not signed by who should have sent it (LH-STATUS-8): somebody on the way made it.
+    Forged,
 }
 
 impl Chain {
-    /// The chain of an OPEN along `route`, about to be dialled.
+    /// The chain of a signed OPEN about to be dialled. `acceptor` is the acceptor's key, where it is known beforehand.
     #[must_use]
-    pub const fn new(route: Route, destination: Endpoint) -> Self {
+    pub fn new(open: &Open, acceptor: Option<PublicKey>) -> Self {
         Self {
-            route,
-            destination,
+            route: open.route.clone(),
+            destination: open.destination.clone(),
+            open_signature: open.signature,
+            acceptor,
             decoder: StatusDecoder::new(),
             statuses: Vec::new(),
         }
@@ -89,9 +96,12 @@ impl Chain {
             if !self.in_order(&status) {
                 return Err(Box::new(self.failure(FailureKind::OutOfOrder)));
             }
+            let Ok(proof) = self.proof(&status) else {
+                return Err(Box::new(self.failure(FailureKind::Forged)));
+            };
             self.statuses.push(status.clone());
             if status.code != StatusCode::Ok {
-                return Err(Box::new(self.reported(status)));
+                return Err(Box::new(self.reported(status, proof)));
             }
             if status.acceptor {
                 return Ok(Progress::Established { consumed });
@@ -139,8 +149,51 @@ impl Chain {
         in_place && kind_in_place
     }
 
+    /// LH-STATUS-8. Between loose hops nobody can tell which place of the route a status is from, so there a key of the route may
+    /// stand anywhere behind the one before it; before the acceptor's, all of them must have been seen.
+    fn proof(&self, status: &Status) -> Result<Proof, Unproved> {
+        let place = self.statuses.len();
+        let hops = self.route.hops();
+        let strict = hops.iter().skip(1).all(|hop| hop.strict);
+        let expected = match (status.acceptor, strict) {
+            // The key of an acceptor that takes the session is proved by the handshake, and an error there names both keys.
+            (true, _) => self.acceptor.filter(|_| status.code != StatusCode::Ok),
+            (false, true) => hops.get(place).and_then(|hop| hop.key),
+            (false, false) => self.unseen_keys().next(),
+        };
+        if status.signature.is_none() {
+            // Only who could not read the OPEN may not sign, and `in_order` has seen to it that it says no more than that it failed.
+            return match (status.hop, expected) {
+                (0, None) => Ok(Proof::NoneAsked),
+                (0, Some(_)) => Ok(Proof::Missing),
+                _ => Err(Unproved),
+            };
+        }
+        let signer = status.verify(&self.open_signature).ok_or(Unproved)?;
+        if status.acceptor && status.code == StatusCode::Ok && self.unseen_keys().next().is_some() {
+            return Err(Unproved);
+        }
+        match expected {
+            Some(key) if key == signer => Ok(Proof::Signed),
+            // A depot that was added, or stands where no key is named.
+            Some(_) if !strict && !status.acceptor => Ok(match status.code {
+                StatusCode::Ok => Proof::Signed,
+                _ => Proof::Missing,
+            }),
+            Some(_) => Err(Unproved),
+            None => Ok(Proof::NoneAsked),
+        }
+    }
+
+    /// The keys of the route, in order, that no status so far was signed with.
+    fn unseen_keys(&self) -> impl Iterator<Item = PublicKey> {
+        let mut reporters = self.statuses.iter().filter_map(|status| status.reporter);
+        let keys = self.route.hops().iter().filter_map(|hop| hop.key);
+        keys.skip_while(move |key| reporters.any(|reporter| reporter == *key))
+    }
+
     /// LH-FALLBACK-1: a depot that says nothing went on past it answers for all hops behind it.
-    fn reported(&self, status: Status) -> ChainFailure {
+    fn reported(&self, status: Status, proof: Proof) -> ChainFailure {
         // It has been counted among the statuses already, and is in its place.
         let hop = u8::try_from(self.statuses.len()).unwrap_or(u8::MAX);
         let kind = if status.acceptor {
@@ -158,7 +211,7 @@ impl Chain {
             },
             tried: status.at,
             detail: status.detail,
-            nothing_forwarded: !status.acceptor && !status.payload_forwarded,
+            nothing_forwarded: !status.acceptor && !status.payload_forwarded && proof != Proof::Missing,
         }
     }
 
@@ -197,6 +250,20 @@ impl Chain {
     }
 }
 
+/// How far the reporter of a status is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// It is the key that should have reported.
+    Signed,
+    /// Nobody said which key should have reported.
+    NoneAsked,
+    /// Some key should have reported, and this is not signed by it.
+    Missing,
+}
+
+/// The status is not from whom it should be.
+struct Unproved;
+
 impl std::error::Error for ChainFailure {}
 
 impl fmt::Display for ChainFailure {
@@ -216,6 +283,7 @@ impl fmt::Display for ChainFailure {
             FailureKind::TimedOut => f.write_str("did not answer in time")?,
             FailureKind::Garbled(error) => write!(f, "answered with {error}")?,
             FailureKind::OutOfOrder => f.write_str("answered out of its place along the route")?,
+            FailureKind::Forged => f.write_str("has an answer that it did not sign: somebody on the way made it, or the route names another key")?,
         }
         if let Some(tried) = &self.tried {
             write!(f, " ({tried})")?;

@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use data_encoding::BASE32_NOPAD;
+use zeroize::Zeroizing;
 
 /// What every printed key begins with; the digit is the version of the text form.
 const PREFIX: &str = "lhk1:";
@@ -84,17 +85,13 @@ impl SigningKey {
         Self::from_pair(Ed25519KeyPair::from_pkcs8_maybe_unchecked(document).map_err(|_| KeyError::NotPkcs8)?)
     }
 
-    /// The key as a PKCS #8 document, for storage. Secret.
+    /// The key as a PKCS #8 document, for storage. Secret: erased from memory when dropped.
     ///
     /// # Errors
     /// [`KeyError::NotPkcs8`] when the key cannot be written out.
-    pub fn to_pkcs8(&self) -> Result<Vec<u8>, KeyError> {
-        Ok(self
-            .pair
-            .to_pkcs8()
-            .map_err(|_| KeyError::NotPkcs8)?
-            .as_ref()
-            .to_vec())
+    pub fn to_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+        let document = self.pair.to_pkcs8().map_err(|_| KeyError::NotPkcs8)?;
+        Ok(Zeroizing::new(document.as_ref().to_vec()))
     }
 
     /// The public half.

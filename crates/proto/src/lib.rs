@@ -5,10 +5,13 @@
 //!
 //! - [`Open`] is the one forward message, [`Status`] the answer of each hop; [`OpenDecoder`] and [`StatusDecoder`]
 //!   take them from a stream piece by piece.
-//! - [`Admission`] holds the checks a receiver makes of an OPEN, in their order; [`ReplayCache`] is the memory it needs.
+//! - [`Admission`] holds the checks a receiver makes of an OPEN, in their order; [`ReplayMemory`] is what it remembers, and
+//!   [`Shares`] how what is bounded is shared among those who ask.
 //! - [`Chain`] is the initiator's view: it collects the statuses and decides whether the route stands or which hop failed.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 mod admission;
 mod chain;
@@ -19,9 +22,12 @@ mod open;
 mod open_codec;
 mod replay;
 mod route;
+mod service;
 mod session_id;
+mod shares;
 mod status;
 mod status_codec;
+pub mod text;
 mod tlv;
 
 pub use admission::{Admission, Refusal};
@@ -30,9 +36,11 @@ pub use endpoint::{Endpoint, EndpointError, Host};
 pub use key::{KeyError, PublicKey, SigningKey};
 pub use open::{Next, Open, TraceContext, UnknownOption, VersionRange};
 pub use open_codec::{OpenDecoder, OpenError};
-pub use replay::{ReplayCache, ReplayError, SIGNING_WINDOW};
+pub use replay::{ReplayError, ReplayMemory, SIGNING_AHEAD, SIGNING_WINDOW, check_time};
 pub use route::{Hop, Route, RouteError};
+pub use service::{Service, ServiceError};
 pub use session_id::SessionId;
+pub use shares::{Full, Shares};
 pub use status::{Status, StatusCode};
 pub use status_codec::{StatusDecoder, StatusError};
 

@@ -3,8 +3,8 @@
 use std::{fmt, time::Duration};
 
 use crate::{
-    DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED, PublicKey, Refusal, Route, SessionId, SigningKey,
-    VERSION,
+    DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED, PublicKey, Refusal, Route, Service, SessionId,
+    SigningKey, VERSION,
 };
 
 /// A request to carry a session. [`Open::new`] makes one; [`Open::sign`] must follow before it travels.
@@ -16,6 +16,8 @@ pub struct Open {
     pub versions: VersionRange,
     /// Which session this is, the same at every hop.
     pub session_id: SessionId,
+    /// What the acceptor is asked for (LH-OPEN-13).
+    pub service: Service,
     /// Where the acceptor listens.
     pub destination: Endpoint,
     /// The depots to pass.
@@ -30,7 +32,7 @@ pub struct Open {
     pub setup_budget: Duration,
     /// Bytes the initiator means to send, if it knows.
     pub size: Option<u64>,
-    /// What the transfer is for, in words for a log: at most 64 bytes, without control characters.
+    /// What the transfer is for, in words for a log: at most 64 bytes, all of them printable ([`crate::text`]).
     pub purpose: Option<String>,
     /// A circuit to use, as its controller named it: 1 to 128 bytes.
     pub circuit: Option<Vec<u8>>,
@@ -101,13 +103,20 @@ impl Next<'_> {
 impl Open {
     /// An OPEN as its initiator holds it before the first dial: cursor 0, nothing passed, unsigned.
     #[must_use]
-    pub const fn new(session_id: SessionId, route: Route, destination: Endpoint, budget: Duration) -> Self {
+    pub const fn new(
+        session_id: SessionId,
+        service: Service,
+        route: Route,
+        destination: Endpoint,
+        budget: Duration,
+    ) -> Self {
         Self {
             versions: VersionRange {
                 min: VERSION,
                 max: VERSION,
             },
             session_id,
+            service,
             destination,
             route,
             cursor: 0,
@@ -146,6 +155,24 @@ impl Open {
         } else {
             Err(Refusal::BadSignature)
         }
+    }
+
+    /// What a handshake is bound to, so that it belongs to this OPEN and no other (LH-TLS-4): the BLAKE3 hash of what the signature
+    /// covers and of the signature.
+    #[must_use]
+    pub fn binding(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.signed_bytes());
+        hasher.update(&self.signature);
+        *hasher.finalize().as_bytes()
+    }
+
+    /// The key that the route names for whoever holds this OPEN, if it names one; to be compared with [`Open::passed`], since a
+    /// depot that was added before a loose hop finds the key of the depot before it (LH-ROUTE-8).
+    #[must_use]
+    pub fn named_key(&self) -> Option<PublicKey> {
+        let place = usize::from(self.cursor).checked_sub(1)?;
+        self.route.hops().get(place)?.key
     }
 
     /// Where this OPEN goes from its holder (LH-ROUTE-1). A cursor beyond the acceptor never decodes.

@@ -5,9 +5,10 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    Endpoint, MAX_OPEN, MAX_PASSED, Open, PublicKey, Route, SessionId, TraceContext, UnknownOption, VERSION,
-    VersionRange,
+    Endpoint, MAX_OPEN, MAX_PASSED, Open, PublicKey, Route, Service, SessionId, TraceContext, UnknownOption,
+    VERSION, VersionRange,
     frame::{self, FrameError, FrameReader},
+    text,
     tlv::{self, CRITICAL, Field, MUTABLE, NUMBER, Reader},
 };
 
@@ -33,7 +34,8 @@ const TRACE: u16 = MUTABLE | 11;
 const PRINCIPAL: u16 = CRITICAL | 12;
 const SIGNED_AT: u16 = CRITICAL | 13;
 const SIGNATURE: u16 = CRITICAL | MUTABLE | 14;
-const LAST_KNOWN: u16 = 14;
+const SERVICE: u16 = CRITICAL | 15;
+const LAST_KNOWN: u16 = 15;
 
 /// Takes an OPEN from a stream, piece by piece. Holds at most [`MAX_OPEN`] bytes, and never more than have arrived.
 #[derive(Debug, Clone)]
@@ -142,6 +144,7 @@ impl Open {
         put(PRINCIPAL, &|out| out.put_slice(self.principal.as_bytes()));
         put(SIGNED_AT, &|out| out.put_u64(self.signed_at_unix_ms));
         put(SIGNATURE, &|out| out.put_slice(&self.signature));
+        put(SERVICE, &|out| out.put_slice(self.service.as_str().as_bytes()));
         for option in &self.unknown {
             put(option.kind, &|out| out.put_slice(&option.value));
         }
@@ -254,6 +257,7 @@ impl From<FrameError> for OpenError {
 #[derive(Default)]
 struct Found {
     session_id: Option<SessionId>,
+    service: Option<Service>,
     destination: Option<Endpoint>,
     route: Option<Route>,
     cursor: Option<u8>,
@@ -327,6 +331,7 @@ impl Found {
                 keep(&mut self.signed_at_unix_ms, value.u64()),
             ),
             SIGNATURE => ("signature", keep(&mut self.signature, value.array())),
+            SERVICE => ("service", keep(&mut self.service, take_service(value))),
             _ => ("known options", Err("flags other than the option's own")),
         }
     }
@@ -335,6 +340,7 @@ impl Found {
         let open = Open {
             versions,
             session_id: self.session_id.ok_or(OpenError::Missing("session id"))?,
+            service: self.service.ok_or(OpenError::Missing("service"))?,
             destination: self.destination.ok_or(OpenError::Missing("destination"))?,
             route: self.route.ok_or(OpenError::Missing("route"))?,
             cursor: self.cursor.ok_or(OpenError::Missing("cursor"))?,
@@ -371,6 +377,12 @@ fn take_passed(value: &mut Reader<'_>) -> Field<Vec<PublicKey>> {
     Ok(passed)
 }
 
+fn take_service(value: &mut Reader<'_>) -> Field<Service> {
+    let name = std::str::from_utf8(value.bytes(value.0.len())?).map_err(|_| "text not in UTF-8")?;
+    name.parse()
+        .map_err(|_| "a name of other than lower-case letters, digits and '-'")
+}
+
 fn take_purpose(value: &mut Reader<'_>) -> Field<String> {
     let bytes = value.bytes(value.0.len())?;
     let purpose = std::str::from_utf8(bytes).map_err(|_| "text not in UTF-8")?;
@@ -382,8 +394,8 @@ fn take_purpose(value: &mut Reader<'_>) -> Field<String> {
 fn check_purpose(purpose: &str) -> Field<()> {
     match purpose.len() {
         0 => Err("empty text"),
-        1..=MAX_PURPOSE if !purpose.chars().any(char::is_control) => Ok(()),
-        1..=MAX_PURPOSE => Err("control characters"),
+        1..=MAX_PURPOSE if purpose.chars().all(text::is_printable) => Ok(()),
+        1..=MAX_PURPOSE => Err("characters that cannot be seen"),
         _ => Err("text over 64 bytes"),
     }
 }

@@ -1,79 +1,86 @@
 //! The memory that tells a replayed OPEN from a fresh one (LH-SIGN-2, LH-SIGN-3, LH-SIGN-4).
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, HashSet},
+    hash::Hash,
     time::Duration,
 };
 
-use crate::SessionId;
+use crate::{SessionId, Shares};
 
-/// How far an OPEN's time of signature may lie from the receiver's clock, either way (LH-SIGN-2).
+/// How long ago an OPEN may have been signed, by the receiver's clock (LH-SIGN-2).
 pub const SIGNING_WINDOW: Duration = Duration::from_secs(120);
-/// Entries kept unless asked otherwise: some 10 MB, or 270 new sessions a second for four minutes.
-const CAPACITY: usize = 65_536;
+/// How far ahead of the receiver's clock an OPEN may have been signed (LH-SIGN-2).
+pub const SIGNING_AHEAD: Duration = Duration::from_secs(10);
+/// Entries kept unless asked otherwise: some 15 MB, or 500 new sessions a second for as long as an OPEN can be replayed.
+const MAX_ENTRIES: u64 = 65_536;
+/// Who pays for entries may have one in so many of those that are free: 7,281 of them, alone.
+const SHARE: u64 = 8;
 
-/// Session ids seen within the time window. Bounded: when it is full of ids that could still be replayed it refuses
-/// new ones rather than forget old ones.
-#[derive(Debug, Clone)]
-pub struct ReplayCache {
-    window_ms: u64,
-    capacity: usize,
-    seen: HashSet<SessionId>,
-    by_time: BTreeSet<(u64, SessionId)>,
+/// Whether a time of signature is one that a receiver accepts at `now_ms`. Both in milliseconds since 1970 (LH-SIGN-2).
+///
+/// # Errors
+/// [`ReplayError::Expired`] or [`ReplayError::Future`].
+pub fn check_time(signed_at: u64, now_ms: u64) -> Result<(), ReplayError> {
+    if signed_at < now_ms.saturating_sub(whole_ms(SIGNING_WINDOW)) {
+        return Err(ReplayError::Expired {
+            by_ms: now_ms - signed_at,
+        });
+    }
+    if signed_at > now_ms.saturating_add(whole_ms(SIGNING_AHEAD)) {
+        return Err(ReplayError::Future {
+            by_ms: signed_at - now_ms,
+        });
+    }
+    Ok(())
 }
 
-impl ReplayCache {
-    /// A cache with the protocol's window of 120 s either way.
+/// Session ids seen within the time window, each accounted to whoever brought it: `P` is the payer, a key or a source address.
+/// Bounded in all and for each payer; it refuses new ids rather than forget old ones (LH-SIGN-4).
+#[derive(Debug, Clone)]
+pub struct ReplayMemory<P> {
+    seen: HashSet<SessionId>,
+    by_time: BTreeMap<(u64, SessionId), P>,
+    shares: Shares<P>,
+}
+
+impl<P: Eq + Hash + Clone> ReplayMemory<P> {
+    /// Room for 65,536 ids.
     #[must_use]
     pub fn new() -> Self {
-        Self::with(SIGNING_WINDOW, CAPACITY)
+        Self::with_entries(MAX_ENTRIES)
     }
 
-    /// A cache with another window, and room for `capacity` ids.
+    /// Room for `entries` ids.
     #[must_use]
-    pub fn with(window: Duration, capacity: usize) -> Self {
-        let window_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
+    pub fn with_entries(entries: u64) -> Self {
         Self {
-            window_ms,
-            capacity,
             seen: HashSet::new(),
-            by_time: BTreeSet::new(),
+            by_time: BTreeMap::new(),
+            shares: Shares::new(entries, SHARE),
         }
     }
 
-    /// Whether a time of signature lies in the window around `now_ms`; remembers nothing. Both in ms since 1970.
-    ///
-    /// # Errors
-    /// [`ReplayError::Expired`] or [`ReplayError::Future`].
-    pub const fn check_time(&self, signed_at: u64, now_ms: u64) -> Result<(), ReplayError> {
-        if signed_at < now_ms.saturating_sub(self.window_ms) {
-            return Err(ReplayError::Expired {
-                by_ms: now_ms - signed_at,
-            });
-        }
-        if signed_at > now_ms.saturating_add(self.window_ms) {
-            return Err(ReplayError::Future {
-                by_ms: signed_at - now_ms,
-            });
-        }
-        Ok(())
-    }
-
-    /// Checks the time, then that the id is new, and remembers it for as long as it could be replayed.
+    /// Checks the time, then that the id is new, and remembers it, on `payer`'s account, for as long as it could be replayed.
+    /// Ask last: whatever is remembered costs room (LH-ADMIT-1).
     ///
     /// # Errors
     /// A [`ReplayError`]; the id is then not remembered anew.
-    pub fn check(&mut self, id: SessionId, signed_at: u64, now_ms: u64) -> Result<(), ReplayError> {
-        self.check_time(signed_at, now_ms)?;
-        self.forget_before(now_ms.saturating_sub(self.window_ms));
+    pub fn admit(
+        &mut self,
+        payer: &P,
+        id: SessionId,
+        signed_at: u64,
+        now_ms: u64,
+    ) -> Result<(), ReplayError> {
+        check_time(signed_at, now_ms)?;
+        self.forget_before(now_ms.saturating_sub(whole_ms(SIGNING_WINDOW)));
         if self.seen.contains(&id) {
             return Err(ReplayError::Replay);
         }
-        if self.seen.len() >= self.capacity {
-            return Err(ReplayError::Full);
-        }
+        self.shares.take(payer, 1).map_err(|_| ReplayError::Full)?;
         self.seen.insert(id);
-        self.by_time.insert((signed_at, id));
+        self.by_time.insert((signed_at, id), payer.clone());
         Ok(())
     }
 
@@ -91,20 +98,25 @@ impl ReplayCache {
 
     /// What was signed before this would be refused as expired, so it need not be remembered.
     fn forget_before(&mut self, oldest: u64) {
-        while let Some(&(signed_at, id)) = self.by_time.first() {
-            if signed_at >= oldest {
+        while let Some(entry) = self.by_time.first_entry() {
+            if entry.key().0 >= oldest {
                 break;
             }
-            self.by_time.pop_first();
+            let ((_, id), payer) = entry.remove_entry();
             self.seen.remove(&id);
+            self.shares.give_back(&payer, 1);
         }
     }
 }
 
-impl Default for ReplayCache {
+impl<P: Eq + Hash + Clone> Default for ReplayMemory<P> {
     fn default() -> Self {
         Self::new()
     }
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Why an OPEN is not fresh.
@@ -125,7 +137,7 @@ pub enum ReplayError {
     /// Seen before: somebody sent it twice.
     #[error("this session id was seen before")]
     Replay,
-    /// Too many sessions within the window: try later.
+    /// Too many sessions of this payer within the window: try later.
     #[error("too many new sessions within the time window: try again later")]
     Full,
 }
@@ -136,52 +148,58 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000_000;
 
-    fn id(number: u8) -> SessionId {
-        SessionId::from_bytes([number; 16])
+    fn id(number: u32) -> SessionId {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        SessionId::from_bytes(bytes)
     }
 
     /// LH-SIGN-2.
     #[test]
-    fn the_window_is_120_s_either_way() {
-        let mut cache = ReplayCache::new();
-        assert_eq!(cache.check(id(1), NOW - 120_000, NOW), Ok(()));
-        assert_eq!(cache.check(id(2), NOW + 120_000, NOW), Ok(()));
+    fn the_window_is_120_s_back_and_10_s_ahead() {
+        let mut memory = ReplayMemory::new();
+        assert_eq!(memory.admit(&'a', id(1), NOW - 120_000, NOW), Ok(()));
+        assert_eq!(memory.admit(&'a', id(2), NOW + 10_000, NOW), Ok(()));
         assert_eq!(
-            cache.check(id(3), NOW - 120_001, NOW),
+            memory.admit(&'a', id(3), NOW - 120_001, NOW),
             Err(ReplayError::Expired { by_ms: 120_001 })
         );
         assert_eq!(
-            cache.check(id(4), NOW + 120_001, NOW),
-            Err(ReplayError::Future { by_ms: 120_001 })
+            memory.admit(&'a', id(4), NOW + 10_001, NOW),
+            Err(ReplayError::Future { by_ms: 10_001 })
         );
-        assert_eq!(cache.len(), 2);
+        assert_eq!(memory.len(), 2);
     }
 
-    /// LH-SIGN-3: at every moment an id is either remembered or expired.
+    /// LH-SIGN-3: at every moment an id is either remembered or expired, whoever brings it.
     #[test]
     fn a_replay_never_passes() {
-        for signed_at in [NOW - 120_000, NOW, NOW + 120_000] {
-            let mut cache = ReplayCache::new();
-            cache.check(id(1), signed_at, NOW).unwrap();
+        for signed_at in [NOW - 120_000, NOW, NOW + 10_000] {
+            let mut memory = ReplayMemory::new();
+            memory.admit(&'a', id(1), signed_at, NOW).unwrap();
             for later in (0..400_000).step_by(1000) {
                 assert!(
-                    cache.check(id(1), signed_at, NOW + later).is_err(),
+                    memory.admit(&'b', id(1), signed_at, NOW + later).is_err(),
                     "{later} ms later"
                 );
             }
         }
     }
 
-    /// LH-SIGN-4.
+    /// LH-SIGN-4: who fills its share is refused, and nobody else.
     #[test]
-    fn a_full_cache_fails_closed_and_recovers() {
-        let mut cache = ReplayCache::with(SIGNING_WINDOW, 2);
-        cache.check(id(1), NOW, NOW).unwrap();
-        cache.check(id(2), NOW + 1, NOW).unwrap();
-        assert_eq!(cache.check(id(3), NOW, NOW), Err(ReplayError::Full));
-        assert_eq!(cache.check(id(1), NOW, NOW), Err(ReplayError::Replay));
+    fn one_payer_cannot_keep_the_others_out() {
+        let mut memory = ReplayMemory::with_entries(900);
+        let mut admitted = 0;
+        while memory.admit(&'a', id(admitted), NOW, NOW).is_ok() {
+            admitted += 1;
+        }
+        assert_eq!(admitted, 100);
+        assert_eq!(memory.admit(&'a', id(5000), NOW, NOW), Err(ReplayError::Full));
+        assert_eq!(memory.admit(&'a', id(0), NOW, NOW), Err(ReplayError::Replay));
+        assert_eq!(memory.admit(&'b', id(6000), NOW, NOW), Ok(()));
         let later = NOW + 120_001;
-        assert_eq!(cache.check(id(3), later, later), Ok(()));
-        assert_eq!(cache.len(), 2, "one expired, one came");
+        assert_eq!(memory.admit(&'a', id(7000), later, later), Ok(()));
+        assert_eq!(memory.len(), 1, "the others have expired");
     }
 }

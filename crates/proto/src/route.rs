@@ -5,19 +5,23 @@ use std::{fmt, str::FromStr};
 use bytes::BufMut;
 
 use crate::{
-    DEPOT_PORT, Endpoint, EndpointError, MAX_HOPS,
+    DEPOT_PORT, Endpoint, EndpointError, KeyError, MAX_HOPS, PublicKey,
     tlv::{Field, Reader},
 };
 
 const FLAG_STRICT: u8 = 1;
+const FLAG_KEYED: u8 = 2;
 
-/// One depot of a route. Text: `host[:port]`, with `~` before it when the hop is loose.
+/// One depot of a route. Text: `host[:port]`, with its key and `@` before it if that is named (`lhk1:...@host`), and `~` before all
+/// when the hop is loose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hop {
     /// Where the depot listens.
     pub endpoint: Endpoint,
     /// Whether it must follow directly; before a loose hop, depots may add others (LH-ROUTE-2, LH-ROUTE-3).
     pub strict: bool,
+    /// The depot's key, which it must show (LH-ROUTE-8, LH-STATUS-8); any if `None`.
+    pub key: Option<PublicKey>,
 }
 
 /// The depots to pass, in order; empty means direct. Text: `direct`, or hops with commas between.
@@ -59,8 +63,12 @@ impl Route {
     pub(crate) fn put(&self, out: &mut impl BufMut) {
         out.put_u8(u8::try_from(self.hops.len()).unwrap_or(u8::MAX)); // `new` has bounded it to 16
         for hop in &self.hops {
-            out.put_u8(if hop.strict { FLAG_STRICT } else { 0 });
+            let strict = if hop.strict { FLAG_STRICT } else { 0 };
+            out.put_u8(strict | if hop.key.is_some() { FLAG_KEYED } else { 0 });
             hop.endpoint.put(out);
+            if let Some(key) = &hop.key {
+                out.put_slice(key.as_bytes());
+            }
         }
     }
 
@@ -71,14 +79,19 @@ impl Route {
         }
         let mut hops = Vec::new();
         for _ in 0..count {
-            let strict = match reader.u8()? {
-                0 => false,
-                FLAG_STRICT => true,
-                _ => return Err("unknown flags of a hop"),
+            let flags = reader.u8()?;
+            if flags & !(FLAG_STRICT | FLAG_KEYED) != 0 {
+                return Err("unknown flags of a hop");
+            }
+            let endpoint = Endpoint::take(reader)?;
+            let key = match flags & FLAG_KEYED {
+                0 => None,
+                _ => Some(PublicKey::from_bytes(reader.array()?)),
             };
             hops.push(Hop {
-                endpoint: Endpoint::take(reader)?,
-                strict,
+                endpoint,
+                strict: flags & FLAG_STRICT != 0,
+                key,
             });
         }
         Ok(Self { hops })
@@ -87,7 +100,11 @@ impl Route {
 
 impl fmt::Display for Hop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", if self.strict { "" } else { "~" }, self.endpoint)
+        f.write_str(if self.strict { "" } else { "~" })?;
+        if let Some(key) = &self.key {
+            write!(f, "{key}@")?;
+        }
+        self.endpoint.fmt(f)
     }
 }
 
@@ -112,13 +129,18 @@ impl FromStr for Route {
         }
         let mut hops = Vec::new();
         for part in text.split(',') {
-            let (strict, endpoint) = match part.strip_prefix('~') {
+            let (strict, rest) = match part.strip_prefix('~') {
                 Some(rest) => (false, rest),
                 None => (true, part),
+            };
+            let (key, endpoint) = match rest.split_once('@') {
+                Some((key, endpoint)) => (Some(key.parse()?), endpoint),
+                None => (None, rest),
             };
             hops.push(Hop {
                 endpoint: Endpoint::parse_with_port(endpoint, DEPOT_PORT)?,
                 strict,
+                key,
             });
         }
         Self::new(hops)
@@ -131,6 +153,9 @@ pub enum RouteError {
     /// A hop is ill-formed.
     #[error("ill-formed hop in the route: {0}")]
     Hop(#[from] EndpointError),
+    /// What stands before an `@` is no key.
+    #[error("ill-formed key of a depot in the route: {0}")]
+    Key(#[from] KeyError),
     /// There are too many hops: leave some out.
     #[error("the route lists {0} hops: at most {MAX_HOPS} are allowed")]
     TooLong(usize),
@@ -148,12 +173,17 @@ mod tests {
             route.hops().iter().map(|hop| hop.strict).collect::<Vec<_>>(),
             [true, false, true]
         );
+        let key = PublicKey::from_bytes([3; 32]);
+        let keyed: Route = format!("{key}@h1,~{key}@[::1]:9").parse().unwrap();
+        assert_eq!(keyed.to_string(), format!("{key}@h1:7510,~{key}@[::1]:9"));
+        assert!(keyed.hops().iter().all(|hop| hop.key == Some(key)));
         assert_eq!("direct".parse::<Route>().unwrap(), Route::direct());
         assert_eq!(Route::direct().to_string(), "direct");
     }
 
     #[test]
     fn ill_formed_routes_are_refused() {
+        assert!(matches!("lhk1:x@h".parse::<Route>(), Err(RouteError::Key(_))));
         for text in ["", "h1,", "~", "~~h", "h1,,h2", "h1 ,h2"] {
             assert!(matches!(text.parse::<Route>(), Err(RouteError::Hop(_))), "{text}");
         }

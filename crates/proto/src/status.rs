@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Endpoint, PublicKey};
+use crate::{Endpoint, KeyError, Open, PublicKey, SigningKey, UnknownOption};
 
 /// Longest detail, in bytes of UTF-8; longer ones are cut when encoded (LH-STATUS-4).
 pub(crate) const MAX_DETAIL: usize = 256;
@@ -17,14 +17,19 @@ pub struct Status {
     pub hop: u8,
     /// Whether the reporter is the acceptor, whose answer is the last (LH-STATUS-3).
     pub acceptor: bool,
-    /// The reporter's key. Nothing proves it: depots have no channel of their own to the initiator.
+    /// The reporter's key, which [`Status::verify`] proves.
     pub reporter: Option<PublicKey>,
     /// Whom the reporter tried to reach.
     pub at: Option<Endpoint>,
     /// Whether any early data went on past the reporter (LH-FALLBACK-1).
     pub payload_forwarded: bool,
-    /// More, in words for a person; control characters are replaced when encoded and when decoded (LH-STATUS-4).
+    /// More, in words for a person; what is not printable ([`crate::text`]) is written out when encoded and when decoded
+    /// (LH-STATUS-4).
     pub detail: String,
+    /// The reporter's signature (LH-STATUS-7); none by who could not read the OPEN.
+    pub signature: Option<[u8; 64]>,
+    /// Non-critical options not known here, which the signature covers (LH-STATUS-5). Numbers ascend.
+    pub unknown: Vec<UnknownOption>,
 }
 
 impl Status {
@@ -39,6 +44,8 @@ impl Status {
             at: None,
             payload_forwarded: false,
             detail: String::new(),
+            signature: None,
+            unknown: Vec::new(),
         }
     }
 
@@ -48,6 +55,25 @@ impl Status {
         let mut status = Self::new(code, hop);
         status.acceptor = true;
         status
+    }
+
+    /// Makes `key` the reporter and signs, as the answer to `open` (LH-STATUS-7). To be called last.
+    ///
+    /// # Errors
+    /// [`KeyError::CannotSign`] when the cryptographic library refuses.
+    pub fn sign(&mut self, key: &SigningKey, open: &Open) -> Result<(), KeyError> {
+        self.reporter = Some(key.public());
+        self.signature = Some(key.sign(&self.signed_bytes(&open.signature))?);
+        Ok(())
+    }
+
+    /// The reporter, if it signed this as the answer to the OPEN with this signature (LH-STATUS-8).
+    #[must_use]
+    pub fn verify(&self, open_signature: &[u8; 64]) -> Option<PublicKey> {
+        let (reporter, signature) = (self.reporter?, self.signature?);
+        reporter
+            .verify(&self.signed_bytes(open_signature), &signature)
+            .then_some(reporter)
     }
 }
 
@@ -122,6 +148,8 @@ codes! {
     Misrouted = 11, "is not the place the OPEN was meant for";
     /// The OPEN did not arrive in time.
     HeaderTimeout = 12, "waited too long for the OPEN";
+    /// The acceptor does not offer the service asked for.
+    NoService = 13, "does not offer this service";
     /// The next place refused the connection.
     DialRefused = 16, "was refused the connection on";
     /// There is no way to the next place.

@@ -3,9 +3,10 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    Endpoint, MAX_STATUS, PublicKey, Status, StatusCode, VERSION,
+    Endpoint, MAX_STATUS, PublicKey, Status, StatusCode, UnknownOption, VERSION,
     frame::{self, FrameError, FrameReader},
     status::MAX_DETAIL,
+    text,
     tlv::{self, CRITICAL, Field, NUMBER, Reader},
 };
 
@@ -17,6 +18,10 @@ const FLAG_FORWARDED: u8 = 2;
 const REPORTER: u16 = 1;
 const AT: u16 = 2;
 const DETAIL: u16 = 3;
+const SIGNATURE: u16 = 4;
+const LAST_KNOWN: u16 = 4;
+/// Keeps a signature made here from meaning anything elsewhere (LH-STATUS-7).
+const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
 /// Takes a STATUS from a stream, piece by piece. Holds at most [`MAX_STATUS`] bytes, and never more than have arrived.
 #[derive(Debug, Clone)]
@@ -64,26 +69,59 @@ impl Default for StatusDecoder {
 
 impl Status {
     /// Appends this record as it travels. A detail over 256 bytes is cut; an ill-formed endpoint is left out, since a
-    /// failure must never fail to be told.
+    /// failure must never fail to be reported.
     pub fn encode(&self, out: &mut BytesMut) {
-        let mut body = BytesMut::with_capacity(128);
+        let mut body = BytesMut::with_capacity(256);
+        self.put_body(&mut body, true);
+        let own = [VERSION, self.flags()];
+        if frame::write(out, MAGIC, own, MAX_STATUS, &body).is_err() {
+            // Only options that this version does not know can be that long; they are no part of what a status says.
+            let known = Self {
+                unknown: Vec::new(),
+                ..self.clone()
+            };
+            body.clear();
+            known.put_body(&mut body, true);
+            // 2 + 36 + 262 + 260 + 68 bytes at most: always within MAX_STATUS.
+            let written = frame::write(out, MAGIC, own, MAX_STATUS, &body);
+            debug_assert!(written.is_ok(), "a status record is bounded by its parts");
+        }
+    }
+
+    /// LH-STATUS-7: the context, the OPEN's signature, version and flags, and all of the body but the signature.
+    pub(crate) fn signed_bytes(&self, open_signature: &[u8; 64]) -> BytesMut {
+        let mut out = BytesMut::with_capacity(512);
+        out.put_slice(SIGNATURE_CONTEXT);
+        out.put_slice(open_signature);
+        out.put_slice(&[VERSION, self.flags()]);
+        self.put_body(&mut out, false);
+        out
+    }
+
+    fn flags(&self) -> u8 {
+        let acceptor = if self.acceptor { FLAG_ACCEPTOR } else { 0 };
+        acceptor | if self.payload_forwarded { FLAG_FORWARDED } else { 0 }
+    }
+
+    fn put_body(&self, body: &mut BytesMut, signature: bool) {
         body.put_u8(self.code.to_u8());
         body.put_u8(self.hop);
         if let Some(reporter) = &self.reporter {
-            tlv::put(&mut body, REPORTER, |out| out.put_slice(reporter.as_bytes()));
+            tlv::put(body, REPORTER, |out| out.put_slice(reporter.as_bytes()));
         }
         if let Some(at) = self.at.as_ref().filter(|at| at.check().is_ok()) {
-            tlv::put(&mut body, AT, |out| at.put(out));
+            tlv::put(body, AT, |out| at.put(out));
         }
-        let detail = printable(&self.detail);
+        let detail = text::printable_within(self.detail.as_bytes(), MAX_DETAIL);
         if !detail.is_empty() {
-            tlv::put(&mut body, DETAIL, |out| out.put_slice(detail.as_bytes()));
+            tlv::put(body, DETAIL, |out| out.put_slice(detail.as_bytes()));
         }
-        let acceptor = if self.acceptor { FLAG_ACCEPTOR } else { 0 };
-        let forwarded = if self.payload_forwarded { FLAG_FORWARDED } else { 0 };
-        // 2 + 36 + 262 + 260 bytes at most: always within MAX_STATUS.
-        let written = frame::write(out, MAGIC, [VERSION, acceptor | forwarded], MAX_STATUS, &body);
-        debug_assert!(written.is_ok(), "a status record is bounded by its parts");
+        if let Some(bytes) = self.signature.as_ref().filter(|_| signature) {
+            tlv::put(body, SIGNATURE, |out| out.put_slice(bytes));
+        }
+        for option in &self.unknown {
+            tlv::put(body, option.kind, |out| out.put_slice(&option.value));
+        }
     }
 }
 
@@ -131,28 +169,20 @@ fn decode(flags: u8, body: &[u8]) -> Field<Status> {
         match kind {
             REPORTER => status.reporter = Some(PublicKey::from_bytes(value.array()?)),
             AT => status.at = Some(Endpoint::take(&mut value)?),
-            DETAIL => status.detail = printable(&String::from_utf8_lossy(value.bytes(value.0.len())?)),
-            // LH-STATUS-5: like an OPEN, but nobody passes a record on, so what is unknown is skipped.
+            DETAIL => status.detail = text::printable_within(value.bytes(value.0.len())?, MAX_DETAIL),
+            SIGNATURE => status.signature = Some(value.array()?),
+            // LH-STATUS-5: like an OPEN, but nobody passes a record on; what is unknown is kept for the signature alone.
             _ if kind & CRITICAL != 0 => return Err("an unknown critical option"),
-            _ if kind & NUMBER <= DETAIL => return Err("flags other than the option's own"),
-            _ => continue,
+            _ if kind & NUMBER <= LAST_KNOWN => return Err("flags other than the option's own"),
+            _ => {
+                status.unknown.push(UnknownOption {
+                    kind,
+                    value: value.0.to_vec(),
+                });
+                continue;
+            }
         }
         value.end()?;
     }
     Ok(status)
-}
-
-/// LH-STATUS-4: details end up on terminals, so nothing in them may steer one, and their length is bounded.
-fn printable(detail: &str) -> String {
-    let mut text = String::new();
-    for char in detail
-        .chars()
-        .map(|char| if char.is_control() { '\u{fffd}' } else { char })
-    {
-        if text.len() + char.len_utf8() > MAX_DETAIL {
-            break;
-        }
-        text.push(char);
-    }
-    text
 }

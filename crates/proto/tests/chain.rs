@@ -5,9 +5,11 @@
 mod simulation;
 
 use bytes::BytesMut;
-use longhaul_proto::{Chain, FailureKind, Progress, Route, Status, StatusCode};
+use longhaul_proto::{
+    Chain, FailureKind, Open, Progress, PublicKey, Service, SessionId, SigningKey, Status, StatusCode,
+};
 use proptest::prelude::*;
-use simulation::{ANSWER, EARLY, Fault, LATER, destination, plain_tcp, run};
+use simulation::{ANSWER, CLOCK, EARLY, Fault, LATER, destination, key, plain_tcp, run};
 
 const MS: u64 = 1000;
 const SEGMENT: usize = 1448;
@@ -200,6 +202,70 @@ fn a_stranger_causes_no_dial() {
     assert!(outcome.failure.is_some());
 }
 
+/// LH-STATUS-8: a depot on the way speaks in the next place's name, and is not believed where keys are known.
+#[test]
+fn a_failure_cannot_be_forged_on_the_way() {
+    for (forges, place) in [(1, 2), (2, 3)] {
+        let fault = |keyed| Fault {
+            forges: Some(forges),
+            keyed,
+            ..Fault::default()
+        };
+        let failure = |keyed| run(&[MS, MS, MS], fault(keyed), SEGMENT, None).failure.unwrap();
+        let proved = failure(true);
+        assert_eq!(
+            (usize::from(proved.hop), proved.kind),
+            (place, FailureKind::Forged)
+        );
+        assert!(!proved.nothing_forwarded, "no direct attempt rests on it");
+        assert_ne!(
+            failure(false).kind,
+            FailureKind::Forged,
+            "without keys nobody can know"
+        );
+    }
+    let honest = Fault {
+        keyed: true,
+        ..Fault::default()
+    };
+    assert_eq!(run(&[MS, MS, MS], honest, SEGMENT, None).failure, None);
+    let refused = Fault {
+        dial: Some(2),
+        ..honest
+    };
+    assert!(
+        run(&[MS, MS, MS], refused, SEGMENT, None)
+            .failure
+            .unwrap()
+            .nothing_forwarded
+    );
+}
+
+fn open(route: &str) -> Open {
+    let id = SessionId::from_bytes([5; 16]);
+    let route = route.parse().unwrap();
+    let mut open = Open::new(
+        id,
+        Service::COPY,
+        route,
+        destination(),
+        std::time::Duration::from_secs(20),
+    );
+    open.sign(&key(200), CLOCK).unwrap();
+    open
+}
+
+fn public(number: u8) -> PublicKey {
+    key(number).public()
+}
+
+/// As it leaves a place with this key, which answers an OPEN along `route`.
+fn signed(status: &Status, key: &SigningKey, route: &str) -> Vec<u8> {
+    let mut status = status.clone();
+    status.sign(key, &open(route)).unwrap();
+    encoded(&status)
+}
+
 fn encoded(status: &Status) -> Vec<u8> {
     let mut bytes = BytesMut::new();
     status.encode(&mut bytes);
@@ -207,7 +273,101 @@ fn encoded(status: &Status) -> Vec<u8> {
 }
 
 fn chain(route: &str) -> Chain {
-    Chain::new(route.parse().unwrap(), destination())
+    Chain::new(&open(route), None)
+}
+
+/// LH-STATUS-7, LH-STATUS-8.
+#[test]
+fn a_status_is_its_reporters_own_and_answers_this_open() {
+    let route = format!("{}@d1,{}@d2", public(1), public(2));
+    let ok = |hop| Status::new(StatusCode::Ok, hop);
+    let first = signed(&ok(1), &key(1), &route);
+    let kind = |bytes: &[u8]| chain(&route).feed(bytes).map_err(|failure| failure.kind);
+    assert_eq!(kind(&first), Ok(Progress::Waiting));
+    assert_eq!(
+        kind(&signed(&ok(1), &key(2), &route)),
+        Err(FailureKind::Forged),
+        "another's key"
+    );
+    assert_eq!(
+        kind(&signed(&ok(1), &key(1), "d1,d2")),
+        Err(FailureKind::Forged),
+        "another OPEN"
+    );
+    assert_eq!(kind(&encoded(&ok(1))), Err(FailureKind::Forged), "unsigned");
+    let mut bent = Status::new(StatusCode::DialRefused, 1);
+    bent.sign(&key(1), &open(&route)).unwrap();
+    for change in [
+        (|status: &mut Status| status.code = StatusCode::Ok) as fn(&mut Status),
+        |status| status.payload_forwarded = true,
+        |status| status.detail = "other".into(),
+        |status| status.at = Some(destination()),
+        |status| {
+            status.unknown = vec![longhaul_proto::UnknownOption {
+                kind: 99,
+                value: vec![1],
+            }]
+        },
+    ] {
+        let mut bent = bent.clone();
+        change(&mut bent);
+        assert_eq!(kind(&encoded(&bent)), Err(FailureKind::Forged), "{bent:?}");
+    }
+    // Who could not read the OPEN cannot sign; that it failed is known, that nothing went on is not.
+    let unplaced = encoded(&Status::new(StatusCode::BadOpen, 0));
+    let failure = chain(&route).feed(&unplaced).unwrap_err();
+    assert_eq!(
+        (failure.kind, failure.nothing_forwarded),
+        (FailureKind::Depot(StatusCode::BadOpen), false)
+    );
+    assert!(chain("d1,d2").feed(&unplaced).unwrap_err().nothing_forwarded);
+}
+
+/// LH-STATUS-8: the acceptor's refusal is its own, where its key is known.
+#[test]
+fn the_acceptors_refusal_is_signed_by_the_acceptor() {
+    let no = Status::of_acceptor(StatusCode::Unauthorised, 1);
+    for (expected, signer, kind) in [
+        (None, 7, FailureKind::Acceptor(StatusCode::Unauthorised)),
+        (
+            Some(public(7)),
+            7,
+            FailureKind::Acceptor(StatusCode::Unauthorised),
+        ),
+        (Some(public(8)), 7, FailureKind::Forged),
+    ] {
+        let mut chain = Chain::new(&open("direct"), expected);
+        assert_eq!(
+            chain.feed(&signed(&no, &key(signer), "direct")).unwrap_err().kind,
+            kind
+        );
+    }
+}
+
+/// LH-STATUS-8 with LH-ROUTE-3: others may be added before a loose hop, but all that are named must have answered.
+#[test]
+fn named_depots_behind_loose_hops_are_not_left_out() {
+    let route = format!("d1,~{}@d2", public(2));
+    let ok = |hop: u8, signer: u8| signed(&Status::new(StatusCode::Ok, hop), &key(signer), &route);
+    let end = |hop| signed(&Status::of_acceptor(StatusCode::Ok, hop), &key(9), &route);
+    let through = |signers: &[u8]| {
+        let mut bytes: Vec<u8> = (1..)
+            .zip(signers)
+            .flat_map(|(hop, &signer)| ok(hop, signer))
+            .collect();
+        bytes.extend(end(u8::try_from(signers.len() + 1).unwrap()));
+        chain(&route)
+            .feed(&bytes)
+            .map(|_| ())
+            .map_err(|failure| failure.kind)
+    };
+    assert_eq!(through(&[1, 2]), Ok(()));
+    assert_eq!(through(&[1, 5, 2]), Ok(()), "one was added");
+    assert_eq!(
+        through(&[1, 5]),
+        Err(FailureKind::Forged),
+        "another took its place"
+    );
 }
 
 /// LH-CHAIN-2.
@@ -224,7 +384,10 @@ fn statuses_out_of_place_end_the_chain() {
         ("direct", &[ok(1)]),
     ];
     for (route, statuses) in cases {
-        let bytes: Vec<u8> = statuses.iter().flat_map(encoded).collect();
+        let bytes: Vec<u8> = statuses
+            .iter()
+            .flat_map(|status| signed(status, &key(1), route))
+            .collect();
         let failure = chain(route).feed(&bytes).unwrap_err();
         assert_eq!(failure.kind, FailureKind::OutOfOrder, "{route} {statuses:?}");
         assert!(!failure.nothing_forwarded);
@@ -237,11 +400,11 @@ fn statuses_out_of_place_end_the_chain() {
 fn depots_added_before_a_loose_hop_are_counted_and_not_named() {
     let mut chain = chain("d1,~d2");
     let mut bytes: Vec<u8> = (1..=3)
-        .flat_map(|hop| encoded(&Status::new(StatusCode::Ok, hop)))
+        .flat_map(|hop| signed(&Status::new(StatusCode::Ok, hop), &key(hop), "d1,~d2"))
         .collect();
     assert_eq!(chain.feed(&bytes), Ok(Progress::Waiting));
     assert_eq!((chain.closed().hop, chain.closed().endpoint), (4, None));
-    bytes = encoded(&Status::of_acceptor(StatusCode::Ok, 4));
+    bytes = signed(&Status::of_acceptor(StatusCode::Ok, 4), &key(4), "d1,~d2");
     bytes.extend(b"payload");
     assert_eq!(
         chain.feed(&bytes),
@@ -257,7 +420,11 @@ fn an_unplaced_refusal_is_placed_by_its_order() {
     let mut chain = chain("d1,d2");
     let mut refusal = Status::new(StatusCode::UnknownOption, 0);
     refusal.detail = "too new\x1b[2J\nfor me".into();
-    let bytes = [encoded(&Status::new(StatusCode::Ok, 1)), encoded(&refusal)].concat();
+    let bytes = [
+        signed(&Status::new(StatusCode::Ok, 1), &key(1), "d1,d2"),
+        encoded(&refusal),
+    ]
+    .concat();
     let failure = chain.feed(&bytes).unwrap_err();
     assert_eq!(
         (failure.hop, failure.endpoint.clone()),
@@ -280,15 +447,15 @@ fn another_protocol_or_silence_is_told_apart() {
 /// Statuses without end are cut off.
 #[test]
 fn a_chain_never_grows_without_bound() {
-    let route: Route = "~d1,~d2".parse().unwrap();
-    let mut chain = Chain::new(route, destination());
-    let failed = (1..=u8::MAX).find(|&hop| chain.feed(&encoded(&Status::new(StatusCode::Ok, hop))).is_err());
+    let mut chain = chain("~d1,~d2");
+    let ok = |hop| signed(&Status::new(StatusCode::Ok, hop), &key(hop), "~d1,~d2");
+    let failed = (1..=u8::MAX).find(|&hop| chain.feed(&ok(hop)).is_err());
     assert_eq!(failed, Some(34), "32 depots and an acceptor at most");
 }
 
 prop_compose! {
-    fn any_fault(places: usize)(kind in 0..6, place in 1..=places) -> Fault {
-        let mut fault = Fault::default();
+    fn any_fault(places: usize)(kind in 0..6, place in 1..=places, keyed: bool) -> Fault {
+        let mut fault = Fault { keyed, ..Fault::default() };
         match kind {
             0 => fault.dial = Some(place),
             1 => fault.stranger = Some(place),

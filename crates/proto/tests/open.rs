@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Endpoint, MAX_OPEN, Next, Open, OpenDecoder, OpenError, Refusal, Route, SessionId, SigningKey,
-    TraceContext, UnknownOption,
+    Admission, Endpoint, MAX_OPEN, MAX_PASSED, Next, Open, OpenDecoder, OpenError, PublicKey, Refusal, Route,
+    Service, SessionId, SigningKey, StatusCode, TraceContext, UnknownOption,
 };
 use proptest::prelude::*;
 
@@ -29,6 +29,7 @@ fn signed(change: impl FnOnce(&mut Open)) -> Open {
     let destination = "server.example:7511".parse().unwrap();
     let mut open = Open::new(
         SessionId::from_bytes([9; 16]),
+        Service::COPY,
         route,
         destination,
         Duration::from_millis(19_500),
@@ -262,7 +263,7 @@ fn edited(open: &Open, change: impl FnOnce(&mut Vec<(u16, Vec<u8>)>)) -> Vec<u8>
 #[test]
 fn every_mandatory_option_is_held_to_its_form() {
     let open = signed(|_| ());
-    for index in 0..10 {
+    for index in 0..11 {
         assert!(
             matches!(
                 decode(&edited(&open, |all| drop(all.remove(index)))),
@@ -282,8 +283,8 @@ fn every_mandatory_option_is_held_to_its_form() {
                 decode(&frame)
             );
         }
-        // The list of depots passed may be empty, so it cannot be shorter.
-        if !matches!(index, 4) {
+        // The list of depots passed may be empty and a service's name have any length, so neither can be too short.
+        if !matches!(index, 4 | 10) {
             let frame = edited(&open, |all| _ = all[index].1.pop());
             assert!(
                 matches!(decode(&frame), Err(OpenError::Invalid { .. })),
@@ -331,7 +332,12 @@ fn senseless_values_are_refused() {
     );
     assert!(decode(&route([&[17][..], &hop.repeat(17)].concat())).is_err());
     assert!(decode(&route([&[2][..], &hop].concat())).is_err());
-    assert!(decode(&route([&[1, 2][..], &hop[1..]].concat())).is_err());
+    assert!(decode(&route([&[1, 4][..], &hop[1..]].concat())).is_err());
+    assert!(
+        decode(&route([&[1, 3][..], &hop[1..]].concat())).is_err(),
+        "a key that is not there"
+    );
+    assert!(decode(&route([&[1, 3][..], &hop[1..], &[7; 32]].concat())).is_ok());
     for (cursor, fine) in [(0, true), (4, true), (5, false), (255, false)] {
         assert_eq!(
             decode(&edited(&open, |all| all[3].1 = vec![cursor])).is_ok(),
@@ -347,7 +353,75 @@ fn senseless_values_are_refused() {
     assert!(decode(&edited(&open, |all| all[4].1 = vec![0; 32 * 33])).is_err());
     assert!(decode(&edited(&open, |all| all.insert(7, (9, b"bell\x07".to_vec())))).is_err());
     assert!(decode(&edited(&open, |all| all.insert(7, (9, vec![b'a'; 65])))).is_err());
+    assert!(decode(&edited(&open, |all| all.insert(7, (9, "a\u{202e}b".into())))).is_err());
     assert!(decode(&edited(&open, |all| all.insert(7, (10, Vec::new())))).is_err());
+    for service in [&b""[..], b"Copy", b"co py", &[b'a'; 33], b"caf\xc3\xa9", b"\xff"] {
+        assert!(decode(&edited(&open, |all| all[10].1 = service.to_vec())).is_err());
+    }
+}
+
+/// LH-TLS-4: depots change nothing that the handshake is bound to, and nothing else has the same binding.
+#[test]
+fn a_binding_is_the_opens_own() {
+    let open = signed(|_| ());
+    let onward = open.onward(key().public(), Duration::from_secs(1)).unwrap();
+    assert_eq!(onward.binding(), open.binding());
+    let later = signed(|open| open.session_id = SessionId::from_bytes([1; 16]));
+    assert_ne!(later.binding(), open.binding());
+    let mut resigned = open.clone();
+    resigned.signature = [0; 64];
+    assert_ne!(resigned.binding(), open.binding());
+}
+
+/// LH-ADMIT-1, LH-ROUTE-8 and LH-ROUTE-4: what is refused before anybody is dialled.
+#[test]
+fn a_depot_is_the_one_that_the_route_names() {
+    let (mine, other) = (PublicKey::from_bytes([1; 32]), PublicKey::from_bytes([2; 32]));
+    let admitted = |me: PublicKey, route: &str, change: fn(&mut Open)| {
+        let mut open = signed(|open| open.route = route.parse().unwrap());
+        change(&mut open);
+        Admission::new(me)
+            .depot(&open, NOW, |_| true)
+            .map_err(|refusal| refusal.code())
+    };
+    let route = format!("{mine}@d1,~d2");
+    assert_eq!(admitted(mine, &route, |_| ()), Ok(()));
+    assert_eq!(admitted(other, &route, |_| ()), Err(StatusCode::Misrouted));
+    // One that was added before the loose hop: the depot that the cursor names has been passed.
+    assert_eq!(
+        admitted(other, &route, |open| open.passed =
+            vec![PublicKey::from_bytes([1; 32])]),
+        Ok(())
+    );
+    let strict = format!("{mine}@d1,d2");
+    assert_eq!(
+        admitted(other, &strict, |open| open.passed =
+            vec![PublicKey::from_bytes([1; 32])]),
+        Err(StatusCode::Misrouted)
+    );
+    assert_eq!(
+        admitted(mine, &route, |open| open.passed =
+            vec![PublicKey::from_bytes([9; 32]); MAX_PASSED]),
+        Err(StatusCode::HopLimit)
+    );
+}
+
+/// LH-OPEN-13.
+#[test]
+fn an_acceptor_takes_what_it_offers() {
+    let open = signed(|open| (open.route, open.cursor) = (Route::direct(), 1));
+    let asked = |knows: bool, offers: bool| {
+        Admission::new(key().public())
+            .acceptor(&open, NOW, |_| knows, |_| offers)
+            .map_err(|refusal| refusal.code())
+    };
+    assert_eq!(asked(true, true), Ok(()));
+    assert_eq!(asked(true, false), Err(StatusCode::NoService));
+    assert_eq!(
+        asked(false, false),
+        Err(StatusCode::Unauthorised),
+        "strangers do not learn what is offered"
+    );
 }
 
 /// LH-SIGN-1: what depots change is outside the signature, and everything else inside.
@@ -366,8 +440,14 @@ fn the_signature_covers_what_depots_may_not_change() {
         flags: 0,
     });
     assert_eq!(moved.verify(), Ok(()));
-    let changes: [fn(&mut Open); 9] = [
+    let changes: [fn(&mut Open); 11] = [
         |open| open.session_id = SessionId::from_bytes([8; 16]),
+        |open| open.service = Service::PERF,
+        |open| {
+            open.route = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@depot1.example"
+                .parse()
+                .unwrap()
+        },
         |open| open.destination.port += 1,
         |open| open.route = Route::direct(),
         |open| open.size = Some(6),
@@ -432,17 +512,17 @@ prop_compose! {
 
 prop_compose! {
     fn any_open()(
-        id in any::<[u8; 16]>(), destination in any_endpoint(), hops in prop::collection::vec((any_endpoint(), any::<bool>()), 0..=16),
+        id in any::<[u8; 16]>(), destination in any_endpoint(), hops in prop::collection::vec((any_endpoint(), any::<bool>(), prop::option::of(any::<[u8; 32]>())), 0..=16),
         passed in prop::collection::vec(any::<[u8; 32]>(), 0..=32), cursor in any::<prop::sample::Index>(), hop_limit: u8, budget: u32,
         size: Option<u64>, purpose in prop::option::of("[a-zA-Z ä]{1,32}"), circuit in prop::option::of(prop::collection::vec(any::<u8>(), 1..=128)),
-        numbers in prop::collection::btree_map(15u16..0x4000, (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..8), signed_at: u64,
+        numbers in prop::collection::btree_map(16u16..0x4000, (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..8), signed_at: u64, service in "[a-z0-9-]{1,32}",
     ) -> Open {
-        let hops = hops.into_iter().map(|(endpoint, strict)| longhaul_proto::Hop { endpoint, strict }).collect();
+        let hops = hops.into_iter().map(|(endpoint, strict, key)| longhaul_proto::Hop { endpoint, strict, key: key.map(PublicKey::from_bytes) }).collect();
         let route = Route::new(hops).unwrap();
         let places = route.hops().len() + 2;
-        let mut open = Open::new(SessionId::from_bytes(id), route, destination, Duration::from_millis(budget.into()));
+        let mut open = Open::new(SessionId::from_bytes(id), service.parse().unwrap(), route, destination, Duration::from_millis(budget.into()));
         open.cursor = u8::try_from(cursor.index(places)).unwrap();
-        open.passed = passed.into_iter().map(longhaul_proto::PublicKey::from_bytes).collect();
+        open.passed = passed.into_iter().map(PublicKey::from_bytes).collect();
         (open.hop_limit, open.size, open.purpose, open.circuit) = (hop_limit, size, purpose, circuit);
         open.unknown = numbers.into_iter().map(|(number, (mutable, value))| UnknownOption { kind: number | if mutable { 0x4000 } else { 0 }, value }).collect();
         open.sign(&key(), signed_at).unwrap();

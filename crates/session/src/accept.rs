@@ -7,7 +7,9 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use longhaul_proto::{Admission, Open, OpenDecoder, PublicKey, Refusal, Status, StatusCode};
+use longhaul_proto::{
+    Admission, Open, OpenDecoder, PublicKey, Refusal, ReplayMemory, Service, Status, StatusCode,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     time::timeout,
@@ -34,7 +36,9 @@ pub(crate) struct Acceptor {
     pub(crate) accept: Predicate,
     pub(crate) header_timeout: Duration,
     pub(crate) handshake_timeout: Duration,
-    pub(crate) admission: Mutex<Admission>,
+    pub(crate) services: Vec<Service>,
+    pub(crate) admission: Admission,
+    pub(crate) replays: Mutex<ReplayMemory<PublicKey>>,
 }
 
 impl Acceptor {
@@ -46,12 +50,12 @@ impl Acceptor {
         let (open, early) = match timeout(self.header_timeout, receive_open(&mut stream)).await {
             Ok(Ok(received)) => received,
             Ok(Err(Error::Refused(refusal))) => {
-                self.refuse(stream, UNPLACED, refusal.code(), String::new()).await;
+                self.refuse(stream, None, refusal.code(), String::new()).await;
                 return Err(Error::Refused(refusal));
             }
             Ok(Err(error)) => return Err(error),
             Err(_) => {
-                self.refuse(stream, UNPLACED, StatusCode::HeaderTimeout, String::new())
+                self.refuse(stream, None, StatusCode::HeaderTimeout, String::new())
                     .await;
                 return Err(Error::Peer(io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -60,8 +64,11 @@ impl Acceptor {
             }
         };
         if let Err(refusal) = self.admit(&open) {
-            self.refuse(stream, open.position(), refusal.code(), refusal.to_string())
-                .await;
+            let detail = match refusal {
+                Refusal::NoService => self.not_offered(&open.service),
+                refusal => refusal.to_string(),
+            };
+            self.refuse(stream, Some(&open), refusal.code(), detail).await;
             return Err(Error::Refused(refusal));
         }
         match timeout(self.handshake_timeout, self.secure(stream, &open, early)).await {
@@ -76,8 +83,16 @@ impl Acceptor {
 
     fn admit(&self, open: &Open) -> Result<(), Refusal> {
         let known = (self.accept)(&open.principal);
-        let mut admission = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
-        admission.acceptor(open, unix_ms(), |_| known)
+        let now = unix_ms();
+        self.admission
+            .acceptor(open, now, |_| known, |service| self.services.contains(service))?;
+        let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(replays.admit(&open.principal, open.session_id, open.signed_at_unix_ms, now)?)
+    }
+
+    fn not_offered(&self, service: &Service) -> String {
+        let offered: Vec<_> = self.services.iter().map(Service::as_str).collect();
+        format!("{service}; this one offers: {}", offered.join(", "))
     }
 
     async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
@@ -88,25 +103,34 @@ impl Acceptor {
     ) -> io::Result<TlsStream<HopStream<S>>> {
         // At once, not with the handshake: an initiator may wait for it before it says anything.
         stream
-            .write_all(&self.answer(open.position(), StatusCode::Ok, String::new()))
+            .write_all(&self.answer(Some(open), StatusCode::Ok, String::new()))
             .await?;
         stream.flush().await?;
-        let config = tls::server_config(&self.identity, open.principal)?;
-        TlsAcceptor::from(Arc::new(config))
+        let binding = open.binding();
+        let config = tls::server_config(&self.identity, open.principal, &binding)?;
+        let stream = TlsAcceptor::from(Arc::new(config))
             .accept(HopStream::accepted(stream, early))
-            .await
+            .await?;
+        if tls::is_bound(stream.get_ref().1, &binding) {
+            Ok(stream)
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the TLS handshake is not bound to the OPEN",
+            ))
+        }
     }
 
     /// LH-STATUS-6: says why, and hears the initiator out for a moment.
     async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         mut stream: S,
-        hop: u8,
+        open: Option<&Open>,
         code: StatusCode,
         detail: String,
     ) {
         let told = async {
-            stream.write_all(&self.answer(hop, code, detail)).await?;
+            stream.write_all(&self.answer(open, code, detail)).await?;
             stream.shutdown().await?;
             tokio::io::copy(&mut (&mut stream).take(HEAR_OUT_BYTES), &mut tokio::io::sink()).await
         };
@@ -114,10 +138,15 @@ impl Acceptor {
         let _ = timeout(HEAR_OUT, told).await;
     }
 
-    fn answer(&self, hop: u8, code: StatusCode, detail: String) -> BytesMut {
-        let mut status = Status::of_acceptor(code, hop);
-        status.reporter = Some(self.identity.public());
+    /// The STATUS, signed if there is an OPEN to answer (LH-STATUS-7).
+    fn answer(&self, open: Option<&Open>, code: StatusCode, detail: String) -> BytesMut {
+        let mut status = Status::of_acceptor(code, open.map_or(UNPLACED, Open::position));
         status.detail = detail;
+        match open {
+            // A key that cannot sign leaves an answer that nobody takes, which is as good as none.
+            Some(open) => drop(status.sign(self.identity.signing_key(), open)),
+            None => status.reporter = Some(self.identity.public()),
+        }
         let mut bytes = BytesMut::new();
         status.encode(&mut bytes);
         bytes

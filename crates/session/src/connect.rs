@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::BytesMut;
-use longhaul_proto::{Chain, ChainFailure, Endpoint, Open, Route, SessionId};
+use longhaul_proto::{Chain, ChainFailure, Endpoint, Open, Route, Service, SessionId};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, timeout_at},
@@ -35,6 +35,8 @@ pub struct ConnectOptions {
     pub setup_timeout: Duration,
     /// Whether to connect directly when the route fails and nothing went on (LH-FALLBACK-1).
     pub fall_back: bool,
+    /// What the server is asked for.
+    pub service: Service,
     /// What the transfer is for, for the logs of the depots: at most 64 bytes.
     pub purpose: Option<String>,
     /// Bytes that will be sent, if known.
@@ -45,12 +47,14 @@ impl ConnectOptions {
     /// With 20 s for the set-up and no fall-back.
     #[must_use]
     pub const fn new(
+        service: Service,
         route: Route,
         destination: Endpoint,
         identity: Arc<Identity>,
         server: ServerTrust,
     ) -> Self {
         Self {
+            service,
             route,
             destination,
             identity,
@@ -114,6 +118,7 @@ async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Re
         peer,
         first_hop,
         statuses,
+        service: options.service.clone(),
         purpose: options.purpose.clone(),
         fell_back: None,
     };
@@ -132,18 +137,25 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
         .saturating_duration_since(Instant::now())
         .max(Duration::from_millis(1));
     let session_id = SessionId::random()?;
-    let mut open = Open::new(session_id, route.clone(), options.destination.clone(), budget);
+    let mut open = Open::new(
+        session_id,
+        options.service.clone(),
+        route.clone(),
+        options.destination.clone(),
+        budget,
+    );
     open.purpose = options.purpose.clone();
     open.size = options.size;
     open.sign(options.identity.signing_key(), now_unix_ms)?;
     let mut bytes = BytesMut::new();
+    let binding = open.binding();
+    let chain = Chain::new(&open, options.server.pinned());
     open.departing().encode(&mut bytes)?;
 
     let key = ServerKey::new(options.destination.clone(), options.server.clone());
-    let config =
-        tls::client_config(&options.identity, Arc::clone(&key)).map_err(|error| key.failure(error))?;
+    let config = tls::client_config(&options.identity, Arc::clone(&key), &binding)
+        .map_err(|error| key.failure(error))?;
     let name = tls::server_name().map_err(|error| key.failure(error))?;
-    let chain = Chain::new(route.clone(), options.destination.clone());
     let hop = HopStream::initiating(stream, bytes.freeze(), chain);
     let mut handshake = TlsConnector::from(Arc::new(config)).connect(name, hop);
     let stream = match timeout_at(deadline, &mut handshake).await {
@@ -164,9 +176,12 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
             });
         }
     };
-    match key.trusted() {
+    match key
+        .trusted()
+        .filter(|_| tls::is_bound(stream.get_ref().1, &binding))
+    {
         Some(peer) => Ok((stream, session_id, peer)),
-        // Only if TLS had let a server through unchecked.
+        // Only if TLS had let a server through unchecked, or bound to nothing (LH-TLS-4).
         None => Err(key.failure(std::io::ErrorKind::PermissionDenied.into())),
     }
 }

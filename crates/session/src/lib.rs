@@ -6,12 +6,12 @@
 //! ```no_run
 //! # async fn example() -> Result<(), longhaul_session::Error> {
 //! use std::{path::Path, sync::Arc};
-//! use longhaul_session::{ConnectOptions, Identity, ServerTrust, connect};
+//! use longhaul_session::{ConnectOptions, Identity, ServerTrust, Service, connect};
 //! use tokio::io::AsyncWriteExt;
 //!
 //! let identity = Arc::new(Identity::load(Path::new("identity"))?);
 //! let server = ServerTrust::Pinned("lhk1:qkpvm2v5fo7pw4i4fjbx5kuoeqwpvm3ltcn27g7jyo3v7dzyzq5a".parse()?);
-//! let options = ConnectOptions::new("depot.example".parse()?, "server.example:7511".parse()?, identity, server);
+//! let options = ConnectOptions::new(Service::COPY, "depot.example".parse()?, "server.example:7511".parse()?, identity, server);
 //! let mut session = connect(&options).await?;
 //! session.write_all(b"hello").await.ok();
 //! session.shutdown().await.ok();
@@ -41,6 +41,6 @@ pub use flow_watch::{FlowWatch, Seen};
 pub use identity::Identity;
 pub use known_hosts::KnownHosts;
 pub use listener::{ListenOptions, Listener};
-pub use longhaul_proto::{Endpoint, PublicKey, Route, SessionId, Status};
+pub use longhaul_proto::{Endpoint, PublicKey, Route, Service, SessionId, Status};
 pub use session::{Session, SessionInfo};
 pub use tls::{AskForServer, ServerTrust, Verdict};

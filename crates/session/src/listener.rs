@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use longhaul_proto::{Admission, PublicKey};
+use longhaul_proto::{Admission, PublicKey, ReplayMemory, Service};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Mutex, Semaphore, mpsc},
@@ -29,6 +29,8 @@ pub struct ListenOptions {
     pub identity: Arc<Identity>,
     /// Which keys may have sessions. Asked for every OPEN, so it must not wait.
     pub accept: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
+    /// What is offered; who asks for anything else is refused.
+    pub services: Vec<Service>,
     /// TCP congestion control of accepted connections; the system's default if `None`.
     pub congestion: Option<String>,
     /// Time for the OPEN to arrive, from the connection on.
@@ -46,11 +48,13 @@ impl ListenOptions {
         addr: SocketAddr,
         identity: Arc<Identity>,
         accept: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
+        services: Vec<Service>,
     ) -> Self {
         Self {
             addr,
             identity,
             accept,
+            services,
             congestion: None,
             header_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(20),
@@ -82,7 +86,9 @@ impl Listener {
             options.max_handshakes.clamp(1, Semaphore::MAX_PERMITS),
         ));
         let acceptor = Arc::new(Acceptor {
-            admission: std::sync::Mutex::new(Admission::new(options.identity.public())),
+            admission: Admission::new(options.identity.public()),
+            replays: std::sync::Mutex::new(ReplayMemory::new()),
+            services: options.services,
             identity: options.identity,
             accept: options.accept as Predicate,
             header_timeout: options.header_timeout,
@@ -158,6 +164,7 @@ async fn set_up(acceptor: &Acceptor, stream: TcpStream, peer: SocketAddr) -> Res
         peer: open.principal,
         first_hop: Some(peer),
         statuses: Vec::new(),
+        service: open.service,
         purpose: open.purpose,
         fell_back: None,
     };

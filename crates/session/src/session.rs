@@ -11,7 +11,7 @@ use std::{
 };
 
 use drs::TcpInfo;
-use longhaul_proto::{PublicKey, Route, SessionId, Status};
+use longhaul_proto::{PublicKey, Route, Service, SessionId, Status};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::TcpStream,
@@ -51,7 +51,9 @@ pub struct SessionInfo {
     pub first_hop: Option<SocketAddr>,
     /// What each hop answered, in order; empty at the acceptor.
     pub statuses: Vec<Status>,
-    /// What the initiator said the transfer is for.
+    /// What the initiator asked for.
+    pub service: Service,
+    /// What the initiator said the transfer is for, in words for a log.
     pub purpose: Option<String>,
     /// Why the route was given up for a direct connection, if it was.
     pub fell_back: Option<String>,

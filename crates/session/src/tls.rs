@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use data_encoding::HEXLOWER;
 use longhaul_proto::{Endpoint, PublicKey, SigningKey};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
@@ -23,8 +24,8 @@ use rustls::{
 
 use crate::{Error, Identity};
 
-/// LH-TLS-2: what the application protocol inside is called.
-const ALPN: &[u8] = b"longhaul/1";
+/// LH-TLS-2: how the name of the application protocol inside begins.
+const ALPN: &str = "longhaul/1";
 /// `SubjectPublicKeyInfo` of an Ed25519 key up to the key itself (RFC 8410, section 4).
 const SPKI_PREFIX: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
@@ -57,6 +58,14 @@ pub enum Verdict {
 }
 
 impl ServerTrust {
+    /// The server's key, where it is known before the server shows it.
+    pub(crate) const fn pinned(&self) -> Option<PublicKey> {
+        match self {
+            Self::Pinned(key) => Some(*key),
+            Self::Callback(_) => None,
+        }
+    }
+
     fn verdict(&self, server: &Endpoint, found: &PublicKey) -> Verdict {
         match self {
             Self::Pinned(expected) if expected == found => Verdict::Trusted,
@@ -75,9 +84,20 @@ impl fmt::Debug for ServerTrust {
     }
 }
 
+/// LH-TLS-4: the one application protocol of a session whose OPEN has this binding. Both ends' signatures in the handshake cover it.
+fn application_protocol(binding: &[u8; 32]) -> Vec<u8> {
+    format!("{ALPN}/{}", HEXLOWER.encode(binding)).into_bytes()
+}
+
+/// Whether the handshake that is over was bound to the OPEN: an end that offers no protocol at all would else pass.
+pub(crate) fn is_bound(connection: &rustls::CommonState, binding: &[u8; 32]) -> bool {
+    connection.alpn_protocol() == Some(&application_protocol(binding))
+}
+
 /// The key in the form in which rustls presents it.
 pub(crate) fn certified_key(key: &SigningKey) -> Result<CertifiedKey, Error> {
-    let document = PrivatePkcs8KeyDer::from(key.to_pkcs8()?);
+    let document = key.to_pkcs8()?;
+    let document = PrivatePkcs8KeyDer::from(document.as_slice());
     let signing =
         aws_lc_rs::sign::any_eddsa_type(&document).map_err(|_| longhaul_proto::KeyError::NotPkcs8)?;
     let spki = [&SPKI_PREFIX[..], key.public().as_bytes()].concat();
@@ -85,7 +105,11 @@ pub(crate) fn certified_key(key: &SigningKey) -> Result<CertifiedKey, Error> {
 }
 
 /// The initiator's side, for one connection.
-pub(crate) fn client_config(identity: &Identity, server: Arc<ServerKey>) -> io::Result<ClientConfig> {
+pub(crate) fn client_config(
+    identity: &Identity,
+    server: Arc<ServerKey>,
+    binding: &[u8; 32],
+) -> io::Result<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(&server.provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(io::Error::other)?;
@@ -95,7 +119,7 @@ pub(crate) fn client_config(identity: &Identity, server: Arc<ServerKey>) -> io::
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
             identity.certified(),
         )));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![application_protocol(binding)];
     // Depots see the ClientHello; it need not tell them a name, and nothing that could link sessions.
     config.enable_sni = false;
     config.resumption = Resumption::disabled();
@@ -103,7 +127,11 @@ pub(crate) fn client_config(identity: &Identity, server: Arc<ServerKey>) -> io::
 }
 
 /// The acceptor's side, for one connection, whose OPEN said who the client is (LH-TLS-3).
-pub(crate) fn server_config(identity: &Identity, principal: PublicKey) -> io::Result<ServerConfig> {
+pub(crate) fn server_config(
+    identity: &Identity,
+    principal: PublicKey,
+    binding: &[u8; 32],
+) -> io::Result<ServerConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let client = Arc::new(ClientKey {
         principal,
@@ -116,7 +144,7 @@ pub(crate) fn server_config(identity: &Identity, principal: PublicKey) -> io::Re
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(
             identity.certified(),
         )));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = vec![application_protocol(binding)];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)

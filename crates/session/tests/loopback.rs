@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 use longhaul_proto::{FailureKind, StatusCode};
 use longhaul_session::{
     ConnectOptions, Error, Identity, KnownHosts, ListenOptions, Listener, PublicKey, Route, ServerTrust,
-    Session, connect,
+    Service, Session, connect,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -29,10 +29,17 @@ async fn pair_of_ends() -> (Listener, ConnectOptions) {
         loopback(),
         Arc::clone(&server),
         Arc::new(move |key| *key == welcome),
+        vec![Service::COPY],
     );
     let listener = Listener::bind(options).await.unwrap();
     let trust = ServerTrust::Pinned(server.public());
-    let options = ConnectOptions::new(Route::direct(), listener.local_addr().into(), client, trust);
+    let options = ConnectOptions::new(
+        Service::COPY,
+        Route::direct(),
+        listener.local_addr().into(),
+        client,
+        trust,
+    );
     (listener, options)
 }
 
@@ -196,7 +203,12 @@ async fn a_congestion_control_that_is_not_there_is_an_error() {
     let (_listener, mut options) = pair_of_ends().await;
     options.congestion = Some("no-such-one".into());
     assert!(matches!(connect(&options).await, Err(Error::Congestion { .. })));
-    let mut listen = ListenOptions::new(loopback(), options.identity, Arc::new(|_: &PublicKey| true));
+    let mut listen = ListenOptions::new(
+        loopback(),
+        options.identity,
+        Arc::new(|_: &PublicKey| true),
+        vec![Service::COPY],
+    );
     listen.congestion = Some("no-such-one".into());
     assert!(matches!(
         Listener::bind(listen).await,

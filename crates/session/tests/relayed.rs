@@ -9,7 +9,9 @@ use std::{
 };
 
 use bytes::BytesMut;
-use longhaul_proto::{Admission, FailureKind, Hop, Next, Open, OpenDecoder, Route, Status, StatusCode};
+use longhaul_proto::{
+    Admission, FailureKind, Hop, Next, Open, OpenDecoder, Route, Service, Status, StatusCode,
+};
 use longhaul_session::{ConnectOptions, Error, Identity, ListenOptions, Listener, ServerTrust, connect};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
@@ -37,7 +39,7 @@ async fn relay(manner: Manner) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     let identity = Identity::generate().unwrap();
     tokio::spawn(async move {
-        let mut admission = Admission::new(identity.public());
+        let admission = Admission::new(identity.public());
         while let Ok((mut stream, _)) = listener.accept().await {
             let (open, early) = receive(&mut stream).await;
             let now = SystemTime::now()
@@ -45,7 +47,7 @@ async fn relay(manner: Manner) -> SocketAddr {
                 .unwrap()
                 .as_millis();
             admission.depot(&open, now.try_into().unwrap(), |_| true).unwrap();
-            let me = identity.public();
+            let me = identity.clone();
             tokio::spawn(async move { behave(manner, stream, open, early, me).await });
         }
     });
@@ -64,13 +66,7 @@ async fn receive(stream: &mut TcpStream) -> (Open, Vec<u8>) {
     }
 }
 
-async fn behave(
-    manner: Manner,
-    mut up: TcpStream,
-    open: Open,
-    early: Vec<u8>,
-    me: longhaul_proto::PublicKey,
-) {
+async fn behave(manner: Manner, mut up: TcpStream, open: Open, early: Vec<u8>, me: Identity) {
     let mut status = Status::new(StatusCode::Ok, open.position());
     let mut down = None;
     match manner {
@@ -91,13 +87,14 @@ async fn behave(
     }
     if let Some(down) = &mut down {
         let mut bytes = BytesMut::new();
-        open.onward(me, Duration::ZERO)
+        open.onward(me.public(), Duration::ZERO)
             .unwrap()
             .encode(&mut bytes)
             .unwrap();
         bytes.extend_from_slice(&early);
         down.write_all(&bytes).await.unwrap();
     }
+    status.sign(me.signing_key(), &open).unwrap();
     let mut bytes = BytesMut::new();
     status.encode(&mut bytes);
     up.write_all(&bytes).await.unwrap();
@@ -122,17 +119,23 @@ async fn ends(relays: &[SocketAddr]) -> (Listener, ConnectOptions) {
         Arc::new(Identity::generate().unwrap()),
     );
     let trust = ServerTrust::Pinned(server.public());
-    let listen = ListenOptions::new("127.0.0.1:0".parse().unwrap(), server, Arc::new(|_| true));
+    let listen = ListenOptions::new(
+        "127.0.0.1:0".parse().unwrap(),
+        server,
+        Arc::new(|_| true),
+        vec![Service::COPY],
+    );
     let listener = Listener::bind(listen).await.unwrap();
     let hops = relays
         .iter()
         .map(|&address| Hop {
             endpoint: address.into(),
             strict: true,
+            key: None,
         })
         .collect();
     let route = Route::new(hops).unwrap();
-    let options = ConnectOptions::new(route, listener.local_addr().into(), client, trust);
+    let options = ConnectOptions::new(Service::COPY, route, listener.local_addr().into(), client, trust);
     (listener, options)
 }
 

@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use longhaul_doctor::{Clocks, Facts, Server, ask};
-use longhaul_session::{ConnectOptions, Endpoint, Route, ServerTrust, Session, Verdict};
+use longhaul_session::{ConnectOptions, Endpoint, Route, ServerTrust, Service, Session, Verdict};
 use longhaul_transfer::{Connector, Error, Grants, SessionConnector};
 use tokio::sync::Semaphore;
 
 use super::Doctor;
 use crate::{home, trust};
 
-/// What the OPEN of a doctor's session says it is for.
-pub const PURPOSE: &str = "doctor";
 /// Sessions answered at once: each may cost a core a tenth of a second.
 const AT_ONCE: usize = 4;
 
@@ -26,10 +24,8 @@ impl Doctor {
             accept_new: self.accept_new,
         };
         let nobody = ServerTrust::Callback(Arc::new(|_, _| Verdict::Unknown));
-        let mut options = ConnectOptions {
-            purpose: Some(PURPOSE.to_owned()),
-            ..ConnectOptions::new(Route::direct(), server.clone(), identity, nobody)
-        };
+        let mut options =
+            ConnectOptions::new(Service::DOCTOR, Route::direct(), server.clone(), identity, nobody);
         options.server = trust::of(server, &wanted, &options).await?;
         let connector = SessionConnector::new(options, vec![]);
         let connected = connector.connect(0).await;

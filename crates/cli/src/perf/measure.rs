@@ -10,7 +10,7 @@ use longhaul_perf::{
     report::{self, Setting, Sum},
     wire::{Direction, Length, Protection},
 };
-use longhaul_session::{ConnectOptions, Endpoint, ServerTrust, Verdict};
+use longhaul_session::{ConnectOptions, Endpoint, ServerTrust, Service, Verdict};
 use serde_json::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -155,8 +155,13 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<ConnectOptions> {
     let nobody = ServerTrust::Callback(Arc::new(|_, _| Verdict::Unknown));
     let mut options = ConnectOptions {
         congestion: perf.congestion.clone(),
-        purpose: Some(longhaul_perf::wire::PURPOSE.to_owned()),
-        ..ConnectOptions::new(perf.measure.route.clone(), server.clone(), identity, nobody)
+        ..ConnectOptions::new(
+            Service::PERF,
+            perf.measure.route.clone(),
+            server.clone(),
+            identity,
+            nobody,
+        )
     };
     options.server = trust::of(server, &wanted, &options).await?;
     Ok(options)

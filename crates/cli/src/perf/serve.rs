@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use longhaul_perf::{Limits, Server, refuse, wire::PURPOSE};
-use longhaul_session::{ListenOptions, Listener, Session};
+use longhaul_perf::{Limits, Server};
+use longhaul_session::{ListenOptions, Listener, Service, Session};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Perf;
@@ -33,7 +33,12 @@ async fn listen(perf: &Perf) -> Result<Exit> {
         let allowed = allowed.clone();
         ListenOptions {
             congestion: perf.congestion.clone(),
-            ..ListenOptions::new(addr, identity.clone(), Arc::new(move |key| allowed.contains(key)))
+            ..ListenOptions::new(
+                addr,
+                identity.clone(),
+                Arc::new(move |key| allowed.contains(key)),
+                vec![Service::PERF],
+            )
         }
     };
     let listener = match perf.serve.listen {
@@ -56,8 +61,7 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     let serving = async {
         loop {
             match listener.accept().await {
-                // Whatever the client calls it, measurements are all there is here.
-                Ok(session) => answer(Some(server.clone()), session),
+                Ok(session) => answer(server.clone(), session),
                 Err(error) => return error,
             }
         }
@@ -69,25 +73,11 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     }
 }
 
-/// Whether a session belongs to a measurement.
-pub fn is_measurement(session: &Session) -> bool {
-    session.info().purpose.as_deref() == Some(PURPOSE)
-}
-
-/// Serves a session of a measurement beside others; without a server, tells the client that none are taken.
-pub fn answer(server: Option<Arc<Server>>, session: Session) {
+/// Serves a session of a measurement beside others.
+pub fn answer(server: Arc<Server>, session: Session) {
     tokio::spawn(async move {
         let (id, peer) = (session.info().session_id, session.info().peer);
-        let done =
-            match server {
-                Some(server) => server.serve(session).await,
-                None => refuse(
-                    session,
-                    "this server takes no measurements: start it with --perf, or run longhaul perf --serve",
-                )
-                .await,
-            };
-        match done {
+        match server.serve(session).await {
             Ok(()) => tracing::info!(session = %id, %peer, "measurement session over"),
             Err(error) => tracing::info!(session = %id, %peer, %error, "measurement session failed"),
         }

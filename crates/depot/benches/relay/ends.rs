@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use longhaul_proto::{Hop, Open, OpenDecoder, Route, SessionId, SigningKey};
+use longhaul_proto::{Hop, Open, OpenDecoder, Route, Service, SessionId, SigningKey};
 
 const BUFFER: usize = 128 * 1024;
 
@@ -46,10 +46,17 @@ pub fn open(relay: SocketAddr, sink: &Sink, key: &SigningKey) -> BytesMut {
     let route = Route::new(vec![Hop {
         endpoint: relay.into(),
         strict: true,
+        key: None,
     }])
     .expect("route");
     let id = SessionId::from_bytes(rand::random());
-    let mut open = Open::new(id, route, sink.address().into(), Duration::from_secs(10));
+    let mut open = Open::new(
+        id,
+        Service::COPY,
+        route,
+        sink.address().into(),
+        Duration::from_secs(10),
+    );
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("clock");
     open.sign(key, now.as_millis() as u64).expect("sign");
     let mut bytes = BytesMut::new();

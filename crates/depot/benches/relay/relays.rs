@@ -184,7 +184,7 @@ pub fn depot_process(arguments: &[String]) {
     };
     let rule = format!("[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n");
     let policy = Policy::parse(&rule, Path::new("bench.toml")).expect("policy");
-    let mut config = DepotConfig::new(SigningKey::generate().expect("key").public(), policy);
+    let mut config = DepotConfig::new(SigningKey::generate().expect("key"), policy);
     let any: SocketAddr = "127.0.0.1:0".parse().expect("address");
     config.listen = vec![Listen::at(any)];
     config.metrics = Some(any);

@@ -19,6 +19,7 @@ fn dialled(policy: &Policy, destination: &str, hop: Option<&str>, resolved: &[&s
     let hop = hop.map(|hop| longhaul_proto::Hop {
         endpoint: hop.parse().expect("hop"),
         strict: true,
+        key: None,
     });
     let next = hop.as_ref().map_or(Next::Destination(&destination), Next::Hop);
     let addresses: Vec<SocketAddr> = resolved.iter().map(|a| a.parse().expect("address")).collect();

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::BytesMut;
 use longhaul_depot::{Depot, DepotConfig, Listen, Policy};
 use longhaul_proto::{
-    Endpoint, Open, OpenDecoder, PublicKey, Route, SessionId, SigningKey, Status, StatusCode, StatusDecoder,
+    Endpoint, Open, OpenDecoder, PublicKey, Route, Service, SessionId, SigningKey, Status, StatusCode,
+    StatusDecoder,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -55,7 +56,8 @@ pub fn loopback_policy(key: PublicKey, more: &str) -> Policy {
 
 /// Starts a depot with `policy`, changed by `tweak`.
 pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> Running {
-    let key = new_key().public();
+    let key = new_key();
+    let public = key.public();
     let mut config = DepotConfig::new(key, policy);
     config.listen = vec![Listen::at("127.0.0.1:0".parse().expect("address"))];
     // On the test's own runtime, whose clock the test may stop.
@@ -70,7 +72,7 @@ pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> Runni
     Running {
         address,
         metrics,
-        key,
+        key: public,
         stop: Some(stop),
         task,
     }
@@ -96,7 +98,13 @@ pub fn session_id() -> SessionId {
 pub fn open_via(key: &SigningKey, depots: &[SocketAddr], destination: impl Into<Endpoint>) -> Open {
     let hops: Vec<String> = depots.iter().map(ToString::to_string).collect();
     let route: Route = hops.join(",").parse().expect("route");
-    let mut open = Open::new(session_id(), route, destination.into(), Duration::from_secs(10));
+    let mut open = Open::new(
+        session_id(),
+        Service::COPY,
+        route,
+        destination.into(),
+        Duration::from_secs(10),
+    );
     open.sign(key, now_ms()).expect("sign");
     open.departing()
 }

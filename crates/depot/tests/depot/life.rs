@@ -217,7 +217,7 @@ async fn a_hangup_reloads_the_policy_and_mistakes_change_nothing() {
 
 #[tokio::test]
 async fn what_cannot_start_says_why() {
-    let config = || DepotConfig::new(new_key().public(), Policy::deny_all());
+    let config = || DepotConfig::new(new_key(), Policy::deny_all());
     let at = |address: &str| Listen::at(address.parse().expect("address"));
     let none = Depot::bind(DepotConfig {
         listen: Vec::new(),

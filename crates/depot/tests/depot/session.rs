@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_session::{ConnectOptions, Identity, ListenOptions, Listener, ServerTrust, connect};
+use longhaul_session::{ConnectOptions, Identity, ListenOptions, Listener, ServerTrust, Service, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::*;
@@ -21,6 +21,7 @@ async fn a_secured_session_through_three_depots() {
         "127.0.0.1:0".parse().expect("address"),
         server.clone(),
         Arc::new(move |key| *key == known),
+        vec![Service::COPY],
     );
     let listener = Listener::bind(options).await.expect("listen");
     let address = listener.local_addr();
@@ -35,6 +36,7 @@ async fn a_secured_session_through_three_depots() {
     });
     let route = hops.join(",").parse().expect("route");
     let options = ConnectOptions::new(
+        Service::COPY,
         route,
         address.into(),
         client,

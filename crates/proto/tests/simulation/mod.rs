@@ -9,7 +9,7 @@ use std::{
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Admission, Chain, ChainFailure, Endpoint, Open, OpenDecoder, Progress, PublicKey, Refusal, Route,
+    Admission, Chain, ChainFailure, Endpoint, Open, OpenDecoder, Progress, Refusal, Route, Service,
     SessionId, SigningKey, Status, StatusCode,
 };
 
@@ -35,6 +35,10 @@ pub struct Fault {
     pub clock: Option<usize>,
     /// This depot has the key of the first.
     pub same_key: Option<usize>,
+    /// This depot puts a failure of its own making, in the next place's name, before what comes from there.
+    pub forges: Option<usize>,
+    /// The route names the keys of all depots.
+    pub keyed: bool,
 }
 
 /// How it went.
@@ -73,7 +77,7 @@ enum Event {
 }
 
 struct Place {
-    key: PublicKey,
+    key: SigningKey,
     decoder: OpenDecoder,
     admission: Admission,
     open: Option<Open>,
@@ -91,6 +95,7 @@ pub struct World {
     now: Time,
     places: BTreeMap<usize, Place>,
     route: Route,
+    open: Open,
     chain: Chain,
     connected: bool,
     established: bool,
@@ -122,7 +127,13 @@ pub fn destination() -> Endpoint {
 pub fn run(delays: &[Time], fault: Fault, segment: usize, more_at: Option<Time>) -> Outcome {
     let depots = delays.len() - 1;
     let hops: Vec<_> = (1..=depots)
-        .map(|number| format!("depot{number}.example"))
+        .map(|number| match fault.keyed {
+            true => format!(
+                "{}@depot{number}.example",
+                key(u8::try_from(number).unwrap()).public()
+            ),
+            false => format!("depot{number}.example"),
+        })
         .collect();
     let route: Route = if depots == 0 {
         Route::direct()
@@ -135,8 +146,8 @@ pub fn run(delays: &[Time], fault: Fault, segment: usize, more_at: Option<Time>)
         } else {
             u8::try_from(place).unwrap()
         };
-        let key = key(number).public();
-        let admission = Admission::new(key);
+        let key = key(number);
+        let admission = Admission::new(key.public());
         let decoder = OpenDecoder::new();
         Place {
             key,
@@ -149,6 +160,17 @@ pub fn run(delays: &[Time], fault: Fault, segment: usize, more_at: Option<Time>)
             dead: false,
         }
     };
+    let mut open = Open::new(
+        SessionId::from_bytes([5; 16]),
+        Service::COPY,
+        route.clone(),
+        destination(),
+        Duration::from_secs(20),
+    );
+    open.sign(&key(200), CLOCK).unwrap();
+    let acceptor = fault
+        .keyed
+        .then(|| key(u8::try_from(depots + 1).unwrap()).public());
     let mut world = World {
         delays: delays.to_vec(),
         fault,
@@ -156,8 +178,9 @@ pub fn run(delays: &[Time], fault: Fault, segment: usize, more_at: Option<Time>)
         sequence: 0,
         now: 0,
         places: (1..=depots + 1).map(|number| (number, place(number))).collect(),
-        chain: Chain::new(route.clone(), destination()),
+        chain: Chain::new(&open, acceptor),
         route,
+        open,
         connected: false,
         established: false,
         segment,
@@ -230,16 +253,8 @@ impl World {
 
     fn initiator_sends(&mut self) {
         self.connected = true;
-        let budget = Duration::from_secs(20);
-        let mut open = Open::new(
-            SessionId::from_bytes([5; 16]),
-            self.route.clone(),
-            destination(),
-            budget,
-        );
-        open.sign(&key(200), CLOCK).unwrap();
         let mut flight = BytesMut::new();
-        open.departing().encode(&mut flight).unwrap();
+        self.open.clone().departing().encode(&mut flight).unwrap();
         flight.extend_from_slice(EARLY);
         self.outcome.first_flight = flight.len();
         self.send_down(0, &flight);
@@ -277,16 +292,25 @@ impl World {
             }
     }
 
-    fn answer(&mut self, from: usize, status: &Status) {
+    fn answer(&mut self, from: usize, mut status: Status) {
+        status.sign(&self.places[&from].key, &self.open).unwrap();
         let mut bytes = BytesMut::new();
         status.encode(&mut bytes);
         self.send_up(from, &bytes);
     }
 
+    /// What a hostile depot would say for the next place: signed, but by itself.
+    fn forge(&mut self, from: usize) {
+        let next = from + 1;
+        let mut status = Status::new(StatusCode::DialRefused, u8::try_from(next).unwrap());
+        status.acceptor = next == self.delays.len();
+        self.answer(from, status);
+    }
+
     /// LH-DEPOT-4: one failing status, then the close.
     fn fail(&mut self, place: usize, mut status: Status) {
         status.acceptor = place == self.delays.len();
-        self.answer(place, &status);
+        self.answer(place, status);
         self.close_up(place);
         self.places.get_mut(&place).unwrap().dead = true;
     }
@@ -327,7 +351,6 @@ impl World {
         let place = self.places.get_mut(&number).unwrap();
         let open = place.open.clone().unwrap();
         let mut status = Status::new(StatusCode::Ok, open.position());
-        status.reporter = Some(place.key);
         if !succeeded {
             status.code = StatusCode::DialRefused;
             status.at = Some(tried);
@@ -337,7 +360,7 @@ impl World {
             place.dead = true;
             return self.close_up(number);
         }
-        let onward = match open.onward(place.key, Duration::from_micros(now - place.began)) {
+        let onward = match open.onward(place.key.public(), Duration::from_micros(now - place.began)) {
             Ok(onward) => onward,
             Err(refusal) => {
                 status.code = Refusal::code(&refusal);
@@ -350,7 +373,10 @@ impl World {
         flight.extend_from_slice(&std::mem::take(&mut place.held));
         // LH-DEPOT-2: one answer, before any byte from below can come.
         self.send_down(number, &flight);
-        self.answer(number, &status);
+        self.answer(number, status);
+        if self.fault.forges == Some(number) {
+            self.forge(number);
+        }
     }
 
     fn acceptor_hears(&mut self, bytes: &[u8]) {
@@ -368,11 +394,15 @@ impl World {
             };
             payload = &bytes[used..];
             let position = open.position();
-            if let Err(refusal) = place.admission.acceptor(&open, clock, |_| knows) {
+            if let Err(refusal) =
+                place
+                    .admission
+                    .acceptor(&open, clock, |_| knows, |service| *service == Service::COPY)
+            {
                 return self.fail(number, Status::of_acceptor(refusal.code(), position));
             }
             place.relaying = true;
-            self.answer(number, &Status::of_acceptor(StatusCode::Ok, position));
+            self.answer(number, Status::of_acceptor(StatusCode::Ok, position));
         }
         if !payload.is_empty() {
             if self.outcome.first_payload.is_none() {

@@ -15,7 +15,9 @@ fn destination() -> Endpoint {
 fn acceptor(welcome: PublicKey) -> Acceptor {
     let identity = Arc::new(Identity::generate().unwrap());
     Acceptor {
-        admission: Mutex::new(Admission::new(identity.public())),
+        admission: Admission::new(identity.public()),
+        replays: Mutex::default(),
+        services: vec![Service::COPY],
         identity,
         accept: Arc::new(move |key| *key == welcome),
         header_timeout: Duration::from_secs(10),
@@ -25,12 +27,25 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
 
 fn options(identity: Identity, server: &Acceptor, route: &str) -> ConnectOptions {
     let trust = ServerTrust::Pinned(server.identity.public());
-    ConnectOptions::new(route.parse().unwrap(), destination(), Arc::new(identity), trust)
+    ConnectOptions::new(
+        Service::COPY,
+        route.parse().unwrap(),
+        destination(),
+        Arc::new(identity),
+        trust,
+    )
 }
 
 fn open_of(identity: &Identity, change: impl FnOnce(&mut Open)) -> Vec<u8> {
     let id = SessionId::random().unwrap();
-    let mut open = Open::new(id, Route::direct(), destination(), Duration::from_secs(20)).departing();
+    let mut open = Open::new(
+        id,
+        Service::COPY,
+        Route::direct(),
+        destination(),
+        Duration::from_secs(20),
+    )
+    .departing();
     change(&mut open);
     open.sign(identity.signing_key(), unix_ms()).unwrap();
     let mut bytes = BytesMut::new();
@@ -38,11 +53,14 @@ fn open_of(identity: &Identity, change: impl FnOnce(&mut Open)) -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// What an initiator on a direct route makes of what came back.
-async fn verdict(mut near: impl AsyncRead + Unpin) -> Result<Progress, FailureKind> {
+/// What an initiator on a direct route that sent `sent` makes of what came back.
+async fn verdict(mut near: impl AsyncRead + Unpin, sent: &[u8]) -> Result<Progress, FailureKind> {
     let mut answer = Vec::new();
     near.read_to_end(&mut answer).await.unwrap();
-    Chain::new(Route::direct(), destination())
+    let readable = OpenDecoder::new().feed(sent).ok().flatten().map(|(open, _)| open);
+    let id = SessionId::from_bytes([0; 16]);
+    let any = || Open::new(id, Service::COPY, Route::direct(), destination(), Duration::ZERO);
+    Chain::new(&readable.unwrap_or_else(any), None)
         .feed(&answer)
         .map_err(|failure| failure.kind)
 }
@@ -75,7 +93,7 @@ async fn both_ends_come_together() {
     let server = acceptor(identity.public());
     let options = options(identity, &server, "direct");
     // A pipe need only hold a status: TLS does not read while it still has its hello to send.
-    for capacity in [1 << 16, 64] {
+    for capacity in [1 << 16, 256] {
         let (near, far) = duplex(capacity);
         let deadline = Instant::now() + Duration::from_secs(20);
         let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms());
@@ -110,7 +128,7 @@ async fn an_open_that_does_not_come_in_time_is_refused() {
                     break;
                 }
             }
-            let verdict = verdict(&mut near).await;
+            let verdict = verdict(&mut near, &open).await;
             drop(near);
             verdict
         };
@@ -131,13 +149,14 @@ async fn a_handshake_that_does_not_come_in_time_is_given_up() {
     let identity = Identity::generate().unwrap();
     let server = acceptor(identity.public());
     let (mut near, far) = duplex(1 << 16);
-    near.write_all(&open_of(&identity, |_| ())).await.unwrap();
+    let open = open_of(&identity, |_| ());
+    near.write_all(&open).await.unwrap();
     let began = Instant::now();
     let set_up = server.set_up(far).await;
     assert!(matches!(set_up, Err(Error::Peer(error)) if error.kind() == io::ErrorKind::TimedOut));
     assert_eq!(began.elapsed(), Duration::from_secs(20));
     assert!(
-        matches!(verdict(near).await, Ok(Progress::Established { .. })),
+        matches!(verdict(near, &open).await, Ok(Progress::Established { .. })),
         "the OPEN itself was in order"
     );
 }
@@ -177,7 +196,7 @@ async fn opens_that_are_not_in_order_are_refused_with_their_code() {
         let (mut near, far) = duplex(1 << 16);
         near.write_all(&bytes).await.unwrap();
         near.shutdown().await.unwrap();
-        let (set_up, verdict) = tokio::join!(server.set_up(far), verdict(near));
+        let (set_up, verdict) = tokio::join!(server.set_up(far), verdict(near, &bytes));
         assert!(set_up.is_err());
         match code {
             StatusCode::Ok => assert!(matches!(verdict, Ok(Progress::Established { .. }))),
@@ -212,21 +231,28 @@ async fn a_chain_that_falls_silent_times_out_at_its_hop() {
     let options = options(Identity::generate().unwrap(), &server, "d1.example,d2.example");
     for answered in 0..=3u8 {
         let (near, mut far) = duplex(1 << 16);
-        for hop in 1..=answered {
-            let mut bytes = BytesMut::new();
-            let status = if hop == 3 {
-                Status::of_acceptor(StatusCode::Ok, 3)
-            } else {
-                Status::new(StatusCode::Ok, hop)
-            };
-            status.encode(&mut bytes);
-            far.write_all(&bytes).await.unwrap();
-        }
+        let depot = Identity::generate().unwrap();
+        let answering = async {
+            let (open, _) = receive_open(&mut far).await.unwrap();
+            for hop in 1..=answered {
+                let mut bytes = BytesMut::new();
+                let (mut status, signer) = if hop == 3 {
+                    (Status::of_acceptor(StatusCode::Ok, 3), &*server.identity)
+                } else {
+                    (Status::new(StatusCode::Ok, hop), &depot)
+                };
+                status.sign(signer.signing_key(), &open).unwrap();
+                status.encode(&mut bytes);
+                far.write_all(&bytes).await.unwrap();
+            }
+        };
         let began = Instant::now();
         let deadline = began + Duration::from_secs(20);
-        let error = connect::secure(near, &options, &options.route, deadline, unix_ms())
-            .await
-            .unwrap_err();
+        let (connected, ()) = tokio::join!(
+            connect::secure(near, &options, &options.route, deadline, unix_ms()),
+            answering
+        );
+        let error = connected.unwrap_err();
         assert_eq!(began.elapsed(), Duration::from_secs(20));
         let silent = [
             "d1.example:7510",
@@ -241,4 +267,39 @@ async fn a_chain_that_falls_silent_times_out_at_its_hop() {
         assert_eq!(matches!(error, Error::Tls { .. }), answered == 3, "{error}");
         assert!(!error.nothing_forwarded(), "nobody can know");
     }
+}
+
+/// LH-TLS-4: two sessions of one principal, whose OPENs were exchanged on the way: both handshakes end.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_belongs_to_its_own_open() {
+    let identity = Identity::generate().unwrap();
+    let server = acceptor(identity.public());
+    let options = options(identity, &server, "direct");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let ((one, mut from_one), (two, mut from_two)) = (duplex(1 << 16), duplex(1 << 16));
+    let ((mut to_first, first), (mut to_second, second)) = (duplex(1 << 16), duplex(1 << 16));
+    let exchanged = async {
+        let (one, early_one) = receive_open(&mut from_one).await.unwrap();
+        let (two, early_two) = receive_open(&mut from_two).await.unwrap();
+        for (to, open, early) in [(&mut to_first, two, early_one), (&mut to_second, one, early_two)] {
+            let mut bytes = BytesMut::new();
+            open.encode(&mut bytes).unwrap();
+            bytes.extend_from_slice(&early);
+            to.write_all(&bytes).await.unwrap();
+        }
+        let _ = tokio::join!(
+            tokio::io::copy_bidirectional(&mut from_one, &mut to_first),
+            tokio::io::copy_bidirectional(&mut from_two, &mut to_second)
+        );
+    };
+    let connecting = |near| connect::secure(near, &options, &options.route, deadline, unix_ms());
+    let (one, two, first, second, ()) = tokio::join!(
+        connecting(one),
+        connecting(two),
+        server.set_up(first),
+        server.set_up(second),
+        exchanged
+    );
+    assert!(first.is_err() && second.is_err());
+    assert!(one.is_err() && two.is_err());
 }

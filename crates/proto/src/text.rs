@@ -1,0 +1,92 @@
+//! The one way in which words of others reach a log or a terminal.
+
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
+
+/// `bytes` as text that cannot steer a terminal, hide, or read differently from what it is: characters that
+/// [`is_printable`] denies become `\u{...}`, bytes that are not UTF-8 `\x..`. What it returns it returns unchanged when asked again.
+#[must_use]
+pub fn printable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            if is_printable(char) {
+                text.push(char);
+            } else {
+                text.extend(char.escape_unicode());
+            }
+        }
+        for byte in chunk.invalid() {
+            text.extend(std::ascii::escape_default(*byte).map(char::from));
+        }
+    }
+    text
+}
+
+/// The same, of at most `bytes` bytes: the rest is cut off.
+#[must_use]
+pub fn printable_within(text: &[u8], bytes: usize) -> String {
+    // What is cut off here would be cut off below: no character gets shorter.
+    let mut text = printable(text.get(..bytes).unwrap_or(text));
+    text.truncate(text.floor_char_boundary(bytes));
+    text
+}
+
+/// Whether a character can be shown as it is. Not: controls, format characters (among them those that change the direction of
+/// text and those without width), line and paragraph separators, and the letters that are blank.
+#[must_use]
+pub fn is_printable(char: char) -> bool {
+    const BLANK: [char; 5] = ['\u{115f}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{ffa0}'];
+    char.is_ascii_graphic()
+        || char == ' '
+        || !(matches!(
+            char.general_category(),
+            GeneralCategory::Control
+                | GeneralCategory::Format
+                | GeneralCategory::LineSeparator
+                | GeneralCategory::ParagraphSeparator
+        ) || BLANK.contains(&char))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_steers_or_hides_is_written_out() {
+        for (bytes, shown) in [
+            (&b"a\x1b[31m\n\xffz"[..], "a\\u{1b}[31m\\u{a}\\xffz"),
+            (
+                "caf\u{e9} \u{65e5}\u{672c} \u{1f600}".as_bytes(),
+                "caf\u{e9} \u{65e5}\u{672c} \u{1f600}",
+            ),
+            ("exe\u{202e}txt".as_bytes(), "exe\\u{202e}txt"),
+            (
+                "a\u{200b}b\u{2066}c\u{feff}".as_bytes(),
+                "a\\u{200b}b\\u{2066}c\\u{feff}",
+            ),
+            (
+                "one\u{2028}two\u{2029}\u{85}".as_bytes(),
+                "one\\u{2028}two\\u{2029}\\u{85}",
+            ),
+            ("\u{e0041}\u{3164}\u{ad}".as_bytes(), "\\u{e0041}\\u{3164}\\u{ad}"),
+        ] {
+            assert_eq!(printable(bytes), shown);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_come_out_fit_to_be_shown_and_stay_so(bytes in prop::collection::vec(any::<u8>(), 0..80), text in "\\PC{0,20}\\p{Cf}{0,3}", most in 0usize..60) {
+            for bytes in [&bytes[..], text.as_bytes()] {
+                let shown = printable(bytes);
+                prop_assert!(shown.chars().all(is_printable));
+                prop_assert_eq!(printable(shown.as_bytes()), shown);
+                let short = printable_within(bytes, most);
+                prop_assert!(short.len() <= most && short.chars().all(is_printable));
+                prop_assert_eq!(printable_within(short.as_bytes(), most), short);
+            }
+        }
+    }
+}
