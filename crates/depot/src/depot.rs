@@ -19,7 +19,9 @@ use crate::conn::Conn;
 use crate::dial::Dialler;
 use crate::error::Error;
 use crate::gate::Gate;
+use crate::live::Live;
 use crate::metrics::{Metrics, Outcome, Reason};
+use crate::own::OwnAddressReader;
 use crate::page;
 use crate::policy::Policy;
 use crate::relay::pipe::{PipeBounds, PipePool};
@@ -93,12 +95,14 @@ impl Depot {
         };
         let shared = Arc::new(Shared {
             key: config.key,
+            live: Live::new(&config.policy),
             policy: RwLock::new(Arc::new(config.policy)),
             admission: Mutex::new(Admission::new(config.key)),
             dialler: Dialler::new(
                 config.limits.lookups,
                 config.next_congestion,
                 config.timeouts.clone(),
+                OwnAddressReader::new().map_err(Error::OwnAddresses)?,
             ),
             timeouts: config.timeouts,
             gate: Gate::new(config.limits),
@@ -304,6 +308,8 @@ async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
         let outcome = match loaded {
             Ok(Ok(policy)) => {
                 tracing::info!(rules = policy.len(), "policy reloaded");
+                // First, so that a rule that can be found can be entered.
+                shared.live.reload(&policy);
                 *shared.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
                 "loaded"
             }

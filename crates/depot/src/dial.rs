@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::config::{NextCongestion, Timeouts};
 use crate::conn::Conn;
+use crate::own::OwnAddressReader;
 use crate::policy::{Policy, Rule};
 use crate::refusal::Refused;
 use crate::socket;
@@ -37,14 +38,21 @@ pub(crate) struct Dialler {
     lookups: Arc<Semaphore>,
     next_congestion: Vec<NextCongestion>,
     timeouts: Timeouts,
+    own: OwnAddressReader,
 }
 
 impl Dialler {
-    pub(crate) fn new(lookups: usize, next_congestion: Vec<NextCongestion>, timeouts: Timeouts) -> Self {
+    pub(crate) fn new(
+        lookups: usize,
+        next_congestion: Vec<NextCongestion>,
+        timeouts: Timeouts,
+        own: OwnAddressReader,
+    ) -> Self {
         Self {
             lookups: Arc::new(Semaphore::new(lookups.max(1))),
             next_congestion,
             timeouts,
+            own,
         }
     }
 
@@ -62,7 +70,10 @@ impl Dialler {
                 "an OPEN for the acceptor came to a depot",
             ));
         };
-        let candidates = policy.candidates(&open.principal, &open.destination, next);
+        let own = self.own.addresses();
+        let candidates = policy
+            .candidates(&open.principal, &open.destination, next, &own)
+            .rules;
         if candidates.is_empty() {
             let to = match next {
                 Next::Hop(hop) => format!("{} by way of {}", open.destination, hop.endpoint),
@@ -74,8 +85,10 @@ impl Dialler {
             ));
         }
         let addresses = self.resolve(endpoint, deadline).await?;
+        // Asked again: a look-up can take long.
+        let own = self.own.addresses();
         let allowed = candidates.into_iter().find_map(|rule| {
-            let mut addresses = rule.allowed(next, &addresses);
+            let mut addresses = rule.allowed(next, &addresses, &own);
             addresses.truncate(MAX_ATTEMPTS);
             (!addresses.is_empty()).then_some((rule, addresses))
         });

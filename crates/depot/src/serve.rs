@@ -12,6 +12,7 @@ use crate::config::Timeouts;
 use crate::conn::Conn;
 use crate::dial::Dialler;
 use crate::gate::{Gate, Place};
+use crate::live::{Live, RateLimits};
 use crate::metrics::{EndedBy, Metrics, RefusedWith};
 use crate::policy::Policy;
 use crate::refusal::refuse;
@@ -25,6 +26,7 @@ use crate::setup::{Established, Failure, set_up};
 pub(crate) struct Shared {
     pub(crate) key: PublicKey,
     pub(crate) policy: RwLock<Arc<Policy>>,
+    pub(crate) live: Arc<Live>,
     pub(crate) admission: Mutex<Admission>,
     pub(crate) dialler: Dialler,
     pub(crate) timeouts: Timeouts,
@@ -102,7 +104,7 @@ async fn relay(
         to,
         early,
     } = session;
-    let (forward_limit, backward_limit) = rule.rule().limits.clone().unzip();
+    let RateLimits { forward, backward } = rule.limits();
     let context = RelayContext {
         pipes: Arc::clone(&shared.pipes),
         silence: Silence {
@@ -110,8 +112,8 @@ async fn relay(
             half_closed: shared.timeouts.half_closed,
         },
         traffic: shared.metrics.traffic.clone(),
-        forward_limit,
-        backward_limit,
+        forward_limit: Some(forward),
+        backward_limit: Some(backward),
     };
     let (session, principal) = (open.session_id, open.principal);
     let (destination, purpose) = (open.destination, open.purpose);
@@ -139,7 +141,7 @@ async fn relay(
     tracing::info!(
         %session,
         %principal,
-        rule = rule.rule().name,
+        rule = rule.rule(),
         from = %peer,
         %to,
         %destination,

@@ -17,7 +17,8 @@ use tokio::time::Instant;
 use crate::conn::Conn;
 use crate::dial::{Way, deadline};
 use crate::gate::Place;
-use crate::policy::{Policy, RuleSession};
+use crate::live::{NoPlace, RuleSession};
+use crate::policy::Policy;
 use crate::refusal::Refused;
 use crate::serve::{Phase, Shared};
 
@@ -162,13 +163,13 @@ async fn dial(
     limit: Instant,
 ) -> Result<(Way, RuleSession, Conn), Refused> {
     let way = shared.dialler.authorise(policy, open, limit).await?;
-    let full = || {
-        Refused::new(
+    let rule = shared.live.enter(&way.rule).map_err(|why| match why {
+        NoPlace::Full => Refused::new(
             StatusCode::Overloaded,
             format!("{}: as many sessions as it allows", way.rule.name),
-        )
-    };
-    let rule = way.rule.enter().ok_or_else(full)?;
+        ),
+        NoPlace::Gone => Refused::new(StatusCode::Refused, "the rule that allowed this is gone"),
+    })?;
     let began = Instant::now();
     let conn = shared.dialler.dial(&way, limit).await?;
     shared.metrics.dialled(began.elapsed());
