@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [[allow]]
-//! name = "campus to archive"                 # its own, of which no other rule has the same; "rule 1" and so on when left out
+//! name = "campus to archive"                 # no other rule has it; "rule 1" and so on when left out
 //! principals = ["lhk1:..."]                  # keys of initiators; "*" is anybody with a key, so beware
 //! to = ["192.0.2.0/24", "*.archive.example"] # where sessions may end
 //! ports = [7511, "8000-8100"]                # at which ports; [7511] when left out

@@ -318,3 +318,6 @@ fn is_shown(c: char) -> bool {
     !(c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'))
 }
+
+#[cfg(test)]
+mod tests;
