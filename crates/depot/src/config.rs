@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use longhaul_hop::GateLimits;
 use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey};
 
 use crate::policy::{HostPattern, Policy};
@@ -130,15 +131,12 @@ impl FromStr for NextCongestion {
 /// Bounds. They hold whatever the peers do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions at a time. Further ones are answered "overloaded".
+    /// Sessions at a time. One principal (or source, where a rule lets anybody in) may have half of them, two a third each, and so on;
+    /// further ones are answered "overloaded".
     pub sessions: usize,
-    /// Connections at a time whose OPEN has not been verified. Further ones are reset.
+    /// Connections at a time whose OPEN has not been verified. For one more, the oldest of the fullest source is reset.
     pub unauthenticated: usize,
-    /// The same from one source: an IPv4 address, or an IPv6 /64.
-    pub unauthenticated_per_source: usize,
-    /// All connections at a time from one source.
-    pub connections_per_source: usize,
-    /// Name look-ups at a time.
+    /// Name look-ups at a time, shared among principals as sessions are.
     pub lookups: usize,
     /// Size to ask for when a pipe is made, bytes.
     pub pipe: usize,
@@ -146,14 +144,23 @@ pub struct Limits {
     pub pipes: usize,
 }
 
+impl Limits {
+    pub(crate) fn gate(&self, timeouts: &Timeouts) -> GateLimits {
+        GateLimits {
+            newcomers: self.unauthenticated,
+            verified: self.sessions,
+            header: timeouts.header,
+            least_header: timeouts.least_header,
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions: 4096,
             unauthenticated: 512,
-            unauthenticated_per_source: 128,
-            connections_per_source: 2048,
-            lookups: 16,
+            lookups: 256,
             pipe: 1 << 20,
             pipes: 64 << 20,
         }
@@ -165,6 +172,8 @@ impl Default for Limits {
 pub struct Timeouts {
     /// For the whole OPEN, from the moment the connection was accepted.
     pub header: Duration,
+    /// The same when all places for connections without a verified OPEN are taken; in between while more than half are.
+    pub least_header: Duration,
     /// For reaching the next hop, name look-up included; the OPEN's own set-up budget counts when it is shorter.
     pub dial: Duration,
     /// For any byte to move either way. It is looked at once in this time, so a silent session lasts for one to two of it.
@@ -183,6 +192,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             header: Duration::from_secs(10),
+            least_header: Duration::from_secs(2),
             dial: Duration::from_secs(10),
             idle: Duration::from_secs(3600),
             half_closed: Duration::from_secs(600),

@@ -3,36 +3,30 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 
-use longhaul_proto::{Admission, ReplayMemory};
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use longhaul_hop::{Conn, EventLog, Gate, ListenError, Listener, Options, check_congestion};
+use longhaul_proto::{Admission, LogRate, ReplayMemory};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::config::{DepotConfig, Listen};
-use crate::conn::Conn;
 use crate::dial::Dialler;
 use crate::error::Error;
-use crate::gate::Gate;
-use crate::metrics::{Metrics, Outcome, Reason};
+use crate::live::Live;
+use crate::metrics::{Metrics, Outcome};
+use crate::own::OwnAddressReader;
 use crate::page;
 use crate::policy::Policy;
 use crate::relay::pipe::{PipeBounds, PipePool};
 use crate::serve::{Phase, Shared, serve};
-use crate::socket;
 use crate::workers::Workers;
 
-const BACKLOG: i32 = 1024;
 /// Spare pipes kept open between bursts.
 const SPARE_PIPES: usize = 32;
-/// Wait after an accept that failed for want of descriptors or memory: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs a depot until `shutdown` resolves, then drains: listeners close, sessions get [`Timeouts::drain`] to finish, and
 /// what is left is reset.
@@ -49,7 +43,7 @@ pub async fn run(config: DepotConfig, shutdown: impl Future<Output = ()>) -> Res
 /// A depot whose listeners are open.
 #[derive(Debug)]
 pub struct Depot {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     page: Option<TcpListener>,
     hangup: Option<Signal>,
     workers: Arc<Workers>,
@@ -68,7 +62,7 @@ impl Depot {
         config
             .next_congestion
             .iter()
-            .try_for_each(|next| socket::check_congestion(&next.name))?;
+            .try_for_each(|next| check_congestion(&next.name))?;
         let listeners = config
             .listen
             .iter()
@@ -77,7 +71,7 @@ impl Depot {
         let page = match config.metrics {
             None => None,
             Some(address) => {
-                let opened = open_listener(address, |_| Ok(()));
+                let opened = page::listen(address);
                 Some(opened.map_err(|source| Error::Metrics { address, source })?)
             }
         };
@@ -92,6 +86,7 @@ impl Depot {
             spare: SPARE_PIPES,
         };
         let shared = Arc::new(Shared {
+            live: Live::new(&config.policy),
             policy: RwLock::new(Arc::new(config.policy)),
             admission: Admission::new(config.key.public()),
             replays: Mutex::new(ReplayMemory::new()),
@@ -99,10 +94,12 @@ impl Depot {
             dialler: Dialler::new(
                 config.limits.lookups,
                 config.next_congestion,
-                config.timeouts.clone(),
+                config.timeouts.unacknowledged,
+                OwnAddressReader::new().map_err(Error::OwnAddresses)?,
             ),
+            gate: Gate::new(config.limits.gate(&config.timeouts)),
             timeouts: config.timeouts,
-            gate: Gate::new(config.limits),
+            events: EventLog::new(),
             pipes: PipePool::new(pipes),
             metrics: Metrics::new(),
         });
@@ -161,7 +158,7 @@ impl Depot {
         }
         drop((phases, alive));
         shutdown.await;
-        tracing::info!(sessions = shared.gate.sessions(), "draining");
+        tracing::info!(sessions = shared.gate.verified(), "draining");
         phase.send_replace(Phase::Draining);
         tasks.shutdown().await;
         if tokio::time::timeout(shared.timeouts.drain, all_gone.recv())
@@ -169,7 +166,7 @@ impl Depot {
             .is_err()
         {
             tracing::warn!(
-                sessions = shared.gate.sessions(),
+                sessions = shared.gate.verified(),
                 "drain deadline passed: resetting what is left"
             );
             phase.send_replace(Phase::Aborting);
@@ -179,118 +176,65 @@ impl Depot {
     }
 }
 
-fn listen(at: &Listen, config: &DepotConfig) -> Result<TcpListener, Error> {
-    if let Some(name) = &at.congestion {
-        socket::check_congestion(name)?;
-    }
-    // Accepted connections inherit these options, which saves system calls for each.
-    let prepare = |socket: &Socket| {
-        socket::prepare(socket.as_fd(), config.timeouts.unacknowledged)?;
-        at.congestion
-            .as_ref()
-            .map_or(Ok(()), |name| socket::set_congestion(socket.as_fd(), name))
+fn listen(at: &Listen, config: &DepotConfig) -> Result<Listener, Error> {
+    let options = Options {
+        unacknowledged: config.timeouts.unacknowledged,
+        congestion: at.congestion.clone(),
     };
-    open_listener(at.address, prepare).map_err(|source| Error::Listen {
-        address: at.address,
-        source,
+    Listener::bind(at.address, &options).map_err(|error| match error {
+        ListenError::Congestion(error) => error.into(),
+        ListenError::Io(source) => Error::Listen {
+            address: at.address,
+            source,
+        },
     })
-}
-
-fn open_listener(
-    address: SocketAddr,
-    prepare: impl Fn(&Socket) -> io::Result<()>,
-) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
-    }
-    prepare(&socket)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    TcpListener::from_std(socket.into())
 }
 
 /// One listener and what its connections need.
 struct Door {
-    listener: TcpListener,
+    listener: Listener,
     shared: Arc<Shared>,
     workers: Arc<Workers>,
 }
 
 impl Door {
     /// Accepts for ever. Each connection's task holds a clone of `alive`.
-    async fn accept(self, phases: watch::Receiver<Phase>, alive: mpsc::Sender<()>) {
-        let mut pause = FIRST_PAUSE;
+    async fn accept(mut self, phases: watch::Receiver<Phase>, alive: mpsc::Sender<()>) {
+        // The whole of the log for a lack of descriptors, however long it lasts.
+        let warnings = Mutex::new(LogRate::new(3, 1));
+        let began = tokio::time::Instant::now();
         loop {
-            match self.listener.accept().await {
-                Ok((stream, peer)) => {
-                    pause = FIRST_PAUSE;
-                    self.shared.metrics.accepted.inc();
-                    self.admit(stream, peer, &phases, &alive);
+            let metrics = &self.shared.metrics;
+            let failed = |error: &io::Error| {
+                metrics.accept_errors.inc();
+                let mut warnings = warnings.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(left_out) = warnings.admit(began.elapsed()) {
+                    tracing::warn!(%error, left_out, "cannot accept; trying again");
                 }
-                Err(error) if is_of_the_connection(&error) => {}
-                Err(error) => {
-                    // Out of descriptors or memory. Those who wait in the backlog wait on; sessions go on and free some.
-                    self.shared.metrics.accept_errors.inc();
-                    if pause == FIRST_PAUSE {
-                        tracing::warn!(%error, "cannot accept; trying again");
-                    }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-            }
+            };
+            let (fd, peer) = self.listener.accept(failed).await;
+            self.shared.metrics.accepted.inc();
+            self.admit(fd, peer, &phases, &alive);
         }
     }
 
     fn admit(
         &self,
-        stream: TcpStream,
+        fd: OwnedFd,
         peer: SocketAddr,
         phases: &watch::Receiver<Phase>,
         alive: &mpsc::Sender<()>,
     ) {
-        let place = match self.shared.gate.enter(peer.ip()) {
-            Ok(place) => place,
-            // Dropped, which resets it: a flood is not worth an answer.
-            Err(full) => {
-                self.shared
-                    .metrics
-                    .turned_away
-                    .get_or_create(&Reason::new(full.reason()))
-                    .inc();
-                return;
-            }
-        };
-        // Taken off this thread's reactor here; its worker puts it on its own.
-        let Ok(stream) = stream.into_std() else {
-            self.shared.metrics.accept_errors.inc();
-            return;
-        };
+        let entered = self.shared.gate.enter(peer.ip());
         let (shared, phases, alive) = (Arc::clone(&self.shared), phases.clone(), alive.clone());
         self.workers.spawn(async move {
-            match Conn::new(OwnedFd::from(stream)) {
-                Ok(conn) => serve(shared, conn, peer, place, phases).await,
+            match Conn::new(fd) {
+                Ok(conn) => serve(shared, conn, peer, entered, phases).await,
                 Err(_) => drop(shared.metrics.accept_errors.inc()),
             }
             drop(alive);
         });
     }
-}
-
-/// Errors of a connection that died in the backlog (accept(2)); the listener is fine.
-fn is_of_the_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
-            | io::ErrorKind::PermissionDenied
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable
-            | io::ErrorKind::NetworkDown
-    )
 }
 
 /// Reads the policy again on each SIGHUP; one with a mistake changes nothing.
@@ -305,6 +249,8 @@ async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
         let outcome = match loaded {
             Ok(Ok(policy)) => {
                 tracing::info!(rules = policy.len(), "policy reloaded");
+                // First, so that a rule that can be found can be entered.
+                shared.live.reload(&policy);
                 *shared.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
                 "loaded"
             }
@@ -326,8 +272,8 @@ async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
 fn render(shared: &Shared) -> String {
     let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let metrics = &shared.metrics;
-    metrics.unauthenticated.set(gauge(shared.gate.unauthenticated()));
-    let setting_up = gauge(shared.gate.sessions()).saturating_sub(metrics.sessions_active.get());
+    metrics.unauthenticated.set(gauge(shared.gate.newcomers()));
+    let setting_up = gauge(shared.gate.verified()).saturating_sub(metrics.sessions_active.get());
     metrics.sessions_setting_up.set(setting_up.max(0));
     metrics.page(shared.pipes.allocated())
 }

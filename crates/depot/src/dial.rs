@@ -1,25 +1,19 @@
-//! From an OPEN that has been verified to a connection with the next hop: what the policy says, one look-up, one of the
-//! addresses that passed.
+//! From an OPEN that the policy admits to a connection with the next hop: one look-up, one of the addresses that passed.
 
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longhaul_proto::{Endpoint, Host, Next, Open, StatusCode};
-use rustix::io::Errno;
-use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use longhaul_hop::{DialError, Dialled, Options, Payer, ResolveError, Resolver, dial};
+use longhaul_proto::{Endpoint, Full, Host, Next, Open, Shares, StatusCode};
+use tokio::time::{Instant, timeout_at};
 
-use crate::config::{NextCongestion, Timeouts};
-use crate::conn::Conn;
-use crate::policy::{Policy, Rule};
+use crate::config::NextCongestion;
+use crate::own::OwnAddressReader;
+use crate::policy::{Candidates, OwnAddresses, Rule};
 use crate::refusal::Refused;
-use crate::socket;
 
-/// Addresses of a name that are looked at, and those of them that are dialled.
-const MAX_ADDRESSES: usize = 32;
+/// Addresses of a name that are dialled.
 const MAX_ATTEMPTS: usize = 4;
 
 /// Where an OPEN may go on to.
@@ -34,25 +28,47 @@ pub(crate) struct Way {
 /// What dialling needs from its depot.
 #[derive(Debug)]
 pub(crate) struct Dialler {
-    lookups: Arc<Semaphore>,
+    resolver: Resolver,
+    lookups: Mutex<Shares<Payer>>,
     next_congestion: Vec<NextCongestion>,
-    timeouts: Timeouts,
+    unacknowledged: Duration,
+    own: OwnAddressReader,
+}
+
+/// A place for a look-up; given back when dropped, and then the look-up is over as well.
+struct Lookup<'a> {
+    dialler: &'a Dialler,
+    payer: Payer,
 }
 
 impl Dialler {
-    pub(crate) fn new(lookups: usize, next_congestion: Vec<NextCongestion>, timeouts: Timeouts) -> Self {
+    pub(crate) fn new(
+        lookups: usize,
+        next_congestion: Vec<NextCongestion>,
+        unacknowledged: Duration,
+        own: OwnAddressReader,
+    ) -> Self {
         Self {
-            lookups: Arc::new(Semaphore::new(lookups.max(1))),
+            resolver: Resolver::new(),
+            lookups: Mutex::new(Shares::new(lookups.max(1) as u64, 1)),
             next_congestion,
-            timeouts,
+            unacknowledged,
+            own,
         }
     }
 
-    /// Asks the policy where `open` may go (LH-ADMIT-3). No name is resolved unless some rule might allow what it leads to.
+    /// This machine's addresses, for the policy.
+    pub(crate) fn own_addresses(&self) -> Arc<OwnAddresses> {
+        self.own.addresses()
+    }
+
+    /// Finds the addresses where `open` may go (LH-ADMIT-3). No name is resolved unless some rule might allow what it leads to: those
+    /// are the `candidates`.
     pub(crate) async fn authorise(
         &self,
-        policy: &Policy,
+        candidates: Candidates,
         open: &Open,
+        payer: Payer,
         deadline: Instant,
     ) -> Result<Way, Refused> {
         let next = open.next();
@@ -62,20 +78,11 @@ impl Dialler {
                 "an OPEN for the acceptor came to a depot",
             ));
         };
-        let candidates = policy.candidates(&open.principal, &open.destination, next);
-        if candidates.is_empty() {
-            let to = match next {
-                Next::Hop(hop) => format!("{} by way of {}", open.destination, hop.endpoint),
-                _ => open.destination.to_string(),
-            };
-            return Err(Refused::new(
-                StatusCode::Refused,
-                format!("no rule allows {to} for this key"),
-            ));
-        }
-        let addresses = self.resolve(endpoint, deadline).await?;
-        let allowed = candidates.into_iter().find_map(|rule| {
-            let mut addresses = rule.allowed(next, &addresses);
+        let addresses = self.resolve(endpoint, payer, deadline).await?;
+        // Read only now: a look-up can take long.
+        let own = self.own.addresses();
+        let allowed = candidates.rules.into_iter().find_map(|rule| {
+            let mut addresses = rule.allowed(next, &addresses, &own);
             addresses.truncate(MAX_ATTEMPTS);
             (!addresses.is_empty()).then_some((rule, addresses))
         });
@@ -91,92 +98,80 @@ impl Dialler {
     }
 
     /// Connects to the first address of `way` that answers.
-    pub(crate) async fn dial(&self, way: &Way, deadline: Instant) -> Result<Conn, Refused> {
-        let mut failure = Refused::new(StatusCode::DialUnreachable, "no address");
-        for (index, &address) in way.addresses.iter().enumerate() {
-            // Each address gets its share of what is left, so that one black hole does not use up everything.
-            let left = deadline.saturating_duration_since(Instant::now());
-            let others = u32::try_from(way.addresses.len() - index).unwrap_or(1);
-            let attempt = Conn::connect(address, |fd| self.prepare(fd, way, address));
-            failure = match tokio::time::timeout(left / others.max(1), attempt).await {
-                Ok(Ok(conn)) => return Ok(conn),
-                Ok(Err(error)) => Refused::new(code_of(&error), format!("{address}: {error}")),
-                Err(_) => Refused::new(StatusCode::DialTimeout, format!("{address}: no answer in time")),
-            };
-        }
-        Err(failure)
+    pub(crate) async fn dial(&self, way: &Way, deadline: Instant) -> Result<Dialled, Refused> {
+        let options = |address| {
+            let mut choices = self.next_congestion.iter();
+            Options {
+                unacknowledged: self.unacknowledged,
+                congestion: choices
+                    .find(|choice| choice.applies(&way.endpoint, address))
+                    .map(|choice| choice.name.clone()),
+            }
+        };
+        dial(&way.addresses, options, deadline)
+            .await
+            .map_err(|error: DialError| Refused::new(error.code(), error.to_string()))
     }
 
-    fn prepare(&self, fd: BorrowedFd<'_>, way: &Way, address: SocketAddr) -> io::Result<()> {
-        socket::prepare(fd, self.timeouts.unacknowledged)?;
-        match self
-            .next_congestion
-            .iter()
-            .find(|choice| choice.applies(&way.endpoint, address))
-        {
-            Some(choice) => socket::set_congestion(fd, &choice.name),
-            None => Ok(()),
-        }
-    }
-
-    async fn resolve(&self, endpoint: &Endpoint, deadline: Instant) -> Result<Vec<SocketAddr>, Refused> {
-        let name = match &endpoint.host {
-            Host::Ip(address) => return Ok(vec![SocketAddr::new(address.to_canonical(), endpoint.port)]),
-            Host::Name(name) => name.clone(),
+    async fn resolve(
+        &self,
+        endpoint: &Endpoint,
+        payer: Payer,
+        deadline: Instant,
+    ) -> Result<Vec<SocketAddr>, Refused> {
+        let _place = match endpoint.host {
+            Host::Ip(_) => None,
+            Host::Name(_) => Some(self.look_up_for(payer)?),
         };
-        let port = endpoint.port;
-        let look_up = async {
-            let permit = Arc::clone(&self.lookups)
-                .acquire_owned()
-                .await
-                .map_err(io::Error::other)?;
-            let task = tokio::task::spawn_blocking(move || {
-                // Held until the look-up is over, not until its asker has given up: it bounds the threads.
-                let _permit = permit;
-                let found: Vec<SocketAddr> = (name.as_str(), port)
-                    .to_socket_addrs()?
-                    .take(MAX_ADDRESSES)
-                    .collect();
-                Ok::<_, io::Error>(found)
-            });
-            task.await.map_err(io::Error::other)?
-        };
-        match tokio::time::timeout_at(deadline, look_up).await {
-            Ok(Ok(addresses)) if !addresses.is_empty() => Ok(addresses),
-            Ok(Ok(_)) => Err(Refused::new(
-                StatusCode::NameNotFound,
-                format!("{endpoint}: no address"),
-            )),
-            Ok(Err(error)) => Err(Refused::new(
-                StatusCode::NameNotFound,
-                format!("{endpoint}: {error}"),
-            )),
-            Err(_) => Err(Refused::new(
+        let failed = |code, why: &dyn std::fmt::Display| Refused::new(code, format!("{endpoint}: {why}"));
+        match timeout_at(deadline, self.resolver.addresses(endpoint)).await {
+            Ok(Ok(addresses)) => Ok(addresses),
+            Ok(Err(error @ ResolveError::NoAnswer)) => Err(failed(StatusCode::DialTimeout, &error)),
+            Ok(Err(error)) => Err(failed(StatusCode::NameNotFound, &error)),
+            Err(_) => Err(failed(
                 StatusCode::DialTimeout,
-                format!("{endpoint}: no answer to the look-up in time"),
+                &"no answer to the look-up in time",
             )),
         }
     }
+
+    fn look_up_for(&self, payer: Payer) -> Result<Lookup<'_>, Refused> {
+        let mut lookups = self.lookups.lock().unwrap_or_else(PoisonError::into_inner);
+        lookups.take(&payer, 1).map_err(|full| {
+            let detail = match full {
+                Full::All => "as many names are being looked up as it can",
+                Full::Share => {
+                    "as many names are being looked up for this key or source as fit beside the others"
+                }
+            };
+            Refused::new(StatusCode::Overloaded, detail)
+        })?;
+        drop(lookups);
+        Ok(Lookup { dialler: self, payer })
+    }
+}
+
+impl Drop for Lookup<'_> {
+    fn drop(&mut self) {
+        let mut lookups = self
+            .dialler
+            .lookups
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        lookups.give_back(&self.payer, 1);
+    }
+}
+
+/// The words of a refusal by the policy.
+pub(crate) fn not_allowed(open: &Open) -> Refused {
+    let to = match open.next() {
+        Next::Hop(hop) => format!("{} by way of {}", open.destination, hop.endpoint),
+        _ => open.destination.to_string(),
+    };
+    Refused::new(StatusCode::Refused, format!("no rule allows {to} for this key"))
 }
 
 /// How long an OPEN may still take here.
 pub(crate) fn deadline(open: &Open, since: Instant, dial: Duration) -> Instant {
     (since + open.setup_budget).min(Instant::now() + dial)
-}
-
-fn code_of(error: &io::Error) -> StatusCode {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::CONNREFUSED | Errno::CONNRESET) => StatusCode::DialRefused,
-        Some(Errno::TIMEDOUT) => StatusCode::DialTimeout,
-        Some(
-            Errno::MFILE
-            | Errno::NFILE
-            | Errno::NOBUFS
-            | Errno::NOMEM
-            | Errno::ADDRNOTAVAIL
-            | Errno::AGAIN
-            | Errno::NOSPC,
-        ) => StatusCode::Overloaded,
-        _ => StatusCode::DialUnreachable,
-    }
 }

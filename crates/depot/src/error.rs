@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use longhaul_hop::CongestionError;
+
 use crate::policy::PolicyError;
 
 /// Why a depot does not run.
@@ -28,15 +30,8 @@ pub enum Error {
         source: io::Error,
     },
     /// The kernel does not let this process use that congestion control: choose one of those it lists.
-    #[error("congestion control {name:?} is not to be had here ({source}); the kernel has: {available}")]
-    Congestion {
-        /// Its name.
-        name: String,
-        /// What there is instead.
-        available: String,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Congestion(#[from] CongestionError),
     /// The policy is wrong: mend the line it names.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -46,4 +41,7 @@ pub enum Error {
     /// Signals cannot be waited for, which reloading the policy needs.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
+    /// The kernel does not tell this machine's addresses, which the policy must know: are there descriptors left?
+    #[error("cannot read this machine's addresses: {0}")]
+    OwnAddresses(io::Error),
 }

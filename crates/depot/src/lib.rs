@@ -8,19 +8,18 @@
 //! [`run`] is the whole of it; [`Depot`] is the same in two steps, for those who need to know the ports first.
 
 mod config;
-mod conn;
 mod depot;
 mod dial;
 mod error;
-mod gate;
+mod live;
 mod metrics;
+mod own;
 mod page;
 mod policy;
 mod refusal;
 mod relay;
 mod serve;
 mod setup;
-mod socket;
 mod workers;
 
 pub use config::{DepotConfig, Limits, Listen, NextCongestion, Timeouts};

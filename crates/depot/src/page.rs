@@ -1,5 +1,6 @@
 //! Serves the metrics page: HTTP/1.1, one request a connection, for scrapers and nobody else.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,13 @@ const MAX_READERS: usize = 8;
 /// For a reader to ask and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(200);
+
+/// Opens the page's listener.
+pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
 
 /// Serves what `page` makes, for ever.
 pub(crate) async fn serve(listener: TcpListener, page: impl Fn() -> String + Send + Sync + 'static) {

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! [[allow]]
-//! name = "campus to archive"                 # for the log; "rule 1" and so on when left out
+//! name = "campus to archive"                 # no other rule has it; "rule 1" and so on when left out
 //! principals = ["lhk1:..."]                  # keys of initiators; "*" is anybody with a key, so beware
 //! to = ["192.0.2.0/24", "*.archive.example"] # where sessions may end
 //! ports = [7511, "8000-8100"]                # at which ports; [7511] when left out
@@ -13,21 +13,29 @@
 //!
 //! Addresses are checked, not names: a name is resolved once, each address is held against the rule, and the connection
 //! goes to an address that passed. See [`HostPattern`] for what a pattern grants.
+//!
+//! This is pure but for [`Policy::load`]: what the machine's own addresses are is passed in, and the sessions and rates of a
+//! rule are counted by its name in [`crate::live`].
+#![deny(clippy::indexing_slicing)]
 
 mod file;
+mod network;
 mod pattern;
+mod reach;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longhaul_proto::{Endpoint, Host, Next, PublicKey};
+use longhaul_proto::{ACCEPTOR_PORT, Endpoint, Host, Next, PublicKey};
 
-use crate::relay::rate::RateLimit;
 pub use file::PolicyError;
-pub use pattern::{HostPattern, Network};
+pub use network::Network;
+pub use pattern::HostPattern;
+pub(crate) use reach::OwnAddresses;
 
 /// The rules of a depot, from a file in the form above.
 #[derive(Debug, Clone, Default)]
@@ -36,29 +44,54 @@ pub struct Policy {
     file: Option<PathBuf>,
 }
 
-/// One rule, with what its sessions share.
+/// One rule.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    pub(crate) name: String,
+    /// No other rule of the policy has it.
+    pub(crate) name: Arc<str>,
     principals: Principals,
+    /// Never empty.
     to: Vec<HostPattern>,
     ports: Ports,
+    /// Never empty.
     next_hops: Vec<NextHop>,
-    max_sessions: Option<usize>,
-    sessions: AtomicUsize,
-    /// Towards the acceptor, and back.
-    pub(crate) limits: Option<(Arc<RateLimit>, Arc<RateLimit>)>,
+    /// For all its sessions together, each way, in bits a second; no cap when `None`.
+    pub(crate) max_rate: Option<u64>,
+    /// At a time; no bound but the depot's own when `None`.
+    pub(crate) max_sessions: Option<NonZeroUsize>,
 }
 
+/// What a policy admits as it is written, before any name is looked up.
 #[derive(Debug)]
-enum Principals {
-    Anybody,
-    These(HashSet<PublicKey>),
+pub(crate) struct Candidates {
+    /// The rules that might grant what is asked for, in the order of the file. When there are none it is refused.
+    pub(crate) rules: Vec<Arc<Rule>>,
+    /// Whether at least one of these rules lists the principal's key. Keys that are listed are few: what they use is
+    /// accounted by key. A key that is admitted only by `"*"` costs its owner nothing, so that what it uses must be
+    /// accounted by the source address.
+    pub(crate) listed: bool,
 }
 
-/// Port ranges, both ends included; empty means any.
+/// Whom a rule is for.
 #[derive(Debug)]
-struct Ports(Vec<(u16, u16)>);
+struct Principals {
+    /// `"*"` is among them.
+    anybody: bool,
+    keys: HashSet<PublicKey>,
+}
+
+/// The destination's ports that a rule is for.
+#[derive(Debug)]
+enum Ports {
+    /// None is named: that of acceptors.
+    Default,
+    /// `"any"` is among them.
+    Any,
+    /// Those that are named, of which there is at least one.
+    Ranges(PortRange, Vec<PortRange>),
+}
+
+type PortRange = RangeInclusive<u16>;
 
 #[derive(Debug)]
 enum NextHop {
@@ -67,10 +100,6 @@ enum NextHop {
     /// A depot: where, and at which port (any when `None`).
     Depot(HostPattern, Option<u16>),
 }
-
-/// One session's place under its rule; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct RuleSession(Arc<Rule>);
 
 impl Policy {
     /// The policy that allows nothing.
@@ -93,10 +122,10 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Reads a policy from text; `file` is what errors call it.
+    /// Reads a policy from any text; `file` is what errors call it.
     ///
     /// # Errors
-    /// [`PolicyError`], which names the line and the field.
+    /// [`PolicyError`], which names the line and the field: one line without control characters, whatever the text.
     pub fn parse(text: &str, file: &Path) -> Result<Self, PolicyError> {
         let rules = file::rules(text, file)?.into_iter().map(Arc::new).collect();
         Ok(Self { rules, file: None })
@@ -125,41 +154,48 @@ impl Policy {
         self.rules.iter().any(|rule| rule.principals.include(principal))
     }
 
-    /// The rules that might allow this; no name has been resolved yet, and none is when there are no such rules.
+    /// Its rules, in the order of the file.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().map(Arc::as_ref)
+    }
+
+    /// What the policy admits as it is written: an OPEN of `principal` for `destination` that goes on to `next`, at a depot
+    /// whose machine has the addresses `own`. No name has been looked up yet, and none is when no rule is found. An
+    /// address is granted by every rule found; what a name leads to is held against [`Rule::allowed`] once it is known.
     pub(crate) fn candidates(
         &self,
         principal: &PublicKey,
         destination: &Endpoint,
         next: Next<'_>,
-    ) -> Vec<Arc<Rule>> {
+        own: &OwnAddresses,
+    ) -> Candidates {
         let might = |rule: &&Arc<Rule>| {
             rule.principals.include(principal)
                 && rule.ports.include(destination.port)
-                && rule.might_lead(destination, next)
+                && rule.might_lead(destination, next, own)
         };
-        self.rules.iter().filter(might).cloned().collect()
+        let rules: Vec<Arc<Rule>> = self.rules.iter().filter(might).cloned().collect();
+        let listed = rules.iter().any(|rule| rule.principals.keys.contains(principal));
+        Candidates { rules, listed }
     }
 }
 
 impl Rule {
-    fn might_lead(&self, destination: &Endpoint, next: Next<'_>) -> bool {
+    fn might_lead(&self, destination: &Endpoint, next: Next<'_>, own: &OwnAddresses) -> bool {
         match next {
             Next::Here => false,
             Next::Destination(destination) => {
                 self.next_hops.iter().any(|hop| matches!(hop, NextHop::Direct))
-                    && self
-                        .to
-                        .iter()
-                        .any(|pattern| might_grant(pattern, &destination.host))
+                    && self.to.iter().any(|to| to.might_grant(&destination.host, own))
             }
             // Another depot will resolve the destination, by its own policy; here it is held to what is written.
             Next::Hop(hop) => {
                 self.to
                     .iter()
-                    .any(|pattern| grants_as_written(pattern, &destination.host))
+                    .any(|to| to.grants_as_written(&destination.host, own))
                     && self
                         .depots(hop.endpoint.port)
-                        .any(|pattern| might_grant(pattern, &hop.endpoint.host))
+                        .any(|depot| depot.might_grant(&hop.endpoint.host, own))
             }
         }
     }
@@ -172,7 +208,12 @@ impl Rule {
     }
 
     /// Those of `addresses`, which `next` resolved to, that this rule lets the depot dial.
-    pub(crate) fn allowed(&self, next: Next<'_>, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    pub(crate) fn allowed(
+        &self,
+        next: Next<'_>,
+        addresses: &[SocketAddr],
+        own: &OwnAddresses,
+    ) -> Vec<SocketAddr> {
         let Some(endpoint) = next.endpoint() else {
             return Vec::new();
         };
@@ -180,65 +221,32 @@ impl Rule {
             Host::Name(name) => Some(name.as_str()),
             Host::Ip(_) => None,
         };
-        let allows = |address: &&SocketAddr| match next {
-            Next::Hop(_) => self
-                .depots(endpoint.port)
-                .any(|pattern| pattern.grants(address.ip(), name)),
-            _ => self.to.iter().any(|pattern| pattern.grants(address.ip(), name)),
+        let allows = |address: &&SocketAddr| {
+            let grants = |pattern: &HostPattern| pattern.grants(address.ip(), name, own);
+            match next {
+                Next::Hop(_) => self.depots(endpoint.port).any(grants),
+                _ => self.to.iter().any(grants),
+            }
         };
         addresses.iter().filter(allows).copied().collect()
-    }
-
-    /// A place for one more session, if the rule has one.
-    pub(crate) fn enter(self: &Arc<Self>) -> Option<RuleSession> {
-        let max = self.max_sessions.unwrap_or(usize::MAX);
-        self.sessions
-            .try_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
-                (now < max).then_some(now + 1)
-            })
-            .ok()
-            .map(|_| RuleSession(Arc::clone(self)))
-    }
-}
-
-impl RuleSession {
-    pub(crate) fn rule(&self) -> &Rule {
-        &self.0
-    }
-}
-
-impl Drop for RuleSession {
-    fn drop(&mut self) {
-        self.0.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Principals {
     fn include(&self, principal: &PublicKey) -> bool {
-        match self {
-            Self::Anybody => true,
-            Self::These(keys) => keys.contains(principal),
-        }
+        self.anybody || self.keys.contains(principal)
     }
 }
 
 impl Ports {
     fn include(&self, port: u16) -> bool {
-        self.0.is_empty() || self.0.iter().any(|(low, high)| (*low..=*high).contains(&port))
-    }
-}
-
-fn might_grant(pattern: &HostPattern, host: &Host) -> bool {
-    match host {
-        Host::Ip(address) => pattern.grants(*address, None),
-        Host::Name(name) => pattern.might_grant(name),
-    }
-}
-
-fn grants_as_written(pattern: &HostPattern, host: &Host) -> bool {
-    match host {
-        Host::Ip(address) => pattern.grants(*address, None),
-        Host::Name(name) => pattern.names(name),
+        match self {
+            Self::Default => port == ACCEPTOR_PORT,
+            Self::Any => true,
+            Self::Ranges(first, others) => {
+                first.contains(&port) || others.iter().any(|range| range.contains(&port))
+            }
+        }
     }
 }
 

@@ -1,16 +1,13 @@
-//! Saying no: the status, and the care that it is read.
+//! Saying no: the status, and the line in the log.
 
 use std::net::SocketAddr;
 
 use bytes::BytesMut;
+use longhaul_hop::{Conn, NoRoom, Payer, answer_and_linger};
 use longhaul_proto::{Open, Refusal, Status, StatusCode};
 
-use crate::conn::Conn;
 use crate::metrics::RefusedWith;
 use crate::serve::Shared;
-
-/// Bytes that a refused initiator may still send while it has not read why.
-const LINGER: usize = 1 << 20;
 
 /// Why an OPEN goes no further: the code and the words of the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +16,8 @@ pub(crate) struct Refused {
     pub(crate) detail: String,
     /// Early data may have gone on (LH-FALLBACK-1).
     pub(crate) forwarded: bool,
+    /// Whose account the line in the log goes on; nobody's until the OPEN is verified.
+    pub(crate) payer: Option<Payer>,
 }
 
 impl Refused {
@@ -27,6 +26,14 @@ impl Refused {
             code,
             detail: detail.into(),
             forwarded: false,
+            payer: None,
+        }
+    }
+
+    pub(crate) fn on_account_of(self, payer: Payer) -> Self {
+        Self {
+            payer: Some(payer),
+            ..self
         }
     }
 }
@@ -34,6 +41,12 @@ impl Refused {
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         Self::new(refusal.code(), refusal.to_string())
+    }
+}
+
+impl From<NoRoom> for Refused {
+    fn from(full: NoRoom) -> Self {
+        Self::new(StatusCode::Overloaded, full.to_string())
     }
 }
 
@@ -50,21 +63,25 @@ pub(crate) async fn refuse(
         code,
         detail,
         forwarded,
+        payer,
     } = why;
     shared
         .metrics
         .opens_refused
         .get_or_create(&RefusedWith::new(name_of(code)))
         .inc();
-    tracing::info!(
-        session = open.map(|open| tracing::field::display(open.session_id)),
-        principal = open.map(|open| tracing::field::display(open.principal)),
-        destination = open.map(|open| tracing::field::display(&open.destination)),
-        from = %peer,
-        status = name_of(code),
-        detail,
-        "OPEN refused"
-    );
+    if let Some(left_out) = shared.events.admit(payer) {
+        tracing::info!(
+            session = open.map(|open| tracing::field::display(open.session_id)),
+            principal = open.map(|open| tracing::field::display(open.principal)),
+            destination = open.map(|open| tracing::field::display(&open.destination)),
+            from = %peer,
+            status = name_of(code),
+            detail,
+            left_out = Some(left_out).filter(|&left_out| left_out > 0),
+            "OPEN refused"
+        );
+    }
     // Who could not read the OPEN does not know its own place: 0 (LH-CHAIN-2).
     let mut status = Status::new(code, open.map_or(0, Open::position));
     status.at = open.and_then(|open| open.next().endpoint().cloned());
@@ -77,13 +94,7 @@ pub(crate) async fn refuse(
     }
     let mut bytes = BytesMut::new();
     status.encode(&mut bytes);
-    let tell = async {
-        // An initiator that is gone or does not read has nothing to be told.
-        if upstream.write_all(&bytes).await.is_ok() {
-            upstream.linger(LINGER).await;
-        }
-    };
-    let _ = tokio::time::timeout(shared.timeouts.refusal, tell).await;
+    answer_and_linger(upstream, &bytes, shared.timeouts.refusal).await;
 }
 
 /// A status code as a word for logs and metrics.

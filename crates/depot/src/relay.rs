@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use longhaul_hop::Conn;
 use tokio::time::{Instant, Sleep};
 
-use crate::conn::Conn;
 use crate::metrics::Traffic;
 use direction::{Advance, Direction, Stop};
 use hops::{HopTallies, Hops};
@@ -67,8 +67,8 @@ pub(crate) struct RelayContext {
     pub(crate) silence: Silence,
     pub(crate) traffic: Traffic,
     /// Caps of the policy rule: towards the acceptor, and back.
-    pub(crate) forward_limit: Option<Arc<RateLimit>>,
-    pub(crate) backward_limit: Option<Arc<RateLimit>>,
+    pub(crate) forward_limit: Arc<RateLimit>,
+    pub(crate) backward_limit: Arc<RateLimit>,
 }
 
 /// What a relayed session did.
@@ -103,10 +103,11 @@ impl Relay {
     /// been read (with the early data).
     pub(crate) fn new(upstream: Conn, downstream: Conn, upstream_ended: bool, context: RelayContext) -> Self {
         let timer = Box::pin(tokio::time::sleep(context.silence.open));
+        let splices = upstream.splices() && downstream.splices();
         Self {
             sides: Some((upstream, downstream)),
-            forward: Direction::new(context.forward_limit.clone(), upstream_ended),
-            backward: Direction::new(context.backward_limit.clone(), false),
+            forward: Direction::new(context.forward_limit.clone(), upstream_ended, splices),
+            backward: Direction::new(context.backward_limit.clone(), false, splices),
             context,
             timer,
             moved_at_check: 0,

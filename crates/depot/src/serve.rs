@@ -4,15 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
 
-use longhaul_proto::{Admission, PublicKey, ReplayMemory, SigningKey};
+use longhaul_hop::{Conn, Entered, EventLog, Gate, Payer};
+use longhaul_proto::{Admission, ReplayMemory, SigningKey};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::Timeouts;
-use crate::conn::Conn;
 use crate::dial::Dialler;
-use crate::gate::{Gate, Place};
-use crate::metrics::{EndedBy, Metrics, RefusedWith};
+use crate::live::{Live, RateLimits};
+use crate::metrics::{EndedBy, Metrics, Reason, RefusedWith};
 use crate::policy::Policy;
 use crate::refusal::refuse;
 use crate::relay::hops::HopTallies;
@@ -25,13 +25,15 @@ use crate::setup::{Established, Failure, set_up};
 pub(crate) struct Shared {
     pub(crate) key: SigningKey,
     pub(crate) policy: RwLock<Arc<Policy>>,
+    pub(crate) live: Arc<Live>,
     pub(crate) admission: Admission,
-    pub(crate) replays: Mutex<ReplayMemory<PublicKey>>,
+    pub(crate) replays: Mutex<ReplayMemory<Payer>>,
     pub(crate) dialler: Dialler,
     pub(crate) timeouts: Timeouts,
     pub(crate) gate: Arc<Gate>,
     pub(crate) pipes: Arc<PipePool>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: EventLog,
 }
 
 /// How far the depot's life has come.
@@ -47,17 +49,23 @@ pub(crate) enum Phase {
 /// Serves one connection to its end. `phase` cuts it short; a sender that is gone means the depot is, too.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
-    upstream: Conn,
+    mut upstream: Conn,
     peer: SocketAddr,
-    mut place: Place,
+    entered: Entered,
     mut phase: watch::Receiver<Phase>,
 ) {
     let began = Instant::now();
+    let Entered {
+        mut place,
+        mut eviction,
+        header,
+    } = entered;
     let draining = phase.clone();
     // The set-up needs buffers that the relay does not: boxed, they are gone once the session is idle.
-    let setup = Box::pin(set_up(&shared, &upstream, &mut place, &draining));
+    let setup = Box::pin(set_up(&shared, &mut upstream, &mut place, header, &draining));
     let setup = tokio::select! {
         done = setup => done,
+        () = eviction.wait() => return evicted(&shared),
         _ = phase.wait_for(|phase| *phase == Phase::Aborting) => return,
     };
     match setup {
@@ -68,7 +76,11 @@ pub(crate) async fn serve(
         }
         Err(Failure::Refused(open, why)) => {
             // As above: not a byte of it is kept for sessions that were not refused.
-            Box::pin(refuse(&shared, upstream, peer, open.as_deref(), why)).await;
+            let refusing = Box::pin(refuse(&shared, upstream, peer, open.as_deref(), why));
+            tokio::select! {
+                () = refusing => {}
+                () = eviction.wait() => evicted(&shared),
+            }
         }
         // It may end as cleanly as it came.
         Err(Failure::Nothing) => upstream.close(),
@@ -76,6 +88,12 @@ pub(crate) async fn serve(
         Err(Failure::Lost(error)) => lost(&shared, peer, "lost", &error),
         Err(Failure::Abandoned(error)) => lost(&shared, peer, "abandoned", &error),
     }
+}
+
+/// The connection is dropped, which resets it: a flood is not worth an answer.
+fn evicted(shared: &Shared) {
+    let reason = Reason::new("evicted");
+    shared.metrics.turned_away.get_or_create(&reason).inc();
 }
 
 fn lost(shared: &Shared, peer: SocketAddr, how: &'static str, error: &io::Error) {
@@ -100,10 +118,11 @@ async fn relay(
         downstream,
         upstream_ended,
         rule,
+        payer,
         to,
         early,
     } = session;
-    let (forward_limit, backward_limit) = rule.rule().limits.clone().unzip();
+    let RateLimits { forward, backward } = rule.limits();
     let context = RelayContext {
         pipes: Arc::clone(&shared.pipes),
         silence: Silence {
@@ -111,8 +130,8 @@ async fn relay(
             half_closed: shared.timeouts.half_closed,
         },
         traffic: shared.metrics.traffic.clone(),
-        forward_limit,
-        backward_limit,
+        forward_limit: forward,
+        backward_limit: backward,
     };
     let (session, principal) = (open.session_id, open.principal);
     let (destination, service, purpose) = (open.destination, open.service, open.purpose);
@@ -137,10 +156,13 @@ async fn relay(
         .inc();
     shared.metrics.limited("upstream", &hops.upstream);
     shared.metrics.limited("downstream", &hops.downstream);
+    let Some(left_out) = shared.events.admit(Some(payer)) else {
+        return;
+    };
     tracing::info!(
         %session,
         %principal,
-        rule = rule.rule().name,
+        rule = rule.rule(),
         from = %peer,
         %to,
         %destination,
@@ -153,6 +175,7 @@ async fn relay(
         downstream_limited_by = HopTallies::chief(&hops.downstream),
         ending = name,
         error = error.map(tracing::field::display),
+        left_out = Some(left_out).filter(|&left_out| left_out > 0),
         "session ended"
     );
 }

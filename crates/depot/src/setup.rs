@@ -7,21 +7,22 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::BytesMut;
-use longhaul_proto::{MAX_HELD, Open, OpenDecoder, Refusal, Status, StatusCode};
+use longhaul_hop::{Conn, Dialled, NoOpen, Payer, Place, receive_open, unix_ms};
+use longhaul_proto::{MAX_HELD, Open, Refusal, Status, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::conn::Conn;
-use crate::dial::{Way, deadline};
-use crate::gate::Place;
-use crate::policy::{Policy, RuleSession};
+use crate::dial::{Way, deadline, not_allowed};
+use crate::live::{NoPlace, RuleSession};
+use crate::policy::{Candidates, Policy};
 use crate::refusal::Refused;
 use crate::serve::{Phase, Shared};
 
-/// Bytes read at once while the OPEN and the early data come in.
+/// Bytes read at once while early data comes in.
 const CHUNK: usize = 4096;
 
 /// A session that has been set up.
@@ -32,6 +33,7 @@ pub(crate) struct Established {
     /// The upstream's end of stream came with the early data.
     pub(crate) upstream_ended: bool,
     pub(crate) rule: RuleSession,
+    pub(crate) payer: Payer,
     /// The next hop.
     pub(crate) to: SocketAddr,
     /// Bytes of early data that went on with the OPEN.
@@ -50,46 +52,48 @@ pub(crate) enum Failure {
     Refused(Option<Box<Open>>, Refused),
 }
 
-/// Sets up the session that `upstream` asks for. `place` becomes a session's as soon as the OPEN is verified.
+/// Sets up the session that `upstream` asks for. Its place becomes a session's as soon as the OPEN is verified.
 pub(crate) async fn set_up(
     shared: &Shared,
-    upstream: &Conn,
+    upstream: &mut Conn,
     place: &mut Place,
+    header: Duration,
     phase: &watch::Receiver<Phase>,
 ) -> Result<Established, Failure> {
-    let mut early = Vec::new();
-    let header = read_open(upstream, &mut early);
-    let (open, began) = match tokio::time::timeout(shared.timeouts.header, header).await {
-        Ok(read) => read?,
+    let (open, began, mut early) = match timeout(header, receive_open(upstream)).await {
+        Ok(Ok(received)) => received,
+        Ok(Err(NoOpen::Nothing)) => return Err(Failure::Nothing),
+        Ok(Err(NoOpen::Lost(error))) => return Err(Failure::Lost(error)),
+        Ok(Err(NoOpen::Malformed(error))) => {
+            return Err(Failure::Refused(None, Refusal::from(error).into()));
+        }
         Err(_) => {
-            return Err(Failure::Refused(
-                None,
-                Refused::new(StatusCode::HeaderTimeout, ""),
-            ));
+            let why = Refused::new(StatusCode::HeaderTimeout, "");
+            return Err(Failure::Refused(None, why));
         }
     };
-    let policy = Arc::clone(&shared.policy.read().unwrap_or_else(PoisonError::into_inner));
-    if let Err(why) = admit(shared, &policy, &open, place, phase) {
-        return Err(Failure::Refused(Some(Box::new(open)), why));
-    }
+    let (candidates, payer) = match admit(shared, upstream, &open, place, phase) {
+        Ok(admitted) => admitted,
+        Err(why) => return Err(Failure::Refused(Some(Box::new(open)), why)),
+    };
     let mut upstream_ended = false;
     let limit = deadline(&open, began, shared.timeouts.dial);
     let dialled = tokio::select! {
-        dialled = dial(shared, &policy, &open, limit) => dialled,
+        dialled = dial(shared, candidates, &open, payer, limit) => dialled,
         error = hold(upstream, &mut early, &mut upstream_ended) => return Err(Failure::Abandoned(error)),
     };
     let went_on = match dialled {
-        Ok((way, rule, downstream)) => {
-            let passed_on = pass_on(shared, &open, &early, began, limit, &downstream).await;
-            passed_on.map(|(onward, to)| (way, rule, downstream, onward, to))
+        Ok((way, rule, mut next)) => {
+            let passed_on = pass_on(shared, &open, &early, began, limit, &mut next.conn).await;
+            passed_on.map(|onward| (way, rule, next, onward))
         }
         Err(why) => Err(why),
     };
-    let (way, rule, downstream, onward, to) = went_on.map_err(|mut why| {
+    let (way, rule, next, onward) = went_on.map_err(|mut why| {
         if why.code == StatusCode::DialTimeout && began.elapsed() >= open.setup_budget {
             why.code = StatusCode::SetupTimeout;
         }
-        Failure::Refused(Some(Box::new(open)), why)
+        Failure::Refused(Some(Box::new(open)), why.on_account_of(payer))
     })?;
     let early = early.len();
     answer_ok(shared, upstream, &onward, way, early)
@@ -98,113 +102,109 @@ pub(crate) async fn set_up(
     shared.metrics.traffic.count(early as u64, 0);
     Ok(Established {
         open: onward,
-        downstream,
+        downstream: next.conn,
         upstream_ended,
         rule,
-        to,
+        payer,
+        to: next.address,
         early,
     })
 }
 
-/// Reads up to the end of the OPEN, and tells when its first byte came. What came behind it goes to `early`.
-async fn read_open(upstream: &Conn, early: &mut Vec<u8>) -> Result<(Open, Instant), Failure> {
-    let mut decoder = OpenDecoder::new();
-    let mut chunk = [0u8; CHUNK];
-    let mut first_byte = None;
-    loop {
-        let n = upstream.read(&mut chunk).await.map_err(Failure::Lost)?;
-        let began = match first_byte {
-            None if n == 0 => return Err(Failure::Nothing),
-            Some(_) if n == 0 => return Err(Failure::Lost(io::ErrorKind::UnexpectedEof.into())),
-            began => *first_byte.insert(began.unwrap_or_else(Instant::now)),
-        };
-        let input = chunk.get(..n).unwrap_or_default();
-        match decoder.feed(input) {
-            Ok(None) => {}
-            Ok(Some((open, used))) => {
-                early.extend_from_slice(input.get(used..).unwrap_or_default());
-                return Ok((open, began));
-            }
-            Err(error) => return Err(Failure::Refused(None, Refusal::from(error).into())),
-        }
-    }
-}
-
 /// The checks that cost nothing but a signature (LH-ADMIT-1): nobody is dialled and nothing resolved before they pass
-/// (LH-ADMIT-2).
+/// (LH-ADMIT-2). What may be shared among the rest comes last: a place for a session, and the memory for replays.
 fn admit(
     shared: &Shared,
-    policy: &Policy,
+    upstream: &Conn,
     open: &Open,
     place: &mut Place,
     phase: &watch::Receiver<Phase>,
-) -> Result<(), Refused> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+) -> Result<(Candidates, Payer), Refused> {
+    let now = unix_ms();
+    let policy = Arc::clone(&shared.policy.read().unwrap_or_else(PoisonError::into_inner));
     shared
         .admission
         .depot(open, now, |principal| policy.knows(principal))?;
-    shared
-        .replays
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .admit(&open.principal, open.session_id, open.signed_at_unix_ms, now)
-        .map_err(Refusal::from)?;
-    if *phase.borrow() != Phase::Running {
-        return Err(Refused::new(StatusCode::Draining, ""));
+    let candidates = candidates(shared, &policy, open);
+    let payer = match candidates.listed {
+        true => Payer::Key(open.principal),
+        false => source_of(upstream),
+    };
+    let checked = || {
+        if *phase.borrow() != Phase::Running {
+            return Err(Refused::new(StatusCode::Draining, ""));
+        }
+        if candidates.rules.is_empty() {
+            return Err(not_allowed(open));
+        }
+        place.verified(payer)?;
+        let mut replays = shared.replays.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(replays
+            .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
+            .map_err(Refusal::from)?)
+    };
+    match { checked }() {
+        Ok(()) => Ok((candidates, payer)),
+        Err(why) => Err(why.on_account_of(payer)),
     }
-    place
-        .authenticated()
-        .map_err(|full| Refused::new(StatusCode::Overloaded, full.reason()))
 }
 
-/// Asks the policy, takes a place under its rule, and connects.
+/// What the policy says of the OPEN as it is written.
+fn candidates(shared: &Shared, policy: &Policy, open: &Open) -> Candidates {
+    let own = shared.dialler.own_addresses();
+    policy.candidates(&open.principal, &open.destination, open.next(), &own)
+}
+
+fn source_of(upstream: &Conn) -> Payer {
+    // A connection that has lost its peer fails at its next use; until then it is nobody's.
+    let peer = upstream.peer().map(|peer| peer.ip());
+    Payer::source(peer.unwrap_or_else(|_| std::net::Ipv4Addr::UNSPECIFIED.into()))
+}
+
+/// Finds a way by the policy, takes a place under its rule, and connects.
 async fn dial(
     shared: &Shared,
-    policy: &Policy,
+    candidates: Candidates,
     open: &Open,
+    payer: Payer,
     limit: Instant,
-) -> Result<(Way, RuleSession, Conn), Refused> {
-    let way = shared.dialler.authorise(policy, open, limit).await?;
-    let full = || {
-        Refused::new(
+) -> Result<(Way, RuleSession, Dialled), Refused> {
+    let way = shared.dialler.authorise(candidates, open, payer, limit).await?;
+    let rule = shared.live.enter(&way.rule).map_err(|no| match no {
+        NoPlace::Full => Refused::new(
             StatusCode::Overloaded,
             format!("{}: as many sessions as it allows", way.rule.name),
-        )
-    };
-    let rule = way.rule.enter().ok_or_else(full)?;
+        ),
+        // The policy changed while the name was looked up.
+        NoPlace::Gone => not_allowed(open),
+    })?;
     let began = Instant::now();
-    let conn = shared.dialler.dial(&way, limit).await?;
+    let next = shared.dialler.dial(&way, limit).await?;
     shared.metrics.dialled(began.elapsed());
-    Ok((way, rule, conn))
+    Ok((way, rule, next))
 }
 
-/// Sends the OPEN, one step further, and the early data behind it in one write. Returns it, and whom it went to.
+/// Sends the OPEN, one step further, and the early data behind it in one write. Returns the OPEN as it went.
 async fn pass_on(
     shared: &Shared,
     open: &Open,
     early: &[u8],
     began: Instant,
     limit: Instant,
-    downstream: &Conn,
-) -> Result<(Open, SocketAddr), Refused> {
+    downstream: &mut Conn,
+) -> Result<Open, Refused> {
     // LH-ROUTE-5, LH-ROUTE-6, LH-ROUTE-7: and nothing else changes (LH-DEPOT-7).
     let onward = open.onward(shared.key.public(), began.elapsed())?;
     let mut flight = BytesMut::with_capacity(1024 + early.len());
     onward.encode(&mut flight).map_err(Refusal::from)?;
     flight.extend_from_slice(early);
     let failed = |code: StatusCode, detail: String| Refused {
-        code,
-        detail,
         forwarded: !early.is_empty(),
-    };
-    let sent = async {
-        downstream.write_all(&flight).await?;
-        downstream.peer()
+        ..Refused::new(code, detail)
     };
     // A next hop that opens no window keeps us waiting here, and nowhere for ever.
-    match tokio::time::timeout_at(limit, sent).await {
-        Ok(Ok(to)) => Ok((onward, to)),
+    match timeout_at(limit, downstream.write_all(&flight)).await {
+        Ok(Ok(())) => Ok(onward),
         Ok(Err(error)) => Err(failed(StatusCode::DialRefused, format!("it hung up: {error}"))),
         Err(_) => Err(failed(
             StatusCode::DialTimeout,
@@ -214,7 +214,7 @@ async fn pass_on(
 }
 
 /// Reads early data while the next hop is dialled, up to the bound, and then only watches. Ends when the upstream dies.
-async fn hold(upstream: &Conn, early: &mut Vec<u8>, ended: &mut bool) -> io::Error {
+async fn hold(upstream: &mut Conn, early: &mut Vec<u8>, ended: &mut bool) -> io::Error {
     let mut chunk = [0u8; CHUNK];
     loop {
         let room = MAX_HELD.saturating_sub(early.len()).min(CHUNK);
@@ -234,7 +234,7 @@ async fn hold(upstream: &Conn, early: &mut Vec<u8>, ended: &mut bool) -> io::Err
 /// the statuses of later places included (LH-DEPOT-6).
 async fn answer_ok(
     shared: &Shared,
-    upstream: &Conn,
+    upstream: &mut Conn,
     onward: &Open,
     way: Way,
     early: usize,

@@ -72,7 +72,7 @@ fn be_a_depot(key: &str, descriptors: Option<u64>) {
     let mut config = DepotConfig::new(SigningKey::generate().expect("key"), policy);
     config.listen = vec![Listen::at("127.0.0.1:0".parse().expect("address"))];
     config.metrics = Some("127.0.0.1:0".parse().expect("address"));
-    config.limits.connections_per_source = 10 * SESSIONS;
+    config.limits.sessions = 10 * SESSIONS;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

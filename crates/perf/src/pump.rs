@@ -83,40 +83,21 @@ impl Lane {
     async fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         match self.protection {
             Protection::Tls => self.session.write(data).await,
-            Protection::None => {
-                let tcp = self.session.unprotected();
-                loop {
-                    match tcp.try_write(data) {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => tcp.writable().await?,
-                        other => return other,
-                    }
-                }
-            }
+            Protection::None => self.session.unprotected().write(data).await,
         }
     }
 
     async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.protection {
             Protection::Tls => self.session.read(buffer).await,
-            Protection::None => {
-                let tcp = self.session.unprotected();
-                loop {
-                    match tcp.try_read(buffer) {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => tcp.readable().await?,
-                        other => return other,
-                    }
-                }
-            }
+            Protection::None => self.session.unprotected().read(buffer).await,
         }
     }
 
     async fn shut_down(&mut self) -> io::Result<()> {
         match self.protection {
             Protection::Tls => self.session.shutdown().await,
-            Protection::None => {
-                let tcp = self.session.unprotected();
-                rustix::net::shutdown(tcp, rustix::net::Shutdown::Write).map_err(Into::into)
-            }
+            Protection::None => self.session.unprotected().shutdown().await,
         }
     }
 

@@ -7,22 +7,18 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use longhaul_proto::{
-    Admission, Open, OpenDecoder, PublicKey, Refusal, ReplayMemory, Service, Status, StatusCode,
-};
+use longhaul_hop::{NoOpen, NoRoom, answer_and_linger, receive_open, unix_ms};
+use longhaul_proto::{Admission, Open, PublicKey, Refusal, ReplayMemory, Service, Status, StatusCode};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::{Error, Identity, hop_stream::HopStream, session::unix_ms, tls};
+use crate::{Error, Identity, hop_stream::HopStream, tls};
 
-/// Read at once while the OPEN is awaited; also the most early data held here.
-const PIECE: usize = 4096;
-/// How long, and for how many bytes, a refused initiator is heard out, lest a reset overtake the answer (LH-STATUS-6).
-const HEAR_OUT: Duration = Duration::from_secs(2);
-const HEAR_OUT_BYTES: u64 = 64 * 1024;
+/// How long a refused initiator is heard out, lest a reset overtake the answer (LH-STATUS-6).
+const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// Who could not read the OPEN does not know its place (LH-CHAIN-2).
 const UNPLACED: u8 = 0;
@@ -34,7 +30,6 @@ pub(crate) type Predicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 pub(crate) struct Acceptor {
     pub(crate) identity: Arc<Identity>,
     pub(crate) accept: Predicate,
-    pub(crate) header_timeout: Duration,
     pub(crate) handshake_timeout: Duration,
     pub(crate) services: Vec<Service>,
     pub(crate) admission: Admission,
@@ -42,18 +37,23 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Takes one connection from its first byte to a secure session. Every wait is bounded (LH-ACCEPT-1).
+    /// Takes one connection from its first byte to a secure session. Every wait is bounded (LH-ACCEPT-1). `header` is the time for the
+    /// OPEN; once that is in order, `verified` is asked whether there is room for one more session of its principal.
     pub(crate) async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         mut stream: S,
+        header: Duration,
+        verified: impl FnOnce(PublicKey) -> Result<(), NoRoom>,
     ) -> Result<(TlsStream<HopStream<S>>, Open), Error> {
-        let (open, early) = match timeout(self.header_timeout, receive_open(&mut stream)).await {
-            Ok(Ok(received)) => received,
-            Ok(Err(Error::Refused(refusal))) => {
+        let (open, early) = match timeout(header, receive_open(&mut stream)).await {
+            Ok(Ok((open, _, early))) => (open, early),
+            Ok(Err(NoOpen::Malformed(error))) => {
+                let refusal = Refusal::from(error);
                 self.refuse(stream, None, refusal.code(), String::new()).await;
                 return Err(Error::Refused(refusal));
             }
-            Ok(Err(error)) => return Err(error),
+            Ok(Err(NoOpen::Nothing)) => return Err(Error::Peer(io::ErrorKind::UnexpectedEof.into())),
+            Ok(Err(NoOpen::Lost(error))) => return Err(Error::Peer(error)),
             Err(_) => {
                 self.refuse(stream, None, StatusCode::HeaderTimeout, String::new())
                     .await;
@@ -63,15 +63,12 @@ impl Acceptor {
                 )));
             }
         };
-        if let Err(refusal) = self.admit(&open) {
-            let detail = match refusal {
-                Refusal::NoService => self.not_offered(&open.service),
-                refusal => refusal.to_string(),
-            };
-            self.refuse(stream, Some(&open), refusal.code(), detail).await;
-            return Err(Error::Refused(refusal));
+        if let Err(refusal) = self.admit(&open, verified) {
+            let (code, detail) = refusal.told(|| self.not_offered(&open.service));
+            self.refuse(stream, Some(&open), code, detail).await;
+            return Err(refusal.into());
         }
-        match timeout(self.handshake_timeout, self.secure(stream, &open, early)).await {
+        match timeout(self.handshake_timeout, self.secure(stream, &open, early.into())).await {
             Ok(Ok(tls)) => Ok((tls, open)),
             Ok(Err(error)) => Err(Error::Peer(error)),
             Err(_) => Err(Error::Peer(io::Error::new(
@@ -81,13 +78,22 @@ impl Acceptor {
         }
     }
 
-    fn admit(&self, open: &Open) -> Result<(), Refusal> {
+    /// LH-ADMIT-1. What is shared among principals comes last.
+    fn admit(
+        &self,
+        open: &Open,
+        verified: impl FnOnce(PublicKey) -> Result<(), NoRoom>,
+    ) -> Result<(), NotAdmitted> {
         let known = (self.accept)(&open.principal);
         let now = unix_ms();
         self.admission
-            .acceptor(open, now, |_| known, |service| self.services.contains(service))?;
+            .acceptor(open, now, |_| known, |service| self.services.contains(service))
+            .map_err(NotAdmitted::Refused)?;
+        verified(open.principal).map_err(NotAdmitted::NoRoom)?;
         let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(replays.admit(&open.principal, open.session_id, open.signed_at_unix_ms, now)?)
+        replays
+            .admit(&open.principal, open.session_id, open.signed_at_unix_ms, now)
+            .map_err(|error| NotAdmitted::Refused(error.into()))
     }
 
     fn not_offered(&self, service: &Service) -> String {
@@ -124,18 +130,12 @@ impl Acceptor {
     /// LH-STATUS-6: says why, and hears the initiator out for a moment.
     async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        mut stream: S,
+        stream: S,
         open: Option<&Open>,
         code: StatusCode,
         detail: String,
     ) {
-        let told = async {
-            stream.write_all(&self.answer(open, code, detail)).await?;
-            stream.shutdown().await?;
-            tokio::io::copy(&mut (&mut stream).take(HEAR_OUT_BYTES), &mut tokio::io::sink()).await
-        };
-        // Whoever does not even take the answer is let go.
-        let _ = timeout(HEAR_OUT, told).await;
+        answer_and_linger(stream, &self.answer(open, code, detail), LINGER_TIME).await;
     }
 
     /// The STATUS, signed if there is an OPEN to answer (LH-STATUS-7).
@@ -153,22 +153,28 @@ impl Acceptor {
     }
 }
 
-/// Reads up to the end of the OPEN; what came behind it is returned with it.
-async fn receive_open<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(Open, Bytes), Error> {
-    let mut decoder = OpenDecoder::new();
-    let mut piece = BytesMut::zeroed(PIECE);
-    loop {
-        let length = stream.read(&mut piece).await.map_err(Error::Peer)?;
-        if length == 0 {
-            return Err(Error::Peer(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "closed before its OPEN was complete",
-            )));
+/// Why an OPEN gets no session.
+enum NotAdmitted {
+    Refused(Refusal),
+    NoRoom(NoRoom),
+}
+
+impl NotAdmitted {
+    /// What the initiator is told.
+    fn told(&self, not_offered: impl FnOnce() -> String) -> (StatusCode, String) {
+        match self {
+            Self::Refused(Refusal::NoService) => (StatusCode::NoService, not_offered()),
+            Self::Refused(refusal) => (refusal.code(), refusal.to_string()),
+            Self::NoRoom(full) => (StatusCode::Overloaded, full.to_string()),
         }
-        let received = piece.get(..length).unwrap_or_default();
-        if let Some((open, used)) = decoder.feed(received).map_err(Refusal::from)? {
-            let early = Bytes::copy_from_slice(received.get(used..).unwrap_or_default());
-            return Ok((open, early));
+    }
+}
+
+impl From<NotAdmitted> for Error {
+    fn from(refusal: NotAdmitted) -> Self {
+        match refusal {
+            NotAdmitted::Refused(refusal) => Self::Refused(refusal),
+            NotAdmitted::NoRoom(full) => Self::NoRoom(full),
         }
     }
 }

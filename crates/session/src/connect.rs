@@ -1,8 +1,13 @@
 //! The initiator: dial the first place, send OPEN and the TLS hello in one flight, wait for the chain to stand.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use bytes::BytesMut;
+use longhaul_hop::{CongestionError, Conn, Options, Resolver, check_congestion, dial, unix_ms};
 use longhaul_proto::{Chain, ChainFailure, Endpoint, Open, Route, Service, SessionId};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -13,10 +18,11 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use crate::{
     Error, Identity, ServerTrust, Session, SessionInfo,
     hop_stream::HopStream,
-    session::unix_ms,
-    socket::{self, DialError},
     tls::{self, ServerKey},
 };
+
+/// What names were found to be is kept for all sessions of this process.
+static RESOLVER: LazyLock<Resolver> = LazyLock::new(Resolver::new);
 
 /// Where to, along which way, as whom.
 #[derive(Clone, Debug)]
@@ -100,16 +106,17 @@ async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Re
         .hops()
         .first()
         .map_or(&options.destination, |hop| &hop.endpoint);
-    let dialled = socket::dial(first, options.congestion.as_deref(), deadline).await;
-    let stream = dialled.map_err(|error| match error {
-        DialError::Congestion(name, source) => Error::Congestion { name, source },
-        DialError::Io(source) => Error::NotConnected {
-            endpoint: first.clone(),
-            depot: !route.is_direct(),
-            source,
-        },
-    })?;
-    let first_hop = stream.peer_addr().ok();
+    let stream = reach(first, options, deadline)
+        .await
+        .map_err(|source| match source {
+            Unreached::Congestion(error) => Error::Congestion(error),
+            Unreached::Io(source) => Error::NotConnected {
+                endpoint: first.clone(),
+                depot: !route.is_direct(),
+                source,
+            },
+        })?;
+    let first_hop = stream.peer().ok();
     let (tls, session_id, peer) = secure(stream, options, route, deadline, unix_ms()).await?;
     let statuses = tls.get_ref().0.statuses().to_vec();
     let info = SessionInfo {
@@ -123,6 +130,32 @@ async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Re
         fell_back: None,
     };
     Ok(Session::new(tls.into(), info))
+}
+
+/// Why the first place was not reached.
+enum Unreached {
+    Congestion(CongestionError),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Unreached {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Connects to the first address of `endpoint` that answers.
+async fn reach(endpoint: &Endpoint, options: &ConnectOptions, deadline: Instant) -> Result<Conn, Unreached> {
+    if let Some(name) = &options.congestion {
+        check_congestion(name).map_err(Unreached::Congestion)?;
+    }
+    let addresses = timeout_at(deadline, RESOLVER.addresses(endpoint))
+        .await
+        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))?
+        .map_err(io::Error::from)?;
+    let hop = Options::with_congestion(options.congestion.clone());
+    let dialled = dial(&addresses, |_| hop.clone(), deadline).await;
+    Ok(dialled.map_err(io::Error::from)?.conn)
 }
 
 /// Sends the OPEN with the TLS hello (LH-CHAIN-3) and completes the handshake.
@@ -169,8 +202,8 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
         Err(_) => {
             return Err(match handshake.get_ref().and_then(HopStream::pending_chain) {
                 Some(chain) => Error::Hop(Box::new(chain.timed_out())),
-                None => key.failure(std::io::Error::new(
-                    std::io::ErrorKind::TimedOut,
+                None => key.failure(io::Error::new(
+                    io::ErrorKind::TimedOut,
                     "the handshake took too long",
                 )),
             });
@@ -182,6 +215,6 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     {
         Some(peer) => Ok((stream, session_id, peer)),
         // Only if TLS had let a server through unchecked, or bound to nothing (LH-TLS-4).
-        None => Err(key.failure(std::io::ErrorKind::PermissionDenied.into())),
+        None => Err(key.failure(io::ErrorKind::PermissionDenied.into())),
     }
 }

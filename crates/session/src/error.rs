@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
+use longhaul_hop::{CongestionError, NoRoom};
 use longhaul_proto::{
     ChainFailure, Endpoint, EndpointError, FailureKind, KeyError, OpenError, PublicKey, Refusal, RouteError,
     StatusCode,
@@ -62,15 +63,8 @@ pub enum Error {
         source: io::Error,
     },
     /// The kernel does not offer that congestion control: load its module, or name another.
-    #[error(
-        "congestion control {name:?} is not available: {source} (see /proc/sys/net/ipv4/tcp_available_congestion_control)"
-    )]
-    Congestion {
-        /// Its name.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Congestion(#[from] CongestionError),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -125,6 +119,9 @@ pub enum Error {
     /// At the listener: the OPEN was refused.
     #[error("refused the OPEN: {0}")]
     Refused(#[from] Refusal),
+    /// At the listener: its principal has as many set-ups under way as fit.
+    #[error("refused the OPEN: {0}")]
+    NoRoom(#[from] NoRoom),
     /// At the listener: the peer did not go through with the set-up.
     #[error("the peer did not complete the set-up: {0}")]
     Peer(#[source] io::Error),

@@ -32,7 +32,6 @@ mod identity;
 mod known_hosts;
 mod listener;
 mod session;
-mod socket;
 mod tls;
 
 pub use connect::{ConnectOptions, connect};

@@ -2,23 +2,20 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use longhaul_hop::{Conn, Entered, EventLog, Gate, GateLimits, ListenError, Options, Payer};
 use longhaul_proto::{Admission, PublicKey, ReplayMemory, Service};
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{Mutex, Semaphore, mpsc},
+    sync::{Mutex, mpsc},
     task::{AbortHandle, JoinSet},
 };
 
 use crate::{
     Error, Identity, Session, SessionInfo,
     accept::{Acceptor, Predicate},
-    socket,
 };
 
 /// Sessions that are set up and wait for [`Listener::accept`].
 const READY: usize = 64;
-/// Pause when the system has no file descriptor left.
-const EXHAUSTED: Duration = Duration::from_millis(100);
 
 /// Where to listen, as whom, and for whom.
 #[derive(Clone)]
@@ -33,16 +30,14 @@ pub struct ListenOptions {
     pub services: Vec<Service>,
     /// TCP congestion control of accepted connections; the system's default if `None`.
     pub congestion: Option<String>,
-    /// Time for the OPEN to arrive, from the connection on.
-    pub header_timeout: Duration,
     /// Time for the TLS handshake, from the OPEN on.
     pub handshake_timeout: Duration,
-    /// Most set-ups under way at once; further connections wait in the kernel's queue.
-    pub max_handshakes: usize,
+    /// How many connections may be on their way to a session, and how long their OPENs may take.
+    pub gate: GateLimits,
 }
 
 impl ListenOptions {
-    /// With 10 s for the OPEN, 20 s for the handshake, and 256 set-ups at once.
+    /// With 10 s for the OPEN (2 s under pressure), 20 s for the handshake, and room for 512 newcomers and 256 handshakes at once.
     #[must_use]
     pub fn new(
         addr: SocketAddr,
@@ -56,9 +51,12 @@ impl ListenOptions {
             accept,
             services,
             congestion: None,
-            header_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_secs(20),
-            max_handshakes: 256,
+            gate: GateLimits {
+                newcomers: 512,
+                verified: 256,
+                ..GateLimits::default()
+            },
         }
     }
 }
@@ -76,25 +74,28 @@ impl Listener {
     /// # Errors
     /// [`Error::Listen`] or [`Error::Congestion`].
     pub async fn bind(options: ListenOptions) -> Result<Self, Error> {
-        let socket = socket::listen(options.addr, options.congestion.as_deref())?;
-        let address = socket.local_addr().map_err(|source| Error::Listen {
+        let hop = Options::with_congestion(options.congestion);
+        let failed = |source| Error::Listen {
             address: options.addr,
             source,
+        };
+        let listener = longhaul_hop::Listener::bind(options.addr, &hop).map_err(|error| match error {
+            ListenError::Congestion(error) => Error::Congestion(error),
+            ListenError::Io(source) => failed(source),
         })?;
+        let address = listener.local_addr().map_err(failed)?;
         let (sender, ready) = mpsc::channel(READY);
-        let slots = Arc::new(Semaphore::new(
-            options.max_handshakes.clamp(1, Semaphore::MAX_PERMITS),
-        ));
         let acceptor = Arc::new(Acceptor {
             admission: Admission::new(options.identity.public()),
             replays: std::sync::Mutex::new(ReplayMemory::new()),
             services: options.services,
             identity: options.identity,
             accept: options.accept as Predicate,
-            header_timeout: options.header_timeout,
             handshake_timeout: options.handshake_timeout,
         });
-        let task = tokio::spawn(serve(socket, acceptor, slots, sender)).abort_handle();
+        let events = Arc::new(EventLog::new());
+        let gate = Gate::new(options.gate);
+        let task = tokio::spawn(serve(listener, gate, acceptor, events, sender)).abort_handle();
         Ok(Self {
             address,
             ready: Mutex::new(ready),
@@ -124,40 +125,70 @@ impl Drop for Listener {
 }
 
 async fn serve(
-    socket: TcpListener,
+    mut listener: longhaul_hop::Listener,
+    gate: Arc<Gate>,
     acceptor: Arc<Acceptor>,
-    slots: Arc<Semaphore>,
+    events: Arc<EventLog>,
     ready: mpsc::Sender<Session>,
 ) {
     let mut set_ups = JoinSet::new();
-    // The semaphore is never closed.
-    while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
-        while set_ups.try_join_next().is_some() {}
-        let (stream, peer) = match socket.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                if !is_about_the_peer(&error) {
-                    tracing::warn!(%error, "cannot accept connections for the moment");
-                    tokio::time::sleep(EXHAUSTED).await;
-                }
-                continue;
+    loop {
+        let failed = |error: &io::Error| {
+            if let Some(left_out) = events.admit(None) {
+                tracing::warn!(%error, left_out, "cannot accept connections for the moment");
             }
         };
-        let (acceptor, ready) = (Arc::clone(&acceptor), ready.clone());
+        let (fd, peer) = listener.accept(failed).await;
+        while set_ups.try_join_next().is_some() {}
+        // Let in before anything is known of it; who is one too many goes (LH-ACCEPT-1).
+        let entered = gate.enter(peer.ip());
+        let (acceptor, events, ready) = (Arc::clone(&acceptor), Arc::clone(&events), ready.clone());
         set_ups.spawn(async move {
-            match set_up(&acceptor, stream, peer).await {
+            let conn = match Conn::new(fd) {
+                Ok(conn) => conn,
+                Err(error) => return failed_set_up(&events, peer, None, &Error::Peer(error)),
+            };
+            let mut principal = None;
+            let Entered {
+                mut place,
+                mut eviction,
+                header,
+            } = entered;
+            let verified = |key| {
+                let payer = *principal.insert(Payer::Key(key));
+                place.verified(payer)
+            };
+            let set_up = set_up(&acceptor, conn, peer, header, verified);
+            let done = tokio::select! {
+                done = set_up => done,
+                // Dropped, which resets it: a flood is not worth an answer.
+                () = eviction.wait() => return,
+            };
+            match done {
                 // Held until somebody takes it, so that sessions nobody takes hold new ones back.
                 Ok(session) => drop(ready.send(session).await),
-                Err(error) => tracing::info!(%peer, %error, "no session"),
+                Err(error) => failed_set_up(&events, peer, principal, &error),
             }
-            drop(slot);
+            drop(place);
         });
     }
 }
 
-async fn set_up(acceptor: &Acceptor, stream: TcpStream, peer: SocketAddr) -> Result<Session, Error> {
-    socket::configure(&stream).map_err(Error::Peer)?;
-    let (tls, open) = acceptor.set_up(stream).await?;
+fn failed_set_up(events: &EventLog, peer: SocketAddr, payer: Option<Payer>, error: &Error) {
+    if let Some(left_out) = events.admit(payer) {
+        let left_out = Some(left_out).filter(|&left_out| left_out > 0);
+        tracing::info!(%peer, %error, left_out, "no session");
+    }
+}
+
+async fn set_up(
+    acceptor: &Acceptor,
+    conn: Conn,
+    peer: SocketAddr,
+    header: Duration,
+    verified: impl FnOnce(PublicKey) -> Result<(), longhaul_hop::NoRoom>,
+) -> Result<Session, Error> {
+    let (tls, open) = acceptor.set_up(conn, header, verified).await?;
     let info = SessionInfo {
         session_id: open.session_id,
         route: open.route,
@@ -169,12 +200,4 @@ async fn set_up(acceptor: &Acceptor, stream: TcpStream, peer: SocketAddr) -> Res
         fell_back: None,
     };
     Ok(Session::new(tls.into(), info))
-}
-
-/// Errors of a connection that ended in the queue; there is no reason to pause.
-fn is_about_the_peer(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
-    )
 }

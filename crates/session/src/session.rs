@@ -6,20 +6,20 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
-    time::{Duration, SystemTime},
+    task::{Context, Poll},
+    time::Duration,
 };
 
 use drs::TcpInfo;
+use longhaul_hop::Conn;
 use longhaul_proto::{PublicKey, Route, Service, SessionId, Status};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
-    net::TcpStream,
     time::timeout,
 };
 use tokio_rustls::TlsStream;
 
-use crate::{FlowWatch, hop_stream::HopStream, socket};
+use crate::{FlowWatch, hop_stream::HopStream};
 
 /// How long [`Session::close`] waits for the peer to close its half.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -28,12 +28,11 @@ const CLOSE: Duration = Duration::from_secs(5);
 ///
 /// `shutdown` closes this end's half: TLS close_notify, then FIN; reading goes on until the peer closes its own. An end
 /// of file without the peer's close_notify is [`io::ErrorKind::UnexpectedEof`], so what was cut short never looks
-/// complete (LH-END-2). A session dropped without `shutdown` is reset (LH-END-3).
+/// complete (LH-END-2). A session dropped without `shutdown` is reset, and so is one whose process dies (LH-END-3).
 #[derive(Debug)]
 pub struct Session {
-    tls: TlsStream<HopStream<TcpStream>>,
+    tls: TlsStream<HopStream<Conn>>,
     info: SessionInfo,
-    shut_down: bool,
     watch: Option<Arc<FlowWatch>>,
 }
 
@@ -60,11 +59,10 @@ pub struct SessionInfo {
 }
 
 impl Session {
-    pub(crate) const fn new(tls: TlsStream<HopStream<TcpStream>>, info: SessionInfo) -> Self {
+    pub(crate) const fn new(tls: TlsStream<HopStream<Conn>>, info: SessionInfo) -> Self {
         Self {
             tls,
             info,
-            shut_down: false,
             watch: None,
         }
     }
@@ -85,7 +83,7 @@ impl Session {
     /// # Errors
     /// When the kernel does not say.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
-        TcpInfo::read(self.tcp()).map_err(io::Error::other)
+        self.hop().info()
     }
 
     /// Watches, and right-sizes as `mode` allows, the flow of this end's hop from now on. `side` says whether this end
@@ -98,7 +96,7 @@ impl Session {
 
     fn look(&self) {
         if let Some(watch) = &self.watch {
-            watch.look(self.tcp());
+            watch.look(self.hop());
         }
     }
 
@@ -122,12 +120,13 @@ impl Session {
     /// The connection of this end's hop, to move bytes on without TLS once both ends have agreed to that inside it
     /// (LH-PLAIN-1). No byte may go through the session any more, and its drop no longer resets the connection: an end of
     /// file here proves nothing (LH-PLAIN-2).
-    pub fn unprotected(&mut self) -> &TcpStream {
-        self.shut_down = true;
-        self.tcp()
+    pub fn unprotected(&mut self) -> &mut Conn {
+        let hop = self.tls.get_mut().0.inner_mut();
+        hop.end_cleanly();
+        hop
     }
 
-    fn tcp(&self) -> &TcpStream {
+    fn hop(&self) -> &Conn {
         self.tls.get_ref().0.inner()
     }
 }
@@ -135,7 +134,7 @@ impl Session {
 /// The connection of this end's hop, to measure it and to set its options.
 impl AsFd for Session {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.tcp().as_fd()
+        self.hop().as_fd()
     }
 }
 
@@ -182,24 +181,6 @@ impl AsyncWrite for Session {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.tls).poll_shutdown(cx))?;
-        self.shut_down = true;
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.tls).poll_shutdown(cx)
     }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        if !self.shut_down {
-            socket::reset_on_close(self.tcp());
-        }
-    }
-}
-
-/// Now, in milliseconds since 1970-01-01 UTC.
-pub(crate) fn unix_ms() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

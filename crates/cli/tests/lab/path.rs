@@ -145,6 +145,17 @@ impl LongPath {
 }
 
 impl LongPath {
+    /// Asks for a copy from a node, which must fail, and gives what is said on standard error.
+    pub fn refused(&self, node: &str, route: &str) -> String {
+        let mut cp = self.longhaul("client");
+        cp.args(["cp", "--host-key", &self.server_key, "--route", route])
+            .arg(format!("lh://{}/any", self.lab.address(node).unwrap()))
+            .arg(self.dir.path());
+        let output = cp.output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
     /// `longhaul perf --json` to the server, with these arguments too.
     pub fn measure(&self, arguments: &[&str]) -> serde_json::Value {
         let mut perf = self.longhaul("client");

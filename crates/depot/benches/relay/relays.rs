@@ -189,7 +189,7 @@ pub fn depot_process(arguments: &[String]) {
     config.listen = vec![Listen::at(any)];
     config.metrics = Some(any);
     config.limits.pipe = pipe.parse().expect("pipe size");
-    config.limits.connections_per_source = 100_000;
+    config.limits.sessions = 100_000;
     config.workers = threads.parse().expect("threads");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,22 +1,29 @@
 //! The policy file: TOML in, rules out, and errors that point at the line.
+#![deny(clippy::indexing_slicing)]
 
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
-use longhaul_proto::{ACCEPTOR_PORT, DEPOT_PORT};
+use longhaul_proto::DEPOT_PORT;
+use longhaul_proto::text::{is_printable, printable};
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::{NextHop, Ports, Principals, Rule};
-use crate::relay::rate::RateLimit;
+use super::{NextHop, PortRange, Ports, Principals, Rule};
+
+/// Longest name of a rule, in characters: it goes into log lines and statuses.
+const MAX_NAME: usize = 64;
 
 /// What is wrong with a policy file.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// It cannot be read: check the path and its permissions.
-    #[error("{}: cannot read the policy: {source}", file.display())]
+    #[error("{}: cannot read the policy: {source}", one_line(file.display()))]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -24,7 +31,7 @@ pub enum PolicyError {
         source: io::Error,
     },
     /// It is not TOML, or has a field that a policy has not: mend the line.
-    #[error("{}:{line}: {problem}", file.display())]
+    #[error("{}:{line}: {problem}", one_line(file.display()))]
     Syntax {
         /// The file.
         file: PathBuf,
@@ -34,7 +41,7 @@ pub enum PolicyError {
         problem: String,
     },
     /// A field does not say what it must: mend it.
-    #[error("{}:{line}: {field}: {problem}", file.display())]
+    #[error("{}:{line}: {field}: {problem}", one_line(file.display()))]
     Field {
         /// The file.
         file: PathBuf,
@@ -57,43 +64,66 @@ struct PolicyText {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleText {
-    name: Option<String>,
+    name: Option<Spanned<String>>,
     principals: Spanned<Vec<Spanned<String>>>,
     to: Spanned<Vec<Spanned<String>>>,
-    ports: Option<Vec<Spanned<Value>>>,
+    ports: Option<Spanned<Vec<Spanned<Value>>>>,
     next_hops: Option<Spanned<Vec<Spanned<String>>>>,
     max_rate: Option<Spanned<String>>,
     max_sessions: Option<Spanned<i64>>,
 }
 
-/// Reads the rules of `text`; `file` is what errors call it.
+/// Reads the rules of `text`, of which no two have the same name; `file` is what errors call it.
 pub(super) fn rules(text: &str, file: &Path) -> Result<Vec<Rule>, PolicyError> {
     let parsed: PolicyText = toml::from_str(text).map_err(|error| PolicyError::Syntax {
         file: file.to_owned(),
         line: line_of(text, error.span().map_or(0, |span| span.start)),
-        problem: error.message().replace('\n', " "),
+        problem: one_line(error.message()),
     })?;
-    let numbered = parsed.allow.into_iter().enumerate();
-    numbered
-        .map(|(index, rule)| Source { text, file, index }.rule(rule))
-        .collect()
+    let source = |index| Source { text, file, index };
+    let mut names: HashMap<Arc<str>, (usize, Option<Range<usize>>)> = HashMap::new();
+    let mut rules = Vec::with_capacity(parsed.allow.len());
+    for (index, rule) in parsed.allow.into_iter().enumerate() {
+        let written = rule.name.as_ref().map(Spanned::span);
+        let rule = source(index).rule(rule)?;
+        if let Some((other, other_written)) = names.insert(Arc::clone(&rule.name), (index, written.clone())) {
+            // A name that was left out has no line; the other, which happens to be the same, has.
+            let (at, index, other) = match (written, other_written) {
+                (Some(at), _) => (at, index, other),
+                (None, at) => (at.unwrap_or_default(), other, index),
+            };
+            let problem = format!(
+                "{:?} is the name of rule {}, too: sessions are counted by the names of rules, give each its own",
+                rule.name,
+                other + 1
+            );
+            return Err(source(index).error(at.start, "name", problem));
+        }
+        rules.push(rule);
+    }
+    Ok(rules)
 }
 
 /// Where a rule stands, for errors.
 struct Source<'a> {
     text: &'a str,
     file: &'a Path,
+    /// Counted from 0.
     index: usize,
 }
 
 impl Source<'_> {
-    fn error(&self, at: usize, field: &str, problem: impl Into<String>) -> PolicyError {
+    fn error(&self, at: usize, field: &str, problem: impl Display) -> PolicyError {
         PolicyError::Field {
             file: self.file.to_owned(),
             line: line_of(self.text, at),
             field: format!("allow[{}].{field}", self.index + 1),
-            problem: problem.into(),
+            problem: one_line(problem),
         }
+    }
+
+    fn empty(&self, at: usize, field: &str) -> PolicyError {
+        self.error(at, field, "is empty: such a rule allows nothing; remove it")
     }
 
     /// Reads each item of a list that must not be empty.
@@ -104,11 +134,7 @@ impl Source<'_> {
         read: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Vec<T>, PolicyError> {
         if list.get_ref().is_empty() {
-            return Err(self.error(
-                list.span().start,
-                field,
-                "is empty: such a rule allows nothing; remove it",
-            ));
+            return Err(self.empty(list.span().start, field));
         }
         let read = |item: &Spanned<String>| {
             read(item.get_ref()).map_err(|problem| self.error(item.span().start, field, problem))
@@ -117,14 +143,6 @@ impl Source<'_> {
     }
 
     fn rule(&self, rule: RuleText) -> Result<Rule, PolicyError> {
-        let principals = if rule.principals.get_ref().iter().any(|item| item.get_ref() == "*") {
-            Principals::Anybody
-        } else {
-            let keys = self.list("principals", &rule.principals, |text| {
-                text.parse().map_err(|error| format!("{text:?} is {error}"))
-            })?;
-            Principals::These(keys.into_iter().collect())
-        };
         let next_hops = match &rule.next_hops {
             None => vec![NextHop::Direct],
             Some(list) => self.list("next_hops", list, next_hop)?,
@@ -133,58 +151,96 @@ impl Source<'_> {
             let problem = "must be 1 or more: remove the rule to allow nothing";
             usize::try_from(*bound.get_ref())
                 .ok()
-                .filter(|bound| *bound > 0)
+                .and_then(NonZeroUsize::new)
                 .ok_or_else(|| self.error(bound.span().start, "max_sessions", problem))
         });
-        let limits = rule.max_rate.map(|rate| {
-            bit_rate(rate.get_ref())
-                .map(|rate| (Arc::new(RateLimit::new(rate)), Arc::new(RateLimit::new(rate))))
-                .map_err(|problem| self.error(rate.span().start, "max_rate", problem))
+        let max_rate = rule.max_rate.map(|rate| {
+            bit_rate(rate.get_ref()).map_err(|problem| self.error(rate.span().start, "max_rate", problem))
         });
         Ok(Rule {
-            name: rule.name.unwrap_or_else(|| format!("rule {}", self.index + 1)),
-            principals,
+            name: self.name(rule.name)?,
+            principals: self.principals(&rule.principals)?,
             to: self.list("to", &rule.to, str::parse)?,
             ports: self.ports(rule.ports)?,
             next_hops,
+            max_rate: max_rate.transpose()?,
             max_sessions: max_sessions.transpose()?,
-            sessions: AtomicUsize::new(0),
-            limits: limits.transpose()?,
         })
     }
 
-    fn ports(&self, ports: Option<Vec<Spanned<Value>>>) -> Result<Ports, PolicyError> {
-        let Some(ports) = ports else {
-            return Ok(Ports(vec![(ACCEPTOR_PORT, ACCEPTOR_PORT)]));
+    fn name(&self, name: Option<Spanned<String>>) -> Result<Arc<str>, PolicyError> {
+        let Some(name) = name else {
+            return Ok(format!("rule {}", self.index + 1).into());
         };
-        let mut ranges = Vec::new();
-        for item in ports {
-            let range = match item.get_ref() {
-                Value::String(text) if text == "any" => Some((1, u16::MAX)),
-                Value::String(text) => {
-                    let (low, high) = text.split_once('-').unwrap_or((text, text));
-                    low.trim().parse().ok().zip(high.trim().parse().ok())
-                }
-                Value::Integer(port) => u16::try_from(*port).ok().map(|port| (port, port)),
-                _ => None,
-            };
-            let range = range
-                .filter(|(low, high)| *low > 0 && low <= high)
-                .ok_or_else(|| {
-                    self.error(
-                        item.span().start,
-                        "ports",
-                        "write port numbers, ranges such as \"8000-8100\", or \"any\"",
-                    )
-                })?;
-            ranges.push(range);
+        let text = name.get_ref();
+        let fits = !text.trim().is_empty() && text.chars().count() <= MAX_NAME && is_one_line(text);
+        if !fits {
+            let problem = format!("must be 1 to {MAX_NAME} characters without control characters");
+            return Err(self.error(name.span().start, "name", problem));
         }
-        if ranges.is_empty() {
-            // An empty list must not mean "any".
-            ranges.push((0, 0));
-        }
-        Ok(Ports(ranges))
+        Ok(name.into_inner().into())
     }
+
+    fn principals(&self, list: &Spanned<Vec<Spanned<String>>>) -> Result<Principals, PolicyError> {
+        let listed = self.list("principals", list, |text| match text {
+            "*" => Ok(None),
+            key => key
+                .parse()
+                .map(Some)
+                .map_err(|error| format!("{key:?} is {error}")),
+        })?;
+        Ok(Principals {
+            anybody: listed.iter().any(Option::is_none),
+            keys: listed.into_iter().flatten().collect::<HashSet<_>>(),
+        })
+    }
+
+    fn ports(&self, ports: Option<Spanned<Vec<Spanned<Value>>>>) -> Result<Ports, PolicyError> {
+        let Some(ports) = ports else {
+            return Ok(Ports::Default);
+        };
+        let at = ports.span().start;
+        let read = |item: Spanned<Value>| {
+            let problem = "write port numbers, ranges such as \"8000-8100\", or \"any\"";
+            port_range(item.get_ref()).ok_or_else(|| self.error(item.span().start, "ports", problem))
+        };
+        let ranges: Vec<Option<PortRange>> = ports
+            .into_inner()
+            .into_iter()
+            .map(read)
+            .collect::<Result<_, _>>()?;
+        let any = ranges.iter().any(Option::is_none);
+        let mut named = ranges.into_iter().flatten();
+        match named.next() {
+            _ if any => Ok(Ports::Any),
+            Some(first) => Ok(Ports::Ranges(first, named.collect())),
+            None => Err(self.empty(at, "ports")),
+        }
+    }
+}
+
+/// A port, `PORT`, `LOW-HIGH` or, as an inner `None`, `any`.
+#[expect(clippy::option_option, reason = "ill-formed, any, or this")]
+fn port_range(item: &Value) -> Option<Option<PortRange>> {
+    let (low, high) = match item {
+        Value::String(text) if text == "any" => return Some(None),
+        Value::String(text) => {
+            let (low, high) = text.split_once('-').unwrap_or((text, text));
+            (port(low.trim())?, port(high.trim())?)
+        }
+        Value::Integer(number) => {
+            let number = u16::try_from(*number).ok().filter(|port| *port > 0)?;
+            (number, number)
+        }
+        _ => return None,
+    };
+    (low <= high).then_some(Some(low..=high))
+}
+
+/// A port number other than 0. `parse` alone would take a sign.
+fn port(text: &str) -> Option<u16> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| digits && *port > 0)
 }
 
 /// `direct`, `PATTERN`, `PATTERN:PORT` or `PATTERN:*`; without a port, the default port of depots.
@@ -196,11 +252,8 @@ fn next_hop(text: &str) -> Result<NextHop, String> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, "*")) => (host, None),
         Some((host, port)) if !bare_v6 && !port.contains(']') => {
-            let port = port.parse().ok().filter(|port| *port > 0);
-            (
-                host,
-                Some(port.ok_or_else(|| format!("{text:?} has an ill-formed port: write 1 to 65535, or *"))?),
-            )
+            let problem = || format!("{text:?} has an ill-formed port: write 1 to 65535, or *");
+            (host, Some(self::port(port).ok_or_else(problem)?))
         }
         _ => (text, Some(DEPOT_PORT)),
     };
@@ -243,3 +296,15 @@ fn bit_rate(text: &str) -> Result<u64, String> {
 fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
+
+/// `text` on one line and fit to be shown: TOML's messages repeat what the file says.
+fn one_line(text: impl Display) -> String {
+    printable(text.to_string().replace('\n', " ").as_bytes())
+}
+
+fn is_one_line(text: &str) -> bool {
+    text.chars().all(is_printable)
+}
+
+#[cfg(test)]
+mod tests;

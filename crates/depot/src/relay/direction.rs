@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use longhaul_hop::Conn;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::{SpliceFlags, splice};
@@ -14,7 +15,6 @@ use tokio::time::Sleep;
 use super::batch::Batch;
 use super::pipe::{Pipe, PipePool};
 use super::rate::{Grant, RateLimit};
-use crate::conn::Conn;
 
 /// Bytes that one direction may move before other sessions of the same thread get their turn.
 const TURN: usize = 4 * 1024 * 1024;
@@ -28,11 +28,11 @@ pub(super) struct Direction {
     pub(super) moved: u64,
     held: Held,
     state: State,
-    limit: Option<Arc<RateLimit>>,
+    limit: Arc<RateLimit>,
     /// Until when not to read: the rate is used up.
     pause: Option<Pin<Box<Sleep>>>,
     batch: Batch,
-    /// splice(2) was refused on these sockets; copy from now on.
+    /// splice(2) cannot be had, or was refused on these sockets; copy.
     copies: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) enum Stop {
 }
 
 impl Direction {
-    pub(super) fn new(limit: Option<Arc<RateLimit>>, ended: bool) -> Self {
+    pub(super) fn new(limit: Arc<RateLimit>, ended: bool, splices: bool) -> Self {
         let state = if ended { State::Ending } else { State::Open };
         Self {
             moved: 0,
@@ -81,7 +81,7 @@ impl Direction {
             limit,
             pause: None,
             batch: Batch::default(),
-            copies: false,
+            copies: !splices,
         }
     }
 
@@ -210,10 +210,9 @@ impl Direction {
                 Held::Pipe(pipe) => pipe.capacity(),
                 _ => COPY_BUFFER,
             };
-            let granted = match self.limit.as_ref().map(|limit| limit.draw(room)) {
-                None => room,
-                Some(Grant::Bytes(n)) => n,
-                Some(Grant::Wait(wait)) => {
+            let granted = match self.limit.draw(room) {
+                Grant::Bytes(n) => n,
+                Grant::Wait(wait) => {
                     self.pause = Some(Box::pin(tokio::time::sleep(wait)));
                     continue;
                 }
@@ -228,10 +227,8 @@ impl Direction {
                 }
                 _ => self.fill_copy(cx, from, granted),
             };
-            if let Some(limit) = &self.limit {
-                let used = if let Poll::Ready(Ok(n)) = &read { *n } else { 0 };
-                limit.refund(granted.saturating_sub(used));
-            }
+            let used = if let Poll::Ready(Ok(n)) = &read { *n } else { 0 };
+            self.limit.refund(granted.saturating_sub(used));
             match read {
                 Poll::Ready(Err(error)) if !self.copies && is_unsupported(&error) => {
                     tracing::debug!(%error, "splice refused; copying instead");

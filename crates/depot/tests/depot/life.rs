@@ -175,47 +175,6 @@ async fn every_session_is_counted() {
 }
 
 #[tokio::test]
-async fn a_hangup_reloads_the_policy_and_mistakes_change_nothing() {
-    let (old, new) = (new_key(), new_key());
-    let directory = tempfile::tempdir().expect("directory");
-    let file = directory.path().join("policy.toml");
-    let write = |key: &longhaul_proto::SigningKey, end: &str| {
-        let text = format!(
-            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n{end}",
-            key.public()
-        );
-        std::fs::write(&file, text).expect("write policy");
-    };
-    write(&old, "");
-    let depot = depot_with(Policy::load(&file).expect("load"), with_page);
-    let page = depot.metrics.expect("page");
-    let hang_up = |outcome: &'static str| async move {
-        let me = rustix::process::getpid();
-        rustix::process::kill_process(me, rustix::process::Signal::HUP).expect("kill");
-        let name = format!("longhaul_depot_policy_reloads_total{{outcome=\"{outcome}\"}}");
-        let reloaded = async {
-            while metric(page, &name).await.is_none() {
-                tokio::task::yield_now().await;
-            }
-        };
-        soon(reloaded).await;
-    };
-    soon(established(&old, &[depot.address])).await;
-    write(&new, "port = 7");
-    hang_up("refused").await;
-    soon(established(&old, &[depot.address])).await;
-    write(&new, "");
-    hang_up("loaded").await;
-    soon(established(&new, &[depot.address])).await;
-    let (_listener, address) = acceptor().await;
-    let mut stream = initiate(depot.address, &open_via(&old, &[depot.address], address), b"").await;
-    assert_eq!(
-        soon(read_status(&mut stream)).await.code,
-        StatusCode::Unauthorised
-    );
-}
-
-#[tokio::test]
 async fn what_cannot_start_says_why() {
     let config = || DepotConfig::new(new_key(), Policy::deny_all());
     let at = |address: &str| Listen::at(address.parse().expect("address"));

@@ -14,4 +14,5 @@ mod faults;
 mod hostile;
 mod life;
 mod refusals;
+mod reload;
 mod session;

@@ -3,7 +3,13 @@
 use std::{sync::Mutex, time::Duration};
 
 use longhaul_proto::{Chain, Endpoint, FailureKind, Progress, Route, SessionId};
-use tokio::{io::duplex, time::Instant};
+use tokio::{
+    io::{AsyncReadExt, duplex},
+    time::Instant,
+};
+
+use bytes::BytesMut;
+use longhaul_proto::OpenDecoder;
 
 use super::*;
 use crate::{ConnectOptions, ServerTrust, connect};
@@ -20,9 +26,16 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
         services: vec![Service::COPY],
         identity,
         accept: Arc::new(move |key| *key == welcome),
-        header_timeout: Duration::from_secs(10),
         handshake_timeout: Duration::from_secs(20),
     }
+}
+
+/// With 10 s for the OPEN, and room for everybody.
+async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
+    server: &Acceptor,
+    stream: S,
+) -> Result<(TlsStream<HopStream<S>>, Open), Error> {
+    server.set_up(stream, Duration::from_secs(10), |_| Ok(())).await
 }
 
 fn options(identity: Identity, server: &Acceptor, route: &str) -> ConnectOptions {
@@ -74,7 +87,7 @@ async fn the_first_flight_carries_the_hello() {
     let deadline = Instant::now() + Duration::from_secs(20);
     let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms());
     let hearing = async {
-        let (open, early) = receive_open(&mut far).await.unwrap();
+        let (open, _, early) = receive_open(&mut far).await.unwrap();
         assert_eq!((open.cursor, open.principal), (1, options.identity.public()));
         assert_eq!(open.verify(), Ok(()));
         // A TLS record with a handshake message in it (RFC 8446, section 5.1).
@@ -97,7 +110,7 @@ async fn both_ends_come_together() {
         let (near, far) = duplex(capacity);
         let deadline = Instant::now() + Duration::from_secs(20);
         let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms());
-        let (connected, accepted) = tokio::join!(connecting, server.set_up(far));
+        let (connected, accepted) = tokio::join!(connecting, set_up(&server, far));
         let (mut near, id, peer) = connected.unwrap();
         let (mut far, open) = accepted.unwrap();
         assert_eq!((id, peer), (open.session_id, server.identity.public()));
@@ -132,7 +145,7 @@ async fn an_open_that_does_not_come_in_time_is_refused() {
             drop(near);
             verdict
         };
-        let (set_up, verdict) = tokio::join!(server.set_up(far), trickling);
+        let (set_up, verdict) = tokio::join!(set_up(&server, far), trickling);
         assert!(matches!(set_up, Err(Error::Peer(error)) if error.kind() == io::ErrorKind::TimedOut));
         assert_eq!(verdict, Err(FailureKind::Acceptor(StatusCode::HeaderTimeout)));
         assert!(
@@ -152,7 +165,7 @@ async fn a_handshake_that_does_not_come_in_time_is_given_up() {
     let open = open_of(&identity, |_| ());
     near.write_all(&open).await.unwrap();
     let began = Instant::now();
-    let set_up = server.set_up(far).await;
+    let set_up = set_up(&server, far).await;
     assert!(matches!(set_up, Err(Error::Peer(error)) if error.kind() == io::ErrorKind::TimedOut));
     assert_eq!(began.elapsed(), Duration::from_secs(20));
     assert!(
@@ -168,9 +181,9 @@ async fn a_refused_peer_is_heard_out_for_a_moment_only() {
     let (mut near, far) = duplex(1);
     let began = Instant::now();
     let sending = async { near.write_all(&[0; 1000]).await };
-    let (set_up, _) = tokio::join!(server.set_up(far), sending);
+    let (set_up, _) = tokio::join!(set_up(&server, far), sending);
     assert!(matches!(set_up, Err(Error::Refused(Refusal::Open(_)))));
-    assert!(began.elapsed() <= HEAR_OUT);
+    assert!(began.elapsed() <= LINGER_TIME);
 }
 
 /// LH-ADMIT-1, as the acceptor keeps it, each with its code.
@@ -196,7 +209,7 @@ async fn opens_that_are_not_in_order_are_refused_with_their_code() {
         let (mut near, far) = duplex(1 << 16);
         near.write_all(&bytes).await.unwrap();
         near.shutdown().await.unwrap();
-        let (set_up, verdict) = tokio::join!(server.set_up(far), verdict(near, &bytes));
+        let (set_up, verdict) = tokio::join!(set_up(&server, far), verdict(near, &bytes));
         assert!(set_up.is_err());
         match code {
             StatusCode::Ok => assert!(matches!(verdict, Ok(Progress::Established { .. }))),
@@ -219,7 +232,7 @@ async fn the_tls_client_must_be_the_principal() {
         let (mut stream, ..) = connect::secure(near, &options, &options.route, deadline, unix_ms()).await?;
         stream.read_u8().await.map_err(Error::Peer)
     };
-    let (connected, accepted) = tokio::join!(connecting, server.set_up(far));
+    let (connected, accepted) = tokio::join!(connecting, set_up(&server, far));
     assert!(connected.is_err());
     assert!(matches!(accepted, Err(Error::Peer(_))));
 }
@@ -233,7 +246,7 @@ async fn a_chain_that_falls_silent_times_out_at_its_hop() {
         let (near, mut far) = duplex(1 << 16);
         let depot = Identity::generate().unwrap();
         let answering = async {
-            let (open, _) = receive_open(&mut far).await.unwrap();
+            let (open, ..) = receive_open(&mut far).await.unwrap();
             for hop in 1..=answered {
                 let mut bytes = BytesMut::new();
                 let (mut status, signer) = if hop == 3 {
@@ -279,8 +292,8 @@ async fn a_handshake_belongs_to_its_own_open() {
     let ((one, mut from_one), (two, mut from_two)) = (duplex(1 << 16), duplex(1 << 16));
     let ((mut to_first, first), (mut to_second, second)) = (duplex(1 << 16), duplex(1 << 16));
     let exchanged = async {
-        let (one, early_one) = receive_open(&mut from_one).await.unwrap();
-        let (two, early_two) = receive_open(&mut from_two).await.unwrap();
+        let (one, _, early_one) = receive_open(&mut from_one).await.unwrap();
+        let (two, _, early_two) = receive_open(&mut from_two).await.unwrap();
         for (to, open, early) in [(&mut to_first, two, early_one), (&mut to_second, one, early_two)] {
             let mut bytes = BytesMut::new();
             open.encode(&mut bytes).unwrap();
@@ -296,10 +309,26 @@ async fn a_handshake_belongs_to_its_own_open() {
     let (one, two, first, second, ()) = tokio::join!(
         connecting(one),
         connecting(two),
-        server.set_up(first),
-        server.set_up(second),
+        set_up(&server, first),
+        set_up(&server, second),
         exchanged
     );
     assert!(first.is_err() && second.is_err());
     assert!(one.is_err() && two.is_err());
+}
+
+/// LH-ACCEPT-1: who has as many set-ups under way as fit is told so, and its OPEN is not remembered.
+#[tokio::test(start_paused = true)]
+async fn without_room_the_principal_is_told() {
+    let identity = Identity::generate().unwrap();
+    let server = acceptor(identity.public());
+    let open = open_of(&identity, |_| ());
+    let (mut near, far) = duplex(1 << 16);
+    near.write_all(&open).await.unwrap();
+    near.shutdown().await.unwrap();
+    let no_room = server.set_up(far, Duration::from_secs(10), |_| Err(NoRoom::Share));
+    let (set_up, verdict) = tokio::join!(no_room, verdict(near, &open));
+    assert!(matches!(set_up, Err(Error::NoRoom(NoRoom::Share))));
+    assert_eq!(verdict, Err(FailureKind::Acceptor(StatusCode::Overloaded)));
+    assert!(server.replays.lock().unwrap().is_empty());
 }

@@ -4,24 +4,26 @@
 //! costs one system call in the common case, and the readiness of the write side is free to carry another message,
 //! "this connection is broken", which [`Conn::poll_broken`] waits for even when there is nothing to write.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
+use drs::TcpInfo;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
-use tokio::io::Interest;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 /// A connected, non-blocking TCP socket. From its first moment it is set to end with a reset (SO_LINGER 0, by
-/// [`socket::prepare`](crate::socket::prepare)), so that neither a path through the code nor the death of the whole
-/// process can make a cut session look finished (LH-END-3). A clean end is said aloud, by [`Conn::close`] or
-/// [`Conn::linger`].
+/// [`Options`](crate::Options)), so that neither a path through the code nor the death of the whole process can make a cut session
+/// look finished (LH-END-3). A clean end is said aloud: by [`Conn::close`], [`Conn::end_cleanly`], or by shutting it down as an
+/// asynchronous stream.
 #[derive(Debug)]
-pub(crate) struct Conn {
+pub struct Conn {
     /// `None` once the reactor has refused to take it again.
     reactor: Option<AsyncFd<Arc<OwnedFd>>>,
     socket: Arc<OwnedFd>,
@@ -33,7 +35,7 @@ pub(crate) struct Conn {
 
 impl Conn {
     /// Wraps a non-blocking socket. Fails when it cannot be registered with tokio's reactor.
-    pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let socket = Arc::new(fd);
         let reactor = Some(register(&socket, Interest::READABLE | Interest::WRITABLE)?);
         Ok(Self {
@@ -45,7 +47,7 @@ impl Conn {
     }
 
     /// Connects to `addr`; `prepare` sets the options that must be there before the first packet.
-    pub(crate) async fn connect(
+    pub async fn connect(
         addr: SocketAddr,
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
     ) -> io::Result<Self> {
@@ -79,7 +81,7 @@ impl Conn {
 
     /// Runs `read` when bytes, an end or an error may be there; `Pending` once it says `EAGAIN`; on a
     /// muted connection without a waker left behind: [`Conn::listen`] is next.
-    pub(crate) fn poll_read_with<R>(
+    pub fn poll_read_with<R>(
         &self,
         cx: &mut Context<'_>,
         mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<R>,
@@ -103,7 +105,7 @@ impl Conn {
 
     /// Ready when bytes, an end or an error may be there to read. Of a muted connection nobody knows: it is ready, and the
     /// first read that finds nothing must be followed by [`Conn::listen`].
-    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.muted {
             Poll::Ready(Ok(()))
         } else {
@@ -113,7 +115,7 @@ impl Conn {
 
     /// Stops the reactor from telling of bytes to read, if there are any. For a reader that is held up elsewhere: its
     /// thread would be woken by every packet that comes in meanwhile, for nothing.
-    pub(crate) fn mute(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    pub fn mute(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.muted || self.reactor()?.poll_read_ready(cx)?.is_pending() {
             return Ok(());
         }
@@ -122,7 +124,7 @@ impl Conn {
     }
 
     /// Has the reactor tell of bytes to read again.
-    pub(crate) fn listen(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    pub fn listen(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if !self.muted {
             return Ok(());
         }
@@ -146,7 +148,7 @@ impl Conn {
     }
 
     /// Runs `write` at once, or, if the last write was refused, when there is room again.
-    pub(crate) fn poll_write_with<R>(
+    pub fn poll_write_with<R>(
         &self,
         cx: &mut Context<'_>,
         mut write: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<R>,
@@ -175,7 +177,7 @@ impl Conn {
 
     /// Ready once the connection is broken (reset, timed out, or both directions closed). Only a caller that has not
     /// itself shut down writing may ask: then a hang-up can only mean that the peer or the path has died.
-    pub(crate) fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+    pub fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let reactor = match self.reactor() {
             Ok(reactor) => reactor,
             Err(error) => return Poll::Ready(error),
@@ -200,69 +202,46 @@ impl Conn {
     }
 
     /// Completes when the connection is broken; see [`Conn::poll_broken`].
-    pub(crate) async fn broken(&self) -> io::Error {
+    pub async fn broken(&self) -> io::Error {
         std::future::poll_fn(|cx| self.poll_broken(cx)).await
     }
 
-    /// Reads what is there into `buf`; 0 is the peer's end of stream.
-    pub(crate) async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        std::future::poll_fn(|cx| {
-            self.poll_read_with(cx, |fd| {
-                rustix::net::recv(fd, &mut *buf, RecvFlags::empty()).map(|(n, _)| n)
-            })
-        })
-        .await
-    }
-
-    /// Writes all of `bytes`.
-    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            let n = std::future::poll_fn(|cx| {
-                self.poll_write_with(cx, |fd| rustix::net::send(fd, bytes, SendFlags::NOSIGNAL))
-            })
-            .await?;
-            bytes = bytes.get(n..).unwrap_or_default();
-        }
-        Ok(())
-    }
-
     /// Whom this is a connection with.
-    pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
+    pub fn peer(&self) -> io::Result<SocketAddr> {
         let peer = rustix::net::getpeername(&self.socket)?;
         peer.and_then(|peer| SocketAddr::try_from(peer).ok())
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Tells the peer that no more bytes follow (FIN), leaving the other direction open.
-    pub(crate) fn shutdown_write(&self) -> io::Result<()> {
+    pub fn shutdown_write(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
     }
 
     /// Closes without a reset; for a connection both of whose directions have ended.
-    pub(crate) fn close(self) {
+    pub fn close(self) {
         self.end_cleanly();
     }
 
-    /// Ends a refused connection so that the peer can still read what was written to it: bytes that nobody has read
-    /// would turn the close into a reset and could destroy the status on its way. Reads and drops at most
-    /// `allowance` bytes; the caller bounds the time.
-    pub(crate) async fn linger(self, mut allowance: usize) {
-        if self.shutdown_write().is_err() {
-            return;
-        }
-        self.end_cleanly();
-        let mut sink = [0u8; 2048];
-        while let Ok(n) = self.read(&mut sink).await {
-            if n == 0 || n > allowance {
-                return;
-            }
-            allowance -= n;
-        }
-    }
-
-    fn end_cleanly(&self) {
+    /// From now on the close is no reset: for who has ended its direction in another way, or has nothing to say of the end.
+    pub fn end_cleanly(&self) {
         // Refused only by a socket that is already dead; then there is nobody left to tell.
         let _ = sockopt::set_socket_linger(&self.socket, None);
+    }
+
+    /// Whether the kernel can move bytes between this connection and a pipe (splice(2)), through the descriptor that
+    /// [`Conn::poll_read_with`] and [`Conn::poll_write_with`] lend. Where not, bytes are read and written as those of any stream.
+    #[must_use]
+    pub const fn splices(&self) -> bool {
+        true
+    }
+
+    /// What the kernel knows of it.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn info(&self) -> io::Result<TcpInfo> {
+        TcpInfo::read(self).map_err(io::Error::other)
     }
 
     /// The pending error of the socket, which this call clears.
@@ -281,6 +260,66 @@ fn register(socket: &Arc<OwnedFd>, interest: Interest) -> io::Result<AsyncFd<Arc
     #[allow(unsafe_code, reason = "AsyncFd asks for this promise since tokio 1.54")]
     let registered = unsafe { AsyncFd::register_with_interest(Arc::clone(socket), interest) };
     Ok(registered?)
+}
+
+impl AsyncRead for Conn {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let reactor = self.reactor()?;
+        loop {
+            let mut guard = ready!(reactor.poll_read_ready(cx))?;
+            let room = buffer.initialize_unfilled();
+            let wanted = room.len();
+            match rustix::net::recv(&self.socket, room, RecvFlags::empty()) {
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+                Ok((received, _)) => {
+                    // Less than was asked for was all there was: the next read need not find out by asking.
+                    if received > 0 && received < wanted {
+                        guard.clear_ready();
+                    }
+                    buffer.advance(received);
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Conn {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_with(cx, |fd| rustix::net::send(fd, data, SendFlags::NOSIGNAL))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_with(cx, |fd| {
+            let mut none = SendAncillaryBuffer::default();
+            rustix::net::sendmsg(fd, data, &mut none, SendFlags::NOSIGNAL)
+        })
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends this direction, and makes the close to come a clean one.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shutdown_write()?;
+        self.end_cleanly();
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl AsFd for Conn {

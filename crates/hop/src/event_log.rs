@@ -1,0 +1,73 @@
+//! What strangers, and keys, can make a program write into its log: a bounded number of lines, and a count of what was left out.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_proto::LogRate;
+
+use crate::Payer;
+
+/// Lines at once, and lines a second from then on, that one payer's events come to.
+const BURST: u32 = 20;
+const LINES_PER_SECOND: u32 = 2;
+/// The same for all newcomers together, about whom nothing is known.
+const STRANGERS_BURST: u32 = 100;
+const STRANGERS_LINES_PER_SECOND: u32 = 10;
+/// Payers whose rate is remembered; one more makes those go that have been silent.
+const MAX_PAYERS: usize = 1024;
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+
+/// Decides whether an event is worth a line.
+#[derive(Debug)]
+pub struct EventLog {
+    began: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    strangers: LogRate,
+    payers: HashMap<Payer, (LogRate, Duration)>,
+}
+
+impl EventLog {
+    /// One that has let nothing through yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            state: Mutex::new(State {
+                strangers: LogRate::new(STRANGERS_BURST, STRANGERS_LINES_PER_SECOND),
+                payers: HashMap::new(),
+            }),
+        }
+    }
+
+    /// Whether an event of `payer`, or of a newcomer, is to be logged: with the number of those that were left out since the last.
+    pub fn admit(&self, payer: Option<Payer>) -> Option<u64> {
+        let now = self.began.elapsed();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(payer) = payer else {
+            return state.strangers.admit(now);
+        };
+        if !state.payers.contains_key(&payer) && state.payers.len() >= MAX_PAYERS {
+            state
+                .payers
+                .retain(|_, (_, last)| now.saturating_sub(*last) < FORGET_AFTER);
+            if state.payers.len() >= MAX_PAYERS {
+                return state.strangers.admit(now);
+            }
+        }
+        let fresh = || (LogRate::new(BURST, LINES_PER_SECOND), now);
+        let (rate, last) = state.payers.entry(payer).or_insert_with(fresh);
+        *last = now;
+        rate.admit(now)
+    }
+}
+
+impl Default for EventLog {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,36 @@
+//! One transport connection between two places of a route: how it is dialled, listened for, kept alive and ended, and how newcomers
+//! are let in. Both ends of a session and the depots between them stand on this.
+//!
+//! - [`Conn`] is a connection: an asynchronous byte stream that ends cleanly only when told to, lends its descriptor to splice(2) and
+//!   tells what the kernel knows of it. Today every connection is TCP; what stands above asks [`Conn::splices`] and takes no
+//!   descriptor for granted.
+//! - [`Resolver`] turns an endpoint into addresses, [`dial`] those into a [`Conn`].
+//! - [`Listener`] accepts; [`Gate`] decides who of the newcomers stays while there is room for some only ([`Newcomers`] is its pure part).
+//! - [`receive_open`] reads an OPEN, [`answer_and_linger`] says no and sees to it that it can be read.
+//! - [`EventLog`] bounds what newcomers can make a program write into its log.
+//!
+//! The rules that the code cites (`LH-ACCEPT-1`) are those of `docs/protocol.md`.
+
+mod clock;
+mod conn;
+mod dial;
+mod event_log;
+mod gate;
+mod linger;
+mod listen;
+mod newcomers;
+mod open;
+mod options;
+mod resolve;
+
+pub use clock::unix_ms;
+pub use conn::Conn;
+pub use dial::{DialError, Dialled, dial};
+pub use event_log::EventLog;
+pub use gate::{Entered, Eviction, Gate, GateLimits, NoRoom, Payer, Place};
+pub use linger::answer_and_linger;
+pub use listen::{ListenError, Listener, is_about_the_connection};
+pub use newcomers::{Admitted, Newcomers};
+pub use open::{NoOpen, receive_open};
+pub use options::{CongestionError, Options, check_congestion};
+pub use resolve::{ResolveError, Resolver};

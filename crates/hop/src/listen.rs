@@ -1,0 +1,112 @@
+//! Accepting connections: errors of one connection are passed over, a lack of descriptors or memory is waited out.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use tokio::net::TcpListener;
+
+use crate::{CongestionError, Options, check_congestion};
+
+const BACKLOG: i32 = 1024;
+/// Wait after an accept that failed for want of descriptors or memory: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    pause: Duration,
+}
+
+/// Why an address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The kernel does not have the congestion control.
+    #[error(transparent)]
+    Congestion(#[from] CongestionError),
+    /// Is another program there, or is the port below 1024?
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Listener {
+    /// Listens on `address`; what is accepted inherits the options. An unspecified IPv6 address takes both families.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, ListenError> {
+        if let Some(name) = &options.congestion {
+            check_congestion(name)?;
+        }
+        Ok(Self {
+            socket: bound(address, options)?,
+            pause: FIRST_PAUSE,
+        })
+    }
+
+    /// Where it listens, with the port that port 0 became.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The next connection, for [`Conn::new`](crate::Conn::new), on whichever thread is to have it. `failed` is called when the
+    /// system cannot give any for the moment: whoever waits in the backlog waits on, and what ends meanwhile frees some.
+    pub async fn accept(&mut self, failed: impl Fn(&io::Error)) -> (OwnedFd, SocketAddr) {
+        loop {
+            let accepted = self.socket.accept().await;
+            // Taken off this thread's reactor here; whoever serves it puts it on its own.
+            match accepted.and_then(|(stream, peer)| Ok((OwnedFd::from(stream.into_std()?), peer))) {
+                Ok(accepted) => {
+                    self.pause = FIRST_PAUSE;
+                    return accepted;
+                }
+                Err(error) if is_about_the_connection(&error) => {}
+                Err(error) => {
+                    failed(&error);
+                    tokio::time::sleep(self.pause).await;
+                    self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+}
+
+fn bound(address: SocketAddr, options: &Options) -> io::Result<TcpListener> {
+    let family = if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, !address.ip().is_unspecified())?;
+    }
+    options.apply(std::os::fd::AsFd::as_fd(&fd))?;
+    rustix::net::bind(&fd, &address)?;
+    rustix::net::listen(&fd, BACKLOG)?;
+    TcpListener::from_std(fd.into())
+}
+
+/// Errors of a connection that died in the backlog (accept(2)); the listener is fine.
+#[must_use]
+pub fn is_about_the_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown
+    )
+}
