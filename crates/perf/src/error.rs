@@ -7,7 +7,7 @@ use std::{io, time::Duration};
 pub enum Error {
     /// No session came about: the text names the hop and why.
     #[error(transparent)]
-    Connect(#[from] longhaul_session::Error),
+    Connect(longhaul_session::Error),
     /// The server does not take this measurement: ask for less, later, or another server.
     #[error("the server refuses: {0}")]
     Refused(String),
@@ -41,4 +41,14 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+}
+
+impl From<longhaul_session::Error> for Error {
+    fn from(error: longhaul_session::Error) -> Self {
+        if error.is_about_the_service() {
+            let advice = "it takes no measurements: start it with --perf, or run longhaul perf --serve there";
+            return Self::Refused(advice.to_owned());
+        }
+        Self::Connect(error)
+    }
 }

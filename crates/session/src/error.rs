@@ -139,6 +139,16 @@ impl Error {
         }
     }
 
+    /// Whether the server does not offer the service that was asked for.
+    #[must_use]
+    pub fn is_about_the_service(&self) -> bool {
+        match self {
+            Self::Hop(failure) => failure.kind == FailureKind::Acceptor(StatusCode::NoService),
+            Self::FellBack { direct, .. } => direct.is_about_the_service(),
+            _ => false,
+        }
+    }
+
     /// Whether it is about who one side is, so that nothing changes until a person changes a grant, a policy or a key.
     #[must_use]
     pub fn is_about_who(&self) -> bool {
