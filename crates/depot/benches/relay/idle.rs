@@ -46,7 +46,7 @@ fn carry(from: &mut TcpStream, to: &mut TcpStream) {
     to.read_exact(&mut arrived).expect("read");
 }
 
-fn read_status(stream: &mut TcpStream) {
+pub fn read_status(stream: &mut TcpStream) {
     let mut decoder = StatusDecoder::new();
     let mut byte = [0];
     loop {

@@ -1,5 +1,5 @@
-//! What relaying costs: CPU seconds a gigabyte beside HAProxy in TCP mode with splicing, and memory for 1,000 idle
-//! sessions. Loopback only.
+//! What relaying costs: CPU seconds a gigabyte beside HAProxy in TCP mode with splicing, memory for 1,000 idle sessions, and how
+//! many sessions are set up a second. Loopback only.
 //!
 //! Both relays run as processes of their own with the same number of threads and the same pipe size, between the same
 //! memory-to-memory ends, turn by turn (A B A B). HAProxy splices always (`option splice-request` and
@@ -8,7 +8,7 @@
 //! kernel does for it in interrupts that hit other processes is not in it, for either relay.
 //!
 //! ```sh
-//! cargo bench -p longhaul-depot --bench relay -- [--rounds 7] [--gigabytes 2] [--flows 1,4] [--threads 2] [--also-auto]
+//! cargo bench -p longhaul-depot --bench relay -- [--rounds 7] [--gigabytes 2] [--flows 1,4] [--threads 2] [--also-auto] [--setups 4000]
 //! ```
 //!
 //! Prints a line of text for each result and, as the last line, all of them as JSON. Exits with 2 where HAProxy is missing.
@@ -23,6 +23,7 @@
 mod ends;
 mod idle;
 mod relays;
+mod setups;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -41,6 +42,7 @@ struct Options {
     pipe: usize,
     also_auto: bool,
     idle_sessions: usize,
+    setups: usize,
 }
 
 impl Options {
@@ -65,6 +67,7 @@ impl Options {
             pipe: number("--pipe", f64::from(1 << 20)) as usize,
             also_auto: arguments.iter().any(|argument| argument == "--also-auto"),
             idle_sessions: number("--idle-sessions", 1000.0) as usize,
+            setups: number("--setups", 4000.0) as usize,
         }
     }
 }
@@ -118,6 +121,12 @@ fn main() -> ExitCode {
         idle["resident_bytes_per_session"].as_f64().unwrap_or(f64::NAN) / 1024.0,
         idle["pipe_bytes_per_session"].as_f64().unwrap_or(f64::NAN) / 1024.0,
     );
+    let setups = setups::measure(&relays[0], &destination, &key, options.setups);
+    println!(
+        "set-ups: {:.0} a second, {:.0} us of processor time each",
+        setups["per_second"].as_f64().unwrap_or(f64::NAN),
+        setups["cpu_microseconds_each"].as_f64().unwrap_or(f64::NAN),
+    );
     let all = json!({
         "benchmark": "relay",
         "gigabytes_per_run": options.gigabytes,
@@ -127,6 +136,7 @@ fn main() -> ExitCode {
         "haproxy_version": relays::haproxy_version(),
         "settings": settings,
         "idle": idle,
+        "setups": setups,
     });
     println!("{all}");
     ExitCode::SUCCESS
