@@ -8,9 +8,9 @@ use longhaul_proto::LogRate;
 
 use crate::Payer;
 
-/// Lines at once, and lines a second from then on, that one payer's events come to.
-const BURST: u32 = 20;
-const LINES_PER_SECOND: u32 = 2;
+/// Lines at once, and lines a second from then on, that one payer's events come to: a copy of many streams ends with a line for each.
+const BURST: u32 = 256;
+const LINES_PER_SECOND: u32 = 20;
 /// The same for all newcomers together, about whom nothing is known.
 const STRANGERS_BURST: u32 = 100;
 const STRANGERS_LINES_PER_SECOND: u32 = 10;
