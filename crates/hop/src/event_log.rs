@@ -71,3 +71,38 @@ impl Default for EventLog {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::PublicKey;
+
+    use super::*;
+
+    fn key(number: u32) -> Payer {
+        let mut bytes = [0; 32];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        Payer::Key(PublicKey::from_bytes(bytes))
+    }
+
+    fn lines(log: &EventLog, payer: Option<Payer>, events: u32) -> u32 {
+        (0..events).filter(|_| log.admit(payer).is_some()).count() as u32
+    }
+
+    /// A thousand times as many events as lines, from strangers and from a key; another key's are logged all the same.
+    #[test]
+    fn a_flood_does_not_silence_others() {
+        let log = EventLog::new();
+        assert!(lines(&log, None, 100_000) < 2 * STRANGERS_BURST);
+        assert!(lines(&log, Some(key(1)), 100_000) < 2 * BURST);
+        assert_eq!(log.admit(Some(key(2))), Some(0));
+    }
+
+    #[test]
+    fn payers_without_end_cost_bounded_memory() {
+        let log = EventLog::new();
+        for number in 0..2 * MAX_PAYERS as u32 {
+            let _ = log.admit(Some(key(number)));
+        }
+        assert_eq!(log.state.lock().unwrap().payers.len(), MAX_PAYERS);
+    }
+}

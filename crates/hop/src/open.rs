@@ -46,3 +46,52 @@ pub async fn receive_open(stream: &mut (impl AsyncRead + Unpin)) -> Result<(Open
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::BytesMut;
+    use longhaul_proto::{Route, Service, SessionId, SigningKey};
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_open_comes_whole_with_what_is_behind_it_or_not_at_all() {
+        let id = SessionId::from_bytes([1; 16]);
+        let destination = "server.example:7511".parse().unwrap();
+        let mut open = Open::new(
+            id,
+            Service::COPY,
+            Route::direct(),
+            destination,
+            Duration::from_secs(1),
+        )
+        .departing();
+        open.sign(&SigningKey::generate().unwrap(), 1).unwrap();
+        let mut bytes = BytesMut::new();
+        open.encode(&mut bytes).unwrap();
+        let whole = bytes.len();
+        bytes.extend_from_slice(b"early");
+        let received = async |bytes: &[u8], at_once: usize| {
+            let (mut near, mut far) = tokio::io::duplex(1 << 16);
+            for part in bytes.chunks(at_once) {
+                near.write_all(part).await.unwrap();
+            }
+            drop(near);
+            receive_open(&mut far).await
+        };
+        let (found, _, early) = received(&bytes, usize::MAX).await.unwrap();
+        assert_eq!((found, early.as_slice()), (open, &b"early"[..]));
+        assert!(matches!(received(b"", 1).await, Err(NoOpen::Nothing)));
+        assert!(matches!(
+            received(&bytes[..whole - 1], 7).await,
+            Err(NoOpen::Lost(_))
+        ));
+        assert!(matches!(
+            received(b"GET / HTTP/1.1", 1).await,
+            Err(NoOpen::Malformed(OpenError::Magic))
+        ));
+    }
+}

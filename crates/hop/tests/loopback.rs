@@ -1,0 +1,100 @@
+//! Connections over loopback: how they are made, what they carry, and how they end.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use longhaul_hop::{Conn, DialError, Listener, Options, answer_and_linger, dial};
+use longhaul_proto::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+async fn pair() -> (Conn, Conn) {
+    let mut listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let dialled = dial(&[address], |_| Options::default(), soon()).await.unwrap();
+    assert_eq!(dialled.address, address);
+    let (fd, peer) = listener.accept(|error| panic!("{error}")).await;
+    let accepted = Conn::new(fd).unwrap();
+    assert_eq!(accepted.peer().unwrap(), peer);
+    (dialled.conn, accepted)
+}
+
+/// More than the kernel holds, both ways at once, in pieces of any size.
+#[tokio::test]
+async fn bytes_arrive_both_ways_and_each_direction_ends_by_itself() {
+    let (near, far) = pair().await;
+    let sent: Vec<u8> = (0..6_000_000u32).map(|number| number.to_le_bytes()[0]).collect();
+    let end = async |conn: Conn| {
+        let (mut reader, mut writer) = tokio::io::split(conn);
+        let writing = async {
+            writer.write_all(&sent).await.unwrap();
+            writer.shutdown().await.unwrap();
+        };
+        let mut received = Vec::new();
+        let (_, read) = tokio::join!(writing, reader.read_to_end(&mut received));
+        read.unwrap();
+        received
+    };
+    let (one, two) = tokio::join!(end(near), end(far));
+    assert!(one == sent && two == sent);
+}
+
+/// LH-END-3: what was not ended is reset, whatever was written.
+#[tokio::test]
+async fn a_connection_that_is_dropped_is_reset_and_one_that_was_shut_down_is_not() {
+    let (mut near, mut far) = pair().await;
+    near.write_all(b"half a").await.unwrap();
+    drop(near);
+    let error = far.read_to_end(&mut Vec::new()).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    let (mut near, mut far) = pair().await;
+    near.write_all(b"whole").await.unwrap();
+    near.shutdown().await.unwrap();
+    drop(near);
+    let mut received = Vec::new();
+    far.read_to_end(&mut received).await.unwrap();
+    assert_eq!(received, b"whole");
+}
+
+/// LH-STATUS-6: an answer is read although its reader had sent what nobody took.
+#[tokio::test]
+async fn an_answer_outlives_what_its_reader_had_sent() {
+    let (mut near, far) = pair().await;
+    near.write_all(&[7; 30_000]).await.unwrap();
+    let answering = answer_and_linger(far, b"no", Duration::from_secs(20));
+    let reading = async {
+        let mut received = Vec::new();
+        near.read_to_end(&mut received).await.unwrap();
+        drop(near);
+        received
+    };
+    let ((), received) = tokio::join!(answering, reading);
+    assert_eq!(received, b"no");
+}
+
+#[tokio::test]
+async fn the_next_address_is_tried_and_the_last_failure_told() {
+    let (closed, open) = {
+        let bind = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (closed, open) = (bind(), bind());
+        (closed.local_addr().unwrap(), open)
+    };
+    let answers: SocketAddr = open.local_addr().unwrap();
+    let dialled = dial(&[closed, answers], |_| Options::default(), soon())
+        .await
+        .unwrap();
+    assert_eq!(dialled.address, answers);
+    assert!(dialled.conn.splices() && dialled.conn.info().is_ok());
+    let error = dial(&[closed], |_| Options::default(), soon()).await.unwrap_err();
+    assert_eq!(error.code(), StatusCode::DialRefused);
+    assert!(error.to_string().contains(&closed.to_string()), "{error}");
+    let error = dial(&[], |_| Options::default(), soon()).await.unwrap_err();
+    assert!(matches!(error, DialError::NoAddress));
+}
