@@ -12,6 +12,9 @@ mod conn;
 mod depot;
 mod dial;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod metrics;
 mod page;

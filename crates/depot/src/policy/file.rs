@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use longhaul_proto::{ACCEPTOR_PORT, DEPOT_PORT};
+use longhaul_proto::{ACCEPTOR_PORT, DEPOT_PORT, text::printable};
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
@@ -71,7 +71,8 @@ pub(super) fn rules(text: &str, file: &Path) -> Result<Vec<Rule>, PolicyError> {
     let parsed: PolicyText = toml::from_str(text).map_err(|error| PolicyError::Syntax {
         file: file.to_owned(),
         line: line_of(text, error.span().map_or(0, |span| span.start)),
-        problem: error.message().replace('\n', " "),
+        // It quotes the file.
+        problem: printable(error.message().replace('\n', " ").as_bytes()),
     })?;
     let numbered = parsed.allow.into_iter().enumerate();
     numbered
@@ -92,7 +93,7 @@ impl Source<'_> {
             file: self.file.to_owned(),
             line: line_of(self.text, at),
             field: format!("allow[{}].{field}", self.index + 1),
-            problem: problem.into(),
+            problem: printable(problem.into().as_bytes()),
         }
     }
 
