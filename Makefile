@@ -9,6 +9,7 @@
 #   make streams   how many streams a copy takes, beside fixed numbers
 #   make lsr       the Land Speed Record's path, beside iperf3
 #   make bench     the relay beside HAProxy
+#   make fuzz      every parser of what strangers and operators write, ten minutes each
 #
 # Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy, `make lsr` iperf3. `make deps` installs what is
 # missing from the distribution's packages, and each target says so in one line where it could not.
@@ -17,7 +18,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test figures drs drs-run classify streams lsr bench deps bench-deps build lint deny fuzz clean
+.PHONY: demo demo-small test figures drs drs-run classify streams lsr bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -56,10 +57,22 @@ lint:
 deny:
 	cargo deny --locked check bans licenses sources
 
-# Needs a nightly toolchain and cargo-fuzz; the corpus is replayed by `make test` without either.
+# Dependencies that nothing uses.
+machete:
+	cargo machete
+
+# Known vulnerabilities, where the data base of advisories can be had.
+advisories:
+	scripts/advisories
+
+# Every parser that the network or an operator's file reaches, for ten minutes each; FUZZ_SECONDS and FUZZ_JOBS (how many at a time)
+# say otherwise, FUZZ_TARGETS names some. `make test` replays the corpora without fuzzing.
 fuzz:
-	$(CARGO) +nightly fuzz run open -- -max_total_time=60
-	$(CARGO) +nightly fuzz run status -- -max_total_time=60
+	scripts/fuzz $(FUZZ_TARGETS)
+
+# The corpora's named files, written again after a format has changed.
+seeds:
+	$(CARGO) run --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET_DIR)/fuzz --example seeds
 
 build:
 	$(CARGO) build --release --workspace --locked

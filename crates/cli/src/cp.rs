@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::target::{Remote, Target};
+use crate::trust::Remembering;
 use crate::watch::{Show, Watch};
 use crate::{home, logging, trust};
 
@@ -231,7 +232,7 @@ impl Cp {
         remote: &Remote,
         request: Request,
         watch: &Arc<Watch>,
-    ) -> Result<Client<SessionConnector>> {
+    ) -> Result<Client<Remembering>> {
         let hello = Hello {
             token: Token::random()?,
             request,
@@ -252,9 +253,11 @@ impl Cp {
             fall_back: self.fall_back,
             ..ConnectOptions::new(Service::COPY, route, remote.server.clone(), identity, nobody)
         };
-        options.server = trust::of(&remote.server, &wanted, &options).await?;
+        let first;
+        (options.server, first) = trust::of(&remote.server, &wanted, &options).await?;
+        let sessions = SessionConnector::new(options, self.route.clone());
         Ok(Client {
-            connector: Arc::new(SessionConnector::new(options, self.route.clone())),
+            connector: Arc::new(Remembering::new(sessions, first)),
             hello,
             streams: self.streams,
             progress: watch.progress.clone(),
@@ -263,7 +266,7 @@ impl Cp {
     }
 
     /// Says what to do about a server that isn't known.
-    fn advise(&self, error: Error, connector: &SessionConnector, remote: &Remote) -> anyhow::Error {
+    fn advise(&self, error: Error, connector: &Remembering, remote: &Remote) -> anyhow::Error {
         match connector.unknown_server() {
             Some(found) => anyhow!(Error::Unauthorised(format!(
                 "the server {} is not known and shows key {found}: if that is its key, give --host-key {found}, or --accept-new to \
@@ -290,10 +293,7 @@ fn job_name(job: &Job) -> String {
 }
 
 fn shown(paths: &[PathBuf]) -> Vec<String> {
-    paths
-        .iter()
-        .map(|path| longhaul_transfer::path::printable(path.as_os_str().as_encoded_bytes()))
-        .collect()
+    paths.iter().map(|path| home::shown(path)).collect()
 }
 
 /// A directory copied into itself would never end.

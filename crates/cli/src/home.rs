@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use longhaul_proto::text::printable;
 use longhaul_session::Identity;
 
 /// The directory: `$LONGHAUL_HOME`, else `$XDG_CONFIG_HOME/longhaul`, else `~/.config/longhaul`.
@@ -34,6 +35,11 @@ pub fn make_dir() -> Result<PathBuf> {
         .create(&dir);
     made.with_context(|| format!("cannot make the directory {}", dir.display()))?;
     Ok(dir)
+}
+
+/// A path as a person may see it.
+pub fn shown(path: &Path) -> String {
+    printable(path.as_os_str().as_encoded_bytes())
 }
 
 /// The file of servers whose keys were accepted before.
@@ -73,7 +79,7 @@ pub fn identity(file: Option<&Path>) -> Result<Identity> {
             eprintln!(
                 "longhaul: made a new key, {}, in {}",
                 identity.public(),
-                file.display()
+                shown(&file)
             );
             Ok(identity)
         }

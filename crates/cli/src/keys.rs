@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use longhaul_proto::text::printable;
 use longhaul_session::Identity;
 
 use crate::exit::Exit;
@@ -40,7 +41,7 @@ impl Keys {
             Action::New { name } => {
                 let file = home::identity_file(name.as_deref())?;
                 let identity = Identity::create(&file)?;
-                answer::line(format_args!("{} {}", identity.public(), file.display()));
+                answer::line(format_args!("{} {}", identity.public(), home::shown(&file)));
             }
             Action::Show { name } => {
                 let file = home::identity_file(name.as_deref())?;
@@ -65,14 +66,14 @@ fn list() -> Result<()> {
     files.sort();
     for file in &files {
         match Identity::load(file) {
-            Ok(identity) => answer::line(format_args!("{} {}", identity.public(), file.display())),
-            Err(error) => eprintln!("longhaul: {error}"),
+            Ok(identity) => answer::line(format_args!("{} {}", identity.public(), home::shown(file))),
+            Err(error) => eprintln!("longhaul: {}", printable(error.to_string().as_bytes())),
         }
     }
     if files.is_empty() {
         eprintln!(
             "longhaul: no key in {} yet; make one with: longhaul keys new",
-            dir.display()
+            home::shown(&dir)
         );
     }
     Ok(())

@@ -1,15 +1,105 @@
 //! Logs of the long-running commands, on standard error.
 
-use tracing_subscriber::EnvFilter;
+use std::ffi::OsStr;
+use std::fmt::Debug;
+use std::io::IsTerminal;
 
-/// Starts logging; `RUST_LOG` overrides `default`.
+use longhaul_proto::text::printable;
+use tracing::field::Field;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
+
+/// Starts logging; `RUST_LOG` overrides `default`. Colours are for terminals, and only if `NO_COLOR` is unset or empty
+/// (<https://no-color.org>).
 pub fn start(default: &str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let started = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(coloured(
+            std::io::stderr().is_terminal(),
+            std::env::var_os("NO_COLOR").as_deref(),
+        ))
+        .fmt_fields(debug_fn(field).delimited(" "))
         .with_writer(std::io::stderr)
         .with_target(false)
         .try_init();
     // Only fails when logging has been started before.
     drop(started);
+}
+
+fn coloured(terminal: bool, no_color: Option<&OsStr>) -> bool {
+    terminal && no_color.is_none_or(OsStr::is_empty)
+}
+
+/// Whatever a field holds of other people's words, it stays on its line and does not steer a terminal.
+fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    let value = printable(format!("{value:?}").as_bytes());
+    match field.name() {
+        "message" => writer.write_str(&value),
+        name => write!(writer, "{name}={value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn colours_are_for_terminals_and_for_those_who_want_them() {
+        for (terminal, no_color, expected) in [
+            (true, None, true),
+            (true, Some(""), true),
+            (true, Some("1"), false),
+            (false, None, false),
+            (false, Some(""), false),
+        ] {
+            assert_eq!(coloured(terminal, no_color.map(OsStr::new)), expected);
+        }
+    }
+
+    #[test]
+    fn the_peers_words_stay_in_their_field() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .without_time()
+            .with_target(false)
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .with_writer(move || writer.clone())
+            .finish();
+        let words = "a\u{1b}[2J\n\u{202e}\u{200b}\u{2028}\u{2029}b";
+        let error = std::io::Error::other(words);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(number = 7, %error, detail = words, purpose = ?words, "said: {words}");
+        });
+        let written = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let shown = "a\\u{1b}[2J\\u{a}\\u{202e}\\u{200b}\\u{2028}\\u{2029}b";
+        assert!(
+            written.starts_with(&format!(" INFO said: {shown} number=7 error={shown} detail=")),
+            "{written}"
+        );
+        let line = written.strip_suffix('\n').unwrap();
+        assert!(
+            line.chars().all(longhaul_proto::text::is_printable),
+            "{written:?}"
+        );
+    }
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use longhaul_proto::text::printable;
 
 mod answer;
 mod cp;
@@ -61,7 +62,8 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code.into(),
         Err(failure) => {
-            eprintln!("longhaul: {failure:#}");
+            // It may quote a peer, a file or an argument.
+            eprintln!("longhaul: {}", printable(format!("{failure:#}").as_bytes()));
             exit::Exit::of(&failure).into()
         }
     }

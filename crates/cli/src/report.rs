@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use drs::{Limit, Tally};
+use longhaul_proto::text::printable;
 use longhaul_transfer::{Outcome, Picture, StreamCounters, explain};
 use serde::Serialize;
 
@@ -112,7 +113,10 @@ impl Report {
             direction: direction.to_owned(),
             ok: exit == Exit::Success,
             exit_code: exit.code(),
-            error: result.as_ref().err().map(|error| format!("{error:#}")),
+            error: result
+                .as_ref()
+                .err()
+                .map(|error| printable(format!("{error:#}").as_bytes())),
             bytes,
             files: progress.files_done.load(Ordering::Relaxed),
             entries: progress.entries_found.load(Ordering::Relaxed),

@@ -1,5 +1,7 @@
 //! What a person names on the command line: a local path, or `lh://host[:port]/path`.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the command line
+
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
@@ -41,7 +43,7 @@ impl Target {
                 false => Ok(Self::Local(PathBuf::from(text))),
             };
         };
-        let shown = longhaul_transfer::path::printable(bytes);
+        let shown = longhaul_proto::text::printable(bytes);
         let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
         let (host, path) = rest.split_at(slash);
         let host =

@@ -4,9 +4,11 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, bail};
+use longhaul_proto::text::printable;
 use longhaul_session::{
-    ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, ServerTrust, Verdict, connect,
+    ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, ServerTrust, Session, Verdict, connect,
 };
+use longhaul_transfer::{ConnectError, Connector, SessionConnector};
 
 use crate::home;
 
@@ -19,21 +21,35 @@ pub struct Wanted {
     pub accept_new: bool,
 }
 
-/// How to trust `server`. `ask` says how to reach it, should a person have to be asked.
-pub async fn of(server: &Endpoint, wanted: &Wanted, ask: &ConnectOptions) -> Result<ServerTrust> {
+/// A server's key that is to be written down once the server has proved to have it: with the first session that stands, since
+/// anybody can show any key.
+#[derive(Debug, Clone, Default)]
+pub struct FirstUse(Option<Arc<Mutex<Unproved>>>);
+
+#[derive(Debug)]
+struct Unproved {
+    known: KnownHosts,
+    server: Endpoint,
+    /// The one that is trusted; whichever is shown first, if no person has been asked.
+    key: Option<PublicKey>,
+    written: bool,
+}
+
+/// How to trust `server`, and what to remember once a session stands. `ask` says how to reach it, should a person have to be asked.
+pub async fn of(server: &Endpoint, wanted: &Wanted, ask: &ConnectOptions) -> Result<(ServerTrust, FirstUse)> {
     if let Some(key) = wanted.key {
-        return Ok(ServerTrust::Pinned(key));
+        return Ok((ServerTrust::Pinned(key), FirstUse::default()));
     }
-    let mut known = KnownHosts::open(&home::known_hosts()?)?;
+    let known = KnownHosts::open(&home::known_hosts()?)?;
     if known.get(server).is_some() {
-        return Ok(known.trust());
+        return Ok((known.trust(), FirstUse::default()));
     }
     if wanted.accept_new {
-        return Ok(first_shown(known));
+        return Ok(first_use(known, server, None));
     }
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         // The connection will fail and say which key the server showed.
-        return Ok(known.trust());
+        return Ok((known.trust(), FirstUse::default()));
     }
     let probe = ConnectOptions {
         server: known.trust(),
@@ -42,13 +58,12 @@ pub async fn of(server: &Endpoint, wanted: &Wanted, ask: &ConnectOptions) -> Res
     let found = match connect(&probe).await {
         Err(Error::UnknownServer { found, .. }) => found,
         // Whatever else is wrong, the copy's own attempt meets and reports it.
-        _ => return Ok(known.trust()),
+        _ => return Ok((known.trust(), FirstUse::default())),
     };
     if !confirmed(server, &found)? {
         bail!("the key of {server} was not accepted; nothing was copied");
     }
-    known.add(server.clone(), found)?;
-    Ok(known.trust())
+    Ok(first_use(known, server, Some(found)))
 }
 
 fn confirmed(server: &Endpoint, found: &PublicKey) -> Result<bool> {
@@ -62,21 +77,105 @@ fn confirmed(server: &Endpoint, found: &PublicKey) -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Trusts the first key the server shows, writes it down, and from then on no other.
-fn first_shown(known: KnownHosts) -> ServerTrust {
-    let state = Mutex::new((known, None));
-    ServerTrust::Callback(Arc::new(move |server, found| {
+/// Trusts `key`, or else the first key that the server shows, and no other.
+fn first_use(known: KnownHosts, server: &Endpoint, key: Option<PublicKey>) -> (ServerTrust, FirstUse) {
+    let state = Arc::new(Mutex::new(Unproved {
+        known,
+        server: server.clone(),
+        key,
+        written: false,
+    }));
+    let first = FirstUse(Some(Arc::clone(&state)));
+    let trust = ServerTrust::Callback(Arc::new(move |_, found| {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.1 {
-            Some(expected) if expected == *found => Verdict::Trusted,
-            Some(expected) => Verdict::Mismatch { expected },
-            None => {
-                if let Err(error) = state.0.add(server.clone(), *found) {
-                    eprintln!("longhaul: the server's key was not written down: {error}");
-                }
-                state.1 = Some(*found);
-                Verdict::Trusted
-            }
+        match *state.key.get_or_insert(*found) {
+            expected if expected == *found => Verdict::Trusted,
+            expected => Verdict::Mismatch { expected },
         }
-    }))
+    }));
+    (trust, first)
+}
+
+impl FirstUse {
+    /// To be called once a session stands: writes the server's key down, the first time.
+    pub fn proved(&self) {
+        let Some(state) = &self.0 else { return };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(key) = state.key.filter(|_| !state.written) else {
+            return;
+        };
+        let server = state.server.clone();
+        match state.known.add(server, key) {
+            Ok(()) => state.written = true,
+            Err(error) => eprintln!(
+                "longhaul: the server's key was not written down: {}",
+                printable(error.to_string().as_bytes())
+            ),
+        }
+    }
+}
+
+/// Opens sessions, and remembers the server's key with the first that stands.
+pub struct Remembering {
+    sessions: SessionConnector,
+    first: FirstUse,
+}
+
+impl Remembering {
+    /// Opens them as `sessions` does.
+    pub const fn new(sessions: SessionConnector, first: FirstUse) -> Self {
+        Self { sessions, first }
+    }
+
+    /// The key the server showed, if it was refused for not being known.
+    pub fn unknown_server(&self) -> Option<PublicKey> {
+        self.sessions.unknown_server()
+    }
+}
+
+impl Connector for Remembering {
+    type Stream = Session;
+
+    fn routes(&self) -> Vec<String> {
+        self.sessions.routes()
+    }
+
+    async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
+        let session = self.sessions.connect(route).await?;
+        self.first.proved();
+        Ok(session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_written_down_when_it_is_proved_and_not_when_it_is_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("known_hosts");
+        let server: Endpoint = "h:1".parse().unwrap();
+        let (one, other) = (PublicKey::from_bytes([1; 32]), PublicKey::from_bytes([2; 32]));
+        let written = || KnownHosts::open(&path).unwrap().get(&server);
+        let begin = |key| {
+            let (trust, first) = first_use(KnownHosts::open(&path).unwrap(), &server, key);
+            let ServerTrust::Callback(shows) = trust else {
+                panic!("a callback")
+            };
+            (shows, first)
+        };
+        let (shows, first) = begin(None);
+        first.proved();
+        assert_eq!(shows(&server, &one), Verdict::Trusted);
+        assert_eq!(shows(&server, &other), Verdict::Mismatch { expected: one });
+        assert_eq!(written(), None);
+        first.proved();
+        assert_eq!(written(), Some(one));
+        // One that a person compared, and that is not the one shown.
+        let (shows, _) = begin(Some(other));
+        assert_eq!(shows(&server, &one), Verdict::Mismatch { expected: other });
+        assert_eq!(written(), Some(one));
+        FirstUse::default().proved();
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_proto::text::printable;
 use longhaul_transfer::{Event, Hash, Observer, Progress};
 use serde_json::{Value, json};
 
@@ -169,6 +170,8 @@ impl Watch {
 
 impl Observer for Watch {
     fn event(&self, event: Event) {
+        // Whatever of it a peer said or a file is called, it reaches a terminal or a log from here.
+        let shown = |text: String| printable(text.as_bytes());
         match event {
             Event::StreamOpened { stream, route } => {
                 if self.show.json {
@@ -180,6 +183,7 @@ impl Observer for Watch {
                 route,
                 reason,
             } => {
+                let reason = shown(reason);
                 if self.show.json {
                     self.line(
                         json!({ "event": "stream_lost", "stream": stream, "route": route, "reason": reason }),
@@ -194,6 +198,7 @@ impl Observer for Watch {
                 hash,
                 same,
             } => {
+                let path = shown(path);
                 if let Some(hash) = hash {
                     let mut seen = self.seen();
                     seen.files += 1;
@@ -205,7 +210,7 @@ impl Observer for Watch {
                 }
             }
             Event::Failed { path, failure } => {
-                let message = failure.to_string();
+                let (path, message) = (shown(path), shown(failure.to_string()));
                 if self.show.json {
                     self.line(
                         json!({ "event": "failed", "path": path, "kind": failure.kind, "message": message }),

@@ -11,6 +11,9 @@ mod config;
 mod depot;
 mod dial;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod live;
 mod metrics;
 mod own;

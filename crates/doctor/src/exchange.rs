@@ -4,6 +4,8 @@
 //! `{"time":µs}`, `{"facts":{...}}` or `{"refused":"why"}`. Nothing larger is read, nothing is waited for without end, and
 //! what comes is typed before it is used.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use crate::gather;
 use crate::path::Skew;
 
 /// The largest message, in bytes; facts take some thousand.
-const MOST: u32 = 256 * 1024;
+pub(crate) const MOST: u32 = 256 * 1024;
 /// Questions answered in one session.
 const QUESTIONS: usize = 16;
 /// Time for each message, the gathering included.
@@ -30,16 +32,16 @@ const FRESH: Duration = Duration::from_secs(10);
 /// How often the far clock is read; the quickest answer counts.
 const READINGS: usize = 4;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Question {
+pub(crate) enum Question {
     Time,
     Facts,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
+pub(crate) enum Answer {
     /// Microseconds since 1970-01-01 UTC.
     Time(u64),
     Facts(Box<Facts>),
@@ -202,7 +204,7 @@ impl Server {
     }
 }
 
-async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
     let length = u32::try_from(json.len()).ok().filter(|length| *length <= MOST);
     let length =
@@ -214,7 +216,7 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) 
 }
 
 /// The next message; `None` at the end. What is no message is [`io::ErrorKind::InvalidData`].
-async fn receive<T: serde::de::DeserializeOwned>(
+pub(crate) async fn receive<T: serde::de::DeserializeOwned>(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Option<T>> {
     let malformed = || io::Error::new(io::ErrorKind::InvalidData, "no message of a doctor's");
@@ -242,6 +244,7 @@ fn now() -> u64 {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing)]
 mod tests {
     use proptest::prelude::*;
     use tokio::io::duplex;

@@ -1,7 +1,10 @@
 //! A fact that is known, or why it is not; and text that is safe to print and to put into a command.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+
 use std::fmt;
 
+use longhaul_proto::text::printable_within;
 use serde::{Deserialize, Serialize};
 
 /// Something about a machine: known, or not and why.
@@ -46,23 +49,18 @@ impl<T, E: fmt::Display> From<Result<T, E>> for Fact<T> {
     }
 }
 
-/// Text for a person: one line, at most 200 characters, nothing in it steers a terminal.
+/// Text for a person: one line, at most 200 bytes, nothing in it steers a terminal ([`longhaul_proto::text`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String")]
 pub struct Text(String);
 
-const TEXT_MAX: usize = 200;
+/// Longest [`Text`], in bytes.
+const MAX_TEXT: usize = 200;
 
 impl Text {
-    /// Takes any text; what must not be printed becomes `?`, what is too long is cut.
+    /// Takes any text; what must not be printed is written out, what is too long is cut.
     pub fn new(text: &str) -> Self {
-        // Besides control characters: marks that turn the direction of what follows.
-        let unsafe_to_print = |c: char| {
-            c.is_control()
-                || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        };
-        let shown = text.trim().chars().take(TEXT_MAX);
-        Self(shown.map(|c| if unsafe_to_print(c) { '?' } else { c }).collect())
+        Self(printable_within(text.trim().as_bytes(), MAX_TEXT))
     }
 
     /// As text.
@@ -132,6 +130,7 @@ impl fmt::Display for Name {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing)]
 mod tests {
     use super::*;
 
@@ -161,8 +160,11 @@ mod tests {
 
     #[test]
     fn text_cannot_steer_a_terminal() {
-        assert_eq!(Text::new(" a\u{1b}[2Jb\nc\u{202e}d ").as_str(), "a?[2Jb?c?d");
+        assert_eq!(
+            Text::new(" a\u{1b}[2Jb\nc\u{202e}d\u{200b}\u{2028}\u{2029}e ").as_str(),
+            "a\\u{1b}[2Jb\\u{a}c\\u{202e}d\\u{200b}\\u{2028}\\u{2029}e"
+        );
         let long: Text = serde_json::from_value(serde_json::json!("x".repeat(9000))).unwrap();
-        assert_eq!(long.as_str().len(), TEXT_MAX);
+        assert_eq!(long.as_str().len(), MAX_TEXT);
     }
 }

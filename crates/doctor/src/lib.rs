@@ -9,6 +9,9 @@ mod exchange;
 mod fact;
 mod facts;
 pub mod findings;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gather;
 mod path;
 pub mod probe;

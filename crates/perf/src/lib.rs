@@ -12,6 +12,9 @@ mod client;
 mod cpu;
 mod cruise;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod limits;
 mod pilot;
 pub mod plan;

@@ -9,8 +9,11 @@
 //! measurement begins with [`Attach`] and then carries nothing but measured bytes, in one direction (LH-PERF-1 to LH-PERF-6
 //! of `docs/protocol.md`).
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+
 use std::fmt;
 
+use longhaul_proto::text::printable_within;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -22,8 +25,11 @@ pub const VERSION: u16 = 1;
 pub const MAX_MESSAGE: usize = 64 * 1024;
 /// Most streams in one direction; a report on twice as many fits a message.
 pub const MAX_STREAMS: u16 = 128;
-/// Longest text of a refusal, in characters.
+/// Longest text from the other end that is kept, in bytes.
 const MAX_REASON: usize = 256;
+/// Most bytes, and most segments, that a report may count of one stream: all counts of all streams then add up in 64 bits.
+const MAX_COUNT: u64 = 1 << 54;
+const _: () = assert!((MAX_COUNT as u128 * 2) * (MAX_STREAMS as u128 * 2) <= u64::MAX as u128);
 
 /// Anything that one end says to the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -176,7 +182,8 @@ impl fmt::Display for Token {
 impl fmt::Debug for Token {
     /// Only the beginning: the whole is a secret of the two ends.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Token({:02x}{:02x}..)", self.0[0], self.0[1])
+        let [first, second, ..] = self.0;
+        write!(f, "Token({first:02x}{second:02x}..)")
     }
 }
 
@@ -192,7 +199,7 @@ impl TryFrom<String> for Token {
     fn try_from(text: String) -> Result<Self, Self::Error> {
         const WRONG: &str = "a token has 32 hexadecimal digits";
         let digits = text.as_bytes();
-        if digits.len() != 32 {
+        if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
             return Err(WRONG);
         }
         let mut bytes = [0; 16];
@@ -245,7 +252,7 @@ impl Hello {
 impl Message {
     /// A refusal, its text cut to what the peer takes.
     pub(crate) fn refused(reason: impl fmt::Display) -> Self {
-        let reason = reason.to_string().chars().take(MAX_REASON).collect();
+        let reason = printable_within(reason.to_string().as_bytes(), MAX_REASON);
         Self::Refused { reason }
     }
 
@@ -271,14 +278,17 @@ impl Message {
     /// # Errors
     /// [`Error::Protocol`] when it is none, or says what cannot be.
     pub fn decode(json: &[u8]) -> Result<Self, Error> {
-        let message: Self = serde_json::from_slice(json)
-            .map_err(|error| Error::Protocol(format!("not a message of a measurement: {error}")))?;
+        let message: Self = serde_json::from_slice(json).map_err(|error| {
+            // The error quotes what it does not know.
+            let error = printable_within(error.to_string().as_bytes(), MAX_REASON);
+            Error::Protocol(format!("not a message of a measurement: {error}"))
+        })?;
         match message {
             Self::Refused { reason } => Ok(Self::Refused {
-                reason: printable(&reason),
+                reason: printable_within(reason.as_bytes(), MAX_REASON),
             }),
             Self::Report(mut report) => {
-                report.congestion = printable(&report.congestion);
+                report.congestion = printable_within(report.congestion.as_bytes(), MAX_REASON);
                 report.check()?;
                 Ok(Self::Report(report))
             }
@@ -324,25 +334,23 @@ impl Report {
     /// Counts come from the other end: what cannot be is refused before anything is computed from it.
     fn check(&self) -> Result<(), Error> {
         let sane = |value: f64| (0.0..1e9).contains(&value);
+        let counts = |stream: &StreamReport| {
+            [
+                stream.bytes,
+                stream.omitted,
+                stream.retransmits.unwrap_or_default(),
+            ]
+        };
         let streams = self.streams.len() <= usize::from(MAX_STREAMS) * 2
-            && self
-                .streams
-                .iter()
-                .all(|stream| sane(stream.seconds) && stream.bytes.max(stream.omitted) < 1 << 60);
+            && self.streams.iter().all(|stream| {
+                sane(stream.seconds) && counts(stream).into_iter().all(|count| count <= MAX_COUNT)
+            });
         let cpu = [self.cpu.total, self.cpu.user, self.cpu.system];
         match streams && cpu.into_iter().all(sane) {
             true => Ok(()),
             false => Err(Error::Protocol("a report with impossible numbers".to_owned())),
         }
     }
-}
-
-/// The peer's words, for a terminal: without control characters, cut to a line.
-fn printable(text: &str) -> String {
-    text.chars()
-        .take(MAX_REASON)
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }
 
 #[cfg(test)]

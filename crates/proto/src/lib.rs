@@ -17,6 +17,9 @@ mod admission;
 mod chain;
 mod endpoint;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod key;
 mod log_rate;
 mod open;

@@ -94,6 +94,16 @@ pub enum Error {
         /// Its permissions.
         mode: u32,
     },
+    /// A private key's file belongs to somebody else, who can read and change it: make it your own, or make a new identity.
+    #[error("{} belongs to user {owner}, not to user {user} who runs this: make it yours (chown {user}) if you know where the key comes from, or make a new identity", path.display())]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is, as a user's number.
+        owner: u32,
+        /// Who runs the program, likewise.
+        user: u32,
+    },
     /// A file holds something else than it should.
     #[error("{}{}: {why}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
     Malformed {

@@ -1,5 +1,7 @@
 //! Who this end is: an Ed25519 key pair, kept in a file that only its owner may read.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from a file
+
 use std::{
     fmt,
     fs::{File, OpenOptions},
@@ -12,13 +14,14 @@ use std::{
 use data_encoding::BASE64;
 use longhaul_proto::{KeyError, PublicKey, SigningKey};
 use rustls::sign::CertifiedKey;
+use zeroize::Zeroizing;
 
 use crate::{Error, tls};
 
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";
-/// Far more than any Ed25519 key takes.
-const MAX_FILE: u64 = 4096;
+/// Longest file that is read, in bytes: far more than any Ed25519 key takes.
+const MAX_FILE: usize = 4096;
 
 /// An Ed25519 key pair, ready to sign OPENs and to speak TLS. Files hold it as PKCS #8 in PEM (RFC 7468).
 #[derive(Clone)]
@@ -49,7 +52,8 @@ impl Identity {
     /// The identity in a file.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read, [`Error::Exposed`] when others can, [`Error::Malformed`] when it holds none.
+    /// [`Error::File`] when it cannot be read, [`Error::Exposed`] when others can, [`Error::Owner`] when it is somebody else's,
+    /// [`Error::Malformed`] when it holds none.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::File {
             action: "read the identity",
@@ -66,8 +70,19 @@ impl Identity {
                 mode,
             });
         }
-        let mut text = String::new();
-        file.take(MAX_FILE).read_to_string(&mut text).map_err(failed)?;
+        let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
+        if !is_trusted_owner(owner, user) {
+            return Err(Error::Owner {
+                path: path.into(),
+                owner,
+                user,
+            });
+        }
+        // Room for all of it, so that no copy is left behind where it grew.
+        let mut text = Zeroizing::new(Vec::with_capacity(2 * MAX_FILE));
+        file.take(MAX_FILE as u64)
+            .read_to_end(&mut text)
+            .map_err(failed)?;
         let malformed = |why| Error::Malformed {
             path: path.into(),
             line: None,
@@ -144,40 +159,52 @@ impl fmt::Debug for Identity {
     }
 }
 
-fn to_pem(document: &[u8]) -> String {
-    let digits = BASE64.encode(document);
-    let mut pem = format!("{BEGIN}\n");
-    for line in digits.as_bytes().chunks(64) {
-        pem.push_str(&String::from_utf8_lossy(line));
-        pem.push('\n');
-    }
-    pem + END + "\n"
+/// Whether a secret in a file of `owner` is a secret of `user`: whoever owns the file can read and replace it, and so can root.
+const fn is_trusted_owner(owner: u32, user: u32) -> bool {
+    owner == user || owner == 0
 }
 
-fn from_pem(text: &str) -> Option<Vec<u8>> {
-    let (_, rest) = text.split_once(BEGIN)?;
+fn to_pem(document: &[u8]) -> Zeroizing<String> {
+    let digits = Zeroizing::new(BASE64.encode(document));
+    // Room for all of it, so that no copy is left behind where it grew.
+    let mut pem = Zeroizing::new(String::with_capacity(2 * digits.len() + 2 * BEGIN.len()));
+    pem.push_str(BEGIN);
+    for (index, digit) in digits.chars().enumerate() {
+        if index % 64 == 0 {
+            pem.push('\n');
+        }
+        pem.push(digit);
+    }
+    pem.push('\n');
+    pem.push_str(END);
+    pem.push('\n');
+    pem
+}
+
+pub(crate) fn from_pem(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let (_, rest) = std::str::from_utf8(text).ok()?.split_once(BEGIN)?;
     let (body, _) = rest.split_once(END)?;
-    let digits: String = body.split_ascii_whitespace().collect();
-    BASE64.decode(digits.as_bytes()).ok()
+    let mut digits = Zeroizing::new(String::with_capacity(body.len()));
+    digits.extend(body.split_ascii_whitespace());
+    BASE64.decode(digits.as_bytes()).ok().map(Zeroizing::new)
 }
 
-/// Replaces a file as a whole, so that a reader sees the old text or the new one and a crash loses neither.
+/// Replaces a file as a whole, so that a reader sees the old text or the new one and a crash loses neither. Only the owner may
+/// read it. The new text is written to a file of an unpredictable name that did not exist, so that nobody can put one in its way.
 pub(crate) fn replace_file(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // Created with O_EXCL and mode 0600, removed when it is dropped.
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".longhaul-")
+        .suffix(".new")
+        .tempfile_in(folder)?;
+    temporary.write_all(text.as_bytes())?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path)?;
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
@@ -215,6 +242,47 @@ mod tests {
             assert!(matches!(error, Error::Exposed { .. }), "{error}");
             assert!(error.to_string().contains(&format!("{mode:04o}")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_refused() {
+        for (owner, user, trusted) in [
+            (7, 7, true),
+            (0, 7, true),
+            (0, 0, true),
+            (7, 0, false),
+            (7, 8, false),
+        ] {
+            assert_eq!(is_trusted_owner(owner, user), trusted, "{owner} {user}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("identity");
+        Identity::create(&path).unwrap();
+        // Only root may give files away.
+        if std::os::unix::fs::chown(&path, Some(12345), None).is_err() {
+            return;
+        }
+        let error = Identity::load(&path).unwrap_err();
+        assert!(matches!(error, Error::Owner { owner: 12345, .. }), "{error}");
+        assert!(error.to_string().contains("12345"), "{error}");
+    }
+
+    #[test]
+    fn nothing_prepared_is_in_the_way_of_a_replacement() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, victim) = (directory.path().join("hosts"), directory.path().join("victim"));
+        std::fs::write(&victim, "untouched").unwrap();
+        // Where the text went by a name that could be guessed.
+        let guessed = directory.path().join(format!("hosts.{}.new", std::process::id()));
+        std::os::unix::fs::symlink(&victim, &guessed).unwrap();
+        replace_file(&path, "text").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert!(replace_file(&directory.path().join("none/hosts"), "text").is_err());
     }
 
     #[test]

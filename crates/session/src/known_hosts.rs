@@ -1,5 +1,7 @@
 //! The servers whose keys were accepted before: one line each, `host:port lhk1:...`.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from a file
+
 use std::{
     collections::BTreeMap,
     io,
@@ -35,6 +37,11 @@ impl KnownHosts {
                 });
             }
         };
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of such a file; `path` is what errors call it and where it is saved.
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, Error> {
         let mut keys = BTreeMap::new();
         for (index, line) in text.lines().enumerate() {
             let malformed = |why| Error::Malformed {
@@ -109,13 +116,15 @@ impl KnownHosts {
         }))
     }
 
-    fn save(&self) -> Result<(), Error> {
-        let text: String = self
-            .keys
+    pub(crate) fn text(&self) -> String {
+        self.keys
             .iter()
             .map(|(server, key)| format!("{server} {key}\n"))
-            .collect();
-        replace_file(&self.path, &text).map_err(|source| Error::File {
+            .collect()
+    }
+
+    fn save(&self) -> Result<(), Error> {
+        replace_file(&self.path, &self.text()).map_err(|source| Error::File {
             action: "write known hosts",
             path: self.path.clone(),
             source,

@@ -27,6 +27,9 @@ mod accept;
 mod connect;
 mod error;
 mod flow_watch;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hop_stream;
 mod identity;
 mod known_hosts;

@@ -102,7 +102,13 @@ impl Grants {
             file: file.clone(),
             source,
         })?;
-        let parsed: File = toml::from_str(&text).map_err(|error| GrantError::Form {
+        self.add_text(&text, &file)
+    }
+
+    /// The same from text; `file` is what errors call it.
+    pub(crate) fn add_text(&mut self, text: &str, file: &str) -> Result<(), GrantError> {
+        let file = file.to_owned();
+        let parsed: File = toml::from_str(text).map_err(|error| GrantError::Form {
             file: match error.span() {
                 Some(span) => format!(
                     "{file}:{}",
@@ -110,7 +116,8 @@ impl Grants {
                 ),
                 None => file.clone(),
             },
-            detail: error.message().to_owned(),
+            // It quotes the file.
+            detail: longhaul_proto::text::printable(error.message().replace('\n', " ").as_bytes()),
         })?;
         for grant in parsed.grant {
             let lists = grant

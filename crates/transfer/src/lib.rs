@@ -6,6 +6,9 @@ mod error;
 mod explain;
 mod flow_report;
 mod frame_io;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod grants;
 mod local;
 mod lock;

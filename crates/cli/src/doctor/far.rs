@@ -26,8 +26,9 @@ impl Doctor {
         let nobody = ServerTrust::Callback(Arc::new(|_, _| Verdict::Unknown));
         let mut options =
             ConnectOptions::new(Service::DOCTOR, Route::direct(), server.clone(), identity, nobody);
-        options.server = trust::of(server, &wanted, &options).await?;
-        let connector = SessionConnector::new(options, vec![]);
+        let first;
+        (options.server, first) = trust::of(server, &wanted, &options).await?;
+        let connector = trust::Remembering::new(SessionConnector::new(options, vec![]), first);
         let connected = connector.connect(0).await;
         let mut session = connected.map_err(|error| match (connector.unknown_server(), error.unauthorised) {
             (Some(found), _) => anyhow!(Error::Unauthorised(format!(

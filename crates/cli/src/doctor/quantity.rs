@@ -1,5 +1,7 @@
 //! Rates and times as a person types them.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the command line
+
 use anyhow::{Result, anyhow};
 
 /// A rate: a number and bit/s, kbit/s, Mbit/s, Gbit/s or Tbit/s (also short: 10G).

@@ -10,6 +10,7 @@ use longhaul_perf::{
     report::{self, Setting, Sum},
     wire::{Direction, Length, Protection},
 };
+use longhaul_proto::text::printable;
 use longhaul_session::{ConnectOptions, Endpoint, ServerTrust, Service, Verdict};
 use serde_json::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{Perf, lines};
 use crate::exit::Exit;
 use crate::target::SERVER_PORT;
+use crate::trust::FirstUse;
 use crate::{answer, home, logging, trust};
 
 /// Measures to `server`.
@@ -75,7 +77,7 @@ fn course(perf: &Perf) -> Result<Option<Course>> {
 async fn measure(perf: &Perf, server: &Endpoint, test: Test, course: Option<Course>) -> Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let options = options(perf, server).await?;
+    let (options, first) = options(perf, server).await?;
     if test.protection == Protection::None {
         eprintln!(
             "longhaul: warning: the measured bytes travel unencrypted; only the handshakes and the counts are protected"
@@ -101,7 +103,11 @@ async fn measure(perf: &Perf, server: &Endpoint, test: Test, course: Option<Cour
     let measuring = longhaul_perf::measure(
         &options,
         &test,
-        |connections| setting.connections = connections.to_vec(),
+        |connections| {
+            // Every session stands.
+            first.proved();
+            setting.connections = connections.to_vec();
+        },
         &mut told,
     );
     let result = tokio::select! {
@@ -140,13 +146,13 @@ fn whole(
     object.insert("intervals".into(), intervals.into());
     match result {
         Ok(outcome) => object.insert("end".into(), report::end(setting, outcome)),
-        Err(error) => object.insert("error".into(), format!("{error:#}").into()),
+        Err(error) => object.insert("error".into(), printable(format!("{error:#}").as_bytes()).into()),
     };
     object.insert("longhaul".into(), report::longhaul(setting, attempt));
     object
 }
 
-async fn options(perf: &Perf, server: &Endpoint) -> Result<ConnectOptions> {
+async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, FirstUse)> {
     let identity = Arc::new(home::identity(perf.identity.as_deref())?);
     let wanted = trust::Wanted {
         key: perf.measure.host_key,
@@ -163,8 +169,9 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<ConnectOptions> {
             nobody,
         )
     };
-    options.server = trust::of(server, &wanted, &options).await?;
-    Ok(options)
+    let first;
+    (options.server, first) = trust::of(server, &wanted, &options).await?;
+    Ok((options, first))
 }
 
 /// Says what to do about a server that isn't known.

@@ -4,5 +4,6 @@
 
 mod copies;
 mod deaths;
+mod logs;
 mod perf;
 mod stage;

@@ -114,8 +114,20 @@ impl Stage {
 
     /// A server of `root` that lets the key of `me` read and write.
     pub fn serve(&self, more: &[&str]) -> Service {
-        let key = self.key("me");
+        self.serve_as(self.longhaul("server"), more)
+    }
+
+    /// The same, with its log in a file.
+    pub fn serve_logging_to(&self, log: &Path) -> Service {
         let mut command = self.longhaul("server");
+        command
+            .env("RUST_LOG", "info")
+            .stderr(std::fs::File::create(log).unwrap());
+        self.serve_as(command, &[])
+    }
+
+    fn serve_as(&self, mut command: Command, more: &[&str]) -> Service {
+        let key = self.key("me");
         command
             .args([
                 "serve",

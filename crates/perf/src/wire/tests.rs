@@ -1,3 +1,5 @@
+#![allow(clippy::indexing_slicing)]
+
 use proptest::prelude::*;
 
 use super::*;
@@ -25,10 +27,10 @@ async fn every_message_survives_the_wire() {
         streams: vec![
             StreamReport {
                 stream: 255,
-                bytes: 1 << 59,
-                omitted: 1 << 59,
+                bytes: 1 << 54,
+                omitted: 1 << 54,
                 seconds: 60.25,
-                retransmits: Some(1 << 60)
+                retransmits: Some(1 << 54)
             };
             256
         ],
@@ -79,6 +81,9 @@ async fn what_is_too_long_cut_or_nonsense_is_a_typed_error() {
 fn impossible_counts_are_refused() {
     for json in [
         r#"{"message":"report","streams":[{"stream":0,"bytes":1,"omitted":0,"seconds":-1,"retransmits":null}],"cpu":{"total":0,"user":0,"system":0},"congestion":""}"#,
+        // 128 such streams would overflow their sum.
+        r#"{"message":"report","streams":[{"stream":0,"bytes":1,"omitted":0,"seconds":1,"retransmits":144115188075855872}],"cpu":{"total":0,"user":0,"system":0},"congestion":""}"#,
+        r#"{"message":"attach","token":"+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1","stream":0}"#,
         r#"{"message":"report","streams":[],"cpu":{"total":1e300,"user":0,"system":0},"congestion":""}"#,
         r#"{"message":"hello","versions":[1,1],"token":"zz","streams":1,"direction":"both","length":{"bytes":1},"omit_ms":0,"protection":"tls","right_size":true}"#,
     ] {
@@ -91,12 +96,33 @@ fn impossible_counts_are_refused() {
 
 #[test]
 fn the_peers_words_cannot_steer_a_terminal() {
-    let refused = Message::decode(br#"{"message":"refused","reason":"\u001b[2J no\nroom"}"#).unwrap();
+    let words = "\u{1b}[2J no\nroom \u{202e}\u{200b}\u{2028}\u{2029}";
+    let written = "\\u{1b}[2J no\\u{a}room \\u{202e}\\u{200b}\\u{2028}\\u{2029}".to_owned();
+    let refused = Message::Refused {
+        reason: words.to_owned(),
+    };
+    let refused = Message::decode(&refused.encode().unwrap()[4..]).unwrap();
     assert_eq!(
         refused,
         Message::Refused {
-            reason: "?[2J no?room".to_owned()
+            reason: written.clone()
         }
+    );
+    assert_eq!(Message::refused(words), refused);
+    let report = Message::Report(Report {
+        congestion: words.to_owned(),
+        ..Report::default()
+    });
+    let Message::Report(report) = Message::decode(&report.encode().unwrap()[4..]).unwrap() else {
+        panic!("a report")
+    };
+    assert_eq!(report.congestion, written);
+    // Errors quote what they do not know.
+    let unknown = serde_json::json!({ "message": words.repeat(100) }).to_string();
+    let error = Message::decode(unknown.as_bytes()).unwrap_err().to_string();
+    assert!(
+        error.len() < 500 && error.chars().all(longhaul_proto::text::is_printable),
+        "{error:?}"
     );
 }
 

@@ -1,0 +1,117 @@
+//! What must hold for any question and answer; see [`longhaul_proto::fuzzing`].
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a broken property is to panic
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use longhaul_proto::fuzzing::{Seed, Target, assert_short_line, texts};
+use longhaul_proto::text::is_printable;
+
+use crate::exchange::{Answer, Question, receive, send};
+use crate::facts::Facts;
+use crate::{Path, Side, findings, render};
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[Target {
+    name: "doctor",
+    property: messages,
+    seeds,
+}];
+
+/// Any bytes as what is asked and as what is answered, with a length in front and without.
+fn messages(data: &[u8]) {
+    let framed = [&u32::try_from(data.len()).unwrap().to_le_bytes()[..], data].concat();
+    for data in [data, &framed] {
+        let mut rest = data;
+        // A length and nothing behind it is no message either.
+        let _ = ready(receive::<Question>(&mut rest));
+        let mut rest = data;
+        while let Ok(Some(answer)) = ready(receive::<Answer>(&mut rest)) {
+            answered(&answer);
+        }
+    }
+}
+
+fn answered(answer: &Answer) {
+    match answer {
+        Answer::Time(_) => {}
+        Answer::Refused(why) => assert!(why.as_str().chars().all(is_printable)),
+        Answer::Facts(facts) => told(facts),
+    }
+    let mut again = Vec::new();
+    // What was read short may be longer than a message as it is written.
+    if ready(send(&mut again, answer)).is_ok() {
+        let read = ready(receive::<Answer>(&mut &again[..])).unwrap();
+        assert_eq!(read.as_ref(), Some(answer));
+    }
+}
+
+/// Everything that is computed of another machine's facts and shown.
+fn told(facts: &Facts) {
+    let mut path = Path::table();
+    path.take_rate_of(facts);
+    let mut page = render::path(&path) + &render::facts(facts);
+    for path in [path, Path::table()] {
+        let found = findings(facts, &path, Side::There);
+        for finding in &found {
+            assert_short_line(&finding.what);
+            assert_short_line(&finding.cost.text);
+            for mend in &finding.mends {
+                assert_short_line(&mend.now);
+            }
+        }
+        page += &render::findings(&found);
+    }
+    assert!(page.chars().all(|c| c == '\n' || is_printable(c)), "{page:?}");
+}
+
+/// A slice never keeps its reader waiting, nor a vector its writer.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("a slice that is not ready"),
+    }
+}
+
+fn seeds() -> Vec<Seed> {
+    const FACTS: &str = include_str!("fuzzing/facts.json");
+    let facts = FACTS.trim_end();
+    let unknown = facts.replace("\"6.8.0\"", "\"\\u001b[2J\\u202e\\u2028\\u200b\"");
+    let numbers: String = facts
+        .split_inclusive(|c: char| !c.is_ascii_digit())
+        .map(
+            |part| match part.trim_end_matches(|c: char| !c.is_ascii_digit()).len() {
+                4.. => format!("18446744073709551615{}", &part[part.len() - 1..]),
+                _ => part.to_owned(),
+            },
+        )
+        .collect();
+    let mut seeds = texts(&[
+        ("ask-time", "\"time\""),
+        ("ask-facts", "\"facts\""),
+        ("time", "{\"time\":1700000000000000}"),
+        ("time-negative", "{\"time\":-1}"),
+        ("refused", "{\"refused\":\"no grant\"}"),
+        (
+            "refused-and-steering",
+            "{\"refused\":\"a\\u001b[2J\\u202eb\\nc\\u2028\"}",
+        ),
+        ("facts-empty", "{\"facts\":{}}"),
+        ("facts", facts),
+        ("facts-that-steer", &unknown),
+        ("facts-with-large-numbers", &numbers),
+        ("deep", &"[".repeat(1000)),
+    ]);
+    seeds.push(("length-over-the-bound".to_owned(), vec![0, 0, 5, 0, b'{']));
+    seeds.push(("length-alone".to_owned(), vec![9, 0, 0, 0]));
+    seeds
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_corpora_hold() {
+        longhaul_proto::fuzzing::replay(super::TARGETS);
+    }
+}

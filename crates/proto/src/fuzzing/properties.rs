@@ -1,0 +1,166 @@
+//! The properties of this crate's parsers.
+
+use std::{fmt::Display, str::FromStr, time::Duration};
+
+use bytes::BytesMut;
+
+use super::{assert_one_line, assert_short_line};
+use crate::{
+    Admission, Chain, Endpoint, Hop, Host, MAX_OPEN, MAX_STATUS, Open, OpenDecoder, OpenError, Progress,
+    PublicKey, Route, Service, SessionId, Status, StatusDecoder, StatusError, text,
+};
+
+/// Any bytes as an OPEN: as they are, and as the options behind a header that is in order.
+pub(super) fn open(data: &[u8]) {
+    decoded_open(data);
+    decoded_open(&framed(*b"\xf1LHO", [1, 1], data));
+}
+
+/// Any bytes as status records, likewise.
+pub(super) fn status(data: &[u8]) {
+    decoded_status(data);
+    let flags = data.first().map_or(0, |byte| byte & 3);
+    decoded_status(&framed(*b"\xf1LHS", [1, flags], data));
+}
+
+fn decoded_open(data: &[u8]) {
+    let whole = feed_open(&[data]);
+    // However it is cut up, it comes to the same.
+    let (first, second) = data.split_at(data.len() / 3);
+    assert_eq!(whole, feed_open(&[first, second]));
+    if let Err(error) = &whole {
+        assert_short_line(error);
+    }
+    let Ok(Some((open, used))) = whole else { return };
+    assert!(used <= MAX_OPEN);
+    assert_short_line(&open.route);
+    assert_short_line(&open.destination);
+    assert_short_line(&open.service);
+    assert!(
+        open.purpose
+            .iter()
+            .all(|purpose| purpose.chars().all(text::is_printable))
+    );
+    assert_eq!(open.route.to_string().parse().as_ref(), Ok(&open.route));
+    // What decodes is in its one form, so that a depot passes on what the principal signed.
+    let mut again = BytesMut::new();
+    open.encode(&mut again).unwrap();
+    assert_eq!(Some(&again[..]), data.get(..used));
+    let me = PublicKey::from_bytes([1; 32]);
+    let _ = (open.verify(), open.binding(), open.named_key());
+    let _ = open.detour(me, Duration::from_secs(1));
+    let _ = Admission::new(me).depot(&open, open.signed_at_unix_ms, |_| true);
+    let _ = Admission::new(me).acceptor(&open, open.signed_at_unix_ms, |_| true, |_| true);
+    if let Ok(onward) = open.onward(me, Duration::from_secs(1)) {
+        assert!(onward.hop_limit < open.hop_limit && onward.unknown == open.unknown);
+    }
+}
+
+fn feed_open(pieces: &[&[u8]]) -> Result<Option<(Open, usize)>, OpenError> {
+    let mut decoder = OpenDecoder::new();
+    let mut before = 0;
+    for piece in pieces {
+        if let Some((open, used)) = decoder.feed(piece)? {
+            return Ok(Some((open, before + used)));
+        }
+        before += piece.len();
+        assert!(decoder.held() <= before.min(MAX_OPEN));
+    }
+    Ok(None)
+}
+
+fn decoded_status(data: &[u8]) {
+    let whole = feed_status(&[data]);
+    let (first, second) = data.split_at(data.len() / 3);
+    assert_eq!(whole, feed_status(&[first, second]));
+    if let Err(error) = &whole {
+        assert_short_line(error);
+    }
+    if let Ok(Some((status, used))) = &whole {
+        assert!(*used <= MAX_STATUS && status.detail.chars().all(text::is_printable));
+        let mut again = BytesMut::new();
+        status.encode(&mut again);
+        let _ = status.verify(&[7; 64]);
+        assert_eq!(feed_status(&[&again]), Ok(Some((status.clone(), again.len()))));
+    }
+    let keyed = format!("{}@d1.example,~d2.example", PublicKey::from_bytes([3; 32]));
+    for route in ["direct", "d1.example,d2.example", "~d1.example", &keyed] {
+        let id = SessionId::from_bytes([1; 16]);
+        let destination = "server.example:7511".parse().unwrap();
+        let open = Open::new(
+            id,
+            Service::COPY,
+            route.parse().unwrap(),
+            destination,
+            Duration::from_secs(1),
+        );
+        let mut chain = Chain::new(
+            &open,
+            Some(PublicKey::from_bytes([5; 32])).filter(|_| route.contains('@')),
+        );
+        match chain.feed(data) {
+            Ok(Progress::Established { consumed }) => assert!(consumed <= data.len()),
+            Ok(Progress::Waiting) => {}
+            Err(failure) => assert_short_line(&failure),
+        }
+    }
+}
+
+fn feed_status(pieces: &[&[u8]]) -> Result<Option<(Status, usize)>, StatusError> {
+    let mut decoder = StatusDecoder::new();
+    let mut before = 0;
+    for piece in pieces {
+        if let Some((status, used)) = decoder.feed(piece)? {
+            return Ok(Some((status, before + used)));
+        }
+        before += piece.len();
+        assert!(decoder.held() <= before.min(MAX_STATUS));
+    }
+    Ok(None)
+}
+
+/// A frame with the right length and CRC around `body`, so that what is behind them is reached.
+fn framed(magic: [u8; 4], own: [u8; 2], body: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(12 + body.len()).unwrap_or(u16::MAX);
+    let mut frame = [&magic[..], &own, &length.to_be_bytes(), &[0; 4], body].concat();
+    let crc = crc32fast::hash(&frame);
+    frame.splice(8..12, crc.to_be_bytes());
+    frame
+}
+
+/// Any text as what a person types or a file names: a route, an endpoint, a host, a key, a service.
+pub(super) fn texts(data: &[u8]) {
+    assert!(text::printable(data).chars().all(text::is_printable));
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    written_and_read::<Route>(text);
+    written_and_read::<Endpoint>(text);
+    written_and_read::<PublicKey>(text);
+    written_and_read::<Service>(text);
+    if let Ok(route) = text.parse::<Route>() {
+        assert!(route.hops().len() <= crate::MAX_HOPS);
+        assert!(route.hops().iter().all(|Hop { endpoint, .. }| endpoint.port != 0));
+    }
+    match Endpoint::parse_with_port(text, 7) {
+        Ok(endpoint) => assert_eq!(endpoint.to_string().parse(), Ok(endpoint)),
+        Err(error) => assert_one_line(&error),
+    }
+    match Host::parse(text) {
+        Ok(host) => assert_one_line(&host),
+        Err(error) => assert_one_line(&error),
+    }
+}
+
+fn written_and_read<T>(text: &str)
+where
+    T: FromStr<Err: Display + std::fmt::Debug + PartialEq> + Display + std::fmt::Debug + PartialEq,
+{
+    match text.parse::<T>() {
+        Ok(value) => {
+            assert_one_line(&value);
+            assert_eq!(value.to_string().parse(), Ok(value));
+        }
+        Err(error) => assert_one_line(&error),
+    }
+}

@@ -1,0 +1,285 @@
+//! OPENs, statuses and texts to begin with: in order, and wrong in one place.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+use super::Seed;
+use crate::{
+    Endpoint, Open, PublicKey, Route, Service, SessionId, SigningKey, Status, StatusCode, TraceContext,
+    UnknownOption, VersionRange,
+};
+
+/// Bytes of a frame before its options.
+const HEADER: usize = 12;
+
+fn key(number: u8) -> SigningKey {
+    // RFC 8410, section 7, with this number for every byte of the secret.
+    const PREFIX: [u8; 16] = [
+        0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+    ];
+    SigningKey::from_pkcs8(&[&PREFIX[..], &[number; 32]].concat()).unwrap()
+}
+
+fn signed(route: &str, change: impl FnOnce(&mut Open)) -> Vec<u8> {
+    let mut open = Open::new(
+        SessionId::from_bytes([1; 16]),
+        Service::COPY,
+        route.parse().unwrap(),
+        "server.example:7511".parse::<Endpoint>().unwrap(),
+        Duration::from_secs(20),
+    );
+    change(&mut open);
+    open.sign(&key(1), 1_700_000_000_000).unwrap();
+    let mut bytes = BytesMut::new();
+    open.departing().encode(&mut bytes).unwrap();
+    bytes.to_vec()
+}
+
+fn every_option(open: &mut Open) {
+    open.service = "a-service-of-thirty-two-letters-".parse().unwrap();
+    open.cursor = 1;
+    open.passed = vec![key(2).public()];
+    open.hop_limit = 3;
+    open.size = Some(u64::MAX);
+    open.purpose = Some("backup of Tuesday".to_owned());
+    open.circuit = Some(b"circuit-7".to_vec());
+    open.trace = Some(TraceContext {
+        trace_id: [7; 16],
+        parent_id: [8; 8],
+        flags: 1,
+    });
+    open.unknown = unknown();
+}
+
+fn unknown() -> Vec<UnknownOption> {
+    [(1000, &b"later"[..]), (0x4000 | 1001, b"")]
+        .map(|(kind, value)| UnknownOption {
+            kind,
+            value: value.to_vec(),
+        })
+        .to_vec()
+}
+
+/// An option: its kind, its length, its value.
+fn option(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(value.len()).unwrap();
+    [&kind.to_be_bytes()[..], &length.to_be_bytes(), value].concat()
+}
+
+/// The options behind the header, one of them replaced (or left out).
+fn with_option(whole: &[u8], kind: u16, replaced: Option<&[u8]>) -> Vec<u8> {
+    let (mut body, mut out) = (&whole[HEADER..], Vec::new());
+    while let [a, b, c, d, ..] = *body {
+        let (one, rest) = body.split_at(4 + usize::from(u16::from_be_bytes([c, d])));
+        if u16::from_be_bytes([a, b]) == kind {
+            out.extend(replaced.map(|value| option(kind, value)).unwrap_or_default());
+        } else {
+            out.extend_from_slice(one);
+        }
+        body = rest;
+    }
+    out
+}
+
+fn changed(bytes: &[u8], at: usize, to: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes.splice(at..at + to.len(), to.iter().copied());
+    bytes
+}
+
+pub(super) fn open() -> Vec<Seed> {
+    let depot = key(2).public();
+    let direct = signed("direct", |_| {});
+    let three = signed(
+        &format!("{depot}@d1.example,~192.0.2.1:99,~{depot}@[2001:db8::1]"),
+        |_| {},
+    );
+    let full = signed(&format!("{depot}@d1.example,~d2.example"), every_option);
+    let other_versions = |min, max| {
+        let mut bytes = signed("direct", |open| open.versions = VersionRange { min: 1, max });
+        bytes[4] = min;
+        bytes
+    };
+    let mut bad_crc = direct.clone();
+    bad_crc[8] ^= 1;
+    [
+        ("direct", direct.clone()),
+        ("three-hops", three.clone()),
+        ("sixteen-hops", signed(&vec!["h"; 16].join(","), |_| {})),
+        ("every-option", full.clone()),
+        (
+            "many-passed",
+            signed("~h", |open| {
+                open.passed = (0..32).map(|n| PublicKey::from_bytes([n; 32])).collect()
+            }),
+        ),
+        (
+            "unknown-options",
+            signed("direct", |open| open.unknown = unknown()),
+        ),
+        ("hop-limit-0", signed("h", |open| open.hop_limit = 0)),
+        ("budget-0", signed("h", |open| open.setup_budget = Duration::ZERO)),
+        (
+            "early-data-behind",
+            [&direct[..], b"\x16\x03\x01\x02\x00"].concat(),
+        ),
+        ("cut-short", direct[..40].to_vec()),
+        ("header-only", direct[..HEADER].to_vec()),
+        ("wrong-crc", bad_crc),
+        ("length-3", changed(&direct, 6, &[0, 3])),
+        ("length-65535", changed(&direct, 6, &[0xff, 0xff])),
+        ("versions-1-to-9", other_versions(1, 9)),
+        ("versions-2-to-3", other_versions(2, 3)),
+        ("another-protocol", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
+        (
+            "tls-hello",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
+        ),
+        ("body-empty", vec![]),
+        ("body-direct", direct[HEADER..].to_vec()),
+        ("body-three-hops", three[HEADER..].to_vec()),
+        ("body-every-option", full[HEADER..].to_vec()),
+        ("body-without-service", with_option(&direct, 0x8000 | 15, None)),
+        ("body-service-empty", with_option(&direct, 0x8000 | 15, Some(b""))),
+        (
+            "body-service-upper-case",
+            with_option(&direct, 0x8000 | 15, Some(b"COPY")),
+        ),
+        (
+            "body-255-hops",
+            with_option(&direct, 0x8000 | 3, Some(&[255, 1, 1, 1, 104, 0, 80])),
+        ),
+        (
+            "body-hop-without-its-key",
+            with_option(&direct, 0x8000 | 3, Some(&[1, 3, 0, 1, 104, 0, 80])),
+        ),
+        (
+            "body-hop-with-unknown-flags",
+            with_option(&direct, 0x8000 | 3, Some(&[1, 255, 0, 1, 104, 0, 80])),
+        ),
+        (
+            "body-empty-name",
+            with_option(&direct, 0x8000 | 2, Some(&[0, 0, 0, 80])),
+        ),
+        (
+            "body-name-past-the-end",
+            with_option(&direct, 0x8000 | 2, Some(&[0, 200, 104, 0, 80])),
+        ),
+        (
+            "body-purpose-that-steers",
+            with_option(&full, 9, Some("\u{202e}\u{2028}".as_bytes())),
+        ),
+        ("body-trailing-byte", [&direct[HEADER..], b"\0"].concat()),
+        (
+            "body-repeated-option",
+            [&direct[HEADER..], &direct[HEADER..]].concat(),
+        ),
+        (
+            "body-option-past-the-end",
+            [&direct[HEADER..], &[0x03, 0xe8, 0xff, 0xff]].concat(),
+        ),
+        (
+            "body-unknown-critical",
+            [&direct[HEADER..], &option(0x8000 | 1000, b"x")].concat(),
+        ),
+        ("body-option-0", option(0, b"")),
+    ]
+    .map(|(name, bytes)| (name.to_owned(), bytes))
+    .to_vec()
+}
+
+pub(super) fn status() -> Vec<Seed> {
+    let mut open = Open::new(
+        SessionId::from_bytes([1; 16]),
+        Service::COPY,
+        "d1.example,d2.example".parse::<Route>().unwrap(),
+        "server.example:7511".parse().unwrap(),
+        Duration::from_secs(1),
+    );
+    open.sign(&key(1), 1_700_000_000_000).unwrap();
+    let encoded = |status: &Status| {
+        let mut bytes = BytesMut::new();
+        status.encode(&mut bytes);
+        bytes.to_vec()
+    };
+    let signed = |mut status: Status, number| {
+        status.sign(&key(number), &open).unwrap();
+        encoded(&status)
+    };
+    let all = |number| Status::new(StatusCode::Ok, number);
+    let mut failed = Status::new(StatusCode::DialRefused, 2);
+    failed.at = Some("server.example:7511".parse().unwrap());
+    failed.payload_forwarded = true;
+    failed.detail = "connection refused".to_owned();
+    failed.unknown = unknown().into_iter().take(1).collect();
+    let mut steering = failed.clone();
+    steering.detail = "\u{1b}[2J\u{202e}\u{2028}\u{200b}".repeat(20);
+    let established = signed(all(1), 2);
+    let chain = [
+        established.clone(),
+        signed(all(2), 3),
+        signed(Status::of_acceptor(StatusCode::Ok, 3), 4),
+    ]
+    .concat();
+    let full = signed(failed.clone(), 2);
+    [
+        ("established", established.clone()),
+        ("unsigned", encoded(&all(1))),
+        ("a-whole-chain", chain),
+        ("failed", full.clone()),
+        ("detail-that-steers", signed(steering, 2)),
+        (
+            "place-unknown",
+            encoded(&Status::new(StatusCode::Unknown(200), 0)),
+        ),
+        (
+            "of-the-acceptor",
+            signed(Status::of_acceptor(StatusCode::Unauthorised, 1), 4),
+        ),
+        (
+            "tls-behind",
+            [
+                &signed(Status::of_acceptor(StatusCode::Ok, 1), 4)[..],
+                b"\x16\x03\x03\0\x7a",
+            ]
+            .concat(),
+        ),
+        ("cut-short", established[..20].to_vec()),
+        ("length-65535", changed(&established, 6, &[0xff, 0xff])),
+        ("another-protocol", b"SSH-2.0-OpenSSH_9\r\n".to_vec()),
+        ("body-established", [&[0][..], &established[HEADER..]].concat()),
+        ("body-failed", full[HEADER..].to_vec()),
+        ("body-empty", vec![]),
+        (
+            "body-repeated-option",
+            [&full[HEADER..], &full[HEADER..]].concat(),
+        ),
+        (
+            "body-unknown-critical",
+            [&full[HEADER..], &option(0x8000 | 1001, b"x")].concat(),
+        ),
+    ]
+    .map(|(name, bytes)| (name.to_owned(), bytes))
+    .to_vec()
+}
+
+pub(super) fn texts() -> Vec<Seed> {
+    let key = key(2).public();
+    let keyed = format!("{key}@d1.example,~{key}@[2001:db8::1]:99");
+    super::texts(&[
+        ("direct", "direct"),
+        ("hops", "d1.example,~192.0.2.1:99,[::1]"),
+        ("keyed-hops", &keyed),
+        ("key", &key.to_string()),
+        ("endpoint", "server.example:7511"),
+        ("address", "2001:db8::1"),
+        ("scoped-address", "[fe80::1%eth0]:80"),
+        ("service", "copy"),
+        ("port-0", "h:0"),
+        ("port-with-sign", "h:+80"),
+        ("empty-hop", "h1,,h2"),
+        ("steering", "h\u{202e}\u{2028}\u{1b}[2J:80"),
+        ("seventeen-hops", &vec!["h"; 17].join(",")),
+    ])
+}

@@ -1,0 +1,17 @@
+//! Writes the named files of every corpus, in today's formats. What fuzzing found stays beside them.
+
+use std::fs;
+
+use longhaul_proto::fuzzing::corpus;
+
+fn main() -> std::io::Result<()> {
+    for target in longhaul_fuzz::all() {
+        let folder = corpus(target.name);
+        fs::create_dir_all(&folder)?;
+        for (name, bytes) in (target.seeds)() {
+            fs::write(folder.join(name), bytes)?;
+        }
+        println!("{}: {} files", target.name, fs::read_dir(&folder)?.count());
+    }
+    Ok(())
+}
