@@ -73,6 +73,23 @@ fn a_depot_cannot_fail_in_the_name_of_another() {
 }
 
 #[test]
+fn a_route_that_names_keys_takes_no_failure_without_their_signature() {
+    let world = World::new();
+    let server = serve(&world);
+    let honest = world.open_depot();
+    for reporter in [None, Some(honest.key.parse().unwrap())] {
+        let code = StatusCode::Draining;
+        let depot = lying(&world, Lie::FailsForNext { code, reporter });
+        let route = format!("{},{}@{}", depot.address, honest.key, honest.address);
+        let output = push_over(&world, &server, &route, &[]);
+        let told = errors(&output);
+        // 2 is a route that is not understood.
+        assert!(!matches!(output.status.code(), Some(0 | 2)), "{told}");
+        assert!(!told.contains("is draining"), "{told}");
+    }
+}
+
+#[test]
 fn a_route_that_names_keys_takes_no_other_depot() {
     let world = World::new();
     let server = serve(&world);
