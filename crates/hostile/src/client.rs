@@ -175,7 +175,16 @@ impl Stream {
         }
     }
 
-    /// Hears no more and says no more, but keeps the connection.
+    /// Hears the first of what comes within `limit`, at most one frame's head and a few bytes.
+    pub async fn hear_a_little(&mut self, limit: Duration) -> Vec<u8> {
+        let mut piece = [0; 9];
+        match timeout(limit, self.from.read(&mut piece)).await {
+            Ok(Ok(length)) => piece[..length].to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Says `bytes`, and leaves it at that.
     ///
     /// # Errors
     /// The server does not take it.
@@ -201,9 +210,9 @@ pub fn failures(count: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..count).map(|id| frames::failed(id, format!("f{id}").as_bytes(), 1, &[b'x'; 512]))
 }
 
-/// One file of 1 EiB, and so many blocks of 1 MiB of which each is a hole, 27 bytes on the wire.
+/// One file, and all its blocks of 1 MiB, each of which is a hole: 27 bytes on the wire.
 pub fn holes(blocks: u64) -> impl Iterator<Item = Vec<u8>> {
-    std::iter::once(frames::file_in_blocks(0, b"holes", 1 << 60, 20))
+    std::iter::once(frames::file_in_blocks(0, b"holes", blocks << 20, 20))
         .chain((0..blocks).map(|block| frames::block(0, block << 20, 1 << 20, b"")))
 }
 

@@ -42,6 +42,7 @@ pub struct Flood {
 
 #[derive(Debug, Default)]
 struct Counts {
+    sent: u64,
     answers: HashMap<StatusCode, u64>,
     unanswered: u64,
 }
@@ -67,6 +68,7 @@ impl Flood {
                 loop {
                     pace.wait().await;
                     let Some(bytes) = make() else { return };
+                    counts.lock().unwrap_or_else(PoisonError::into_inner).sent += 1;
                     let told = opens::ask(target, source, &bytes, ANSWER).await;
                     let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
                     match told {
@@ -77,6 +79,12 @@ impl Flood {
             });
         }
         Self { counts, members }
+    }
+
+    /// OPENs that were sent or are being sent.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).sent
     }
 
     /// How often `code` was the answer.

@@ -82,15 +82,22 @@ fn a_directory_that_exists_keeps_its_mode() {
     let dir = world.stage.path("root/incoming/shared");
     std::fs::create_dir(&dir).unwrap();
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o750)).unwrap();
-    let said = [
-        push("incoming", b"s", false),
+    let beneath = [
+        push("incoming", b"", false),
         frames::directory(0, b""),
         frames::directory_with_mode(1, b"shared", 0o777),
         frames::end(2),
     ];
-    drop(say(&world, &server, &said));
-    let mode = std::fs::metadata(&dir).unwrap().permissions().mode() & 0o7777;
-    assert_eq!(mode, 0o750, "{mode:o}");
+    let itself = [
+        push("incoming", b"shared", false),
+        frames::directory_with_mode(0, b"", 0o777),
+        frames::end(1),
+    ];
+    for said in [&beneath[..], &itself] {
+        drop(say(&world, &server, said));
+        let mode = std::fs::metadata(&dir).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode, 0o750, "{mode:o}");
+    }
 }
 
 #[test]
@@ -100,23 +107,21 @@ fn who_may_not_read_does_not_learn_what_a_file_holds() {
     std::fs::write(world.stage.path("root/incoming/secret"), "the password").unwrap();
     let guess = |guess: &[u8]| {
         let said = [
-            push("incoming", b"s", false),
-            frames::directory(0, b""),
-            frames::honest_small(1, b"secret", guess),
-            frames::end(2),
+            push("incoming", b"secret", false),
+            frames::honest_small(0, b"", guess),
+            frames::end(1),
         ];
-        frames::result_of(&say(&world, &server, &said).0.bytes, 1)
+        frames::result_of(&say(&world, &server, &said).0.bytes, 0)
     };
     let in_blocks = |guess: &[u8]| {
         let said = [
-            push("incoming", b"s", false),
-            frames::directory(0, b""),
-            frames::file(1, b"secret", guess.len() as u64),
-            frames::block(1, 0, guess.len() as u32, guess),
-            frames::file_end(1, *blake3::hash(guess).as_bytes()),
-            frames::end(2),
+            push("incoming", b"secret", false),
+            frames::file(0, b"", guess.len() as u64),
+            frames::block(0, 0, guess.len() as u32, guess),
+            frames::file_end(0, *blake3::hash(guess).as_bytes()),
+            frames::end(1),
         ];
-        frames::result_of(&say(&world, &server, &said).0.bytes, 1)
+        frames::result_of(&say(&world, &server, &said).0.bytes, 0)
     };
     assert_eq!(guess(b"the password"), guess(b"not the word"));
     assert_eq!(in_blocks(b"the password"), in_blocks(b"not the word"));
@@ -137,16 +142,21 @@ fn a_key_that_may_only_create_replaces_nothing() {
     std::fs::write(world.stage.path("root/incoming/there"), "first").unwrap();
     let grant = format!("{}=incoming", world.stage.key("attacker"));
     let server = world.serve(&["--read", &world.stage.key("me"), "--create", &grant]);
-    let said = [
-        push("incoming", b"s", true),
+    for entry in [
+        frames::honest_small(0, b"", b"second"),
+        frames::symlink(0, b"", b"/etc/passwd"),
         frames::directory(0, b""),
-        frames::honest_small(1, b"there", b"second"),
-        frames::symlink(2, b"there", b"/etc/passwd"),
-        frames::honest_small(3, b"new", b"new"),
-        frames::end(4),
+    ] {
+        let said = [push("incoming", b"there", true), entry, frames::end(1)];
+        let (heard, _stream) = say(&world, &server, &said);
+        assert_ne!(frames::result_of(&heard.bytes, 0), Some(frames::RESULT_NEW));
+    }
+    let said = [
+        push("incoming", b"new", false),
+        frames::honest_small(0, b"", b"new"),
+        frames::end(1),
     ];
-    let (heard, _stream) = say(&world, &server, &said);
-    assert_ne!(frames::result_of(&heard.bytes, 1), Some(frames::RESULT_NEW));
+    drop(say(&world, &server, &said));
     assert_eq!(
         std::fs::read(world.stage.path("root/incoming/there")).unwrap(),
         b"first"

@@ -34,7 +34,8 @@ fn in_a_node(name: &str, body: impl FnOnce(IpAddr)) {
     let output = again.output().unwrap();
     let told = [&output.stdout[..], &output.stderr].concat();
     let told = String::from_utf8_lossy(&told);
-    assert!(output.status.success(), "in the node:\n{told}");
+    println!("in the node:\n{told}");
+    assert!(output.status.success(), "it failed in the node");
     assert!(
         told.contains("1 passed"),
         "the test is not called {name}:\n{told}"
@@ -176,15 +177,15 @@ fn slow_names(to: &str) {
         let open = opens::to_depot(attacker.signing_key(), address, Endpoint::new(name, 7511));
         open.and_then(|open| opens::bytes(&open)).ok()
     });
-    // Once names are asked for, or OPENs refused, the attack has begun.
+    // As many look-ups as a depot of the first version makes at once, and as many OPENs as wait behind them.
     world.attackers.block_on(async {
         let mut look = tokio::time::interval(Duration::from_millis(10));
         let begun = async {
-            while silent.asked() < 4 && flood.tally().0.is_empty() {
+            while silent.asked() < 32 || flood.sent() < 96 {
                 look.tick().await;
             }
         };
-        let _ = tokio::time::timeout(Duration::from_secs(5), begun).await;
+        let _ = tokio::time::timeout(Duration::from_millis(1500), begun).await;
     });
     let port = server.address.parse::<SocketAddr>().unwrap().port();
     world.stage.noise("here/f", 1000);

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use longhaul_hostile::status::Told;
@@ -11,9 +12,10 @@ use longhaul_proto::{Endpoint, Open, StatusCode};
 use crate::world::*;
 
 const ANSWER: Duration = Duration::from_secs(8);
-/// OPENs of a flood: twice what a replay memory of the size of the protocol's first version held, and bounded in time besides.
-const FLOOD: u32 = 131_072;
-const FLOOD_TIME: Duration = Duration::from_secs(5);
+/// OPENs of a flood: more than all ids that a place remembers, and bounded in time besides.
+const FLOOD: u64 = 66_000;
+const FLOOD_PER_SECOND: u32 = 100_000;
+const FLOOD_TIME: Duration = Duration::from_secs(15);
 
 fn ask(world: &World, target: &str, bytes: &[u8]) -> Told {
     let asked = opens::ask(target.parse().unwrap(), None, bytes, ANSWER);
@@ -137,7 +139,7 @@ fn the_number_of_depots_passed_is_checked_before_the_dial() {
 }
 
 /// A listed key asks for `destination` as fast as it can; then an honest key is served.
-fn flood_with(destination: Endpoint) {
+fn flood_with(destination: Endpoint, limit: Duration) {
     let world = World::new();
     let key = world.stage.key("me");
     let server = world.serve(&["--read", &key, "--write", &key]);
@@ -145,11 +147,14 @@ fn flood_with(destination: Endpoint) {
     let address: SocketAddr = depot.address.parse().unwrap();
     let attacker = world.identity("attacker");
     let _on = world.attackers.enter();
-    let mut flood = Flood::start(address, &addresses(8), 96, FLOOD, move || {
+    let left = AtomicU64::new(FLOOD);
+    let mut flood = Flood::start(address, &addresses(8), 96, FLOOD_PER_SECOND, move || {
+        left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1))
+            .ok()?;
         let open = opens::to_depot(attacker.signing_key(), address, destination.clone());
         open.and_then(|open| opens::bytes(&open)).ok()
     });
-    world.attackers.block_on(flood.finish(FLOOD_TIME));
+    world.attackers.block_on(flood.finish(limit));
     world.assert_honest_copy(&server, &depot.address);
     let (answers, unanswered) = flood.tally();
     println!("{answers:?}, {unanswered} without an answer");
@@ -158,7 +163,7 @@ fn flood_with(destination: Endpoint) {
 
 #[test]
 fn a_listed_key_that_asks_for_what_is_refused_keeps_no_copy_from_a_depot() {
-    flood_with(elsewhere());
+    flood_with(elsewhere(), FLOOD_TIME);
 }
 
 #[test]
@@ -166,7 +171,7 @@ fn a_listed_key_that_asks_for_what_is_allowed_keeps_no_copy_from_a_depot() {
     // Nobody listens there any more.
     let (listener, destination) = place();
     drop(listener);
-    flood_with(destination);
+    flood_with(destination, FLOOD_TIME / 4);
 }
 
 #[test]
@@ -179,7 +184,7 @@ fn false_signatures_in_the_name_of_a_listed_key_keep_no_copy_from_a_depot() {
     let (own, victim) = (world.identity("stranger"), world.identity("me").public());
     let destination: Endpoint = server.address.parse::<SocketAddr>().unwrap().into();
     let _on = world.attackers.enter();
-    let flood = Flood::start(address, &addresses(4), 96, FLOOD, move || {
+    let flood = Flood::start(address, &addresses(4), 96, FLOOD_PER_SECOND, move || {
         let open = opens::forged_by(own.signing_key(), victim, address, destination.clone());
         open.and_then(|open| opens::bytes(&open)).ok()
     });

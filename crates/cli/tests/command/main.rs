@@ -5,4 +5,5 @@
 mod copies;
 mod deaths;
 mod perf;
+#[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
