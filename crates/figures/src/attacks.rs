@@ -4,6 +4,7 @@ mod attack;
 pub mod attacker;
 mod bed;
 mod page;
+mod place;
 
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,9 @@ pub struct Arguments {
     /// Another `longhaul`, to be attacked in turn with the one that is built here: its results stand beside.
     #[arg(long, value_name = "BIN")]
     baseline: Option<PathBuf>,
+    /// Attack nothing but the program of `--baseline`: its results are kept for the page of a later call.
+    #[arg(long, requires = "baseline")]
+    baseline_only: bool,
     /// Write the page from the runs that are there, and measure nothing.
     #[arg(long)]
     render: bool,
@@ -77,7 +81,10 @@ pub fn run(what: &Arguments) -> Result<()> {
     let file = what.out.join("attacks.json");
     let mut runs: Vec<Run> = report::read(&file)?;
     if !what.render {
-        let mut builds = vec![(Build::Now, copy::built("longhaul")?)];
+        let mut builds = Vec::new();
+        if !what.baseline_only {
+            builds.push((Build::Now, copy::built("longhaul")?));
+        }
         if let Some(baseline) = &what.baseline {
             let path = baseline
                 .canonicalize()
@@ -86,7 +93,7 @@ pub fn run(what: &Arguments) -> Result<()> {
         }
         let all = Attack::value_variants();
         let attacks = if what.only.is_empty() { all } else { &what.only };
-        let bed = Bed::make(&builds[0].1)?;
+        let bed = Bed::make(&copy::built("longhaul")?)?;
         for &attack in attacks {
             runs.retain(|run| run.attack != attack || builds.iter().all(|(build, _)| *build != run.build));
             for round in 0..what.rounds {

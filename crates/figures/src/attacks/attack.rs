@@ -64,12 +64,16 @@ impl Attack {
     /// One line for people.
     pub fn title(self) -> &'static str {
         match self {
-            Self::IdleAtServe => "serve: 1,400 idle connections from 4 addresses, made again when closed",
-            Self::HalfOpensAtServe => "serve: 1,400 connections with half an OPEN, from 4 addresses",
-            Self::GarbageAtServe => "serve: up to 5,000 connections a second that say something else",
-            Self::IdleAtDepot => "depot: 1,400 idle connections from 4 addresses, made again when closed",
-            Self::IdleFromManyAtDepot => "depot: 2,000 idle connections from 500 addresses",
-            Self::GarbageAtDepot => "depot: up to 5,000 connections a second that say something else",
+            Self::IdleAtServe => "serve: 1,400 idle connections from 4 addresses, up to 1,500 made a second",
+            Self::HalfOpensAtServe => {
+                "serve: 1,400 connections with half an OPEN from 4 addresses, up to 1,500 made a second"
+            }
+            Self::GarbageAtServe => "serve: up to 2,000 connections a second that say something else",
+            Self::IdleAtDepot => "depot: 1,400 idle connections from 4 addresses, up to 1,500 made a second",
+            Self::IdleFromManyAtDepot => {
+                "depot: 2,000 idle connections from 500 addresses, up to 1,500 made a second"
+            }
+            Self::GarbageAtDepot => "depot: up to 2,000 connections a second that say something else",
             Self::RefusedOpens => "depot: 66,000 valid OPENs of a listed key, refused by policy",
             Self::ForgedOpens => "depot: up to 2,000 OPENs a second in a listed key's name, falsely signed",
             Self::SlowNames => "depot: 96 OPENs at a time of a listed key, for names nobody answers for",

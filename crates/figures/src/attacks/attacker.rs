@@ -79,11 +79,11 @@ impl Attacker {
 
     async fn begin(&self) -> Result<Under> {
         Ok(match self.attack {
-            Attack::IdleAtServe | Attack::IdleAtDepot => self.crowd(1400, 4, 3000, Manner::Idle).await,
-            Attack::HalfOpensAtServe => self.crowd(1400, 4, 3000, Manner::HalfOpen).await,
-            Attack::IdleFromManyAtDepot => self.crowd(2000, 500, 3000, Manner::Idle).await,
+            Attack::IdleAtServe | Attack::IdleAtDepot => self.crowd(1400, 4, 1500, Manner::Idle).await,
+            Attack::HalfOpensAtServe => self.crowd(1400, 4, 1500, Manner::HalfOpen).await,
+            Attack::IdleFromManyAtDepot => self.crowd(2000, 500, 1500, Manner::Idle).await,
             Attack::GarbageAtServe | Attack::GarbageAtDepot => {
-                self.crowd(400, 4, 5000, Manner::Garbage).await
+                self.crowd(400, 4, 2000, Manner::Garbage).await
             }
             Attack::RefusedOpens => self.refused_opens().await?,
             Attack::ForgedOpens => self.forged_opens().await?,
@@ -98,9 +98,12 @@ impl Attacker {
                 self.held(520, hello).await?
             }
             Attack::OpenFiles => self.open_files().await?,
-            Attack::Failures => self.pushes(|| Box::new(client::failures(1 << 19))).await?,
-            Attack::Holes => self.pushes(|| Box::new(client::holes(1 << 19))).await?,
-            Attack::Scattered => self.pushes(|| Box::new(client::scattered(64, 60_000))).await?,
+            Attack::Failures => self.pushes(3, || Box::new(client::failures(1 << 19))).await?,
+            Attack::Holes => self.pushes(3, || Box::new(client::holes(1 << 19))).await?,
+            Attack::Scattered => {
+                self.pushes(12, || Box::new(client::scattered(64, 60_000)))
+                    .await?
+            }
         })
     }
 
@@ -227,8 +230,13 @@ impl Attacker {
         ))
     }
 
-    /// Four streams that push what `pieces` gives, over and over, each time as a copy of its own.
-    async fn pushes(&self, pieces: fn() -> Box<dyn Iterator<Item = Vec<u8>> + Send>) -> Result<Under> {
+    /// Four streams that push what `pieces` gives, over and over, each time as a copy of its own; at their height after so many
+    /// seconds.
+    async fn pushes(
+        &self,
+        height_s: u64,
+        pieces: fn() -> Box<dyn Iterator<Item = Vec<u8>> + Send>,
+    ) -> Result<Under> {
         let target = self.target()?;
         let begun = Arc::new(AtomicU64::new(0));
         let mut set = JoinSet::new();
@@ -247,8 +255,7 @@ impl Attacker {
                 }
             });
         }
-        // So that what is measured is not the beginning.
-        sleep(Duration::from_secs(3)).await;
+        sleep(Duration::from_secs(height_s)).await;
         if begun.load(Ordering::Relaxed) == 0 {
             return Err(anyhow!("no session was to be had"));
         }
