@@ -51,7 +51,7 @@ pub struct HostileDepot {
 
 struct Shared {
     lie: Lie,
-    key: PublicKey,
+    key: SigningKey,
     /// The first session of a pair that is to be swapped, and whether a pair has been.
     waiting: Mutex<(Option<Taken>, bool)>,
 }
@@ -68,12 +68,13 @@ impl HostileDepot {
     /// # Errors
     /// The address cannot be had, or there are no random numbers.
     pub async fn start(address: SocketAddr, lie: Lie) -> io::Result<Self> {
-        let key = SigningKey::generate().map_err(io::Error::other)?.public();
+        let signing = SigningKey::generate().map_err(io::Error::other)?;
+        let key = signing.public();
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             lie,
-            key,
+            key: signing,
             waiting: Mutex::default(),
         });
         let task = tokio::spawn(async move {
@@ -152,7 +153,7 @@ impl Shared {
             place,
             acceptor: false,
             forwarded: false,
-            reporter: Some(*self.key.as_bytes()),
+            reporter: Some(*self.key.public().as_bytes()),
             detail,
         }
         .bytes()
@@ -195,7 +196,9 @@ impl Shared {
         let next = open.next();
         let endpoint = next.endpoint().ok_or(io::ErrorKind::InvalidInput)?;
         let mut down = TcpStream::connect(endpoint.to_string()).await?;
-        let onward = open.onward(self.key, Duration::ZERO).map_err(io::Error::other)?;
+        let onward = open
+            .onward(self.key.public(), Duration::ZERO)
+            .map_err(io::Error::other)?;
         down.write_all(&[opens::bytes(&onward)?, early.to_vec()].concat())
             .await?;
         Ok(down)

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use longhaul_proto::{Endpoint, Hop, MAX_PASSED, Open, PublicKey, Route, SessionId, SigningKey};
+use longhaul_proto::{Endpoint, MAX_PASSED, Open, PublicKey, Route, SessionId, SigningKey};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
@@ -40,11 +40,7 @@ pub fn signed(
     destination: Endpoint,
     at_unix_ms: u64,
 ) -> io::Result<Open> {
-    let hop = Hop {
-        endpoint: depot.into(),
-        strict: true,
-    };
-    let route = Route::new(vec![hop]).map_err(io::Error::other)?;
+    let route = depot.to_string().parse().map_err(io::Error::other)?;
     fresh(key, route, destination, at_unix_ms)
 }
 

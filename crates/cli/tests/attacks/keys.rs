@@ -21,8 +21,6 @@ fn a_key_that_is_not_proved_is_not_written_down() {
     let output = world.cp_within(Duration::from_secs(15), "me", &["--accept-new", "here/f", &there]);
     let output = output.expect("a copy to an impostor did not end");
     assert_ne!(output.status.code(), Some(0));
-    let told = errors(&output);
-    assert!(told.contains("no secure session"), "{told}");
     let known = std::fs::read_to_string(world.stage.path("me/known_hosts")).unwrap_or_default();
     assert!(!known.contains("lhk1:"), "{known}");
 }

@@ -1,10 +1,10 @@
 //! Attacks that need addresses or a name server of their own: each runs again, as a process of its own, in a node of a lab.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::Stdio;
 use std::time::Duration;
 
-use longhaul_hostile::{Flood, SilentNames, opens};
+use longhaul_hostile::{Flood, Gathering, Manner, SilentNames, opens};
 use longhaul_proto::{Endpoint, Host, StatusCode};
 use wanbed::{Lab, Overrides, Scenario};
 
@@ -58,6 +58,49 @@ fn everywhere(world: &World) -> String {
             "[\"direct\", \"0.0.0.0/0\"]",
             "[\"direct\", \"0.0.0.0/0\", \"::/0\"]",
         )
+}
+
+/// Idle strangers at a depot, from `count` networks of 64 bits, each of which is `apart` after the one before; then a copy over it.
+fn strangers_of_ipv6(count: u32, apart: u128) {
+    let mut ip = std::process::Command::new("ip");
+    ip.args(["-6", "route", "add", "local", "fd66::/16", "dev", "lo"]);
+    match ip.output() {
+        Ok(output) if output.status.success() => {}
+        other => return eprintln!("not tested: no IPv6 in this node ({other:?})"),
+    }
+    let world = World::new();
+    let key = world.stage.key("me");
+    let server = world.serve(&["--read", &key, "--write", &key]);
+    let depot = world.depot("depot", "[::]:0", &policy(&[key], "127.0.0.0/8"));
+    let port = depot.address.parse::<SocketAddr>().unwrap().port();
+    let first = Ipv6Addr::new(0xfd66, 0, 0, 0, 0, 0, 0, 1).to_bits();
+    let crowd = world.gather(&Gathering {
+        target: SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port),
+        sources: (0..u128::from(count))
+            .map(|n| Ipv6Addr::from_bits(first + n * apart).into())
+            .collect(),
+        connections: 1400,
+        per_second: 3000,
+        manner: Manner::Idle,
+    });
+    assert!(crowd.made() > 0, "{} could not be made", crowd.failed());
+    world.assert_honest_copy(&server, &format!("127.0.0.1:{port}"));
+}
+
+#[test]
+fn four_networks_of_ipv6_keep_no_copy_from_a_depot() {
+    in_a_node("nodes::four_networks_of_ipv6_keep_no_copy_from_a_depot", |_| {
+        // Each in a /32 of its own.
+        strangers_of_ipv6(4, 1 << 96);
+    });
+}
+
+#[test]
+fn a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot() {
+    in_a_node("nodes::a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot", |_| {
+        // All in one /48.
+        strangers_of_ipv6(1400, 1 << 64);
+    });
 }
 
 /// Loopback, link-local and never-dialled addresses, and forms in which IPv6 carries them.

@@ -124,17 +124,22 @@ impl World {
 
     /// So many strangers at `target`, from four addresses that no honest peer has. Returns when all have come once.
     pub fn strangers(&self, target: &str, connections: usize, per_second: u32, manner: Manner) -> Crowd {
-        let _on = self.attackers.enter();
-        let crowd = Crowd::gather(&Gathering {
+        self.gather(&Gathering {
             target: target.parse().unwrap(),
             sources: addresses(4),
             connections,
             per_second,
             manner,
-        });
+        })
+    }
+
+    /// Strangers as described. Returns when all have come once.
+    pub fn gather(&self, gathering: &Gathering) -> Crowd {
+        let _on = self.attackers.enter();
+        let crowd = Crowd::gather(gathering);
         // A victim may refuse some: that is its right.
         self.attackers
-            .block_on(crowd.has_made(connections as u64, Duration::from_secs(2)));
+            .block_on(crowd.has_made(gathering.connections as u64, Duration::from_secs(2)));
         crowd
     }
 }

@@ -111,23 +111,21 @@ pub fn of(runs: &[Run]) -> String {
     text.push_str("|\n");
     let mut measured = Vec::new();
     for &attack in Attack::value_variants() {
-        let Some(now) = Figures::of(runs, attack, Build::Now) else {
+        let [now, earlier] = [Build::Now, Build::Before].map(|build| Figures::of(runs, attack, build));
+        let Some(any) = now.as_ref().or(earlier.as_ref()) else {
             continue;
         };
-        let without = now
+        let without = any
             .begins_unattacked
             .as_ref()
             .map_or_else(|| "-".to_owned(), spread);
         let _ = write!(text, "| {} | {without} |", attack.title());
-        row(&mut text, &now);
+        row(&mut text, now.as_ref());
         if before {
-            match Figures::of(runs, attack, Build::Before) {
-                Some(figures) => row(&mut text, &figures),
-                None => text.push_str(" - | - | - | - | - |"),
-            }
+            row(&mut text, earlier.as_ref());
         }
         text.push('\n');
-        measured.push((attack, now));
+        measured.extend(now.map(|now| (attack, now)));
     }
     text.push('\n');
     text.push_str(&judge(&measured));
@@ -140,7 +138,10 @@ pub fn of(runs: &[Run]) -> String {
     text
 }
 
-fn row(text: &mut String, figures: &Figures) {
+fn row(text: &mut String, figures: Option<&Figures>) {
+    let Some(figures) = figures else {
+        return text.push_str(" - | - | - | - | - |");
+    };
     let _ = write!(
         text,
         " {} | {} | {:.0} | {} | {:.0} |",
@@ -172,6 +173,9 @@ fn judge(measured: &[(Attack, Figures)]) -> String {
         ),
     ];
     let mut text = String::new();
+    if measured.is_empty() {
+        return text;
+    }
     for (claim, holds) in claims {
         let failing: Vec<&str> = measured
             .iter()
