@@ -7,6 +7,7 @@
 #   make drs-run   unmodified programs under `drs run`
 #   make classify  how often the verdict on what limits a flow is right
 #   make streams   how many streams a copy takes, beside fixed numbers
+#   make attacks   honest copies under attack
 #   make lsr       the Land Speed Record's path, beside iperf3
 #   make bench     the relay beside HAProxy
 #   make fuzz      every parser of what strangers and operators write, ten minutes each
@@ -18,7 +19,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test figures drs drs-run classify streams lsr bench deps bench-deps build lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small test figures drs drs-run classify streams attacks lsr bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -40,6 +41,9 @@ classify: deps build
 
 streams: deps build
 	$(FIGURES) streams --out docs/results
+
+attacks: deps build
+	$(FIGURES) attacks --out docs/results
 
 lsr: bench-deps build
 	$(FIGURES) lsr --out docs/results

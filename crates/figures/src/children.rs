@@ -37,6 +37,14 @@ impl Server {
     /// # Errors
     /// It cannot be started, ends at once, or stays silent for 20 s: the error quotes what it printed.
     pub fn start(command: Command, name: &str, ready: &'static str) -> Result<Self> {
+        Self::start_within(command, name, ready, READY_WITHIN)
+    }
+
+    /// The same, with another time to be ready.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_within(command: Command, name: &str, ready: &'static str, limit: Duration) -> Result<Self> {
         let mut child = spawn_heard(command, name)?;
         let (lines, heard) = mpsc::channel();
         let out = child
@@ -58,7 +66,7 @@ impl Server {
         }
         drop(lines);
         let server = Self { child, said: heard };
-        let deadline = Instant::now() + READY_WITHIN;
+        let deadline = Instant::now() + limit;
         let mut said = Vec::new();
         loop {
             match server

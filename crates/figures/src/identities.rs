@@ -65,7 +65,7 @@ fn depot_home(dir: &Path, node: &str) -> PathBuf {
 }
 
 /// Makes a key in `home` and gives its public half.
-fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
+pub fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
     fs::create_dir_all(home).with_context(|| format!("cannot make {}", home.display()))?;
     let mut command = Command::new(longhaul);
     command.args(["keys", "new"]).env("LONGHAUL_HOME", home);

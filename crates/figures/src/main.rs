@@ -3,6 +3,7 @@
 //! Every figure of this project's documents comes out of here: `demo` for a first look, `figures` for all of them,
 //! `fit` for the loss rates that the LSL scenarios state.
 
+mod attacks;
 mod children;
 mod classify;
 mod copy;
@@ -134,6 +135,11 @@ enum What {
         #[arg(long, default_value_t = 3)]
         seeds: u64,
     },
+    /// Measures honest copies under attack, and what attacked processes hold.
+    Attacks(attacks::Arguments),
+    /// The attacker of `attacks`, in a node of the lab.
+    #[command(hide = true)]
+    Attacker(attacks::attacker::Attacker),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -246,6 +252,8 @@ fn run(arguments: Arguments) -> Result<()> {
         What::DrsReceive(what) => right_sizing::program::receive(&what),
         What::DrsSend(what) => right_sizing::program::send(&what),
         What::Streams { out, seeds } => streams::run(scenarios, &out, seeds),
+        What::Attacks(what) => attacks::run(&what),
+        What::Attacker(attacker) => attacker.run(),
         What::Fit {
             what,
             start,

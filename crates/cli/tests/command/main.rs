@@ -6,4 +6,5 @@ mod copies;
 mod deaths;
 mod logs;
 mod perf;
+#[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;

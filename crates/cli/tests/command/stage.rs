@@ -27,6 +27,21 @@ impl Service {
         self.child.wait().unwrap();
     }
 
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        signal(&self.child, name);
+    }
+
+    /// Its exit code, if it has ended.
+    pub fn ended(&mut self) -> Option<Option<i32>> {
+        self.child.try_wait().unwrap().map(|status| status.code())
+    }
+
     /// SIGTERM, and its exit code.
     pub fn terminate(mut self) -> Option<i32> {
         signal(&self.child, "TERM");
@@ -92,7 +107,8 @@ impl Stage {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    fn service(&self, mut command: Command, addresses: &str) -> Service {
+    /// Starts a server or depot, and waits until it tells its address in the field `addresses`.
+    pub fn service(&self, mut command: Command, addresses: &str) -> Service {
         let mut child = command.arg("--json").stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();

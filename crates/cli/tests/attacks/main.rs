@@ -1,0 +1,21 @@
+//! Attacks on the built command, by hostile peers of the suite's own: on loopback, or in a node of a lab where an attack needs
+//! addresses or a name server of its own. Every attack is bounded, and each test says what must hold under it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that can't go on has failed.
+
+mod copies;
+mod grants;
+mod keys;
+mod lies;
+mod nodes;
+mod opens;
+mod pulls;
+#[allow(
+    dead_code,
+    reason = "shared with the tests of the command, which use other parts"
+)]
+#[path = "../command/stage.rs"]
+mod stage;
+mod strangers;
+mod terminal;
+mod world;

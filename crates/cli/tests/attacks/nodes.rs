@@ -1,0 +1,266 @@
+//! Attacks that need addresses or a name server of their own: each runs again, as a process of its own, in a node of a lab.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::process::Stdio;
+use std::time::Duration;
+
+use longhaul_hostile::{Flood, Gathering, Manner, SilentNames, opens};
+use longhaul_proto::{Endpoint, Host, StatusCode};
+use wanbed::{Lab, Overrides, Scenario};
+
+use crate::world::*;
+
+const NODES: &str = "title = \"a node to be attacked in\"\nnodes = { depot = {}, other = {} }\n[links]\nl = { ends = [\"depot\", \"other\"], delay = \"1 ms\", rate = \"unlimited\" }\n";
+/// Set by the lab for what runs in a node.
+const IN_A_NODE: &str = "WANBED_NODE";
+const ANSWER: Duration = Duration::from_secs(4);
+
+/// Runs `body` in a node of a lab: there at once, elsewhere by starting the test called `name` again, there.
+fn in_a_node(name: &str, body: impl FnOnce(IpAddr)) {
+    if std::env::var_os(IN_A_NODE).is_some() {
+        let address = std::env::var("NODE_ADDRESS").unwrap();
+        return body(address.parse().unwrap());
+    }
+    if let Err(reason) = Lab::possible() {
+        assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
+        return eprintln!("not tested: {reason}");
+    }
+    let lab = Lab::up(&Scenario::from_text("attacks", NODES), &Overrides::default()).unwrap();
+    let mut again = lab.command("depot", std::env::current_exe().unwrap()).unwrap();
+    again
+        .args(["--exact", name, "--nocapture"])
+        .env("NODE_ADDRESS", lab.address("depot").unwrap().to_string())
+        .stdin(Stdio::null());
+    let output = again.output().unwrap();
+    let told = [&output.stdout[..], &output.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
+    println!("in the node:\n{told}");
+    assert!(output.status.success(), "it failed in the node");
+    assert!(
+        told.contains("1 passed"),
+        "the test is not called {name}:\n{told}"
+    );
+}
+
+/// What a depot with this policy answers to an OPEN for `host`.
+fn answer(world: &World, depot: SocketAddr, host: Host) -> StatusCode {
+    let me = world.identity("me");
+    let open = opens::to_depot(me.signing_key(), depot, Endpoint::new(host, 9)).unwrap();
+    let bytes = opens::bytes(&open).unwrap();
+    let asked = opens::ask(depot, None, &bytes, ANSWER);
+    world.attackers.block_on(asked).unwrap().code
+}
+
+fn everywhere(world: &World) -> String {
+    let rule = policy(&[world.stage.key("me")], "0.0.0.0/0");
+    rule.replace("[\"0.0.0.0/0\"]", "[\"0.0.0.0/0\", \"::/0\", \"*.example\"]")
+        .replace(
+            "[\"direct\", \"0.0.0.0/0\"]",
+            "[\"direct\", \"0.0.0.0/0\", \"::/0\"]",
+        )
+}
+
+/// Idle strangers at a depot, from `count` networks of 64 bits, each of which is `apart` after the one before; then a copy over it.
+fn strangers_of_ipv6(count: u32, apart: u128) {
+    let mut ip = std::process::Command::new("ip");
+    ip.args(["-6", "route", "add", "local", "fd66::/16", "dev", "lo"]);
+    match ip.output() {
+        Ok(output) if output.status.success() => {}
+        other => return eprintln!("not tested: no IPv6 in this node ({other:?})"),
+    }
+    let world = World::new();
+    let key = world.stage.key("me");
+    let server = world.serve(&["--read", &key, "--write", &key]);
+    let depot = world.depot("depot", "[::]:0", &policy(&[key], "127.0.0.0/8"));
+    let port = depot.address.parse::<SocketAddr>().unwrap().port();
+    let first = Ipv6Addr::new(0xfd66, 0, 0, 0, 0, 0, 0, 1).to_bits();
+    let crowd = world.gather(&Gathering {
+        target: SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port),
+        sources: (0..u128::from(count))
+            .map(|n| Ipv6Addr::from_bits(first + n * apart).into())
+            .collect(),
+        connections: 1400,
+        per_second: 3000,
+        manner: Manner::Idle,
+    });
+    assert!(crowd.made() > 0, "{} could not be made", crowd.failed());
+    world.assert_honest_copy(&server, &format!("127.0.0.1:{port}"));
+}
+
+#[test]
+fn four_networks_of_ipv6_keep_no_copy_from_a_depot() {
+    in_a_node("nodes::four_networks_of_ipv6_keep_no_copy_from_a_depot", |_| {
+        // Each in a /32 of its own.
+        strangers_of_ipv6(4, 1 << 96);
+    });
+}
+
+#[test]
+fn a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot() {
+    in_a_node("nodes::a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot", |_| {
+        // All in one /48.
+        strangers_of_ipv6(1400, 1 << 64);
+    });
+}
+
+/// Loopback, link-local and never-dialled addresses, and forms in which IPv6 carries them.
+const HELD: [&str; 8] = [
+    "127.0.0.1",
+    "::1",
+    "169.254.169.254",
+    "0.0.0.0",
+    "::",
+    "::ffff:127.0.0.1",
+    "::ffff:169.254.169.254",
+    "::127.0.0.1",
+];
+/// IPv4-translated (RFC 2765), NAT64 (RFC 6052), 6to4 (RFC 3056) and Teredo (RFC 4380; the client's address is complemented).
+const CARRIED: [&str; 4] = [
+    "::ffff:0:127.0.0.1",
+    "64:ff9b::127.0.0.1",
+    "2002:7f00:1::1",
+    "2001:0:4136:e378:8000:63bf:80ff:fffe",
+];
+
+#[test]
+fn a_rule_for_everywhere_leads_to_no_local_address() {
+    in_a_node("nodes::a_rule_for_everywhere_leads_to_no_local_address", |_| {
+        let world = World::new();
+        let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
+        let depot = depot.address.parse().unwrap();
+        for text in HELD {
+            let host = Host::Ip(text.parse().unwrap());
+            assert_eq!(answer(&world, depot, host), StatusCode::Refused, "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_rule_for_everywhere_leads_to_no_address_of_the_depot() {
+    in_a_node(
+        "nodes::a_rule_for_everywhere_leads_to_no_address_of_the_depot",
+        |own| {
+            let world = World::new();
+            let depot = world.depot("depot", "0.0.0.0:0", &everywhere(&world));
+            let port = depot.address.parse::<SocketAddr>().unwrap().port();
+            let depot = SocketAddr::new(own, port);
+            assert_eq!(answer(&world, depot, Host::Ip(own)), StatusCode::Refused);
+            let named = policy(&[world.stage.key("me")], &own.to_string());
+            let second = world.depot("named", "127.0.0.1:0", &named);
+            let code = answer(&world, second.address.parse().unwrap(), Host::Ip(own));
+            assert_eq!(code, StatusCode::DialRefused, "named, it may be dialled");
+        },
+    );
+}
+
+#[test]
+fn translated_and_teredo_addresses_are_to_be_named() {
+    in_a_node("nodes::translated_and_teredo_addresses_are_to_be_named", |_| {
+        let world = World::new();
+        let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
+        let depot = depot.address.parse().unwrap();
+        for text in [CARRIED[0], CARRIED[3]] {
+            let host = Host::Ip(text.parse().unwrap());
+            assert_eq!(answer(&world, depot, host), StatusCode::Refused, "{text}");
+        }
+    });
+}
+
+#[test]
+fn names_lead_to_no_inside_address_in_any_clothes() {
+    in_a_node("nodes::names_lead_to_no_inside_address_in_any_clothes", |own| {
+        let world = World::new();
+        let own = own.to_string();
+        let tricks: Vec<&str> = HELD
+            .into_iter()
+            .chain(CARRIED)
+            .chain([&own[..], "10.1.2.3"])
+            .collect();
+        let hosts: String = tricks
+            .iter()
+            .enumerate()
+            .map(|(n, address)| format!("{address} trick{n}.example\n"))
+            .collect();
+        std::fs::write("/etc/hosts", "127.0.0.1 localhost\n".to_owned() + &hosts).unwrap();
+        let rule = policy(&[world.stage.key("me")], "*.example").replace(", \"*.example\"]", "]");
+        let depot = world.depot("depot", "127.0.0.1:0", &rule);
+        let depot = depot.address.parse().unwrap();
+        for (n, address) in tricks.iter().enumerate() {
+            let host = Host::parse(&format!("trick{n}.example")).unwrap();
+            let code = answer(&world, depot, host);
+            // The system's resolver does not look up some of them at all.
+            assert!(
+                matches!(code, StatusCode::Refused | StatusCode::NameNotFound),
+                "{address}: {code:?}"
+            );
+        }
+    });
+}
+
+/// `attacker`, whose rule leads to `to`, asks for names that are never answered, 96 at a time; then `me` copies by a name that the machine knows.
+fn slow_names(to: &str) {
+    let world = World::new();
+    let key = world.stage.key("me");
+    let server = world.serve(&["--read", &key, "--write", &key]);
+    std::fs::write("/etc/hosts", "127.0.0.1 localhost server.example\n").unwrap();
+    std::fs::write("/etc/resolv.conf", "nameserver 127.0.0.53\n").unwrap();
+    let silent = world
+        .attackers
+        .block_on(SilentNames::bind(([127, 0, 0, 53], 53).into()))
+        .unwrap();
+    let rules = policy(&[key], "127.0.0.0/8") + &policy(&[world.stage.key("attacker")], to);
+    let depot = world.depot("depot", "127.0.0.1:0", &rules);
+    let address: SocketAddr = depot.address.parse().unwrap();
+    let attacker = world.identity("attacker");
+    let _on = world.attackers.enter();
+    let number = std::sync::atomic::AtomicU64::new(0);
+    let flood = Flood::start(address, &addresses(1), 96, 400, move || {
+        let number = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = Host::parse(&format!("slow{number}.example.net")).ok()?;
+        let open = opens::to_depot(attacker.signing_key(), address, Endpoint::new(name, 7511));
+        open.and_then(|open| opens::bytes(&open)).ok()
+    });
+    // As many look-ups as a depot of the first version makes at once, and as many OPENs as wait behind them.
+    world.attackers.block_on(async {
+        let mut look = tokio::time::interval(Duration::from_millis(10));
+        let begun = async {
+            while silent.asked() < 32 || flood.sent() < 96 {
+                look.tick().await;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(1500), begun).await;
+    });
+    let port = server.address.parse::<SocketAddr>().unwrap().port();
+    world.stage.noise("here/f", 1000);
+    let there = format!("lh://server.example:{port}/f");
+    let arguments = [
+        "--host-key",
+        &server.key,
+        "--route",
+        &depot.address,
+        "here/f",
+        &there,
+    ];
+    let output = world
+        .cp_within(HONEST, "me", &arguments)
+        .expect("a copy did not end");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    println!("{} questions, {:?}", silent.asked(), flood.tally());
+}
+
+#[test]
+fn slow_names_that_no_rule_can_grant_keep_no_copy_from_a_depot() {
+    in_a_node(
+        "nodes::slow_names_that_no_rule_can_grant_keep_no_copy_from_a_depot",
+        |_| slow_names("192.0.2.0/24"),
+    );
+}
+
+#[test]
+fn slow_names_that_a_rule_grants_keep_no_copy_from_a_depot() {
+    in_a_node(
+        "nodes::slow_names_that_a_rule_grants_keep_no_copy_from_a_depot",
+        |_| slow_names("*.example.net"),
+    );
+}

@@ -1,0 +1,131 @@
+//! Who has no key: idle, slow and senseless connections, and what they write into logs.
+
+use std::time::Duration;
+
+use longhaul_hostile::{Manner, Usage};
+
+use crate::world::*;
+
+/// Strangers that hold connections: more than any gate has places, from four addresses.
+const STRANGERS: usize = 1400;
+/// They come so many a second, and again when they are closed.
+const PER_SECOND: u32 = 3000;
+/// What a server or a depot may hold while strangers come.
+const MAX_DESCRIPTORS_UNDER_STRANGERS: u64 = 1_600;
+/// Memory, in bytes, that a server or a depot of the test build may take under strangers.
+const MAX_MEMORY_UNDER_STRANGERS: u64 = 96 << 20;
+/// Lines and bytes of log that some thousand senseless connections may leave within some seconds.
+const MAX_LOG_LINES: usize = 300;
+const MAX_LOG_BYTES: usize = 64 * 1024;
+
+fn a_copy_from_serve_under(manner: Manner) {
+    let world = World::new();
+    let key = world.stage.key("me");
+    let server = world.serve(&["--read", &key, "--write", &key]);
+    let crowd = world.strangers(&server.address, STRANGERS, PER_SECOND, manner);
+    world.assert_honest_copy(&server, "direct");
+    let held = Usage::of(server.process()).unwrap();
+    assert!(held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS, "{held:?}");
+    assert!(held.most_resident <= MAX_MEMORY_UNDER_STRANGERS, "{held:?}");
+    assert!(crowd.made() > 0);
+}
+
+fn a_copy_over_a_depot_under(manner: Manner) {
+    let world = World::new();
+    let key = world.stage.key("me");
+    let server = world.serve(&["--read", &key, "--write", &key]);
+    let depot = world.open_depot();
+    let crowd = world.strangers(&depot.address, STRANGERS, PER_SECOND, manner);
+    world.assert_honest_copy(&server, &depot.address);
+    let held = Usage::of(depot.process()).unwrap();
+    assert!(held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS, "{held:?}");
+    assert!(held.most_resident <= MAX_MEMORY_UNDER_STRANGERS, "{held:?}");
+    assert!(crowd.made() > 0);
+}
+
+#[test]
+fn idle_strangers_keep_no_copy_from_serve() {
+    a_copy_from_serve_under(Manner::Idle);
+}
+
+#[test]
+fn strangers_that_drip_keep_no_copy_from_serve() {
+    a_copy_from_serve_under(Manner::Drip);
+}
+
+#[test]
+fn half_opens_keep_no_copy_from_serve() {
+    a_copy_from_serve_under(Manner::HalfOpen);
+}
+
+#[test]
+fn garbage_keeps_no_copy_from_serve() {
+    a_copy_from_serve_under(Manner::Garbage);
+}
+
+#[test]
+fn idle_strangers_keep_no_copy_from_a_depot() {
+    a_copy_over_a_depot_under(Manner::Idle);
+}
+
+#[test]
+fn strangers_that_drip_keep_no_copy_from_a_depot() {
+    a_copy_over_a_depot_under(Manner::Drip);
+}
+
+#[test]
+fn half_opens_keep_no_copy_from_a_depot() {
+    a_copy_over_a_depot_under(Manner::HalfOpen);
+}
+
+#[test]
+fn garbage_keeps_no_copy_from_a_depot() {
+    a_copy_over_a_depot_under(Manner::Garbage);
+}
+
+/// Garbage for a while; then what the log came to.
+fn log_of_garbage(world: &World, who: &str, address: &str) -> String {
+    let crowd = world.strangers(address, 200, 2000, Manner::Garbage);
+    let enough = world
+        .attackers
+        .block_on(crowd.has_made(2000, Duration::from_secs(6)));
+    assert!(enough, "only {} senseless connections were made", crowd.made());
+    drop(crowd);
+    std::fs::read_to_string(world.log(who)).unwrap()
+}
+
+fn assert_bounded(log: &str) {
+    let lines = log.lines().count();
+    assert!(lines <= MAX_LOG_LINES, "{lines} lines of log");
+    assert!(log.len() <= MAX_LOG_BYTES, "{} bytes of log", log.len());
+}
+
+#[test]
+fn strangers_write_the_log_of_serve_at_a_bounded_rate() {
+    let world = World::new();
+    let server = world.serve(&["--read", &world.stage.key("me")]);
+    assert_bounded(&log_of_garbage(&world, "server", &server.address));
+}
+
+#[test]
+fn strangers_write_the_log_of_a_depot_at_a_bounded_rate() {
+    let world = World::new();
+    let depot = world.open_depot();
+    assert_bounded(&log_of_garbage(&world, "depot", &depot.address));
+}
+
+#[test]
+fn a_log_that_goes_to_a_file_has_no_codes_for_terminals() {
+    let world = World::new();
+    let key = world.stage.key("me");
+    let server = world.serve(&["--read", &key, "--write", &key]);
+    let depot = world.open_depot();
+    world.assert_honest_copy(&server, &depot.address);
+    for (who, service) in [("server", server), ("depot", depot)] {
+        drop(world.strangers(&service.address, 4, 100, Manner::Garbage));
+        assert_eq!(service.terminate(), Some(0));
+        let log = std::fs::read_to_string(world.log(who)).unwrap();
+        assert!(!log.is_empty(), "{who} logs something");
+        assert!(!log.contains('\u{1b}'), "{who}: {log:?}");
+    }
+}

@@ -1,0 +1,167 @@
+//! What the attacks share: a stage with logs, a runtime for the attackers, and commands that may not take for ever.
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use longhaul_hostile::{Crowd, Gathering, Manner, client};
+use longhaul_session::Identity;
+use tokio::runtime::Runtime;
+
+use crate::stage::{Service, Stage};
+
+/// How long an honest copy may take under attack here: far above what it takes, far below what a lock-out lasts.
+pub const HONEST: Duration = Duration::from_secs(8);
+/// Free port on loopback.
+pub const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A stage, and a runtime on which attackers live.
+pub struct World {
+    pub stage: Stage,
+    pub attackers: Runtime,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self {
+            stage: Stage::new(),
+            attackers: Runtime::new().unwrap(),
+        }
+    }
+
+    /// A server with these grants (`--read KEY`, ...), which logs to `server.log` what it logs by default.
+    pub fn serve(&self, arguments: &[&str]) -> Service {
+        let mut command = self.logged("server");
+        command
+            .args(["serve", "--root", "root", "--listen", "127.0.0.1:0"])
+            .args(arguments);
+        self.stage.service(command, "address")
+    }
+
+    /// A depot with this policy, which logs to `NAME.log`.
+    pub fn depot(&self, name: &str, listen: &str, policy: &str) -> Service {
+        let file = self.stage.path(&format!("{name}.toml"));
+        std::fs::write(&file, policy).unwrap();
+        let mut command = self.logged(name);
+        command.args(["depot", "--listen", listen, "--policy"]).arg(file);
+        self.stage.service(command, "addresses")
+    }
+
+    /// A depot for sessions of `me` and `attacker` to everywhere on loopback.
+    pub fn open_depot(&self) -> Service {
+        let keys = [self.stage.key("me"), self.stage.key("attacker")];
+        self.depot("depot", "127.0.0.1:0", &policy(&keys, "127.0.0.0/8"))
+    }
+
+    /// The command with the keys of `who`, and its log, as it is by default, in `WHO.log`.
+    fn logged(&self, who: &str) -> Command {
+        self.stage.key(who);
+        let mut command = self.stage.longhaul(who);
+        command
+            .env_remove("RUST_LOG")
+            .stderr(File::create(self.log(who)).unwrap());
+        command
+    }
+
+    pub fn log(&self, who: &str) -> PathBuf {
+        self.stage.path(&format!("{who}.log"))
+    }
+
+    /// The keys of `who`, for a session by hand.
+    pub fn identity(&self, who: &str) -> Identity {
+        self.stage.key(who);
+        Identity::load(&self.stage.path(who).join("identity")).unwrap()
+    }
+
+    /// `server` as a target of the key of `who`.
+    pub fn target(&self, server: &Service, who: &str) -> client::Target {
+        self.stage.key(who);
+        let address = server.address.parse().unwrap();
+        client::Target::of(address, server.key.parse().unwrap(), &self.stage.path(who)).unwrap()
+    }
+
+    /// Runs `longhaul cp` as `who`, and `None` when it did not end within `limit`.
+    pub fn cp_within(&self, limit: Duration, who: &str, arguments: &[&str]) -> Option<Output> {
+        let mut command = self.stage.longhaul(who);
+        command.arg("cp").args(arguments);
+        self.within(limit, command)
+    }
+
+    /// The output of `command`, which is killed, and `None`, when it does not end within `limit`.
+    pub fn within(&self, limit: Duration, command: Command) -> Option<Output> {
+        let mut command = tokio::process::Command::from(command);
+        command.kill_on_drop(true);
+        self.attackers
+            .block_on(async { tokio::time::timeout(limit, command.output()).await })
+            .ok()
+            .map(Result::unwrap)
+    }
+
+    /// An honest copy to `server` over `route` goes through.
+    pub fn assert_honest_copy(&self, server: &Service, route: &str) {
+        self.stage.noise("here/honest", 300_000);
+        let there = format!("lh://{}/", server.address);
+        let arguments = [
+            "--host-key",
+            &server.key,
+            "--overwrite",
+            "--route",
+            route,
+            "here/honest",
+            &there,
+        ];
+        let output = self.cp_within(HONEST, "me", &arguments);
+        let output = output.expect("an honest copy did not end in time");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "an honest copy failed: {told}");
+        assert_eq!(
+            std::fs::read(self.stage.path("here/honest")).unwrap(),
+            std::fs::read(self.stage.path("root/honest")).unwrap()
+        );
+    }
+
+    /// So many strangers at `target`, from four addresses that no honest peer has. Returns when all have come once.
+    pub fn strangers(&self, target: &str, connections: usize, per_second: u32, manner: Manner) -> Crowd {
+        self.gather(&Gathering {
+            target: target.parse().unwrap(),
+            sources: addresses(4),
+            connections,
+            per_second,
+            manner,
+        })
+    }
+
+    /// Strangers as described. Returns when all have come once.
+    pub fn gather(&self, gathering: &Gathering) -> Crowd {
+        let _on = self.attackers.enter();
+        let crowd = Crowd::gather(gathering);
+        // A victim may refuse some: that is its right.
+        self.attackers
+            .block_on(crowd.has_made(gathering.connections as u64, Duration::from_secs(2)));
+        crowd
+    }
+}
+
+/// Addresses of loopback that no honest peer has.
+pub fn addresses(count: u8) -> Vec<IpAddr> {
+    (1..=count).map(|last| IpAddr::from([127, 66, 0, last])).collect()
+}
+
+/// A policy that lets `keys` go to `to`, any port, directly or by way of it.
+pub fn policy(keys: &[String], to: &str) -> String {
+    format!(
+        "[[allow]]\nprincipals = {keys:?}\nto = [\"{to}\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"{to}\"]\n"
+    )
+}
+
+/// Characters that steer a terminal or turn the order of what is read: controls, and the format, line and paragraph separators of
+/// Unicode that matter (bidirectional marks, zero widths, U+2028, U+2029).
+pub fn steering(text: &str) -> Vec<char> {
+    let steers = |c: &char| {
+        (c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
+            || matches!(*c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{61c}')
+    };
+    text.chars().filter(steers).collect()
+}

@@ -1,0 +1,233 @@
+//! A client of `longhaul serve`: an honest session, and frames by hand inside.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_session::{
+    ConnectOptions, Error, Identity, PublicKey, Route, ServerTrust, Service, Session, connect,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::frames;
+
+/// Heard at once.
+const PIECE: usize = 64 * 1024;
+/// Most of what a server said that is kept, in bytes.
+const KEPT: usize = 8 << 20;
+
+/// Whom to attack, as whom.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Where the server listens.
+    pub address: SocketAddr,
+    /// Its key.
+    pub server: PublicKey,
+    /// Who attacks: a key that the server knows.
+    pub identity: Arc<Identity>,
+}
+
+impl Target {
+    /// The server at `address` with key `server`, attacked with the default key of the folder `home`.
+    ///
+    /// # Errors
+    /// There is no key in `home`.
+    pub fn of(address: SocketAddr, server: PublicKey, home: &Path) -> Result<Self, Error> {
+        let identity = Arc::new(Identity::load(&home.join("identity"))?);
+        Ok(Self {
+            address,
+            server,
+            identity,
+        })
+    }
+
+    /// A session of one's own with it.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub async fn connect(&self) -> Result<Stream, Error> {
+        self.connect_over(Route::direct()).await
+    }
+
+    /// The same, over depots.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub async fn connect_over(&self, route: Route) -> Result<Stream, Error> {
+        let trust = ServerTrust::Pinned(self.server);
+        let options = ConnectOptions::new(
+            Service::COPY,
+            route,
+            self.address.into(),
+            Arc::clone(&self.identity),
+            trust,
+        );
+        let (from, to) = tokio::io::split(connect(&options).await?);
+        Ok(Stream { from, to })
+    }
+}
+
+/// A stream of a copy, to say and hear what one likes.
+#[derive(Debug)]
+pub struct Stream {
+    from: ReadHalf<Session>,
+    to: WriteHalf<Session>,
+}
+
+/// What was said and heard.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// What the server said, up to 8 MiB.
+    pub bytes: Vec<u8>,
+    /// All bytes that it said.
+    pub total: u64,
+    /// Bytes that it took.
+    pub sent: u64,
+    /// It closed the stream.
+    pub closed: bool,
+}
+
+impl Heard {
+    /// Whether the server said a frame of this type.
+    #[must_use]
+    pub fn has(&self, kind: u8) -> bool {
+        self.count(kind) > 0
+    }
+
+    /// How many frames of this type it said.
+    #[must_use]
+    pub fn count(&self, kind: u8) -> usize {
+        frames::split(&self.bytes)
+            .iter()
+            .filter(|(found, _)| *found == kind)
+            .count()
+    }
+}
+
+impl Stream {
+    /// Says all of `pieces` while it hears what comes back, then hears on until `enough` or until the server closes, in `limit`
+    /// altogether.
+    pub async fn say(
+        &mut self,
+        pieces: impl Iterator<Item = Vec<u8>>,
+        limit: Duration,
+        enough: impl Fn(&Heard) -> bool,
+    ) -> Heard {
+        let deadline = Instant::now() + limit;
+        let mut sent = 0;
+        let mut heard = Heard::default();
+        let to = &mut self.to;
+        let saying = async {
+            let mut batch = Vec::with_capacity(PIECE);
+            for piece in pieces {
+                batch.extend_from_slice(&piece);
+                if batch.len() >= PIECE {
+                    to.write_all(&batch).await?;
+                    sent += batch.len() as u64;
+                    batch.clear();
+                }
+            }
+            to.write_all(&batch).await?;
+            sent += batch.len() as u64;
+            to.flush().await
+        };
+        let saying = async {
+            // A server that has heard enough has closed; what it said is still heard.
+            let _ = timeout_at(deadline, saying).await;
+        };
+        let from = &mut self.from;
+        let hearing = async {
+            let mut piece = vec![0; PIECE];
+            while !enough(&heard) {
+                match timeout_at(deadline, from.read(&mut piece)).await {
+                    Ok(Ok(length)) if length > 0 => {
+                        heard.total += length as u64;
+                        let room = KEPT.saturating_sub(heard.bytes.len()).min(length);
+                        heard.bytes.extend_from_slice(&piece[..room]);
+                    }
+                    Ok(_) => {
+                        heard.closed = true;
+                        return;
+                    }
+                    Err(_) => return,
+                }
+            }
+        };
+        tokio::join!(saying, hearing);
+        heard.sent = sent;
+        heard
+    }
+
+    /// Says `bytes`, and hears what comes until the server closes, or says no more for `silence`.
+    pub async fn ask(&mut self, bytes: &[u8], silence: Duration) -> Heard {
+        let mut heard = Heard::default();
+        if self.to.write_all(bytes).await.is_ok() && self.to.flush().await.is_ok() {
+            heard.sent = bytes.len() as u64;
+        }
+        let mut piece = vec![0; PIECE];
+        loop {
+            match timeout(silence, self.from.read(&mut piece)).await {
+                Ok(Ok(length)) if length > 0 => {
+                    heard.total += length as u64;
+                    heard.bytes.extend_from_slice(&piece[..length]);
+                }
+                Ok(_) => {
+                    heard.closed = true;
+                    return heard;
+                }
+                Err(_) => return heard,
+            }
+        }
+    }
+
+    /// Hears the first of what comes within `limit`, at most one frame's head and a few bytes.
+    pub async fn hear_a_little(&mut self, limit: Duration) -> Vec<u8> {
+        let mut piece = [0; 9];
+        match timeout(limit, self.from.read(&mut piece)).await {
+            Ok(Ok(length)) => piece[..length].to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Says `bytes`, and leaves it at that.
+    ///
+    /// # Errors
+    /// The server does not take it.
+    pub async fn hold(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.to.write_all(bytes).await?;
+        self.to.flush().await
+    }
+}
+
+/// So many files, each with one block that is a hole, some 80 bytes on the wire: each opens a descriptor.
+pub fn open_files(files: u64) -> impl Iterator<Item = Vec<u8>> {
+    (0..files).map(|id| {
+        [
+            frames::file_in_blocks(id, format!("f{id}").as_bytes(), 1 << 20, 16),
+            frames::block(id, 0, 1 << 16, b""),
+        ]
+        .concat()
+    })
+}
+
+/// FAILED frames, each with a reason of 512 bytes.
+pub fn failures(count: u64) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(|id| frames::failed(id, format!("f{id}").as_bytes(), 1, &[b'x'; 512]))
+}
+
+/// One file, and all its blocks of 1 MiB, each of which is a hole: 27 bytes on the wire.
+pub fn holes(blocks: u64) -> impl Iterator<Item = Vec<u8>> {
+    std::iter::once(frames::file_in_blocks(0, b"holes", blocks << 20, 20))
+        .chain((0..blocks).map(|block| frames::block(0, block << 20, 1 << 20, b"")))
+}
+
+/// Blocks of 64 KiB, each a hole and none beside another, of `files` files in turn.
+pub fn scattered(files: u64, blocks_of_each: u64) -> impl Iterator<Item = Vec<u8>> {
+    let described = (0..files).map(|id| frames::file_in_blocks(id, format!("s{id}").as_bytes(), 1 << 40, 16));
+    let blocks = (0..files)
+        .flat_map(move |id| (0..blocks_of_each).map(move |n| frames::block(id, n << 17, 1 << 16, b"")));
+    described.chain(blocks)
+}

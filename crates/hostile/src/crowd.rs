@@ -1,0 +1,169 @@
+//! Strangers: connections without a key, held, and made again when they are closed.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{interval, sleep, timeout};
+
+use crate::flood::Pace;
+use crate::{opens, socket};
+
+/// Wait after a connection that could not be made.
+const AFTER_FAILURE: Duration = Duration::from_millis(50);
+/// How often somebody who drips says a byte.
+const DRIP: Duration = Duration::from_secs(1);
+
+/// What a stranger does with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Says nothing.
+    Idle,
+    /// Says one byte a second, each right as far as it goes.
+    Drip,
+    /// Says half an OPEN at once, and no more.
+    HalfOpen,
+    /// Says something else than an OPEN, waits for the answer, and comes again.
+    Garbage,
+}
+
+/// Who comes, from where, and to do what.
+#[derive(Clone, Debug)]
+pub struct Gathering {
+    /// Whom they connect to.
+    pub target: SocketAddr,
+    /// Their addresses, taken in turn; the system's choice when there are none.
+    pub sources: Vec<IpAddr>,
+    /// Connections held at once.
+    pub connections: usize,
+    /// Connections made in a second, at most.
+    pub per_second: u32,
+    /// What they do.
+    pub manner: Manner,
+}
+
+/// Strangers who come until this value is dropped; all their connections then close.
+#[derive(Debug)]
+pub struct Crowd {
+    counts: Arc<Counts>,
+    _members: JoinSet<()>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    held: AtomicUsize,
+    made: AtomicU64,
+    closed: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Crowd {
+    /// Lets them come. Must be called within a tokio runtime.
+    #[must_use]
+    pub fn gather(gathering: &Gathering) -> Self {
+        let counts = Arc::new(Counts::default());
+        let pace = Pace::new(gathering.per_second);
+        let mut members = JoinSet::new();
+        for number in 0..gathering.connections {
+            let source =
+                (!gathering.sources.is_empty()).then(|| gathering.sources[number % gathering.sources.len()]);
+            let (target, manner) = (gathering.target, gathering.manner);
+            members.spawn(member(target, source, manner, pace.clone(), Arc::clone(&counts)));
+        }
+        Self {
+            counts,
+            _members: members,
+        }
+    }
+
+    /// Connections that stand, as far as their own end knows.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.counts.held.load(Ordering::Relaxed)
+    }
+
+    /// Connections made so far.
+    #[must_use]
+    pub fn made(&self) -> u64 {
+        self.counts.made.load(Ordering::Relaxed)
+    }
+
+    /// Connections that the other side has closed so far.
+    #[must_use]
+    pub fn closed(&self) -> u64 {
+        self.counts.closed.load(Ordering::Relaxed)
+    }
+
+    /// Connections that could not be made.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.counts.failed.load(Ordering::Relaxed)
+    }
+
+    /// Waits until at least so many connections have been made, but no longer than `limit`; whether they have.
+    pub async fn has_made(&self, connections: u64, limit: Duration) -> bool {
+        let made = async {
+            let mut look = interval(Duration::from_millis(10));
+            while self.made() < connections {
+                look.tick().await;
+            }
+        };
+        timeout(limit, made).await.is_ok()
+    }
+}
+
+async fn member(target: SocketAddr, source: Option<IpAddr>, manner: Manner, pace: Pace, counts: Arc<Counts>) {
+    loop {
+        pace.wait().await;
+        // A full queue drops the first packet; who waits for the kernel to repeat it comes too rarely.
+        match timeout(Duration::from_secs(2), socket::connect(target, source)).await {
+            Ok(Ok(stream)) => {
+                counts.made.fetch_add(1, Ordering::Relaxed);
+                counts.held.fetch_add(1, Ordering::Relaxed);
+                let _ = behave(stream, manner).await;
+                counts.held.fetch_sub(1, Ordering::Relaxed);
+                counts.closed.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {
+                counts.failed.fetch_add(1, Ordering::Relaxed);
+                sleep(AFTER_FAILURE).await;
+            }
+        }
+    }
+}
+
+/// Until the other side closes.
+async fn behave(mut stream: TcpStream, manner: Manner) -> io::Result<()> {
+    match manner {
+        Manner::Idle => {}
+        Manner::HalfOpen => stream.write_all(&opens::beginning(200)).await?,
+        Manner::Garbage => stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await?,
+        Manner::Drip => {
+            let (mut from, mut to) = stream.split();
+            let drip = async {
+                let mut tick = interval(DRIP);
+                for byte in opens::beginning(4096) {
+                    tick.tick().await;
+                    to.write_all(&[byte]).await?;
+                }
+                Ok(())
+            };
+            return tokio::select! {
+                result = drip => result,
+                result = drain(&mut from) => result,
+            };
+        }
+    }
+    drain(&mut stream).await
+}
+
+async fn drain(stream: &mut (impl AsyncReadExt + Unpin)) -> io::Result<()> {
+    let mut heard = [0; 512];
+    while stream.read(&mut heard).await? > 0 {}
+    Ok(())
+}

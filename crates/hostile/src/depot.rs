@@ -1,0 +1,220 @@
+//! A depot that lies about what became of an OPEN, or leads sessions astray.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_proto::{Open, OpenDecoder, PublicKey, SigningKey, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
+
+use crate::opens;
+use crate::status::Saying;
+
+/// How it lies.
+#[derive(Clone, Debug)]
+pub enum Lie {
+    /// It does what a depot does.
+    None,
+    /// It answers with this failure.
+    Fails {
+        /// The code.
+        code: StatusCode,
+        /// Its words, as bytes.
+        detail: Vec<u8>,
+    },
+    /// It dials nobody, says that all is well, and then a failure in the name of the next depot of the route.
+    FailsForNext {
+        /// The code.
+        code: StatusCode,
+        /// The key to name as the reporter's; its own if none.
+        reporter: Option<PublicKey>,
+    },
+    /// It passes OPEN and early data on, relays nothing more, and says that nothing went on.
+    NothingWentOn,
+    /// It waits for two sessions, gives each the OPEN of the other, and from then on relays; later sessions are closed.
+    SwapsPairs,
+}
+
+/// Takes connections until it is dropped.
+#[derive(Debug)]
+pub struct HostileDepot {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The key that it appends to the list of depots passed.
+    pub key: PublicKey,
+    task: AbortHandle,
+}
+
+struct Shared {
+    lie: Lie,
+    key: SigningKey,
+    /// The first session of a pair that is to be swapped, and whether a pair has been.
+    waiting: Mutex<(Option<Taken>, bool)>,
+}
+
+struct Taken {
+    stream: TcpStream,
+    open: Open,
+    early: Vec<u8>,
+}
+
+impl HostileDepot {
+    /// Listens at `address`.
+    ///
+    /// # Errors
+    /// The address cannot be had, or there are no random numbers.
+    pub async fn start(address: SocketAddr, lie: Lie) -> io::Result<Self> {
+        let signing = SigningKey::generate().map_err(io::Error::other)?;
+        let key = signing.public();
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            lie,
+            key: signing,
+            waiting: Mutex::default(),
+        });
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let shared = Arc::clone(&shared);
+                tokio::spawn(async move { shared.take(stream).await });
+            }
+        });
+        Ok(Self {
+            address,
+            key,
+            task: task.abort_handle(),
+        })
+    }
+}
+
+impl Drop for HostileDepot {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    async fn take(&self, mut stream: TcpStream) -> io::Result<()> {
+        let mut decoder = OpenDecoder::new();
+        let mut piece = [0; 4096];
+        let (open, mut early) = loop {
+            let length = stream.read(&mut piece).await?;
+            if length == 0 {
+                return Ok(());
+            }
+            let fed = decoder.feed(&piece[..length]).map_err(io::Error::other)?;
+            if let Some((open, used)) = fed {
+                break (open, piece[used..length].to_vec());
+            }
+        };
+        if early.is_empty() && matches!(self.lie, Lie::SwapsPairs | Lie::NothingWentOn) {
+            // The payload's first bytes belong to the session, whose OPEN is to be another's.
+            let length = stream.read(&mut piece).await?;
+            early = piece[..length].to_vec();
+        }
+        let taken = Taken { stream, open, early };
+        match &self.lie {
+            Lie::None => self.relay(taken).await,
+            Lie::Fails { code, detail } => {
+                let place = taken.open.position();
+                let said = self.saying(&taken.open, *code, place, detail)?;
+                tell(taken.stream, &said).await
+            }
+            Lie::FailsForNext { code, reporter } => {
+                let place = taken.open.position();
+                let own = self.saying(&taken.open, StatusCode::Ok, place, b"")?;
+                let next = Saying {
+                    code: *code,
+                    place: place.saturating_add(1),
+                    acceptor: false,
+                    forwarded: false,
+                    reporter: Some(*reporter.unwrap_or(self.key.public()).as_bytes()),
+                    detail: b"",
+                };
+                let next = next.signed(&self.key, &taken.open)?;
+                tell(taken.stream, &[own, next].concat()).await
+            }
+            Lie::NothingWentOn => {
+                let place = taken.open.position();
+                let _down = self.pass_on(&taken.open, &taken.early).await?;
+                let said = self.saying(&taken.open, StatusCode::DialTimeout, place, b"")?;
+                tell(taken.stream, &said).await
+            }
+            Lie::SwapsPairs => self.swap(taken).await,
+        }
+    }
+
+    /// Its own STATUS, signed as a depot's is.
+    fn saying(&self, open: &Open, code: StatusCode, place: u8, detail: &[u8]) -> io::Result<Vec<u8>> {
+        Saying {
+            code,
+            place,
+            acceptor: false,
+            forwarded: false,
+            reporter: Some(*self.key.public().as_bytes()),
+            detail,
+        }
+        .signed(&self.key, open)
+    }
+
+    async fn swap(&self, taken: Taken) -> io::Result<()> {
+        let mut waiting = self.waiting.lock().await;
+        if waiting.1 {
+            return Ok(());
+        }
+        let Some(first) = waiting.0.take() else {
+            waiting.0 = Some(taken);
+            return Ok(());
+        };
+        waiting.1 = true;
+        drop(waiting);
+        let (a, b) = (
+            Taken {
+                open: taken.open.clone(),
+                ..first
+            },
+            Taken {
+                open: first.open,
+                ..taken
+            },
+        );
+        let (a, b) = tokio::join!(self.relay(a), self.relay(b));
+        a.and(b)
+    }
+
+    async fn relay(&self, mut taken: Taken) -> io::Result<()> {
+        let mut down = self.pass_on(&taken.open, &taken.early).await?;
+        let said = self.saying(&taken.open, StatusCode::Ok, taken.open.position(), b"")?;
+        taken.stream.write_all(&said).await?;
+        copy_bidirectional(&mut taken.stream, &mut down).await?;
+        Ok(())
+    }
+
+    async fn pass_on(&self, open: &Open, early: &[u8]) -> io::Result<TcpStream> {
+        let next = open.next();
+        let endpoint = next.endpoint().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut down = TcpStream::connect(endpoint.to_string()).await?;
+        let onward = open
+            .onward(self.key.public(), Duration::ZERO)
+            .map_err(io::Error::other)?;
+        down.write_all(&[opens::bytes(&onward)?, early.to_vec()].concat())
+            .await?;
+        Ok(down)
+    }
+}
+
+/// Says `bytes`, ends, and hears the other side out so that no reset overtakes them.
+async fn tell(mut stream: TcpStream, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.shutdown().await?;
+    let hear_out = async {
+        let mut heard = [0; 1024];
+        while stream.read(&mut heard).await.is_ok_and(|length| length > 0) {}
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(2), hear_out).await;
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! OPENs as fast as asked, from many addresses, and what is answered.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_proto::StatusCode;
+use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use crate::opens;
+
+/// How long one answer is waited for.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// So many a second, at most, for all who share it.
+#[derive(Clone, Debug)]
+pub struct Pace(Arc<tokio::sync::Mutex<Interval>>);
+
+impl Pace {
+    /// At most `per_second`, in bursts where the clock is too coarse for less.
+    #[must_use]
+    pub fn new(per_second: u32) -> Self {
+        let mut tick = interval(Duration::from_secs(1) / per_second.max(1));
+        tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
+        Self(Arc::new(tokio::sync::Mutex::new(tick)))
+    }
+
+    /// Waits for one's turn.
+    pub async fn wait(&self) {
+        self.0.lock().await.tick().await;
+    }
+}
+
+/// OPENs that are sent until this value is dropped.
+#[derive(Debug)]
+pub struct Flood {
+    counts: Arc<Mutex<Counts>>,
+    members: JoinSet<()>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    sent: u64,
+    answers: HashMap<StatusCode, u64>,
+    unanswered: u64,
+}
+
+impl Flood {
+    /// Sends what `make` gives, until it gives nothing more: `at_once` connections at a time from `sources` in turn, so many a
+    /// second at most. Must be called within a tokio runtime.
+    #[must_use]
+    pub fn start(
+        target: SocketAddr,
+        sources: &[IpAddr],
+        at_once: usize,
+        per_second: u32,
+        make: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
+        let counts = Arc::new(Mutex::new(Counts::default()));
+        let (make, pace) = (Arc::new(make), Pace::new(per_second));
+        let mut members = JoinSet::new();
+        for number in 0..at_once {
+            let source = (!sources.is_empty()).then(|| sources[number % sources.len()]);
+            let (make, pace, counts) = (Arc::clone(&make), pace.clone(), Arc::clone(&counts));
+            members.spawn(async move {
+                loop {
+                    pace.wait().await;
+                    let Some(bytes) = make() else { return };
+                    counts.lock().unwrap_or_else(PoisonError::into_inner).sent += 1;
+                    let told = opens::ask(target, source, &bytes, ANSWER).await;
+                    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+                    match told {
+                        Ok(told) => *counts.answers.entry(told.code).or_default() += 1,
+                        Err(_) => counts.unanswered += 1,
+                    }
+                }
+            });
+        }
+        Self { counts, members }
+    }
+
+    /// OPENs that were sent or are being sent.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).sent
+    }
+
+    /// How often `code` was the answer.
+    #[must_use]
+    pub fn answered(&self, code: StatusCode) -> u64 {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.answers.get(&code).copied().unwrap_or_default()
+    }
+
+    /// All answers so far, and how many OPENs had none.
+    #[must_use]
+    pub fn tally(&self) -> (HashMap<StatusCode, u64>, u64) {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        (counts.answers.clone(), counts.unanswered)
+    }
+
+    /// Waits until there is nothing more to send, but no longer than `limit`; whether all was sent.
+    pub async fn finish(&mut self, limit: Duration) -> bool {
+        let all = async { while self.members.join_next().await.is_some() {} };
+        timeout(limit, all).await.is_ok()
+    }
+}

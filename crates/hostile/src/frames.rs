@@ -1,0 +1,263 @@
+//! The frames of the copy protocol, written out again by hand: what an attacker would have.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Size of a block, as a power of two, of the files that [`file`] describes: 256 KiB.
+pub const BLOCK_LOG2: u8 = 18;
+/// The failure code of a verification that failed.
+pub const FAILURE_VERIFICATION: u8 = 11;
+/// RESULT: written by this copy.
+pub const RESULT_NEW: u8 = 0;
+/// RESULT: was there with the same content.
+pub const RESULT_SAME: u8 = 255;
+
+/// A frame of this type.
+#[must_use]
+pub fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut out = ((body.len() + 1) as u32).to_le_bytes().to_vec();
+    out.push(kind);
+    out.extend_from_slice(body);
+    out
+}
+
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// What a push asks for, beside where to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PushFlags {
+    /// The destination must be a directory.
+    pub into: bool,
+    /// Replace what is there.
+    pub overwrite: bool,
+}
+
+/// A copy of its own to `destination`, that may replace what is there.
+#[must_use]
+pub fn push_hello(destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
+    token_hello(fresh_token(), destination, names)
+}
+
+/// The same, with a token of one's choice.
+#[must_use]
+pub fn token_hello(token: u64, destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
+    let flags = PushFlags {
+        into: false,
+        overwrite: true,
+    };
+    push(token, destination, names, flags)
+}
+
+/// A push with flags of one's choice.
+#[must_use]
+pub fn push(token: u64, destination: &[u8], names: &[&[u8]], flags: PushFlags) -> Vec<u8> {
+    let mut body = hello_head(token);
+    body.push(1);
+    put(&mut body, destination);
+    body.extend_from_slice(&[u8::from(flags.into), u8::from(flags.overwrite), 0]);
+    body.extend_from_slice(&(names.len() as u32).to_le_bytes());
+    names.iter().for_each(|name| put(&mut body, name));
+    frame(1, &body)
+}
+
+/// A pull of `sources`.
+#[must_use]
+pub fn pull_hello(token: u64, recursive: bool, sources: &[&[u8]]) -> Vec<u8> {
+    let mut body = hello_head(token);
+    body.extend_from_slice(&[2, u8::from(recursive)]);
+    body.extend_from_slice(&(sources.len() as u32).to_le_bytes());
+    sources.iter().for_each(|source| put(&mut body, source));
+    frame(1, &body)
+}
+
+/// Each attack is a copy of its own, also beside those of other processes.
+#[must_use]
+pub fn fresh_token() -> u64 {
+    static COPIES: AtomicU64 = AtomicU64::new(1);
+    COPIES.fetch_add(1, Ordering::Relaxed) | u64::from(std::process::id()) << 32
+}
+
+/// Offers every version there could be.
+fn hello_head(token: u64) -> Vec<u8> {
+    let (oldest, newest) = (0u16.to_le_bytes(), u16::MAX.to_le_bytes());
+    let mut body = [&b"LHCP"[..], &oldest, &newest].concat();
+    body.extend_from_slice(&[token.to_le_bytes(), token.to_le_bytes()].concat());
+    body
+}
+
+/// What stands at the front of an entry's frame.
+#[must_use]
+pub fn head(id: u64, source: u32, path: &[u8]) -> Vec<u8> {
+    let mut out = id.to_le_bytes().to_vec();
+    out.extend_from_slice(&source.to_le_bytes());
+    put(&mut out, path);
+    out
+}
+
+/// Permissions, and one second after 1970.
+fn meta(mode: u32) -> [u8; 16] {
+    let mut meta = [0; 16];
+    meta[..4].copy_from_slice(&mode.to_le_bytes());
+    meta[4] = 1;
+    meta
+}
+
+const READABLE: u32 = 0o644;
+
+/// SMALL, with a hash of one's choice.
+#[must_use]
+pub fn small(id: u64, source: u32, path: &[u8], data: &[u8], hash: [u8; 32]) -> Vec<u8> {
+    frame(
+        5,
+        &[&head(id, source, path)[..], &meta(READABLE), &hash, data].concat(),
+    )
+}
+
+/// SMALL with the hash of its data.
+#[must_use]
+pub fn honest_small(id: u64, path: &[u8], data: &[u8]) -> Vec<u8> {
+    small(id, 0, path, data, *blake3::hash(data).as_bytes())
+}
+
+/// SYMLINK.
+#[must_use]
+pub fn symlink(id: u64, path: &[u8], target: &[u8]) -> Vec<u8> {
+    let mut body = [&head(id, 0, path)[..], &meta(READABLE)].concat();
+    put(&mut body, target);
+    frame(7, &body)
+}
+
+/// DIRECTORY.
+#[must_use]
+pub fn directory(id: u64, path: &[u8]) -> Vec<u8> {
+    directory_with_mode(id, path, READABLE)
+}
+
+/// DIRECTORY with permissions of one's choice.
+#[must_use]
+pub fn directory_with_mode(id: u64, path: &[u8], mode: u32) -> Vec<u8> {
+    frame(6, &[&head(id, 0, path)[..], &meta(mode)].concat())
+}
+
+/// FILE, in blocks of 256 KiB.
+#[must_use]
+pub fn file(id: u64, path: &[u8], size: u64) -> Vec<u8> {
+    file_in_blocks(id, path, size, BLOCK_LOG2)
+}
+
+/// FILE, in blocks of two to the power of `block_log2` bytes.
+#[must_use]
+pub fn file_in_blocks(id: u64, path: &[u8], size: u64, block_log2: u8) -> Vec<u8> {
+    frame(
+        4,
+        &[
+            &head(id, 0, path)[..],
+            &meta(READABLE),
+            &size.to_le_bytes(),
+            &[block_log2],
+        ]
+        .concat(),
+    )
+}
+
+/// BLOCK: `data` at its front, a hole for the rest. With no data it is 27 bytes on the wire.
+#[must_use]
+pub fn block(id: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
+    let pieces: u16 = if data.is_empty() { 0 } else { 1 };
+    let mut body = [
+        &id.to_le_bytes()[..],
+        &offset.to_le_bytes(),
+        &len.to_le_bytes(),
+        &pieces.to_le_bytes(),
+    ]
+    .concat();
+    if pieces == 1 {
+        body.extend_from_slice(&0u32.to_le_bytes());
+        body.extend_from_slice(&(data.len() as u32).to_le_bytes());
+        body.extend_from_slice(data);
+    }
+    frame(8, &body)
+}
+
+/// FILE_END.
+#[must_use]
+pub fn file_end(id: u64, hash: [u8; 32]) -> Vec<u8> {
+    frame(9, &[&id.to_le_bytes()[..], &hash].concat())
+}
+
+/// FAILED, with a reason in words.
+#[must_use]
+pub fn failed(id: u64, path: &[u8], code: u8, detail: &[u8]) -> Vec<u8> {
+    let mut body = head(id, 0, path);
+    body.push(code);
+    put(&mut body, detail);
+    frame(10, &body)
+}
+
+/// END of a walk that found so many entries.
+#[must_use]
+pub fn end(entries: u64) -> Vec<u8> {
+    frame(11, &[entries.to_le_bytes(), 0u64.to_le_bytes()].concat())
+}
+
+/// TOTALS.
+#[must_use]
+pub fn totals(entries: u64, bytes: u64, complete: bool) -> Vec<u8> {
+    let body = [
+        &entries.to_le_bytes()[..],
+        &bytes.to_le_bytes(),
+        &[u8::from(complete)],
+    ];
+    frame(12, &body.concat())
+}
+
+/// ACCEPT.
+#[must_use]
+pub fn accept(version: u16, max_streams: u16) -> Vec<u8> {
+    frame(2, &[version.to_le_bytes(), max_streams.to_le_bytes()].concat())
+}
+
+/// REFUSE, with words.
+#[must_use]
+pub fn refuse(detail: &[u8]) -> Vec<u8> {
+    let mut body = vec![0];
+    put(&mut body, detail);
+    frame(3, &body)
+}
+
+/// The frames in `bytes`, as type and body; what is incomplete at the end is left out.
+#[must_use]
+pub fn split(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut frames = Vec::new();
+    while let [a, b, c, d, rest @ ..] = bytes {
+        let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+        let Some((frame, behind)) = rest.split_at_checked(length) else {
+            break;
+        };
+        let Some((kind, body)) = frame.split_first() else {
+            break;
+        };
+        frames.push((*kind, body));
+        bytes = behind;
+    }
+    frames
+}
+
+/// The outcome that a RESULT in `bytes` tells of entry `id`: [`RESULT_NEW`], [`RESULT_SAME`], or a failure's code.
+#[must_use]
+pub fn result_of(bytes: &[u8], id: u64) -> Option<u8> {
+    let results = split(bytes).into_iter().filter(|(kind, _)| *kind == 14);
+    let mut outcomes = results.filter_map(|(_, body)| Some((body.first_chunk::<8>()?, *body.get(8)?)));
+    outcomes.find_map(|(number, outcome)| (u64::from_le_bytes(*number) == id).then_some(outcome))
+}
+
+/// The type of a RESULT.
+pub const RESULT: u8 = 14;
+/// The type of an ACK.
+pub const ACK: u8 = 13;
+/// The type of a REFUSE.
+pub const REFUSE: u8 = 3;
+/// The type of an ACCEPT.
+pub const ACCEPT: u8 = 2;

@@ -1,0 +1,154 @@
+//! A server that shows a key which is not its own, and cannot prove it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use longhaul_proto::{Open, OpenDecoder, PublicKey, SigningKey, StatusCode};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTime};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::status::Saying;
+
+/// `SubjectPublicKeyInfo` of an Ed25519 key up to the key itself (RFC 8410, section 4).
+const SPKI_PREFIX: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+
+/// Takes connections until it is dropped.
+#[derive(Debug)]
+pub struct Impostor {
+    /// Where it listens.
+    pub address: SocketAddr,
+    task: AbortHandle,
+}
+
+impl Impostor {
+    /// Listens at `address` and shows `victim`, whose private half it does not have.
+    ///
+    /// # Errors
+    /// The address cannot be had, or TLS cannot be set up.
+    pub async fn start(address: SocketAddr, victim: PublicKey) -> io::Result<Self> {
+        let own = Arc::new(SigningKey::generate().map_err(io::Error::other)?);
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let own = Arc::clone(&own);
+                tokio::spawn(async move { pretend(stream, &own, victim).await });
+            }
+        });
+        Ok(Self {
+            address,
+            task: task.abort_handle(),
+        })
+    }
+}
+
+impl Drop for Impostor {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn config(victim: PublicKey, own: &SigningKey, open: &Open) -> io::Result<ServerConfig> {
+    let document = PrivatePkcs8KeyDer::from(own.to_pkcs8().map_err(io::Error::other)?.to_vec());
+    let signing = aws_lc_rs::sign::any_eddsa_type(&document).map_err(io::Error::other)?;
+    let shown = [&SPKI_PREFIX[..], victim.as_bytes()].concat();
+    let key = CertifiedKey::new(vec![CertificateDer::from(shown)], signing);
+    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(io::Error::other)?
+        .with_client_cert_verifier(Arc::new(Anybody))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(key))));
+    // The binding is no secret (LH-TLS-4).
+    let binding: String = open.binding().iter().map(|byte| format!("{byte:02x}")).collect();
+    config.alpn_protocols = vec![format!("longhaul/1/{binding}").into_bytes()];
+    Ok(config)
+}
+
+async fn pretend(mut stream: TcpStream, own: &SigningKey, victim: PublicKey) -> io::Result<()> {
+    let mut decoder = OpenDecoder::new();
+    let mut piece = [0; 4096];
+    let (open, early) = loop {
+        let length = stream.read(&mut piece).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        let fed = decoder.feed(&piece[..length]).map_err(io::Error::other)?;
+        if let Some((open, used)) = fed {
+            break (open, piece[used..length].to_vec());
+        }
+    };
+    let saying = Saying {
+        code: StatusCode::Ok,
+        place: open.position(),
+        acceptor: true,
+        forwarded: false,
+        reporter: Some(*own.public().as_bytes()),
+        detail: b"",
+    };
+    stream.write_all(&saying.signed(own, &open)?).await?;
+    let (from, to) = stream.into_split();
+    let joined = tokio::io::join(io::Cursor::new(early).chain(from), to);
+    let mut tls = TlsAcceptor::from(Arc::new(config(victim, own, &open)?))
+        .accept(joined)
+        .await?;
+    let _ = tls.read(&mut piece).await?;
+    Ok(())
+}
+
+/// Takes every client: it is the server that is to be found out.
+#[derive(Debug)]
+struct Anybody;
+
+impl ClientCertVerifier for Anybody {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}

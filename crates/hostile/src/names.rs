@@ -1,0 +1,50 @@
+//! A name server that never answers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::net::UdpSocket;
+use tokio::task::AbortHandle;
+
+/// Takes questions until it is dropped, and answers none.
+#[derive(Debug)]
+pub struct SilentNames {
+    asked: Arc<AtomicU64>,
+    task: AbortHandle,
+}
+
+impl SilentNames {
+    /// Listens at `address`: port 53 for resolvers that take no other.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address).await?;
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        let task = tokio::spawn(async move {
+            let mut question = [0; 512];
+            while socket.recv(&mut question).await.is_ok() {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Ok(Self {
+            asked,
+            task: task.abort_handle(),
+        })
+    }
+
+    /// Questions so far.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for SilentNames {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

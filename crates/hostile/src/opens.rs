@@ -1,0 +1,134 @@
+//! OPENs: valid, forged, bent, replayed, of depots that were never passed.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::BytesMut;
+use longhaul_proto::{Endpoint, MAX_PASSED, Open, PublicKey, Route, Service, SessionId, SigningKey};
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+use crate::socket;
+use crate::status::{self, Told};
+
+/// Time for set-up that these OPENs allow.
+const BUDGET: Duration = Duration::from_secs(10);
+
+/// Milliseconds since 1970, by this machine's clock.
+#[must_use]
+pub fn now_unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A valid OPEN by `key`, as the depot at `depot` receives it, that asks for `destination` next.
+///
+/// # Errors
+/// The system gives no random numbers, or the library does not sign.
+pub fn to_depot(key: &SigningKey, depot: SocketAddr, destination: Endpoint) -> io::Result<Open> {
+    signed(key, depot, destination, now_unix_ms())
+}
+
+/// The same, signed at a time of one's choice, in milliseconds since 1970.
+///
+/// # Errors
+/// As [`to_depot`].
+pub fn signed(
+    key: &SigningKey,
+    depot: SocketAddr,
+    destination: Endpoint,
+    at_unix_ms: u64,
+) -> io::Result<Open> {
+    let route = depot.to_string().parse().map_err(io::Error::other)?;
+    fresh(key, route, destination, at_unix_ms)
+}
+
+/// A valid OPEN by `key`, as the acceptor at `acceptor` receives it over no depot.
+///
+/// # Errors
+/// As [`to_depot`].
+pub fn to_acceptor(key: &SigningKey, acceptor: SocketAddr) -> io::Result<Open> {
+    fresh(key, Route::direct(), acceptor.into(), now_unix_ms())
+}
+
+fn fresh(key: &SigningKey, route: Route, destination: Endpoint, at_unix_ms: u64) -> io::Result<Open> {
+    let id = SessionId::random().map_err(io::Error::other)?;
+    let mut open = Open::new(id, Service::COPY, route, destination, BUDGET);
+    open.sign(key, at_unix_ms).map_err(io::Error::other)?;
+    Ok(open.departing())
+}
+
+/// An OPEN in the name of `victim`, whose key is no secret, with a signature that is not its own.
+///
+/// # Errors
+/// As [`to_depot`].
+pub fn forged(victim: PublicKey, depot: SocketAddr, destination: Endpoint) -> io::Result<Open> {
+    let own = SigningKey::generate().map_err(io::Error::other)?;
+    forged_by(&own, victim, depot, destination)
+}
+
+/// The same, with the signature of `own`: for who makes many.
+///
+/// # Errors
+/// As [`to_depot`].
+pub fn forged_by(
+    own: &SigningKey,
+    victim: PublicKey,
+    depot: SocketAddr,
+    destination: Endpoint,
+) -> io::Result<Open> {
+    let mut open = to_depot(own, depot, destination)?;
+    open.principal = victim;
+    Ok(open)
+}
+
+/// `open` with the most depots passed that an OPEN may record: their number is not signed.
+///
+/// # Errors
+/// The system gives no random numbers.
+pub fn with_all_depots_passed(mut open: Open) -> io::Result<Open> {
+    for _ in 0..MAX_PASSED {
+        open.passed
+            .push(SigningKey::generate().map_err(io::Error::other)?.public());
+    }
+    Ok(open)
+}
+
+/// The bytes of `open`.
+///
+/// # Errors
+/// It breaks a rule that its codec keeps.
+pub fn bytes(open: &Open) -> io::Result<Vec<u8>> {
+    let mut bytes = BytesMut::new();
+    open.encode(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes.to_vec())
+}
+
+/// The first `length` bytes of an OPEN that never ends: a header that announces 8 KiB, and zeros.
+#[must_use]
+pub fn beginning(length: usize) -> Vec<u8> {
+    let mut bytes = vec![0xf1, 0x4c, 0x48, 0x4f, 1, 1, 0x20, 0x00, 0, 0, 0, 0];
+    bytes.resize(length, 0);
+    bytes
+}
+
+/// Sends `bytes` to `target` and hears the first STATUS that comes back.
+///
+/// # Errors
+/// No connection, or no STATUS within `limit`.
+pub async fn ask(
+    target: SocketAddr,
+    source: Option<IpAddr>,
+    bytes: &[u8],
+    limit: Duration,
+) -> io::Result<Told> {
+    let asked = async {
+        let mut stream = socket::connect(target, source).await?;
+        stream.write_all(bytes).await?;
+        status::read(&mut stream).await
+    };
+    timeout(limit, asked)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}

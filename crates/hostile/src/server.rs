@@ -1,0 +1,82 @@
+//! A server that is what it says it is, and answers with what was not asked for.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_session::{Identity, ListenOptions, Listener, PublicKey, Service, Session};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+/// How long a session is kept at most.
+const LIFE: Duration = Duration::from_secs(30);
+
+/// What it says, whatever it is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Frames, one behind the other.
+    pub frames: Vec<u8>,
+    /// The same for later, and after which time.
+    pub later: Option<(Duration, Vec<u8>)>,
+}
+
+/// Takes sessions until it is dropped.
+#[derive(Debug)]
+pub struct HostileServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its key.
+    pub key: PublicKey,
+    task: AbortHandle,
+}
+
+impl HostileServer {
+    /// Listens at `address` and says `answer` to every copy.
+    ///
+    /// # Errors
+    /// The address cannot be had.
+    pub async fn start(address: SocketAddr, answer: Answer) -> io::Result<Self> {
+        let identity = Arc::new(Identity::generate().map_err(io::Error::other)?);
+        let key = identity.public();
+        let options = ListenOptions::new(address, identity, Arc::new(|_| true), vec![Service::COPY]);
+        let listener = Listener::bind(options).await.map_err(io::Error::other)?;
+        let address = listener.local_addr();
+        let answer = Arc::new(answer);
+        let task = tokio::spawn(async move {
+            while let Ok(session) = listener.accept().await {
+                let answer = Arc::clone(&answer);
+                tokio::spawn(async move { timeout(LIFE, say(session, &answer)).await });
+            }
+        });
+        Ok(Self {
+            address,
+            key,
+            task: task.abort_handle(),
+        })
+    }
+}
+
+impl Drop for HostileServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Says `answer` once the client has begun, and hears it out.
+async fn say(mut session: Session, answer: &Answer) -> io::Result<()> {
+    let mut heard = vec![0; 64 * 1024];
+    if session.read(&mut heard).await? == 0 {
+        return Ok(());
+    }
+    session.write_all(&answer.frames).await?;
+    session.flush().await?;
+    if let Some((wait, later)) = &answer.later {
+        sleep(*wait).await;
+        session.write_all(later).await?;
+        session.flush().await?;
+    }
+    while session.read(&mut heard).await? > 0 {}
+    session.shutdown().await
+}

@@ -1,0 +1,51 @@
+//! What a process holds, as /proc tells it.
+
+use std::fs;
+use std::io;
+
+/// What a process holds at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Open descriptors.
+    pub descriptors: u64,
+    /// Resident memory, in bytes.
+    pub resident: u64,
+    /// The most resident memory so far, in bytes.
+    pub most_resident: u64,
+    /// Processor time used so far, in seconds, of the program and of the kernel on its behalf.
+    pub processor_seconds: f64,
+}
+
+impl Usage {
+    /// Of the process with this number.
+    ///
+    /// # Errors
+    /// It is gone, or belongs to somebody else.
+    pub fn of(process: u32) -> io::Result<Self> {
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd"))?.count();
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        let bytes = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+            kib.unwrap_or_default() * 1024
+        };
+        let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+        // Behind the name, which may hold anything, the 12th and 13th fields are user and system time in ticks (proc(5)).
+        let fields = stat
+            .rsplit_once(')')
+            .map(|(_, fields)| fields)
+            .unwrap_or_default();
+        let ticks: u64 = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum();
+        Ok(Self {
+            descriptors: descriptors as u64,
+            resident: bytes("VmRSS:"),
+            most_resident: bytes("VmHWM:"),
+            processor_seconds: ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
+        })
+    }
+}
