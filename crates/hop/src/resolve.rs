@@ -4,13 +4,15 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolverConfig};
+use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::{Hosts, TokioResolver};
 use longhaul_proto::{Endpoint, Host};
 
 /// Addresses of a name that are looked at.
@@ -29,7 +31,14 @@ pub struct Resolver {
 struct Current {
     /// When the files were last written.
     written: [Option<SystemTime>; FILES.len()],
-    resolver: TokioResolver,
+    names: Names,
+}
+
+/// Where names are found: first in the file of hosts, then by DNS.
+#[derive(Debug, Clone)]
+struct Names {
+    hosts: Arc<Hosts>,
+    dns: TokioResolver,
 }
 
 /// Why a name has no address.
@@ -73,10 +82,14 @@ impl Resolver {
             Host::Ip(address) => return Ok(vec![SocketAddr::new(address.to_canonical(), endpoint.port)]),
             Host::Name(name) => name.as_str(),
         };
-        let resolver = self.current()?;
-        let found = resolver.lookup_ip(name).await.map_err(told)?;
+        let names = self.current()?;
+        // Asked by ourselves: a name that has an IPv4 address there would else wait for a name server to say that it has no IPv6 address.
+        let mut found = names.in_hosts(name);
+        if found.is_empty() {
+            found = names.dns.lookup_ip(name).await.map_err(told)?.iter().collect();
+        }
         let addresses: Vec<SocketAddr> = found
-            .iter()
+            .into_iter()
             .take(MAX_ADDRESSES)
             .map(|address| SocketAddr::new(address, endpoint.port))
             .collect();
@@ -86,22 +99,48 @@ impl Resolver {
         Ok(addresses)
     }
 
-    fn current(&self) -> Result<TokioResolver, ResolveError> {
+    fn current(&self) -> Result<Names, ResolveError> {
         let written = FILES.map(|file| std::fs::metadata(file).and_then(|found| found.modified()).ok());
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(current) = current.as_ref().filter(|current| current.written == written) {
-            return Ok(current.resolver.clone());
+            return Ok(current.names.clone());
         }
-        let resolver = build().map_err(|error| ResolveError::Failed(error.to_string()))?;
+        let names = Names::read().map_err(|error| ResolveError::Failed(error.to_string()))?;
         *current = Some(Current {
             written,
-            resolver: resolver.clone(),
+            names: names.clone(),
         });
-        Ok(resolver)
+        Ok(names)
     }
 }
 
-fn build() -> Result<TokioResolver, NetError> {
+impl Names {
+    fn read() -> Result<Self, NetError> {
+        // Without the file, or with one that cannot be read, DNS is all there is.
+        let hosts = Arc::new(Hosts::from_system().unwrap_or_default());
+        let dns = dns()?;
+        Ok(Self { hosts, dns })
+    }
+
+    fn in_hosts(&self, name: &str) -> Vec<IpAddr> {
+        let Ok(name) = Name::from_ascii(name) else {
+            return Vec::new();
+        };
+        [RecordType::AAAA, RecordType::A]
+            .into_iter()
+            .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)))
+            .flat_map(|found| {
+                found
+                    .answers()
+                    .iter()
+                    .filter_map(|record| record.data.ip_addr())
+                    .collect::<Vec<_>>()
+            })
+            .collect()
+    }
+}
+
+fn dns() -> Result<TokioResolver, NetError> {
     let mut builder = if Path::new(FILES[0]).exists() {
         TokioResolver::builder_tokio()?
     } else {
@@ -111,6 +150,7 @@ fn build() -> Result<TokioResolver, NetError> {
         TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
     };
     let options = builder.options_mut();
+    options.use_hosts_file = ResolveHosts::Never;
     options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
     options.max_active_requests = MAX_QUESTIONS;
     builder.build()
