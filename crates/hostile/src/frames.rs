@@ -257,6 +257,10 @@ pub fn result_of(bytes: &[u8], id: u64) -> Option<u8> {
 pub const RESULT: u8 = 14;
 /// The type of an ACK.
 pub const ACK: u8 = 13;
+/// The type of an END.
+pub const END: u8 = 11;
+/// The type of a DONE.
+pub const DONE: u8 = 15;
 /// The type of a REFUSE.
 pub const REFUSE: u8 = 3;
 /// The type of an ACCEPT.
