@@ -161,28 +161,6 @@ impl Stream {
         heard
     }
 
-    /// Says `bytes`, and hears what comes until the server closes, or says no more for `silence`.
-    pub async fn ask(&mut self, bytes: &[u8], silence: Duration) -> Heard {
-        let mut heard = Heard::default();
-        if self.to.write_all(bytes).await.is_ok() && self.to.flush().await.is_ok() {
-            heard.sent = bytes.len() as u64;
-        }
-        let mut piece = vec![0; PIECE];
-        loop {
-            match timeout(silence, self.from.read(&mut piece)).await {
-                Ok(Ok(length)) if length > 0 => {
-                    heard.total += length as u64;
-                    heard.bytes.extend_from_slice(&piece[..length]);
-                }
-                Ok(_) => {
-                    heard.closed = true;
-                    return heard;
-                }
-                Err(_) => return heard,
-            }
-        }
-    }
-
     /// Hears the first of what comes within `limit`, at most one frame's head and a few bytes.
     pub async fn hear_a_little(&mut self, limit: Duration) -> Vec<u8> {
         let mut piece = [0; 9];

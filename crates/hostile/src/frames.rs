@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Size of a block, as a power of two, of the files that [`file`] describes: 256 KiB.
+/// Size of a block, as a power of two, of the files that [`file()`] describes: 256 KiB.
 pub const BLOCK_LOG2: u8 = 18;
 /// The failure code of a verification that failed.
 pub const FAILURE_VERIFICATION: u8 = 11;
@@ -257,7 +257,38 @@ pub fn result_of(bytes: &[u8], id: u64) -> Option<u8> {
 pub const RESULT: u8 = 14;
 /// The type of an ACK.
 pub const ACK: u8 = 13;
+/// The type of an END.
+pub const END: u8 = 11;
+/// The type of a DONE.
+pub const DONE: u8 = 15;
 /// The type of a REFUSE.
 pub const REFUSE: u8 = 3;
 /// The type of an ACCEPT.
 pub const ACCEPT: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_told_apart_again() {
+        let said = [
+            accept(2, 64),
+            frame(RESULT, &[&7u64.to_le_bytes()[..], &[RESULT_SAME]].concat()),
+            frame(RESULT, &[&8u64.to_le_bytes()[..], &[RESULT_NEW]].concat()),
+            vec![200, 0, 0, 0, ACK],
+        ]
+        .concat();
+        let kinds: Vec<u8> = split(&said).iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [ACCEPT, RESULT, RESULT], "what is incomplete is left out");
+        assert_eq!(
+            [7, 8, 9].map(|id| result_of(&said, id)),
+            [Some(RESULT_SAME), Some(RESULT_NEW), None]
+        );
+    }
+
+    #[test]
+    fn a_hole_is_27_bytes() {
+        assert_eq!(block(1, 1 << 20, 1 << 20, b"").len(), 27);
+    }
+}

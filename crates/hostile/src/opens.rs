@@ -132,3 +132,33 @@ pub async fn ask(
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::OpenDecoder;
+
+    use super::*;
+
+    #[test]
+    fn each_open_is_what_it_is_called() {
+        let key = SigningKey::generate().unwrap();
+        let depot: SocketAddr = "127.0.0.1:7510".parse().unwrap();
+        let place = || Endpoint::from(SocketAddr::from(([127, 0, 0, 1], 7511)));
+        let good = to_depot(&key, depot, place()).unwrap();
+        assert!(good.verify().is_ok());
+        assert_eq!(good.next().endpoint(), Some(&place()));
+        let all = with_all_depots_passed(good).unwrap();
+        assert!(all.verify().is_ok(), "the depots passed are not signed");
+        assert_eq!(all.passed.len(), MAX_PASSED);
+        assert!(forged(key.public(), depot, place()).unwrap().verify().is_err());
+        let acceptors = to_acceptor(&key, depot).unwrap();
+        assert_eq!(acceptors.next().endpoint(), None);
+        assert!(acceptors.verify().is_ok());
+    }
+
+    #[test]
+    fn the_beginning_of_an_open_is_no_mistake_yet() {
+        let mut decoder = OpenDecoder::new();
+        assert!(matches!(decoder.feed(&beginning(200)), Ok(None)));
+    }
+}

@@ -49,3 +49,19 @@ impl Usage {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_holds_something() {
+        let usage = Usage::of(std::process::id()).unwrap();
+        assert!(usage.descriptors >= 3, "{usage:?}");
+        assert!(
+            usage.most_resident >= usage.resident && usage.resident > 1 << 20,
+            "{usage:?}"
+        );
+        assert!(Usage::of(u32::MAX).is_err());
+    }
+}

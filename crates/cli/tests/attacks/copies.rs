@@ -12,7 +12,7 @@ use crate::world::*;
 /// How long an attack may go on here.
 const ATTACK: Duration = Duration::from_secs(6);
 /// Descriptors that a server may hold while one key opens all it can.
-const MAX_DESCRIPTORS_UNDER_ONE_KEY: u64 = 2_500;
+const MAX_DESCRIPTORS_UNDER_ONE_KEY: u64 = 1_800;
 /// Memory, in bytes, by which one key may make a server of the test build grow.
 const MAX_MEMORY_OF_ONE_KEY: u64 = 64 << 20;
 /// Lines and bytes of log that one key may cause within some seconds.

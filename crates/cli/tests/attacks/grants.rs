@@ -10,8 +10,8 @@ use longhaul_hostile::frames::{self, PushFlags};
 use crate::stage::{Service, errors, no_temps};
 use crate::world::*;
 
-/// Nothing more comes after this.
-const SILENCE: Duration = Duration::from_secs(1);
+/// Longest time for an answer.
+const ANSWER: Duration = Duration::from_secs(6);
 
 /// A server with a directory `root/incoming`, in which `attacker` may write, and nothing more.
 fn serve(world: &World, directory: &str) -> Service {
@@ -21,12 +21,18 @@ fn serve(world: &World, directory: &str) -> Service {
     world.serve(&["--read", &me, "--write", &me, "--write", &grant])
 }
 
-/// Says `bytes` as the attacker; what is answered, and the stream, which is still open.
+/// Says `bytes` as the attacker; what is answered until it is over, or a block is acknowledged, and the stream.
 fn say(world: &World, server: &Service, bytes: &[Vec<u8>]) -> (Heard, Stream) {
     let target = world.target(server, "attacker");
+    let ends = bytes.iter().any(|frame| frame.get(4) == Some(&frames::END));
+    let enough = |heard: &Heard| {
+        heard.has(frames::DONE)
+            || heard.has(frames::REFUSE)
+            || (!ends && (heard.has(frames::ACK) || heard.has(frames::RESULT)))
+    };
     world.attackers.block_on(async {
         let mut stream = target.connect().await.unwrap();
-        let heard = stream.ask(&bytes.concat(), SILENCE).await;
+        let heard = stream.say(bytes.iter().cloned(), ANSWER, enough).await;
         (heard, stream)
     })
 }

@@ -62,6 +62,14 @@ fn everywhere(world: &World) -> String {
 
 /// Idle strangers at a depot, from `count` networks of 64 bits, each of which is `apart` after the one before; then a copy over it.
 fn strangers_of_ipv6(count: u32, apart: u128) {
+    // A lab's nodes have none by themselves; and many addresses are bound here without being listed.
+    for (setting, value) in [
+        ("conf/all/disable_ipv6", "0"),
+        ("conf/lo/disable_ipv6", "0"),
+        ("ip_nonlocal_bind", "1"),
+    ] {
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/{setting}"), value);
+    }
     let mut ip = std::process::Command::new("ip");
     ip.args(["-6", "route", "add", "local", "fd66::/16", "dev", "lo"]);
     match ip.output() {

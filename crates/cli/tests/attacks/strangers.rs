@@ -9,7 +9,7 @@ use crate::world::*;
 /// Strangers that hold connections: more than any gate has places, from four addresses.
 const STRANGERS: usize = 1400;
 /// They come so many a second, and again when they are closed.
-const PER_SECOND: u32 = 3000;
+const PER_SECOND: u32 = 1500;
 /// What a server or a depot may hold while strangers come.
 const MAX_DESCRIPTORS_UNDER_STRANGERS: u64 = 1_600;
 /// Memory, in bytes, that a server or a depot of the test build may take under strangers.
