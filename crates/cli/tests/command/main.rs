@@ -4,6 +4,7 @@
 
 mod copies;
 mod deaths;
+mod first_use;
 mod logs;
 mod perf;
 mod stage;
