@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use longhaul_proto::text::printable;
+
 /// A pattern for hosts: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`, `dtn.example.org`, `*.example.org`, or `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
@@ -169,7 +171,14 @@ impl HostPattern {
 impl FromStr for HostPattern {
     type Err = String;
 
+    /// The error is one printable line, whatever the text is.
     fn from_str(text: &str) -> Result<Self, String> {
+        Self::read(text).map_err(|problem| printable(problem.as_bytes()))
+    }
+}
+
+impl HostPattern {
+    fn read(text: &str) -> Result<Self, String> {
         if text == "*" {
             return Ok(Self::Suffix(String::new()));
         }
