@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use longhaul_hop::GateLimits;
-use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey};
+use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey, text::printable};
 
 use crate::policy::{HostPattern, Policy};
 
@@ -104,7 +104,14 @@ impl NextCongestion {
 impl FromStr for NextCongestion {
     type Err = String;
 
+    /// The error is one printable line, whatever the text is.
     fn from_str(text: &str) -> Result<Self, String> {
+        Self::read(text).map_err(|problem| printable(problem.as_bytes()))
+    }
+}
+
+impl NextCongestion {
+    fn read(text: &str) -> Result<Self, String> {
         let (hop, name) = text
             .split_once('=')
             .filter(|(hop, name)| !hop.is_empty() && !name.is_empty())

@@ -109,6 +109,7 @@ fn patterns() -> Vec<Seed> {
         ("congestion-port", "depot.example:7510=cubic"),
         ("congestion-network", "10.0.0.0/8=cubic"),
         ("steering", "\u{202e}\u{1b}[2J\u{2028}=bbr"),
+        ("blank-letters", "h\u{3164}\u{115f}\u{2800}"),
         ("long", &"a".repeat(9000)),
     ])
 }

@@ -8,7 +8,10 @@ use std::{
 
 use bytes::BufMut;
 
-use crate::tlv::{Field, Reader};
+use crate::{
+    text::printable_within,
+    tlv::{Field, Reader},
+};
 
 /// Longest host name, in bytes (RFC 1035, section 2.3.4, in its text form).
 const MAX_NAME: usize = 253;
@@ -166,13 +169,13 @@ impl FromStr for Endpoint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// The host is neither a DNS name nor an address.
-    #[error("{0:?} is not a host: write a DNS name, an IPv4 address, or an IPv6 address in brackets")]
+    #[error("\"{0}\" is not a host: write a DNS name, an IPv4 address, or an IPv6 address in brackets")]
     Name(String),
     /// The port is not a number from 1 to 65535.
-    #[error("{0:?} has an ill-formed port: write a number from 1 to 65535 after the last colon")]
+    #[error("\"{0}\" has an ill-formed port: write a number from 1 to 65535 after the last colon")]
     Port(String),
     /// There is no port, and no default for one.
-    #[error("{0:?} names no port: write host:port")]
+    #[error("\"{0}\" names no port: write host:port")]
     NoPort(String),
 }
 
@@ -199,7 +202,7 @@ fn is_name(text: &str) -> bool {
 
 /// As much of a text as an error message may show.
 fn shown(text: &str) -> String {
-    text.chars().take(64).collect()
+    printable_within(text.as_bytes(), 64)
 }
 
 #[cfg(test)]
@@ -235,6 +238,14 @@ mod tests {
         ] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
+        let blank = "h\u{3164}\u{202e}:80"
+            .parse::<Endpoint>()
+            .unwrap_err()
+            .to_string();
+        assert!(
+            blank.starts_with("\"h\\u{3164}\\u{202e}\" is not a host"),
+            "{blank}"
+        );
         assert!(matches!("h".parse::<Endpoint>(), Err(EndpointError::NoPort(_))));
         assert!(matches!("h:x".parse::<Endpoint>(), Err(EndpointError::Port(_))));
     }

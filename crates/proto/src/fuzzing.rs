@@ -17,7 +17,7 @@ pub struct Target {
     pub name: &'static str,
     /// Panics when something does not hold for this input.
     pub property: fn(&[u8]),
-    /// Named inputs in today's format; `cargo run --manifest-path fuzz/Cargo.toml --example seeds` writes them to the corpus.
+    /// Named inputs in today's format; `make seeds` writes them to the corpus.
     pub seeds: fn() -> Vec<Seed>,
 }
 
@@ -58,7 +58,7 @@ pub fn replay(targets: &[Target]) {
             let stored = std::fs::read(&path).unwrap_or_default();
             assert!(
                 stored == seed,
-                "{} is not in today's format: run cargo run --manifest-path fuzz/Cargo.toml --example seeds",
+                "{} is not in today's format: run make seeds",
                 path.display()
             );
         }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use longhaul_proto::Host;
+use longhaul_proto::text::printable;
 
 use super::network::Network;
 use super::reach::{OwnAddresses, leads, leads_nowhere};
@@ -77,7 +78,14 @@ impl HostPattern {
 impl FromStr for HostPattern {
     type Err = String;
 
+    /// The error is one printable line, whatever the text is.
     fn from_str(text: &str) -> Result<Self, String> {
+        Self::read(text).map_err(|problem| printable(problem.as_bytes()))
+    }
+}
+
+impl HostPattern {
+    fn read(text: &str) -> Result<Self, String> {
         if text == "*" {
             return Ok(Self::Suffix(String::new()));
         }

@@ -280,6 +280,7 @@ pub(super) fn texts() -> Vec<Seed> {
         ("port-with-sign", "h:+80"),
         ("empty-hop", "h1,,h2"),
         ("steering", "h\u{202e}\u{2028}\u{1b}[2J:80"),
+        ("blank-letters", "h\u{3164}\u{115f}\u{2800}:80"),
         ("seventeen-hops", &vec!["h"; 17].join(",")),
     ])
 }

@@ -1,0 +1,235 @@
+//! Frames, HELLOs and files of grants to begin with: in order, and wrong in one place.
+
+use bytes::Bytes;
+use longhaul_proto::PublicKey;
+use longhaul_proto::fuzzing::{Seed, texts};
+
+use crate::error::{Failure, FailureKind};
+use crate::path::RelPath;
+use crate::wire::{Block, FlowReport, Frame, Head, Hello, Meta, Piece, Request, Token, Written};
+
+fn head(path: &[u8]) -> Head {
+    Head {
+        id: 5,
+        source: 1,
+        path: RelPath::from_bytes(path).unwrap(),
+    }
+}
+
+fn all() -> Vec<(&'static str, Frame)> {
+    let meta = Meta {
+        mode: 0o644,
+        mtime: (1_700_000_000, 5),
+    };
+    let failure = Failure {
+        kind: FailureKind::Io,
+        detail: "input/output error".to_owned(),
+    };
+    vec![
+        ("hello-push", Frame::Hello(push())),
+        ("hello-pull", Frame::Hello(pull())),
+        (
+            "accept",
+            Frame::Accept {
+                version: 2,
+                max_streams: 64,
+            },
+        ),
+        (
+            "refuse",
+            Frame::Refuse {
+                unauthorised: true,
+                detail: "no grant".to_owned(),
+            },
+        ),
+        (
+            "file",
+            Frame::File {
+                head: head(b"a/b"),
+                meta,
+                size: 1 << 40,
+                block_log2: 20,
+            },
+        ),
+        (
+            "small",
+            Frame::Small {
+                head: head(b"small \xff"),
+                meta,
+                hash: [9; 32],
+                data: Bytes::from_static(b"content"),
+            },
+        ),
+        (
+            "directory",
+            Frame::Directory {
+                head: head(b""),
+                meta,
+            },
+        ),
+        (
+            "symlink",
+            Frame::Symlink {
+                head: head(b"link"),
+                meta,
+                target: b"../elsewhere".to_vec(),
+            },
+        ),
+        (
+            "block",
+            Frame::Block(Block {
+                id: 5,
+                offset: 1 << 20,
+                len: 1 << 20,
+                pieces: vec![Piece { offset: 0, len: 10 }, Piece { offset: 20, len: 3 }],
+            }),
+        ),
+        ("file-end", Frame::FileEnd { id: 5, hash: [1; 32] }),
+        (
+            "failed",
+            Frame::Failed {
+                head: head(b"x"),
+                failure: failure.clone(),
+            },
+        ),
+        (
+            "end",
+            Frame::End {
+                entries: 9,
+                bytes: u64::MAX,
+            },
+        ),
+        (
+            "totals",
+            Frame::Totals {
+                entries: u64::MAX,
+                bytes: u64::MAX,
+                complete: true,
+            },
+        ),
+        ("ack", Frame::Ack { id: 5, offset: 0 }),
+        (
+            "result",
+            Frame::Result {
+                id: 5,
+                outcome: Ok(Written::Same),
+            },
+        ),
+        (
+            "result-failed",
+            Frame::Result {
+                id: 5,
+                outcome: Err(failure),
+            },
+        ),
+        ("done", Frame::Done { manifest: [2; 32] }),
+        ("keep-alive", Frame::KeepAlive),
+        ("flow", Frame::Flow(FlowReport::default())),
+    ]
+}
+
+fn push() -> Hello {
+    Hello {
+        token: Token([7; 16]),
+        request: Request::Push {
+            destination: RelPath::from_bytes(b"in/coming").unwrap(),
+            into: true,
+            overwrite: false,
+            fsync: true,
+            names: vec![b"one".to_vec(), vec![], b"two \xff".to_vec()],
+        },
+    }
+}
+
+fn pull() -> Hello {
+    Hello {
+        token: Token([7; 16]),
+        request: Request::Pull {
+            recursive: true,
+            sources: vec![RelPath::root(), RelPath::from_bytes(b"data/x").unwrap()],
+        },
+    }
+}
+
+pub(super) fn frames() -> Vec<Seed> {
+    let mut seeds: Vec<Seed> = all()
+        .into_iter()
+        .map(|(name, frame)| {
+            let mut bytes = Vec::new();
+            frame.encode(&mut bytes);
+            (name.to_owned(), bytes[4..].to_vec())
+        })
+        .collect();
+    seeds.push((
+        "refuse-and-steering".to_owned(),
+        b"\x03\x01\x0a\x00\x1b[2J\xe2\x80\xae\xff\n\x07".to_vec(),
+    ));
+    seeds
+}
+
+pub(super) fn streams() -> Vec<Seed> {
+    let mut whole = Vec::new();
+    for (_, frame) in all() {
+        frame.encode(&mut whole);
+        if let Frame::Block(block) = frame {
+            whole.resize(whole.len() + block.data_len(), b'd');
+        }
+    }
+    [
+        ("every-frame", whole.clone()),
+        ("cut-short", whole[..whole.len() - 3].to_vec()),
+        ("length-0", vec![0, 0, 0, 0, 1]),
+        ("length-over-the-bound", vec![0xff, 0xff, 0xff, 0x7f, 8]),
+        ("unknown-type", vec![1, 0, 0, 0, 99]),
+        ("another-protocol", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
+    ]
+    .map(|(name, bytes)| (name.to_owned(), bytes))
+    .to_vec()
+}
+
+pub(super) fn hellos() -> Vec<Seed> {
+    let mut seeds = Vec::new();
+    for (name, hello) in [("push", push()), ("pull", pull())] {
+        let mut bytes = Vec::new();
+        Frame::Hello(hello).encode(&mut bytes);
+        seeds.push((name.to_owned(), bytes[5..].to_vec()));
+        seeds.push((format!("{name}-behind-the-token"), bytes[29..].to_vec()));
+        bytes[9..13].copy_from_slice(&[1, 0, 9, 0]);
+        seeds.push((format!("{name}-versions-1-to-9"), bytes[5..].to_vec()));
+    }
+    seeds.push((
+        "sources-without-end".to_owned(),
+        b"\x02\x01\xff\xff\xff\xff".to_vec(),
+    ));
+    seeds.push((
+        "climbing".to_owned(),
+        b"\x02\x01\x01\x00\x00\x00\x04\x00../x".to_vec(),
+    ));
+    seeds.push((
+        "absolute".to_owned(),
+        b"\x02\x01\x01\x00\x00\x00\x04\x00/etc".to_vec(),
+    ));
+    seeds
+}
+
+pub(super) fn grant_files() -> Vec<Seed> {
+    let key = PublicKey::from_bytes([3; 32]);
+    texts(&[
+        (
+            "file",
+            &format!("[[grant]]\nkey = \"{key}\"\nread = [\"/\"]\nwrite = [\"in\", \"a/b\"]\n"),
+        ),
+        ("line", &key.to_string()),
+        ("line-with-directory", &format!("{key}=/in/coming")),
+        ("climbing", &format!("{key}=../x")),
+        ("no-key", "[[grant]]\nkey = \"x\"\nread = [\"/\"]\n"),
+        ("wrong-type", "[[grant]]\nkey = 5\n"),
+        ("unknown-field", "[[grant]]\n\"\u{202e}\\u001b\" = 1\n"),
+        (
+            "steering",
+            "[[grant]]\nkey = \"\u{202e}\\u001b[2J\\u2028\"\nread = [\"/\"]\n",
+        ),
+        ("unclosed", "[[grant]]\nkey = \"\u{2028}"),
+        ("empty", ""),
+    ])
+}
