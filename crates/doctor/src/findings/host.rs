@@ -1,6 +1,6 @@
 //! The machine behind the network: processors, clock, limits, disk.
 
-use longhaul_proto::SIGNING_WINDOW;
+use longhaul_proto::{SIGNING_AHEAD, SIGNING_WINDOW};
 
 use super::{Cost, List, Mend, Severity, Side, rate};
 
@@ -84,17 +84,23 @@ fn clock(list: &mut List<'_>) {
     let skew = measured
         .and_then(|measured| measured.skew)
         .filter(|_| list.side == Side::Here);
-    let window = SIGNING_WINDOW.as_secs();
     if let Some(skew) = skew {
         let apart = skew.seconds.abs();
+        // What is signed here is from the past for a clock that is ahead, and from the future for one that is behind (LH-SIGN-2).
+        let window = if skew.seconds > 0.0 {
+            SIGNING_WINDOW
+        } else {
+            SIGNING_AHEAD
+        };
         // Half the window is left for the time a set-up takes and for what the clocks go on to drift.
-        if apart - skew.uncertainty_seconds > SIGNING_WINDOW.as_secs_f64() / 2.0 {
+        if apart - skew.uncertainty_seconds > window.as_secs_f64() / 2.0 {
             let what = format!(
                 "the far clock is {apart:.1} s {} this one",
                 if skew.seconds > 0.0 { "ahead of" } else { "behind" }
             );
             let cost = Cost::words(format!(
-                "sessions are refused from {window} s on: a signed request must not be older or newer"
+                "sessions are refused from {} s on: a signed request must not be older or newer",
+                window.as_secs()
             ));
             let mends = vec![synchronise().noting("on the machine whose clock is wrong")];
             list.add("clock-skew", Severity::Serious, what, cost, mends);
@@ -102,7 +108,9 @@ fn clock(list: &mut List<'_>) {
     }
     if list.facts.clock.synchronised.known() == Some(&false) {
         let cost = Cost::words(format!(
-            "it drifts; sessions are refused once two clocks lie {window} s apart"
+            "it drifts; sessions are refused once two clocks lie {} to {} s apart",
+            SIGNING_AHEAD.as_secs(),
+            SIGNING_WINDOW.as_secs()
         ));
         list.add(
             "clock-unsynchronised",
