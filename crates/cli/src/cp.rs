@@ -292,7 +292,7 @@ fn job_name(job: &Job) -> String {
 fn shown(paths: &[PathBuf]) -> Vec<String> {
     paths
         .iter()
-        .map(|path| longhaul_transfer::path::printable(path.as_os_str().as_encoded_bytes()))
+        .map(|path| longhaul_proto::text::printable(path.as_os_str().as_encoded_bytes()))
         .collect()
 }
 

@@ -41,7 +41,7 @@ impl Target {
                 false => Ok(Self::Local(PathBuf::from(text))),
             };
         };
-        let shown = longhaul_transfer::path::printable(bytes);
+        let shown = longhaul_proto::text::printable(bytes);
         let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
         let (host, path) = rest.split_at(slash);
         let host =

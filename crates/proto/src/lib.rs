@@ -6,7 +6,7 @@
 //! - [`Open`] is the one forward message, [`Status`] the answer of each hop; [`OpenDecoder`] and [`StatusDecoder`]
 //!   take them from a stream piece by piece.
 //! - [`Admission`] holds the checks a receiver makes of an OPEN, in their order; [`ReplayMemory`] is what it remembers, and
-//!   [`Shares`] how what is bounded is shared among those who ask.
+//!   [`Shares`] how what is bounded is shared among those who ask; [`LogRate`] bounds the lines of a log that somebody may cause.
 //! - [`Chain`] is the initiator's view: it collects the statuses and decides whether the route stands or which hop failed.
 
 #![forbid(unsafe_code)]
@@ -18,6 +18,7 @@ mod chain;
 mod endpoint;
 mod frame;
 mod key;
+mod log_rate;
 mod open;
 mod open_codec;
 mod replay;
@@ -34,6 +35,7 @@ pub use admission::{Admission, Refusal};
 pub use chain::{Chain, ChainFailure, FailureKind, Progress};
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use key::{KeyError, PublicKey, SigningKey};
+pub use log_rate::LogRate;
 pub use open::{Next, Open, TraceContext, UnknownOption, VersionRange};
 pub use open_codec::{OpenDecoder, OpenError};
 pub use replay::{ReplayError, ReplayMemory, SIGNING_AHEAD, SIGNING_WINDOW, check_time};

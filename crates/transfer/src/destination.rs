@@ -107,7 +107,7 @@ impl Destination {
         options: WriteOptions,
         token: Token,
     ) -> Result<Self, Error> {
-        let shown = || crate::path::printable(path.as_os_str().as_bytes());
+        let shown = || longhaul_proto::text::printable(path.as_os_str().as_bytes());
         let named = |error: Error| match error {
             Error::Path { failure, .. } => Error::Path {
                 path: shown(),

@@ -310,7 +310,7 @@ impl Server {
                 );
                 Err(Refusal {
                     unauthorised: true,
-                    detail: crate::path::printable(detail.as_bytes()),
+                    detail: longhaul_proto::text::printable(detail.as_bytes()),
                 })
             }
         }
@@ -336,7 +336,7 @@ impl Server {
             } => {
                 let labels = names
                     .iter()
-                    .map(|name| format!("/{destination}: {}", crate::path::printable(name)))
+                    .map(|name| format!("/{destination}: {}", longhaul_proto::text::printable(name)))
                     .collect();
                 let options = WriteOptions {
                     overwrite: *overwrite,

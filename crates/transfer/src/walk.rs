@@ -121,7 +121,7 @@ impl<S: WalkSink> Walk<'_, S> {
                     Ok(child) => child,
                     // Named by its directory, since its own path can't be carried.
                     Err(error) => {
-                        let detail = format!("{}: {error}", crate::path::printable(name.as_bytes()));
+                        let detail = format!("{}: {error}", longhaul_proto::text::printable(name.as_bytes()));
                         if !self.failed(path.clone(), Failure::with(FailureKind::RefusedPath, detail)) {
                             return false;
                         }

@@ -1,5 +1,7 @@
 //! Bytes to frames. Whatever the bytes are, the answer is a frame or an error.
 
+use longhaul_proto::text::printable_within;
+
 use super::*;
 
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
@@ -207,7 +209,7 @@ impl Fields {
             return Err(WireError::Bound);
         }
         // The peer's words end up on a terminal: they may not steer it.
-        Ok(crate::path::printable(&bytes))
+        Ok(printable_within(&bytes, MAX_DETAIL))
     }
 
     pub(super) fn path(&mut self) -> Result<RelPath, WireError> {
