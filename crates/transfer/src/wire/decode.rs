@@ -118,10 +118,8 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
 
 /// How many bytes of a BLOCK frame's body are header, given its first [`BLOCK_FIXED`] bytes.
 pub(crate) fn block_header_len(fixed: &[u8; BLOCK_FIXED]) -> Result<usize, WireError> {
-    let pieces = usize::from(u16::from_le_bytes([
-        fixed[BLOCK_FIXED - 2],
-        fixed[BLOCK_FIXED - 1],
-    ]));
+    let [.., low, high] = *fixed;
+    let pieces = usize::from(u16::from_le_bytes([low, high]));
     if pieces > MAX_PIECES {
         Err(WireError::Bound)
     } else {
