@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::report::Report;
 use crate::target::{Remote, Target};
 use crate::watch::{Show, Watch};
-use crate::{home, logging, trust};
+use crate::{descriptors, home, logging, trust};
 
 /// Copy files and directory trees, here or there: each path is local, or lh://host[:port]/path.
 ///
@@ -93,6 +93,7 @@ impl Cp {
     /// Copies; `started` is when the command began.
     pub fn run(self, started: Instant) -> Result<Exit> {
         logging::start("error");
+        descriptors::raise();
         let job = self.job()?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let exit = runtime.block_on(self.copy(job, started));

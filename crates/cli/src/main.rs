@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod answer;
 mod cp;
 mod depot;
+mod descriptors;
 mod doctor;
 mod exit;
 mod home;

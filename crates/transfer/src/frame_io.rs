@@ -1,5 +1,8 @@
 //! Frames off a byte stream, every length checked before anything is allocated, and the buffers blocks travel in.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::sync::Mutex;
 use std::time::Duration;
 

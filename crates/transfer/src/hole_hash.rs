@@ -5,6 +5,9 @@
 //! up. What bounds it is who waits: such blocks are hashed on threads of the lowest priority, one block of a key at a time,
 //! and the stream that brought one reads on when it is done.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 

@@ -3,6 +3,9 @@
 //! A [`RelPath`] can't leave the directory it is resolved in by its spelling; that symbolic links can't lead it out
 //! either is the business of [`crate::confine`].
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -105,10 +108,12 @@ impl RelPath {
         if self.is_root() {
             return None;
         }
-        match self.0.iter().rposition(|&b| b == b'/') {
-            Some(slash) => Some((Self(self.0[..slash].into()), &self.0[slash + 1..])),
-            None => Some((Self::root(), &self.0)),
-        }
+        let mut names = self.0.rsplitn(2, |&b| b == b'/');
+        let last = names.next()?;
+        Some((
+            names.next().map_or(Self::root(), |above| Self(above.into())),
+            last,
+        ))
     }
 
     /// Whether this is `ancestor` or lies beneath it.

@@ -4,6 +4,9 @@
 //! alone, a block that is in is acknowledged and not written again. That is what lets streams die at any moment. An
 //! answer goes to the stream that asked, since only that one will ask again when it is lost.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,8 @@
 //! One stream of the receiver: frames in, the work handed to blocking threads, answers out.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -8,6 +8,9 @@
 //!
 //! All sizes are bounded before anything is allocated; decoding never panics (property tests below).
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use bytes::{Buf, Bytes};
 use drs::Limit;
 

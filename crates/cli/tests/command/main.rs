@@ -4,5 +4,6 @@
 
 mod copies;
 mod deaths;
+mod grants;
 mod perf;
 mod stage;

@@ -27,6 +27,11 @@ impl Service {
         self.child.wait().unwrap();
     }
 
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        signal(&self.child, "HUP");
+    }
+
     /// SIGTERM, and its exit code.
     pub fn terminate(mut self) -> Option<i32> {
         signal(&self.child, "TERM");

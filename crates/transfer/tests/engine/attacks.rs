@@ -8,106 +8,18 @@ use longhaul_transfer::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::harness::*;
-
-/// The wire, written out again by hand: what an attacker would have.
-mod wire {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    pub fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
-        let mut out = ((body.len() + 1) as u32).to_le_bytes().to_vec();
-        out.push(kind);
-        out.extend_from_slice(body);
-        out
-    }
-
-    fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-        out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
-        out.extend_from_slice(bytes);
-    }
-
-    /// Each attack is a copy of its own.
-    pub fn push_hello(destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
-        static COPIES: AtomicU64 = AtomicU64::new(1);
-        token_hello(COPIES.fetch_add(1, Ordering::Relaxed), destination, names)
-    }
-
-    pub fn token_hello(token: u64, destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
-        let version = longhaul_transfer::VERSION.to_le_bytes();
-        let mut body = [&b"LHCP"[..], &version, &version].concat();
-        body.extend_from_slice(&[token.to_le_bytes(), token.to_le_bytes()].concat());
-        body.push(1);
-        bytes(&mut body, destination);
-        body.extend_from_slice(&[0, 1, 0]);
-        body.extend_from_slice(&(names.len() as u32).to_le_bytes());
-        names.iter().for_each(|name| bytes(&mut body, name));
-        frame(1, &body)
-    }
-
-    pub fn head(id: u64, source: u32, path: &[u8]) -> Vec<u8> {
-        let mut out = id.to_le_bytes().to_vec();
-        out.extend_from_slice(&source.to_le_bytes());
-        bytes(&mut out, path);
-        out
-    }
-
-    const META: [u8; 16] = [0xa4, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-
-    pub fn small(id: u64, source: u32, path: &[u8], data: &[u8], hash: [u8; 32]) -> Vec<u8> {
-        frame(5, &[&head(id, source, path)[..], &META, &hash, data].concat())
-    }
-
-    pub fn honest_small(id: u64, path: &[u8], data: &[u8]) -> Vec<u8> {
-        small(id, 0, path, data, *blake3::hash(data).as_bytes())
-    }
-
-    pub fn symlink(id: u64, path: &[u8], target: &[u8]) -> Vec<u8> {
-        let mut body = [&head(id, 0, path)[..], &META].concat();
-        bytes(&mut body, target);
-        frame(7, &body)
-    }
-
-    pub fn directory(id: u64, path: &[u8]) -> Vec<u8> {
-        frame(6, &[&head(id, 0, path)[..], &META].concat())
-    }
-
-    pub fn file(id: u64, path: &[u8], size: u64) -> Vec<u8> {
-        frame(
-            4,
-            &[&head(id, 0, path)[..], &META, &size.to_le_bytes(), &[18]].concat(),
-        )
-    }
-
-    pub fn block(id: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
-        let pieces: u16 = if data.is_empty() { 0 } else { 1 };
-        let mut body = [
-            &id.to_le_bytes()[..],
-            &offset.to_le_bytes(),
-            &len.to_le_bytes(),
-            &pieces.to_le_bytes(),
-        ]
-        .concat();
-        if pieces == 1 {
-            body.extend_from_slice(&0u32.to_le_bytes());
-            body.extend_from_slice(&(data.len() as u32).to_le_bytes());
-            body.extend_from_slice(data);
-        }
-        frame(8, &body)
-    }
-
-    pub fn file_end(id: u64, hash: [u8; 32]) -> Vec<u8> {
-        frame(9, &[&id.to_le_bytes()[..], &hash].concat())
-    }
-
-    pub fn end(entries: u64) -> Vec<u8> {
-        frame(11, &[entries.to_le_bytes(), 0u64.to_le_bytes()].concat())
-    }
-}
+use crate::wire;
 
 /// Says `bytes` to the server as key 1 and hears what it answers until it closes.
 async fn attack(bench: &Bench, bytes: &[u8]) -> (Result<(), Error>, Vec<u8>) {
+    attack_as(bench, 1, bytes).await
+}
+
+/// The same as another key.
+pub async fn attack_as(bench: &Bench, who: u8, bytes: &[u8]) -> (Result<(), Error>, Vec<u8>) {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();
-    let served = tokio::spawn(async move { server.serve(theirs, key(1)).await });
+    let served = tokio::spawn(async move { server.serve(theirs, key(who)).await });
     // A server that has heard enough may have closed.
     let _ = ours.write_all(bytes).await;
     let mut answer = Vec::new();
@@ -373,7 +285,7 @@ async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
 }
 
 /// A connector to a hostile server: it reads HELLO, says its bytes, and keeps listening.
-struct Hostile(Arc<Vec<u8>>, Mutex<Vec<tokio::task::JoinHandle<()>>>);
+pub struct Hostile(Arc<Vec<u8>>, Mutex<Vec<tokio::task::JoinHandle<()>>>);
 
 impl Connector for Hostile {
     type Stream = DuplexStream;
@@ -395,9 +307,19 @@ impl Connector for Hostile {
     }
 }
 
-async fn pull_from_hostile(bench: &Bench, to: &Path, bytes: Vec<u8>) -> Result<Outcome, Error> {
+async fn pull_from_hostile(_: &Bench, to: &Path, bytes: Vec<u8>) -> Result<Outcome, Error> {
+    pull_hostile(to, true, bytes, Arc::new(())).await
+}
+
+/// Pulls `s` from a server that says `bytes`.
+pub async fn pull_hostile(
+    to: &Path,
+    recursive: bool,
+    bytes: Vec<u8>,
+    observer: Arc<dyn Observer>,
+) -> Result<Outcome, Error> {
     let request = Request::Pull {
-        recursive: true,
+        recursive,
         sources: vec![rel("s")],
     };
     let hello = Hello {
@@ -415,9 +337,8 @@ async fn pull_from_hostile(bench: &Bench, to: &Path, bytes: Vec<u8>) -> Result<O
         hello,
         streams: Some(1),
         progress: Arc::default(),
-        observer: Arc::new(()),
+        observer,
     };
-    let _ = bench;
     client.pull(destination, vec!["s".into()]).await
 }
 
@@ -438,7 +359,8 @@ async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
         wire::block(3, 0, 3, b"abc"),
         wire::file_end(3, *blake3::hash(b"abc").as_bytes()),
         wire::honest_small(4, b"good", b"good"),
-        wire::end(5),
+        wire::directory(5, b""),
+        wire::end(6),
     ]
     .concat();
     pull_from_hostile(&bench, &bench.local("d"), bytes).await.unwrap();
