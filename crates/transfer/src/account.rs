@@ -130,8 +130,8 @@ pub(crate) struct Account {
     shared: Arc<Shared>,
     /// Woken when something of it may be had.
     freed: [Notify; RESOURCES],
-    /// One of this key's blocks at a time is hashed for its holes.
-    pub holes: Semaphore,
+    /// One of this key's blocks at a time is hashed for its holes; none where whoever sends them is who was asked to.
+    pub holes: Option<Semaphore>,
     log: Mutex<LogRate>,
     /// Somebody will tell how many lines were left out.
     log_pending: AtomicBool,
@@ -157,26 +157,30 @@ impl Accounts {
     /// The account of `key`, opened if need be.
     pub(crate) fn of(&self, key: PublicKey) -> Arc<Account> {
         let mut accounts = self.of.locked();
-        let account = accounts.entry(key).or_insert_with(|| {
-            let account = Arc::new(Account {
-                key,
-                shared: self.shared.clone(),
-                freed: Default::default(),
-                holes: Semaphore::new(1),
-                log: Mutex::new(LogRate::new(LOG_BURST, LOG_PER_SECOND)),
-                log_pending: AtomicBool::new(false),
-            });
-            self.shared.accounts.locked().push(Arc::downgrade(&account));
-            account
-        });
+        let account = accounts
+            .entry(key)
+            .or_insert_with(|| self.open(key, Some(Semaphore::new(1))));
         account.clone()
+    }
+
+    fn open(&self, key: PublicKey, holes: Option<Semaphore>) -> Arc<Account> {
+        let account = Arc::new(Account {
+            key,
+            shared: self.shared.clone(),
+            freed: Default::default(),
+            holes,
+            log: Mutex::new(LogRate::new(LOG_BURST, LOG_PER_SECOND)),
+            log_pending: AtomicBool::new(false),
+        });
+        self.shared.accounts.locked().push(Arc::downgrade(&account));
+        account
     }
 }
 
 impl Account {
     /// The account of a client, which shares with nobody: it may hold what one key may at a server.
     pub(crate) fn alone() -> Arc<Self> {
-        Accounts::new(&Limits::default()).of(PublicKey::from_bytes([0; 32]))
+        Accounts::new(&Limits::default()).open(PublicKey::from_bytes([0; 32]), None)
     }
 
     /// Takes `units` now or not at all.

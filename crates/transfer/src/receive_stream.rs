@@ -173,9 +173,9 @@ async fn read_frames<R: AsyncRead + Unpin>(
         match incoming {
             Incoming::Block(block) => {
                 let size = receiver.expects(&block).await?;
-                let holes = match size {
-                    Some(_) if is_mostly_hole(&block) => {
-                        Some(receiver.account.holes.acquire().await.map_err(|_| closed())?)
+                let holes = match &receiver.account.holes {
+                    Some(one) if size.is_some() && is_mostly_hole(&block) => {
+                        Some(one.acquire().await.map_err(|_| closed())?)
                     }
                     _ => None,
                 };
