@@ -8,15 +8,20 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use longhaul_proto::{Full, LogRate, PublicKey, Shares};
+use longhaul_proto::{LogRate, PublicKey};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use crate::error::{Failure, FailureKind};
+use crate::error::Failure;
 use crate::frame_io::Buffers;
 use crate::hole_hash::HoleHasher;
 use crate::limits::Limits;
 use crate::lock::Locked;
+
+mod ledger;
+
+pub(crate) use ledger::{Exhausted, Resource};
+use ledger::{Ledger, RESOURCES};
 
 /// Lines of the log that one key may cause at once, and each second.
 const LOG_BURST: u32 = 50;
@@ -26,86 +31,6 @@ const LOG_TELLS_AFTER: Duration = Duration::from_secs(1);
 
 /// Memory is accounted in steps of so many bytes.
 const BOOKKEEPING_STEP: u64 = 64 * 1024;
-
-/// What there is to be shared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Resource {
-    /// Copies under way.
-    Copies,
-    /// Streams.
-    Streams,
-    /// Files open to be written or read in blocks.
-    OpenFiles,
-    /// Buffers between network and disk, and blocking threads with them.
-    Buffers,
-    /// Bytes of memory for what is remembered of a copy.
-    Bookkeeping,
-}
-
-const RESOURCES: usize = 5;
-
-impl Resource {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Copies => "copies",
-            Self::Streams => "streams",
-            Self::OpenFiles => "open files",
-            Self::Buffers => "buffers",
-            Self::Bookkeeping => "memory",
-        }
-    }
-}
-
-/// A bound that was met, for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Exhausted {
-    #[error("the server has no more {} to give; try again later", .0.name())]
-    All(Resource),
-    #[error("this key has its whole share of the server's {} in use; try again when its other copies are done", .0.name())]
-    Share(Resource),
-}
-
-impl From<Exhausted> for Failure {
-    fn from(error: Exhausted) -> Self {
-        Self::with(FailureKind::Limit, error.to_string())
-    }
-}
-
-/// Who holds how much of what.
-#[derive(Debug)]
-pub(crate) struct Ledger([Shares<PublicKey>; RESOURCES]);
-
-impl Ledger {
-    fn new(limits: &Limits) -> Self {
-        // In the order of `Resource`. With a fraction of 1 a key alone may hold half.
-        let bounds = [
-            limits.copies,
-            limits.streams,
-            limits.open_files,
-            limits.buffers,
-            limits.bookkeeping,
-        ];
-        Self(bounds.map(|bound| Shares::new(bound as u64, 1)))
-    }
-
-    fn shares(&mut self, what: Resource) -> &mut Shares<PublicKey> {
-        let [copies, streams, open_files, buffers, bookkeeping] = &mut self.0;
-        match what {
-            Resource::Copies => copies,
-            Resource::Streams => streams,
-            Resource::OpenFiles => open_files,
-            Resource::Buffers => buffers,
-            Resource::Bookkeeping => bookkeeping,
-        }
-    }
-
-    fn take(&mut self, what: Resource, who: &PublicKey, units: u64) -> Result<(), Exhausted> {
-        self.shares(what).take(who, units).map_err(|full| match full {
-            Full::All => Exhausted::All(what),
-            Full::Share => Exhausted::Share(what),
-        })
-    }
-}
 
 /// The accounts of all keys. One for each key that ever came and was known: as many as there are in the grants.
 pub(crate) struct Accounts {
@@ -339,6 +264,7 @@ impl Drop for Waiting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::FailureKind;
 
     fn key(n: u8) -> PublicKey {
         PublicKey::from_bytes([n; 32])
@@ -396,6 +322,28 @@ mod tests {
             (one.held(Resource::OpenFiles), other.held(Resource::OpenFiles)),
             (0, 0)
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_of_the_log_are_bounded_and_what_is_left_out_is_told() {
+        let account = accounts().of(key(1));
+        let mut lines = 0;
+        for _ in 0..100_000 {
+            account.log(|| lines += 1);
+        }
+        assert_eq!(lines, LOG_BURST);
+        assert!(account.log_pending.load(Ordering::Relaxed));
+        tokio::time::sleep(2 * LOG_TELLS_AFTER).await;
+        assert_eq!(
+            account.log.locked().take_left_out(),
+            0,
+            "told without another line"
+        );
+        account.log(|| lines += 1);
+        assert_eq!(lines, LOG_BURST + 1);
+        // Another key's lines are its own.
+        accounts().of(key(2)).log(|| lines += 1);
+        assert_eq!(lines, LOG_BURST + 2);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! A file is written under a temporary name in the directory it is for, and renamed when its hash has been verified.
 //! Whatever ends a copy early removes the temporary files with it. Nothing that exists is replaced unless asked.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -20,6 +20,13 @@ use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
 use crate::wire::{Head, Meta, Token, Written};
+
+mod made;
+mod temp_file;
+
+use made::Made;
+pub(crate) use made::MadeDir;
+pub(crate) use temp_file::TempFile;
 
 /// Bytes of the names of directories that were made for what goes into them, before they were described themselves: as many as
 /// can be on their way over other streams, many times over.
@@ -53,43 +60,6 @@ pub struct Destination {
     temp_prefix: String,
     open_dirs: Mutex<HashMap<RelPath, Arc<Dir>>>,
     made: Mutex<Made>,
-}
-
-/// Directories that this copy has made and that have not been described yet. What else is there was there before, and its
-/// permissions and time are not ours to set.
-#[derive(Default)]
-struct Made {
-    directories: HashSet<RelPath>,
-    bytes: usize,
-}
-
-impl Made {
-    fn insert(&mut self, path: &RelPath) {
-        if self.directories.insert(path.clone()) {
-            self.bytes += Self::cost(path);
-        }
-    }
-
-    fn remove(&mut self, path: &RelPath) -> bool {
-        let was_there = self.directories.remove(path);
-        if was_there {
-            self.bytes = self.bytes.saturating_sub(Self::cost(path));
-        }
-        was_there
-    }
-
-    fn cost(path: &RelPath) -> usize {
-        path.as_bytes().len() + 64
-    }
-}
-
-/// What became of a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MadeDir {
-    /// Made by this copy.
-    New,
-    /// There before: it is filled, and keeps its permissions and time.
-    Kept,
 }
 
 impl Destination {
@@ -420,45 +390,6 @@ impl Destination {
 
     fn temp_name(&self, id: u64) -> OsString {
         OsString::from(format!("{}{id:x}", self.temp_prefix))
-    }
-}
-
-/// A file in the making; removed when dropped before it is finished.
-pub(crate) struct TempFile {
-    dir: Arc<Dir>,
-    temp: Option<OsString>,
-    name: OsString,
-    fd: OwnedFd,
-}
-
-impl TempFile {
-    /// Writes all of `data` at `offset`.
-    pub(crate) fn write(&self, mut data: &[u8], mut offset: u64) -> Result<(), Failure> {
-        while !data.is_empty() {
-            match rustix::io::pwrite(&self.fd, data, offset) {
-                Ok(0) => return Err(Failure::with(FailureKind::Io, "a write wrote nothing")),
-                Ok(n) => {
-                    data = data.get(n..).unwrap_or_default();
-                    offset += n as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Sets its size; what is not written is a hole.
-    pub(crate) fn set_size(&self, size: u64) -> Result<(), Failure> {
-        Ok(fs::ftruncate(&self.fd, size)?)
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        if let Some(temp) = &self.temp {
-            let _ = self.dir.remove(temp);
-        }
     }
 }
 

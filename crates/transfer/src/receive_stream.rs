@@ -14,12 +14,14 @@ use crate::account::Resource;
 use crate::error::Error;
 use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
 use crate::hole_hash::is_mostly_hole;
+use crate::limits::STREAM_BYTES;
 use crate::progress::StreamCounters;
 use crate::receive::{Answer, Receiver, Reply};
-use crate::wire::{BLOCK_LOG2, Frame, NO_ENTRY};
+use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, NO_ENTRY};
 
 /// Answers that may wait to be written.
 const ANSWERS: usize = 1024;
+const _: () = assert!(ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3) + 2 * MAX_BODY <= STREAM_BYTES);
 /// Blocks of one stream in memory: one being read, the others being written.
 const BLOCKS_IN_MEMORY: usize = 4;
 /// Whole entries that go to a blocking thread together, and their bytes.

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::account::{Held, Resource};
 use crate::error::Error;
 use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
+use crate::limits::BUFFER_BYTES;
 use crate::progress::StreamCounters;
 use crate::queue::{Item, Queue, StreamId, Taken};
 use crate::read::{Announced, fill};
@@ -94,6 +95,10 @@ async fn produce(
         let work = tokio::task::spawn_blocking(move || {
             let mut bytes = queue.account.buffers().take();
             bytes.clear();
+            if let Some(Item::Open(_) | Item::Block(..)) = items.last() {
+                // No more than it takes: left to itself, a vector grows to twice that.
+                bytes.reserve_exact(BUFFER_BYTES);
+            }
             let data = fill(&queue, stream, &items, &mut announced, &mut bytes);
             let filled = Filled {
                 bytes,

@@ -102,6 +102,13 @@ impl Server {
         let watch = stream.watch(drs::Side::Receiving);
         let (reader, mut writer) = tokio::io::split(stream);
         let mut reader = FrameReader::new(reader);
+        let _stream_held = match stream_held {
+            Ok(held) => held,
+            Err(exhausted) => {
+                self.refuse(reader, writer, refusal(exhausted.to_string())).await;
+                return Err(exhausted.into());
+            }
+        };
         let hello = match timeout(self.limits.hello, reader.next()).await {
             Ok(Ok(Some(Incoming::Frame(Frame::Hello(hello))))) => hello,
             Ok(Ok(None)) => return Ok(()),
@@ -116,10 +123,7 @@ impl Server {
             }
             Err(_) => return Err(Error::Protocol("no HELLO in time".into())),
         };
-        let joined = match &stream_held {
-            Ok(_) => self.join(hello, &account, principal).await,
-            Err(exhausted) => Err(refusal(exhausted.to_string())),
-        };
+        let joined = self.join(hello, &account, principal).await;
         let (copy, side) = match &joined {
             Ok(copy) => match copy.side.get() {
                 Some(side) => (copy, side),
