@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use longhaul_proto::text::printable;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
     Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources, Token,
@@ -293,7 +294,7 @@ fn job_name(job: &Job) -> String {
 fn shown(paths: &[PathBuf]) -> Vec<String> {
     paths
         .iter()
-        .map(|path| longhaul_proto::text::printable(path.as_os_str().as_encoded_bytes()))
+        .map(|path| printable(path.as_os_str().as_encoded_bytes()))
         .collect()
 }
 
@@ -317,8 +318,8 @@ fn refuse_into_itself(sources: &[PathBuf], destination: &Path) -> Result<()> {
         {
             bail!(
                 "{}: can't be copied into itself, {}",
-                source.display(),
-                destination.display()
+                printable(source.as_os_str().as_encoded_bytes()),
+                printable(destination.as_os_str().as_encoded_bytes())
             );
         }
     }

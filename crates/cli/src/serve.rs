@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use longhaul_proto::text::printable;
 use longhaul_session::{ListenOptions, Listener, Service};
 use longhaul_transfer::confine::Dir;
 use longhaul_transfer::{Access, Grants, Limits, Server, serve_session};
@@ -121,9 +122,17 @@ impl Serve {
             );
         }
         let root = Dir::open(&self.root)
-            .map_err(|errno| anyhow!("{}: {}", self.root.display(), std::io::Error::from(errno)))?;
+            .map_err(|errno| anyhow!("{}: {}", self.shown_root(), std::io::Error::from(errno)))?;
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let key = identity.public();
+        tracing::info!(
+            copies = limits.copies,
+            streams = limits.streams,
+            open_files = limits.open_files,
+            memory_mib = limits.memory() >> 20,
+            descriptors = limits.descriptors() + OTHER_DESCRIPTORS,
+            "at most"
+        );
         let server = Server::new(root, grants, limits);
         let mut services = vec![Service::COPY, Service::DOCTOR];
         if self.perf {
@@ -219,10 +228,14 @@ impl Serve {
         Ok(grants)
     }
 
+    fn shown_root(&self) -> String {
+        printable(self.root.as_os_str().as_encoded_bytes())
+    }
+
     /// Tells where and who; the first lines of standard output, for a person or a program.
     fn announce(&self, addr: SocketAddr, key: &str) {
         let address = addr.to_string();
-        let root = self.root.display().to_string();
+        let root = self.shown_root();
         if self.json {
             answer::line(
                 serde_json::json!({ "event": "listening", "address": address, "key": key, "root": root }),

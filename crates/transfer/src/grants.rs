@@ -113,7 +113,7 @@ impl Grants {
 
     /// Adds the grants of a TOML file: `[[grant]]` with `key`, and lists `read`, `create` and `write` of directories.
     pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
-        let file = path.display().to_string();
+        let file = printable(path.as_os_str().as_encoded_bytes());
         let text = std::fs::read_to_string(path).map_err(|source| GrantError::Read {
             file: file.clone(),
             source,

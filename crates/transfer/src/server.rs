@@ -80,8 +80,13 @@ impl Server {
         }
     }
 
+    /// Writes a `line` of the log that a session of `key` causes, unless it causes too many; those left out are counted and told.
+    pub fn log(&self, key: PublicKey, line: impl FnOnce()) {
+        self.account(key).log(line);
+    }
+
     /// What a key holds here.
-    pub(crate) fn account(&self, key: PublicKey) -> Arc<Account> {
+    fn account(&self, key: PublicKey) -> Arc<Account> {
         self.accounts.of(key)
     }
 

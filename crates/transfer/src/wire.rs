@@ -29,7 +29,7 @@ pub(crate) use encode::{begin_small, finish_small};
 pub use hello::{Hello, Request, Token};
 
 /// Version of the copy protocol spoken here.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Smallest and largest block of a file, as powers of two: 64 KiB to 1 MiB.
 pub(crate) const BLOCK_LOG2: std::ops::RangeInclusive<u32> = 16..=20;
 /// Largest file sent whole in one SMALL frame, in bytes.

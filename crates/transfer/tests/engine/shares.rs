@@ -222,6 +222,39 @@ async fn failures_that_are_only_told_take_no_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_holes_holds_up_nobody_else() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.root("in")).unwrap();
+    // More than can be hashed while this test runs, in 27 bytes for each MiB.
+    let holes: Vec<u8> = (0..50_000u64)
+        .flat_map(|n| wire::block(0, n << 20, 1 << 20, b""))
+        .collect();
+    let mut file = wire::file(0, b"", 1 << 42);
+    *file.last_mut().unwrap() = 20;
+    let mut streams = Vec::new();
+    for n in 0..8 {
+        let (mut reader, mut writer) = tokio::io::split(open(&bench, 1));
+        let hello = wire::push_hello(format!("holes{n}").as_bytes(), &[b"s"]);
+        let bytes = [hello, file.clone(), holes.clone()].concat();
+        let (heard, begun) = tokio::sync::oneshot::channel();
+        streams.push(tokio::spawn(async move { writer.write_all(&bytes).await }));
+        tokio::spawn(async move {
+            let mut answer = [0; 64];
+            let mut heard = Some(heard);
+            while reader.read(&mut answer).await.is_ok_and(|n| n > 0) {
+                heard.take().map(|heard| heard.send(()));
+            }
+        });
+        begun.await.unwrap();
+    }
+    honest(&bench, 2, "/in/g").await;
+    for stream in streams {
+        assert!(!stream.is_finished(), "holes are still waited for");
+        stream.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_does_not_listen_holds_its_own_buffers() {
     let bench = Bench::with(Limits {
         buffers: 8,
