@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use longhaul_proto::text::printable;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
     Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources, Token,
@@ -19,7 +20,7 @@ use crate::report::Report;
 use crate::target::{Remote, Target};
 use crate::trust::Remembering;
 use crate::watch::{Show, Watch};
-use crate::{home, logging, trust};
+use crate::{descriptors, home, logging, trust};
 
 /// Copy files and directory trees, here or there: each path is local, or lh://host[:port]/path.
 ///
@@ -94,6 +95,7 @@ impl Cp {
     /// Copies; `started` is when the command began.
     pub fn run(self, started: Instant) -> Result<Exit> {
         logging::start("error");
+        descriptors::raise();
         let job = self.job()?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let exit = runtime.block_on(self.copy(job, started));
@@ -316,8 +318,8 @@ fn refuse_into_itself(sources: &[PathBuf], destination: &Path) -> Result<()> {
         {
             bail!(
                 "{}: can't be copied into itself, {}",
-                source.display(),
-                destination.display()
+                printable(source.as_os_str().as_encoded_bytes()),
+                printable(destination.as_os_str().as_encoded_bytes())
             );
         }
     }

@@ -71,9 +71,9 @@ impl Exit {
             Error::Connect(_) => Self::NoRoute,
             Error::Unauthorised(_) => Self::Unauthorised,
             Error::StreamsLost(_) | Error::Stream(_) => Self::BrokeOff,
-            Error::Protocol(_) | Error::Disagreement => Self::Disagreement,
+            Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => Self::Disagreement,
             Error::Path { .. } => Self::Usage,
-            Error::Refused(_) => Self::SomeFailed,
+            Error::Refused(_) | Error::Limit(_) => Self::SomeFailed,
         }
     }
 

@@ -9,6 +9,7 @@ use longhaul_proto::text::printable;
 mod answer;
 mod cp;
 mod depot;
+mod descriptors;
 mod doctor;
 mod exit;
 mod home;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use longhaul_proto::text::printable;
 use longhaul_session::{ListenOptions, Listener, Service};
 use longhaul_transfer::confine::Dir;
 use longhaul_transfer::{Access, Grants, Limits, Server, serve_session};
@@ -13,7 +14,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::target::SERVER_PORT;
-use crate::{answer, doctor, home, logging, perf};
+use crate::{answer, descriptors, doctor, home, logging, perf};
+
+/// Descriptors for all that is no copy: connections being set up, measurements, listeners, the runtime.
+const OTHER_DESCRIPTORS: usize = 1024;
+/// Blocking threads for all that is no copy: look-ups, the doctor.
+const OTHER_BLOCKING_THREADS: usize = 64;
+/// Open files where the limit on descriptors is too low for any promise.
+const FEWEST_OPEN_FILES: usize = 32;
 
 /// Serve a directory to the keys that are granted it.
 ///
@@ -30,10 +38,13 @@ pub struct Serve {
     /// Let this key read the root, or a directory beneath it. Repeatable.
     #[arg(long, value_name = "KEY[=DIR]")]
     read: Vec<String>,
-    /// Let this key write in the root, or in a directory beneath it. Repeatable. Writing includes no reading.
+    /// Let this key put files in the root, or in a directory beneath it, and replace none. Repeatable. It includes no reading.
+    #[arg(long, value_name = "KEY[=DIR]")]
+    create: Vec<String>,
+    /// Let this key put files there and replace what exists. Repeatable. Writing includes no reading.
     #[arg(long, value_name = "KEY[=DIR]")]
     write: Vec<String>,
-    /// A file of grants: `[[grant]]` with key = "lhk1:...", read = ["dir", ...], write = ["dir", ...].
+    /// A file of grants: `[[grant]]` with key = "lhk1:...", and read, create, write = ["dir", ...]. SIGHUP reads it again.
     #[arg(long, value_name = "FILE")]
     grants: Option<PathBuf>,
     /// The server's own key [default: the default key].
@@ -48,6 +59,12 @@ pub struct Serve {
     /// Streams of one copy.
     #[arg(long, value_name = "N", default_value_t = Limits::default().streams_per_copy)]
     max_streams: u16,
+    /// Files open at once to be written or read in blocks; less if the limit on descriptors (ulimit -n) leaves no room for them.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().open_files)]
+    max_open_files: usize,
+    /// Memory for what is remembered of copies, in MiB, beside the buffers of their streams.
+    #[arg(long, value_name = "MIB", default_value_t = Limits::default().bookkeeping >> 20)]
+    max_memory: usize,
     /// Let the keys that are granted anything here measure the path as well (`longhaul perf`).
     #[arg(long)]
     perf: bool,
@@ -60,29 +77,68 @@ impl Serve {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
         logging::start("info");
-        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
-        let exit = runtime.block_on(self.serve());
+        let limits = self.limits();
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.enable_all();
+        builder.max_blocking_threads(limits.blocking_threads().saturating_add(OTHER_BLOCKING_THREADS));
+        let runtime = builder.build().context("cannot start")?;
+        let exit = runtime.block_on(self.serve(limits));
         runtime.shutdown_timeout(std::time::Duration::from_secs(1));
         exit
     }
 
-    async fn serve(self) -> Result<Exit> {
-        let grants = self.grants()?;
-        let root = Dir::open(&self.root)
-            .map_err(|errno| anyhow!("{}: {}", self.root.display(), std::io::Error::from(errno)))?;
-        let identity = Arc::new(home::identity(self.identity.as_deref())?);
-        let key = identity.public();
-        let known = grants.clone();
+    /// What it bears, with as many open files as this process may have.
+    fn limits(&self) -> Limits {
         let limits = Limits {
             copies: self.max_copies,
             streams_per_copy: self.max_streams,
+            open_files: self.max_open_files,
+            bookkeeping: self.max_memory.saturating_mul(1 << 20),
             ..Limits::default()
         };
+        let descriptors = descriptors::raise();
+        match limits.clone().within_descriptors(descriptors, OTHER_DESCRIPTORS) {
+            Ok(limits) => limits,
+            Err(needed) => {
+                tracing::warn!(
+                    "this process may have {descriptors} descriptors, and needs {needed} for what it is to bear: raise the limit on \
+                     open files (ulimit -n), or lower --max-copies"
+                );
+                Limits {
+                    open_files: FEWEST_OPEN_FILES,
+                    ..limits
+                }
+            }
+        }
+    }
+
+    async fn serve(self, limits: Limits) -> Result<Exit> {
+        // From now on it asks for the grants to be read again, and ends nobody.
+        let mut hangup = signal(SignalKind::hangup())?;
+        let grants = self.grants()?;
+        if grants.is_empty() {
+            bail!(
+                "nobody may do anything yet: name a key with --read, --create, --write or --grants (a client's is shown by: longhaul keys show)"
+            );
+        }
+        let root = Dir::open(&self.root)
+            .map_err(|errno| anyhow!("{}: {}", self.shown_root(), std::io::Error::from(errno)))?;
+        let identity = Arc::new(home::identity(self.identity.as_deref())?);
+        let key = identity.public();
+        tracing::info!(
+            copies = limits.copies,
+            streams = limits.streams,
+            open_files = limits.open_files,
+            memory_mib = limits.memory() >> 20,
+            descriptors = limits.descriptors() + OTHER_DESCRIPTORS,
+            "at most"
+        );
         let server = Server::new(root, grants, limits);
         let mut services = vec![Service::COPY, Service::DOCTOR];
         if self.perf {
             services.push(Service::PERF);
         }
+        let known = server.grants().clone();
         let options = |addr| ListenOptions {
             congestion: self.congestion.clone(),
             ..ListenOptions::new(
@@ -90,7 +146,7 @@ impl Serve {
                 identity.clone(),
                 Arc::new({
                     let known = known.clone();
-                    move |key| known.knows(key)
+                    move |key| known.now().knows(key)
                 }),
                 services.clone(),
             )
@@ -106,22 +162,38 @@ impl Serve {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         self.announce(listener.local_addr(), &key.to_string());
+        let reload = async {
+            while hangup.recv().await.is_some() {
+                self.reload(&server);
+            }
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
-            error = self.accept(server, known, &listener) => Err(error.into()),
+            error = self.accept(server.clone(), &listener) => Err(error.into()),
+            () = reload => Ok(Exit::Success),
             _ = interrupt.recv() => Ok(Exit::Success),
             _ = terminate.recv() => Ok(Exit::Success),
         }
     }
 
+    /// Reads the grants again. Those of the command line stay; if the file has a mistake, those in force do.
+    fn reload(&self, server: &Server) {
+        match self.grants() {
+            Ok(grants) => {
+                if grants.is_empty() {
+                    tracing::warn!("nobody may do anything any more");
+                }
+                server.replace_grants(grants);
+                tracing::info!("the grants have been read again");
+            }
+            Err(error) => tracing::error!("the grants in force stay: {error:#}"),
+        }
+    }
+
     /// Hands every session to what it is for, as its OPEN says.
-    async fn accept(
-        &self,
-        server: Arc<Server>,
-        grants: Grants,
-        listener: &Listener,
-    ) -> longhaul_session::Error {
+    async fn accept(&self, server: Arc<Server>, listener: &Listener) -> longhaul_session::Error {
         let meter = longhaul_perf::Server::new(longhaul_perf::Limits::default());
-        let doctor = Arc::new(doctor::Answering::new(grants));
+        let doctor = Arc::new(doctor::Answering::new(server.grants().clone()));
         loop {
             let session = match listener.accept().await {
                 Ok(session) => session,
@@ -144,24 +216,26 @@ impl Serve {
         for grant in &self.read {
             grants.add(Access::Read, grant)?;
         }
+        for grant in &self.create {
+            grants.add(Access::Create, grant)?;
+        }
         for grant in &self.write {
             grants.add(Access::Write, grant)?;
         }
         if let Some(file) = &self.grants {
             grants.add_file(file)?;
         }
-        if grants.is_empty() {
-            bail!(
-                "nobody may do anything yet: name a key with --read, --write or --grants (a client's is shown by: longhaul keys show)"
-            );
-        }
         Ok(grants)
+    }
+
+    fn shown_root(&self) -> String {
+        printable(self.root.as_os_str().as_encoded_bytes())
     }
 
     /// Tells where and who; the first lines of standard output, for a person or a program.
     fn announce(&self, addr: SocketAddr, key: &str) {
         let address = addr.to_string();
-        let root = self.root.display().to_string();
+        let root = self.shown_root();
         if self.json {
             answer::line(
                 serde_json::json!({ "event": "listening", "address": address, "key": key, "root": root }),

@@ -110,13 +110,12 @@ impl Watch {
             }
             self.bar.set_length(found.max(1));
             self.bar.set_position(done);
-            let eta = match (complete, speed > 0.0) {
-                (true, true) => {
-                    let left = Duration::from_secs_f64(found.saturating_sub(done) as f64 * 8.0 / speed);
-                    format!(", {} left", indicatif::HumanDuration(left))
-                }
-                _ => String::new(),
-            };
+            let left = complete
+                .then(|| time_left(found.saturating_sub(done), speed))
+                .flatten();
+            let eta = left.map_or(String::new(), |left| {
+                format!(", {} left", indicatif::HumanDuration(left))
+            });
             let per_route = match routes.len() {
                 0 | 1 => String::new(),
                 _ => {
@@ -231,6 +230,14 @@ impl Observer for Watch {
     }
 }
 
+/// How long `bytes` take at `bps`; none where it can't be told, or is told best by saying nothing: over a year. What is to come is
+/// the peer's word, and may be any number.
+fn time_left(bytes: u64, bps: f64) -> Option<Duration> {
+    const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+    let left = Duration::try_from_secs_f64(bytes as f64 * 8.0 / bps).ok()?;
+    (left <= LONGEST).then_some(left)
+}
+
 /// Rates between two looks, smoothed over a few.
 #[derive(Default)]
 struct Rates {
@@ -290,5 +297,52 @@ impl Rates {
             list.push((route, self.routes[known].1.update(sum)));
         }
         list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks as a copy under way does, when the server has told of more than anybody can count.
+    #[test]
+    fn a_server_that_tells_of_any_number_of_bytes_is_watched_to_the_end() {
+        for json in [false, true] {
+            let watch = Watch {
+                progress: Arc::default(),
+                show: Show {
+                    json,
+                    quiet: false,
+                    explain: true,
+                },
+                started: Instant::now().checked_sub(2 * PATIENCE).unwrap_or(Instant::now()),
+                bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+                seen: Mutex::default(),
+            };
+            let progress = &watch.progress;
+            progress.walk_complete.store(true, Ordering::Relaxed);
+            let mut rates = Rates::default();
+            for (found, done) in [(u64::MAX, 0), (u64::MAX, 1), (u64::MAX, u64::MAX), (0, u64::MAX)] {
+                progress.bytes_found.store(found, Ordering::Relaxed);
+                progress.entries_found.store(found, Ordering::Relaxed);
+                progress.bytes_done.store(done, Ordering::Relaxed);
+                watch.look(&mut rates, true);
+            }
+        }
+    }
+
+    #[test]
+    fn any_number_of_bytes_to_come_is_borne() {
+        assert_eq!(time_left(1_000_000, 8e6), Some(Duration::from_secs(1)));
+        for (bytes, bps) in [
+            (u64::MAX, 1.0),
+            (u64::MAX, 1e-300),
+            (5, 0.0),
+            (0, 0.0),
+            (5, f64::NAN),
+            (5, -1.0),
+        ] {
+            assert_eq!(time_left(bytes, bps), None, "{bytes} {bps}");
+        }
     }
 }

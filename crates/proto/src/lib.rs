@@ -6,7 +6,7 @@
 //! - [`Open`] is the one forward message, [`Status`] the answer of each hop; [`OpenDecoder`] and [`StatusDecoder`]
 //!   take them from a stream piece by piece.
 //! - [`Admission`] holds the checks a receiver makes of an OPEN, in their order; [`ReplayMemory`] is what it remembers, and
-//!   [`Shares`] how what is bounded is shared among those who ask.
+//!   [`Shares`] how what is bounded is shared among those who ask; [`LogRate`] bounds the lines of a log that somebody may cause.
 //! - [`Chain`] is the initiator's view: it collects the statuses and decides whether the route stands or which hop failed.
 
 #![forbid(unsafe_code)]

@@ -13,16 +13,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::account::Account;
 use crate::destination::Destination;
 use crate::error::Error;
-use crate::frame_io::Buffers;
 use crate::progress::{Event, Observer, Progress};
 use crate::queue::Queue;
-use crate::receive::Receiver;
+use crate::receive::{Asked, Receiver};
 use crate::receive_stream::StreamEnd;
 use crate::source::Sources;
 use crate::tree_hash::Hash;
-use crate::wire::Hello;
+use crate::wire::{Hello, Request};
 
 mod attempt;
 mod stream_count;
@@ -94,7 +94,7 @@ pub struct Outcome {
 /// Which side of the copy this client is.
 #[derive(Clone)]
 enum Side {
-    Push(Arc<Queue>, Arc<Buffers>),
+    Push(Arc<Queue>),
     Pull(Arc<Receiver>),
 }
 
@@ -117,25 +117,33 @@ impl<C: Connector> Client<C> {
     pub async fn push(self, sources: Sources, names: Vec<String>) -> Result<Outcome, Error> {
         let queue = Queue::new(
             sources,
+            Account::alone(),
             self.progress.clone(),
             self.observer.clone(),
             Sources::labels(names),
-        );
+        )?;
         let _close = CloseQueue(queue.clone());
         let walk = queue.clone();
         tokio::task::spawn_blocking(move || walk.walk());
-        let closing = self.run(Side::Push(queue.clone(), Arc::default())).await?;
+        let closing = self.run(Side::Push(queue.clone())).await?;
         Ok(Outcome {
             manifest: queue.manifest(),
             closing,
         })
     }
 
-    /// Receives into `destination`; `names` is what each source is called in messages.
+    /// Receives into `destination`; `names` is what each source is called in messages. The server is held to what the request
+    /// asks for: [`Error::NotAsked`] when it sends something else.
     pub async fn pull(self, destination: Destination, names: Vec<String>) -> Result<Outcome, Error> {
         let labels = Sources::labels(names);
-        let receiver = Receiver::new(destination, self.progress.clone(), self.observer.clone(), labels);
+        let asked = match self.hello.request {
+            Request::Pull { recursive: false, .. } => Asked::Files,
+            _ => Asked::Trees,
+        };
+        let (progress, observer) = (self.progress.clone(), self.observer.clone());
+        let receiver = Receiver::new(destination, asked, Account::alone(), progress, observer, labels)?;
         let closing = self.run(Side::Pull(receiver.clone())).await?;
+        receiver.check_complete()?;
         Ok(Outcome {
             manifest: receiver.conclusion().unwrap_or_default(),
             closing,
@@ -307,7 +315,7 @@ impl<C: Connector> Supervisor<'_, C> {
 
     fn over(&self) -> bool {
         match &self.side {
-            Side::Push(queue, _) => queue.conclusion() == Some(true),
+            Side::Push(queue) => queue.conclusion() == Some(true),
             Side::Pull(receiver) => receiver.conclusion().is_some(),
         }
     }

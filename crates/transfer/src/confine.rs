@@ -12,7 +12,9 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+use crate::error::Failure;
 use crate::path::RelPath;
+use crate::walk::vanished;
 
 /// How often a resolution disturbed by a rename elsewhere is tried again.
 const RETRIES: u32 = 32;
@@ -85,13 +87,17 @@ impl Dir {
         }
     }
 
-    /// The names in this directory, sorted by their bytes, so that a walk has one order.
-    pub(crate) fn names(&self) -> Result<Vec<OsString>, Errno> {
+    /// The names in this directory, sorted by their bytes, so that a walk has one order. Each is first offered to `room`.
+    pub(crate) fn names(
+        &self,
+        room: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<Vec<OsString>, Failure> {
         let mut names = Vec::new();
-        for entry in fs::Dir::read_from(&self.0)? {
-            let entry = entry?;
+        for entry in fs::Dir::read_from(&self.0).map_err(vanished)? {
+            let entry = entry.map_err(vanished)?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
+                room(name)?;
                 names.push(OsString::from_vec(name.to_vec()));
             }
         }
@@ -99,19 +105,28 @@ impl Dir {
         Ok(names)
     }
 
-    /// Makes the directory `path` and those missing above it. `Ok(true)` if `path` itself is new.
-    pub(crate) fn make_dirs(&self, path: &RelPath, mode: u32) -> Result<bool, Errno> {
+    /// Makes the directory `path` and those missing above it; tells `made` of each that is new. `Ok(true)` if `path` itself is.
+    pub(crate) fn make_dirs(
+        &self,
+        path: &RelPath,
+        mode: u32,
+        made: &mut impl FnMut(&RelPath),
+    ) -> Result<bool, Errno> {
         let Some((parent, name)) = path.split_last() else {
             return Ok(false);
         };
         let parent = match self.open_dir(&parent) {
             Err(Errno::NOENT) => {
-                self.make_dirs(&parent, mode)?;
+                self.make_dirs(&parent, mode, made)?;
                 self.open_dir(&parent)?
             }
             other => other?,
         };
-        parent.make_dir(OsStr::from_bytes(name), mode)
+        let new = parent.make_dir(OsStr::from_bytes(name), mode)?;
+        if new {
+            made(path);
+        }
+        Ok(new)
     }
 
     /// Makes the directory `name` in this very directory. `Ok(false)` if there was one.
@@ -219,10 +234,13 @@ mod tests {
         assert_eq!(kind_of(&dir.stat(&path("out")).unwrap()), Kind::Symlink);
         assert_eq!(dir.read_link(&path("out")).unwrap(), b"../secret");
         assert_eq!(dir.stat(&path("inside/f")).unwrap_err(), Errno::LOOP);
-        assert_eq!(dir.make_dirs(&path("up/new"), 0o700).unwrap_err(), Errno::LOOP);
-        assert_eq!(dir.make_dirs(&path("inside"), 0o700).unwrap_err(), Errno::LOOP);
-        assert!(dir.make_dirs(&path("x/y/z"), 0o700).unwrap());
-        assert!(!dir.make_dirs(&path("x/y/z"), 0o700).unwrap());
+        let mut made = Vec::new();
+        let mut make = |at: &str| dir.make_dirs(&path(at), 0o700, &mut |p| made.push(p.to_string()));
+        assert_eq!(make("up/new").unwrap_err(), Errno::LOOP);
+        assert_eq!(make("inside").unwrap_err(), Errno::LOOP);
+        assert!(make("x/y/z").unwrap());
+        assert!(!make("x/y/z").unwrap());
+        assert_eq!(made, ["x", "x/y", "x/y/z"]);
     }
 
     #[test]

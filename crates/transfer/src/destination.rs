@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,13 +15,22 @@ use rustix::io::Errno;
 
 use crate::confine::{Dir, Kind, kind_of};
 use crate::error::{Error, Failure, FailureKind};
+use crate::limits::OPEN_DIRECTORIES_PER_COPY;
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
 use crate::wire::{Head, Meta, Token, Written};
 
-/// Directories kept open for the files that go into them.
-const OPEN_DIRS: usize = 64;
+mod made;
+mod temp_file;
+
+use made::Made;
+pub(crate) use made::MadeDir;
+pub(crate) use temp_file::TempFile;
+
+/// Bytes of the names of directories that were made for what goes into them, before they were described themselves: as many as
+/// can be on their way over other streams, many times over.
+const MADE_BYTES: usize = 1 << 20;
 /// Mode of a directory until all in it is written.
 const DIR_IN_THE_MAKING: u32 = 0o700;
 /// Beginning of a temporary name.
@@ -42,12 +51,15 @@ pub struct Destination {
     target: RelPath,
     /// Sources go beneath `target` under their names; otherwise the one source becomes `target`.
     into: bool,
-    /// `target` is a directory that was there: its own permissions and time are not ours to set.
-    existed: bool,
     names: Vec<Vec<u8>>,
     options: WriteOptions,
+    /// Nothing is made outside of this directory, temporary files included.
+    within: RelPath,
+    /// Whoever writes may know what is there: the same content again counts as written.
+    may_compare: bool,
     temp_prefix: String,
     open_dirs: Mutex<HashMap<RelPath, Arc<Dir>>>,
+    made: Mutex<Made>,
 }
 
 impl Destination {
@@ -62,12 +74,9 @@ impl Destination {
         token: Token,
     ) -> Result<Self, Error> {
         let must_be_dir = into || names.len() > 1;
-        let mut existed = false;
+        let mut made = Made::default();
         let into = match base.stat(&target) {
-            Ok(stat) if kind_of(&stat) == Kind::Directory => {
-                existed = true;
-                true
-            }
+            Ok(stat) if kind_of(&stat) == Kind::Directory => true,
             Ok(_) if must_be_dir => return Err(Error::path(&target, Errno::NOTDIR)),
             Ok(_) => false,
             Err(Errno::NOENT) => {
@@ -81,6 +90,7 @@ impl Destination {
                     parent_dir
                         .make_dir(OsStr::from_bytes(name), 0o777)
                         .map_err(|errno| Error::path(&target, errno))?;
+                    made.insert(&target);
                 }
                 must_be_dir
             }
@@ -92,12 +102,22 @@ impl Destination {
             base,
             target,
             into,
-            existed,
             names,
             options,
+            within: RelPath::root(),
+            may_compare: true,
             temp_prefix,
             open_dirs: Mutex::default(),
+            made: Mutex::new(made),
         })
+    }
+
+    /// The same, with nothing made outside of the directory `within` of its base, temporary files included. Unless the
+    /// writer `may_compare`, what exists is answered with "exists", whatever it holds.
+    #[must_use]
+    pub fn held_to(mut self, within: RelPath, may_compare: bool) -> Self {
+        (self.within, self.may_compare) = (within, may_compare);
+        self
     }
 
     /// A local path as a person names it. Symbolic links in it are the person's own and followed; beneath it, none is.
@@ -107,7 +127,7 @@ impl Destination {
         options: WriteOptions,
         token: Token,
     ) -> Result<Self, Error> {
-        let shown = || crate::path::printable(path.as_os_str().as_bytes());
+        let shown = || longhaul_proto::text::printable(path.as_os_str().as_bytes());
         let named = |error: Error| match error {
             Error::Path { failure, .. } => Error::Path {
                 path: shown(),
@@ -157,55 +177,102 @@ impl Destination {
         self.names.len()
     }
 
+    /// Bytes of their names.
+    pub(crate) fn name_bytes(&self) -> u64 {
+        self.names.iter().map(|name| name.len() as u64).sum()
+    }
+
     /// The directory an entry goes into, made if need be, and its name there.
     fn parent(&self, place: &RelPath) -> Result<(Arc<Dir>, OsString), Failure> {
         let (parent, name) = place.split_last().ok_or(Failure::new(FailureKind::WrongKind))?;
         let name = OsString::from_vec(name.to_vec());
+        if !parent.is_within(&self.within) {
+            return Err(Failure::new(FailureKind::RefusedPath));
+        }
         if let Some(dir) = self.open_dirs.locked().get(&parent) {
             return Ok((dir.clone(), name));
         }
         let dir = match self.base.open_dir(&parent) {
             Err(Errno::NOENT) if parent.is_within(&self.target) => {
-                self.base.make_dirs(&parent, DIR_IN_THE_MAKING)?;
+                self.make_parents(&parent)?;
                 self.base.open_dir(&parent)?
             }
             other => other?,
         };
         let dir = Arc::new(dir);
         let mut open = self.open_dirs.locked();
-        if open.len() >= OPEN_DIRS {
+        if open.len() >= OPEN_DIRECTORIES_PER_COPY {
             open.clear();
         }
         open.insert(parent, dir.clone());
         Ok((dir, name))
     }
 
-    /// Makes a directory; its permissions and time come with [`Self::finish_dir`].
-    pub(crate) fn make_dir(&self, place: &RelPath) -> Result<Written, Failure> {
-        if place.is_root() {
-            return Ok(Written::Same);
+    fn make_parents(&self, parent: &RelPath) -> Result<(), Failure> {
+        // Locked while they are made, so that whoever finds one there knows whose it is.
+        let mut made = self.made.locked();
+        if made.bytes >= MADE_BYTES {
+            return Err(Failure::with(
+                FailureKind::Limit,
+                "too many directories that have not been described",
+            ));
         }
-        let (dir, name) = self.parent(place)?;
+        self.base
+            .make_dirs(parent, DIR_IN_THE_MAKING, &mut |path| made.insert(path))?;
+        Ok(())
+    }
+
+    /// Makes a directory; its permissions and time come with [`Self::finish_dir`].
+    pub(crate) fn make_dir(&self, place: &RelPath) -> Result<MadeDir, Failure> {
+        let Some((parent, name)) = place.split_last() else {
+            return Ok(MadeDir::Kept);
+        };
+        let name = OsStr::from_bytes(name);
+        let dir = match *place == self.within {
+            // The one that all is to stay within, itself.
+            true => Arc::new(self.base.open_dir(&parent)?),
+            false => self.parent(place)?.0,
+        };
+        let mut made = self.made.locked();
         let new = dir
-            .make_dir(&name, DIR_IN_THE_MAKING)
+            .make_dir(name, DIR_IN_THE_MAKING)
             .map_err(|errno| match errno {
                 Errno::EXIST => Failure::new(FailureKind::WrongKind),
                 errno => errno.into(),
             })?;
-        Ok(if new { Written::New } else { Written::Same })
+        Ok(match made.remove(place) || new {
+            true => MadeDir::New,
+            false => MadeDir::Kept,
+        })
     }
 
-    /// When all in it is written: a directory's permissions and time.
-    pub(crate) fn finish_dir(&self, place: &RelPath, meta: &Meta) -> Result<(), Failure> {
-        if self.existed && *place == self.target {
-            return Ok(());
-        }
+    /// When all in it is written: a directory's permissions and time, if this copy made it.
+    pub(crate) fn finish_dir(&self, place: &RelPath, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
         let dir = self.base.open_dir(place)?;
         if self.options.fsync {
             fs::fsync(&dir)?;
         }
+        if made == MadeDir::Kept {
+            return Ok(());
+        }
         apply(&dir, meta)
             .map_err(|errno| Failure::with(FailureKind::Metadata, std::io::Error::from(errno).to_string()))
+    }
+
+    /// When not all in it could be written: its permissions, if this copy made it.
+    pub(crate) fn leave_dir(&self, place: &RelPath, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
+        if made == MadeDir::Kept {
+            return Ok(());
+        }
+        Ok(fs::fchmod(
+            self.base.open_dir(place)?,
+            Mode::from_raw_mode(meta.mode),
+        )?)
+    }
+
+    /// Whether there is anything to be done with a directory at the end.
+    pub(crate) fn finishes(&self, made: MadeDir) -> bool {
+        made == MadeDir::New || self.options.fsync
     }
 
     /// Makes a symbolic link, pointing wherever it points: it is written, never followed.
@@ -218,7 +285,7 @@ impl Destination {
     ) -> Result<Written, Failure> {
         let (dir, name) = self.parent(place)?;
         match dir.create_symlink(&name, target) {
-            Err(Errno::EXIST) if self.base.read_link(place).is_ok_and(|there| there == target) => {
+            Err(Errno::EXIST) if self.may_compare && self.is_same_link(place, target) => {
                 return Ok(Written::Same);
             }
             Err(Errno::EXIST) if self.options.overwrite => {
@@ -234,6 +301,10 @@ impl Destination {
         // A file system without times on links is no reason to lose the link.
         let _ = fs::utimensat(&*dir, &name, &times(meta), AtFlags::SYMLINK_NOFOLLOW);
         Ok(Written::New)
+    }
+
+    fn is_same_link(&self, place: &RelPath, target: &[u8]) -> bool {
+        self.base.read_link(place).is_ok_and(|there| there == target)
     }
 
     /// Writes a small file whole; `data` has been verified.
@@ -258,7 +329,7 @@ impl Destination {
         {
             // Certain already that it can't be the same.
             match kind_of(&stat) {
-                Kind::File if stat.st_size as u64 == size => {}
+                Kind::File if self.may_compare && stat.st_size as u64 == size => {}
                 Kind::Directory => return Err(Failure::new(FailureKind::WrongKind)),
                 _ => return Err(Failure::new(FailureKind::Exists)),
             }
@@ -290,7 +361,9 @@ impl Destination {
         };
         match file.dir.rename(temp, &file.name, self.options.overwrite) {
             Ok(()) => file.temp = None,
-            Err(Errno::EXIST) if self.is_same(&file, size, hash) => return Ok(Written::Same),
+            Err(Errno::EXIST) if self.may_compare && self.is_same(&file, size, hash) => {
+                return Ok(Written::Same);
+            }
             Err(errno) => return Err(errno.into()),
         }
         match metadata {
@@ -317,45 +390,6 @@ impl Destination {
 
     fn temp_name(&self, id: u64) -> OsString {
         OsString::from(format!("{}{id:x}", self.temp_prefix))
-    }
-}
-
-/// A file in the making; removed when dropped before it is finished.
-pub(crate) struct TempFile {
-    dir: Arc<Dir>,
-    temp: Option<OsString>,
-    name: OsString,
-    fd: OwnedFd,
-}
-
-impl TempFile {
-    /// Writes all of `data` at `offset`.
-    pub(crate) fn write(&self, mut data: &[u8], mut offset: u64) -> Result<(), Failure> {
-        while !data.is_empty() {
-            match rustix::io::pwrite(&self.fd, data, offset) {
-                Ok(0) => return Err(Failure::with(FailureKind::Io, "a write wrote nothing")),
-                Ok(n) => {
-                    data = &data[n..];
-                    offset += n as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(())
-    }
-
-    /// Sets its size; what is not written is a hole.
-    pub(crate) fn set_size(&self, size: u64) -> Result<(), Failure> {
-        Ok(fs::ftruncate(&self.fd, size)?)
-    }
-}
-
-impl Drop for TempFile {
-    fn drop(&mut self) {
-        if let Some(temp) = &self.temp {
-            let _ = self.dir.remove(temp);
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 
 use serde::Serialize;
 
+use crate::account::Exhausted;
 use crate::path::{PathError, RelPath};
 
 /// Why one file, directory or link was not copied. The number is its code on the wire.
@@ -40,6 +41,8 @@ pub enum FailureKind {
     Limit = 13,
     /// The file was copied, but its permissions or times could not be set.
     Metadata = 14,
+    /// A symbolic link at the server, but `-r` was not given.
+    IsLink = 15,
 }
 
 impl FailureKind {
@@ -60,6 +63,7 @@ impl FailureKind {
             Io,
             Limit,
             Metadata,
+            IsLink,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == code)
@@ -84,6 +88,9 @@ impl FailureKind {
             Self::Io => "input/output error",
             Self::Limit => "a limit was met; copy in smaller parts",
             Self::Metadata => "copied, but its permissions or times could not be set",
+            Self::IsLink => {
+                "is a symbolic link at the server, which is not followed; give -r to copy the link itself"
+            }
         }
     }
 }
@@ -188,9 +195,21 @@ pub enum Error {
     /// Reading or writing a stream failed.
     #[error("stream: {0}")]
     Stream(#[from] io::Error),
+    /// A bound on what a key may hold at once was met.
+    #[error("{0}")]
+    Limit(String),
+    /// The peer sent something else than what it was asked for; what it was, and where.
+    #[error("the server sends what was not asked for: {0}; do not trust what it sent")]
+    NotAsked(String),
     /// Both sides ended with different accounts of the copy.
     #[error("verification failed: the two sides disagree on what was copied; copy again")]
     Disagreement,
+}
+
+impl From<Exhausted> for Error {
+    fn from(error: Exhausted) -> Self {
+        Self::Limit(error.to_string())
+    }
 }
 
 impl Error {

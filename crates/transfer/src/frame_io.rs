@@ -1,5 +1,8 @@
 //! Frames off a byte stream, every length checked before anything is allocated, and the buffers blocks travel in.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -34,8 +37,10 @@ pub(crate) enum Incoming {
 pub(crate) struct FrameReader<R> {
     inner: R,
     buf: BytesMut,
-    /// Longest frame taken: HELLO's bound until HELLO is over.
+    /// Bytes of the block just announced that are still to be read.
     data_left: usize,
+    /// Bytes of frames taken so far, without the data of blocks.
+    taken: u64,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
@@ -44,7 +49,13 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             inner,
             buf: BytesMut::new(),
             data_left: 0,
+            taken: 0,
         }
+    }
+
+    /// Bytes of frames taken so far, without the data of blocks.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
     }
 
     /// The stream and what has been read ahead of it.
@@ -65,6 +76,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.fill(FRAME_HEAD + len).await?;
         self.buf.advance(FRAME_HEAD);
         let body = self.buf.split_to(len).freeze();
+        self.taken += (FRAME_HEAD + len) as u64;
         Ok(Some(Incoming::Frame(decode(frame_type, body).map_err(broken)?)))
     }
 
@@ -75,9 +87,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     async fn block(&mut self, len: usize) -> Result<Block, Error> {
         self.fill(FRAME_HEAD + BLOCK_FIXED).await?;
-        let mut fixed = [0; BLOCK_FIXED];
-        fixed.copy_from_slice(&self.buf[FRAME_HEAD..FRAME_HEAD + BLOCK_FIXED]);
-        let header = block_header_len(&fixed).map_err(broken)?;
+        let fixed = self.buf.get(FRAME_HEAD..).and_then(<[u8]>::first_chunk);
+        let header = fixed
+            .ok_or(WireError::Short)
+            .and_then(block_header_len)
+            .map_err(broken)?;
         if header > len {
             return Err(broken(WireError::Short));
         }
@@ -97,14 +111,14 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub(crate) async fn read_data(&mut self, out: &mut [u8]) -> Result<(), Error> {
         self.data_left = 0;
         let ahead = self.buf.len().min(out.len());
-        self.buf.copy_to_slice(&mut out[..ahead]);
-        let mut at = ahead;
-        while at < out.len() {
-            let n = heard(self.inner.read(&mut out[at..])).await?;
+        let (ahead, mut rest) = out.split_at_mut(ahead);
+        self.buf.copy_to_slice(ahead);
+        while !rest.is_empty() {
+            let n = heard(self.inner.read(rest)).await?;
             if n == 0 {
                 return Err(cut());
             }
-            at += n;
+            rest = rest.get_mut(n..).unwrap_or_default();
         }
         Ok(())
     }

@@ -1,8 +1,13 @@
 //! Who may read and write where: nobody, unless a grant says so.
 
+#![deny(clippy::indexing_slicing)]
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use longhaul_proto::PublicKey;
+use longhaul_proto::text::printable;
 use serde::Deserialize;
 
 use crate::path::RelPath;
@@ -12,8 +17,17 @@ use crate::path::RelPath;
 pub enum Access {
     /// Receive files from the server.
     Read,
-    /// Put files on the server.
+    /// Put files on the server where none are; nothing that exists is replaced.
+    Create,
+    /// Put files on the server, and replace what is there.
     Write,
+}
+
+impl Access {
+    /// Whether a grant of `self` permits `wanted`: who may write may create.
+    fn permits(self, wanted: Access) -> bool {
+        self == wanted || (self == Self::Write && wanted == Self::Create)
+    }
 }
 
 /// The grants of one server.
@@ -67,9 +81,11 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileGrant {
-    key: String,
+    key: toml::Spanned<String>,
     #[serde(default)]
     read: Vec<String>,
+    #[serde(default)]
+    create: Vec<String>,
     #[serde(default)]
     write: Vec<String>,
 }
@@ -95,9 +111,9 @@ impl Grants {
         Ok(())
     }
 
-    /// Adds the grants of a TOML file: `[[grant]]` with `key`, and lists `read` and `write` of directories.
+    /// Adds the grants of a TOML file: `[[grant]]` with `key`, and lists `read`, `create` and `write` of directories.
     pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
-        let file = path.display().to_string();
+        let file = printable(path.as_os_str().as_encoded_bytes());
         let text = std::fs::read_to_string(path).map_err(|source| GrantError::Read {
             file: file.clone(),
             source,
@@ -107,30 +123,31 @@ impl Grants {
 
     /// The same from text; `file` is what errors call it.
     pub(crate) fn add_text(&mut self, text: &str, file: &str) -> Result<(), GrantError> {
-        let file = file.to_owned();
+        let at = |byte: usize| {
+            let before = text.as_bytes().get(..byte).unwrap_or(text.as_bytes());
+            let line = 1 + before.iter().filter(|&&b| b == b'\n').count();
+            format!("{file}:{line}")
+        };
         let parsed: File = toml::from_str(text).map_err(|error| GrantError::Form {
-            file: match error.span() {
-                Some(span) => format!(
-                    "{file}:{}",
-                    text[..span.start.min(text.len())].lines().count().max(1)
-                ),
-                None => file.clone(),
-            },
+            file: error.span().map_or(file.to_owned(), |span| at(span.start)),
             // It quotes the file.
-            detail: longhaul_proto::text::printable(error.message().replace('\n', " ").as_bytes()),
+            detail: printable(error.message().replace('\n', " ").as_bytes()),
         })?;
         for grant in parsed.grant {
-            let lists = grant
-                .read
-                .iter()
-                .map(|d| (Access::Read, d))
-                .chain(grant.write.iter().map(|d| (Access::Write, d)));
-            for (access, directory) in lists {
-                self.add(access, &format!("{}={directory}", grant.key))
-                    .map_err(|error| GrantError::Form {
-                        file: file.clone(),
+            let key_at = grant.key.span().start;
+            let lists = [
+                (Access::Read, &grant.read),
+                (Access::Create, &grant.create),
+                (Access::Write, &grant.write),
+            ];
+            for (access, directories) in lists {
+                for directory in directories {
+                    let grant = format!("{}={directory}", grant.key.get_ref());
+                    self.add(access, &grant).map_err(|error| GrantError::Form {
+                        file: at(key_at),
                         detail: error.to_string(),
                     })?;
+                }
             }
         }
         Ok(())
@@ -140,7 +157,16 @@ impl Grants {
     pub fn allow(&self, key: &PublicKey, access: Access, path: &RelPath) -> bool {
         self.0
             .iter()
-            .any(|g| g.key == *key && g.access == access && path.is_within(&g.directory))
+            .any(|g| g.key == *key && g.access.permits(access) && path.is_within(&g.directory))
+    }
+
+    /// The widest directory around `path` in which `key` may do that: what it does there stays within.
+    pub(crate) fn around(&self, key: &PublicKey, access: Access, path: &RelPath) -> Option<&RelPath> {
+        self.0
+            .iter()
+            .filter(|g| g.key == *key && g.access.permits(access) && path.is_within(&g.directory))
+            .map(|g| &g.directory)
+            .min_by_key(|directory| directory.as_bytes().len())
     }
 
     /// Whether `key` is granted anything at all.
@@ -156,6 +182,27 @@ impl Grants {
     /// Whether nothing is granted to anybody.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// The grants in force: one value for all who ask, which can be replaced while they do.
+#[derive(Debug, Default)]
+pub struct GrantsInForce(RwLock<Arc<Grants>>);
+
+impl GrantsInForce {
+    /// `grants`, until others replace them.
+    pub fn new(grants: Grants) -> Arc<Self> {
+        Arc::new(Self(RwLock::new(Arc::new(grants))))
+    }
+
+    /// Those in force now.
+    pub fn now(&self) -> Arc<Grants> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// `grants` are in force from now on.
+    pub fn replace(&self, grants: Grants) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(grants);
     }
 }
 
@@ -211,10 +258,38 @@ mod tests {
             "[[grant]]\nkey = 5\n",
             "[[grant]]\nkey = \"x\"\nread = [\"/\"]\n",
             "[[grant]]\nkey = \"x\"\nreed = []\n",
+            "# \u{e9}\n[[grant]\n",
         ] {
             std::fs::write(&file, bad).unwrap();
             let error = grants.add_file(&file).unwrap_err().to_string();
-            assert!(error.contains("grants.toml") && !error.contains('\n'), "{error}");
+            assert!(error.contains("grants.toml:") && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn who_may_create_may_not_replace_and_who_may_write_may_both() {
+        let mut grants = Grants::default();
+        grants.add(Access::Create, &format!("{}=in", key(1))).unwrap();
+        grants.add(Access::Write, &format!("{}=in", key(2))).unwrap();
+        grants.add(Access::Write, &format!("{}=in/a", key(2))).unwrap();
+        assert!(grants.allow(&key(1), Access::Create, &path("in/x")));
+        assert!(!grants.allow(&key(1), Access::Write, &path("in/x")));
+        assert!(!grants.allow(&key(1), Access::Read, &path("in/x")));
+        assert!(grants.allow(&key(2), Access::Create, &path("in/x")));
+        assert_eq!(
+            grants.around(&key(2), Access::Create, &path("in/a/b")),
+            Some(&path("in"))
+        );
+        assert_eq!(grants.around(&key(1), Access::Write, &path("in/a/b")), None);
+    }
+
+    #[test]
+    fn grants_are_replaced_at_one_stroke() {
+        let in_force = GrantsInForce::new(Grants::default());
+        let before = in_force.now();
+        let mut grants = Grants::default();
+        grants.add(Access::Read, &key(1).to_string()).unwrap();
+        in_force.replace(grants);
+        assert!(in_force.now().knows(&key(1)) && !before.knows(&key(1)));
     }
 }

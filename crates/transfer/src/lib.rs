@@ -1,4 +1,5 @@
 //! File trees over sessions: walk, blocks, streams, integrity.
+mod account;
 mod client;
 pub mod confine;
 mod destination;
@@ -10,6 +11,8 @@ mod frame_io;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grants;
+mod hole_hash;
+mod limits;
 mod local;
 mod lock;
 mod manifest;
@@ -31,11 +34,12 @@ pub use client::{ALONE, Client, ConnectError, Connector, MAX_STREAMS, Outcome, T
 pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
 pub use error::{Error, Failure, FailureKind};
 pub use explain::{Picture, explain};
-pub use grants::{Access, GrantError, Grants};
+pub use grants::{Access, GrantError, Grants, GrantsInForce};
+pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, STREAM_BYTES};
 pub use local::copy_local;
 pub use over_sessions::{SessionConnector, serve_session};
 pub use progress::{Ends, Event, Observer, Progress, StreamCounters};
-pub use server::{Limits, Server};
+pub use server::Server;
 pub use source::Sources;
 pub use tree_hash::Hash;
 pub use wire::{Hello, Request, Token, VERSION, WireError};

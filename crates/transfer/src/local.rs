@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
+use crate::account::Account;
 use crate::client::Outcome;
 use crate::destination::Destination;
 use crate::error::Error;
 use crate::frame_io::FrameReader;
 use crate::progress::{Observer, Progress};
 use crate::queue::Queue;
-use crate::receive::Receiver;
+use crate::receive::{Asked, Receiver};
 use crate::receive_stream::{AfterDone, receive_stream};
 use crate::send_stream::send_stream;
 use crate::source::Sources;
@@ -29,8 +30,9 @@ pub async fn copy_local(
 ) -> Result<Outcome, Error> {
     // One side is watched: the writing one, which knows what is in place.
     let labels = || Sources::labels(names.clone());
-    let queue = Queue::new(sources, Arc::default(), Arc::new(()), labels());
-    let receiver = Receiver::new(destination, progress.clone(), observer, labels());
+    let queue = Queue::new(sources, Account::alone(), Arc::default(), Arc::new(()), labels())?;
+    let (account, asked) = (Account::alone(), Asked::Anything);
+    let receiver = Receiver::new(destination, asked, account, progress.clone(), observer, labels())?;
     let walk = queue.clone();
     let found = progress.clone();
     let walked = tokio::task::spawn_blocking(move || {
@@ -42,17 +44,8 @@ pub async fn copy_local(
     let (far_read, mut far_write) = tokio::io::split(far);
     let (mut near_read, mut far_read) = (FrameReader::new(near_read), FrameReader::new(far_read));
     let counters = progress.add_stream("local", None, false);
-    let buffers = Arc::default();
     let unwatched = queue.progress.add_stream("local", None, false);
-    let send = send_stream(
-        &queue,
-        0,
-        &buffers,
-        &unwatched,
-        &mut near_read,
-        &mut near_write,
-        Vec::new(),
-    );
+    let send = send_stream(&queue, 0, &unwatched, &mut near_read, &mut near_write, Vec::new());
     let receive = receive_stream(
         &receiver,
         &counters,

@@ -3,6 +3,9 @@
 //! Entries are chained by their number: BLAKE3 over the records of entry 0, 1, 2, ... Records that come early wait.
 //! Both sides compute it and compare it at the end, so that a lost, doubled or exchanged entry shows.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 
 use blake3::Hasher;

@@ -91,9 +91,9 @@ pub async fn serve_session(server: Arc<Server>, session: Session) {
         .first_hop
         .map(|addr| addr.to_string())
         .unwrap_or_default();
-    tracing::info!(session = %id, %peer, %from, "session");
+    server.log(peer, || tracing::info!(session = %id, %peer, %from, "session"));
     match server.serve(session, peer).await {
-        Ok(()) => tracing::info!(session = %id, "session over"),
-        Err(error) => tracing::info!(session = %id, %error, "session failed"),
+        Ok(()) => server.log(peer, || tracing::info!(session = %id, "session over")),
+        Err(error) => server.log(peer, || tracing::info!(session = %id, %error, "session failed")),
     }
 }

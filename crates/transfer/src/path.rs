@@ -3,10 +3,15 @@
 //! A [`RelPath`] can't leave the directory it is resolved in by its spelling; that symbolic links can't lead it out
 //! either is the business of [`crate::confine`].
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use longhaul_proto::text::printable;
 
 /// Longest relative path in bytes: what one `openat2(2)` call resolves (`PATH_MAX` less the final NUL).
 pub const MAX_PATH: usize = 4095;
@@ -103,10 +108,12 @@ impl RelPath {
         if self.is_root() {
             return None;
         }
-        match self.0.iter().rposition(|&b| b == b'/') {
-            Some(slash) => Some((Self(self.0[..slash].into()), &self.0[slash + 1..])),
-            None => Some((Self::root(), &self.0)),
-        }
+        let mut names = self.0.rsplitn(2, |&b| b == b'/');
+        let last = names.next()?;
+        Some((
+            names.next().map_or(Self::root(), |above| Self(above.into())),
+            last,
+        ))
     }
 
     /// Whether this is `ancestor` or lies beneath it.
@@ -132,7 +139,7 @@ impl RelPath {
     }
 }
 
-/// For people: bytes that aren't UTF-8 and control characters (a terminal would obey them) are escaped.
+/// For people, as [`printable`] has it.
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_root() {
@@ -147,26 +154,6 @@ impl fmt::Debug for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RelPath({})", printable(&self.0))
     }
-}
-
-/// Bytes from elsewhere as one line of text that a terminal shows and never obeys.
-pub fn printable(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control()
-                || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-            {
-                out.extend(c.escape_unicode());
-            } else {
-                out.push(c);
-            }
-        }
-        for byte in chunk.invalid() {
-            out.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -214,6 +201,7 @@ mod tests {
 
     #[test]
     fn terminals_are_not_obeyed() {
-        assert_eq!(printable(b"a\x1b[31m\n\xffz"), "a\\u{1b}[31m\\u{a}\\xffz");
+        let path = RelPath::from_bytes(b"a\x1b[31m\n\xff\xe2\x80\xae").unwrap();
+        assert_eq!(path.to_string(), "a\\u{1b}[31m\\u{a}\\xff\\u{202e}");
     }
 }

@@ -126,6 +126,11 @@ impl Progress {
         counters
     }
 
+    /// Forgets a stream that has ended, where nobody asks for it any more.
+    pub(crate) fn remove_stream(&self, counters: &Arc<StreamCounters>) {
+        self.streams.locked().retain(|one| !Arc::ptr_eq(one, counters));
+    }
+
     /// Takes over what another side's walk has found.
     pub(crate) fn mirror_found(&self, other: &Progress) {
         let (entries, bytes) = (&other.entries_found, &other.bytes_found);

@@ -7,10 +7,12 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::error::Failure;
+use crate::account::{Account, Held, Resource};
+use crate::error::{Error, Failure};
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
@@ -33,6 +35,10 @@ const UNANSWERED_ENTRIES: usize = 32 * 1024;
 /// Small entries, and bytes of them, that go into one batch.
 const BATCH_ENTRIES: usize = 256;
 const BATCH_BYTES: u64 = 512 * 1024;
+/// Bytes that an entry takes beside its path.
+const ENTRY_BYTES: u64 = 256;
+/// How often a walk that waits looks whether there is memory.
+const LOOK_FOR_MEMORY: Duration = Duration::from_millis(50);
 /// Which stream, within one copy.
 pub(crate) type StreamId = u32;
 
@@ -44,6 +50,7 @@ pub(crate) struct Queue {
     /// Streams wait here for work, and everyone for the end.
     work: Notify,
     pub sources: Sources,
+    pub account: Arc<Account>,
     pub progress: Arc<Progress>,
     pub observer: Arc<dyn Observer>,
     /// How entries are named to the observer.
@@ -60,22 +67,30 @@ pub(crate) enum Taken {
 }
 
 impl Queue {
+    /// A queue of what is found beneath `sources`, whose memory and open files are on `account`.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the account has no memory left.
     pub(crate) fn new(
         sources: Sources,
+        account: Arc<Account>,
         progress: Arc<Progress>,
         observer: Arc<dyn Observer>,
         label: Box<dyn Fn(&Head) -> String + Send + Sync>,
-    ) -> Arc<Self> {
-        let state = Mutex::new(State::default());
-        Arc::new(Self {
-            state,
+    ) -> Result<Arc<Self>, Error> {
+        let held = account.take(Resource::Bookkeeping, 1)?;
+        let mut state = State::new(held);
+        state.account(0)?;
+        Ok(Arc::new(Self {
+            state: Mutex::new(state),
             room: Condvar::new(),
             work: Notify::new(),
             sources,
+            account,
             progress,
             observer,
             label,
-        })
+        }))
     }
 
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
@@ -146,11 +161,15 @@ impl Queue {
         let mut items = Vec::new();
         let mut bytes = 0u64;
         while items.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
+            if state.account(1).is_err() {
+                // What is unanswered takes all the memory there is for it.
+                break;
+            }
             let (item, size) = match next(state) {
                 Some(next) => next,
                 None => break,
             };
-            bytes = size.saturating_add(bytes);
+            bytes = size.saturating_add(bytes).saturating_add(item.head_bytes());
             state.carry(&item, stream);
             let large = matches!(item, Item::Open(_) | Item::Block(..));
             items.push(item);
@@ -376,17 +395,26 @@ impl Queue {
 }
 
 impl WalkSink for Queue {
+    fn hold(&self) -> Option<Held> {
+        self.account.take(Resource::Bookkeeping, 1).ok()
+    }
+
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool {
+        let cost = ENTRY_BYTES + 2 * path.as_bytes().len() as u64 + found.bytes();
         let mut state = self.state.locked();
-        while state.entries.len() >= WALK_AHEAD && !state.closed {
-            state = self
-                .room
-                .wait(state)
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-        }
-        if state.closed {
-            return false;
-        }
+        let held = loop {
+            if state.closed {
+                return false;
+            }
+            if state.entries.len() < WALK_AHEAD
+                && let Ok(held) = self.account.take(Resource::Bookkeeping, cost)
+            {
+                break held;
+            }
+            // Memory may be given back by other copies, which nobody tells.
+            let waited = self.room.wait_timeout(state, LOOK_FOR_MEMORY);
+            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        };
         let id = state.next_id;
         state.next_id += 1;
         if let Found::File { size } = found {
@@ -398,6 +426,7 @@ impl WalkSink for Queue {
             meta,
             found,
             content: OnceLock::new(),
+            _held: held,
         }));
         self.progress.set_found(state.next_id, state.bytes_found, false);
         drop(state);

@@ -4,6 +4,9 @@
 //! alone, a block that is in is acknowledged and not written again. That is what lets streams die at any moment. An
 //! answer goes to the stream that asked, since only that one will ask again when it is lost.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -11,18 +14,22 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::OwnedPermit;
 
-use crate::destination::Destination;
+use crate::account::{Account, Exhausted, Held, Resource};
+use crate::destination::{Destination, MadeDir};
 use crate::error::{Error, Failure, FailureKind};
-use crate::frame_io::Buffers;
 use crate::lock::Locked;
 use crate::manifest::{Manifest, Record};
+use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
 use crate::tree_hash::Hash;
 use crate::wire::{Frame, Head, Meta, NO_ENTRY, Written};
 
 mod blocks;
+mod expect;
 
 use blocks::ArrivingFile;
+pub use expect::Asked;
+use expect::{Expectation, Sent, Unexpected};
 
 /// Entries that may wait in the manifest for one before them.
 const WAITING: usize = 1 << 20;
@@ -30,6 +37,14 @@ const WAITING: usize = 1 << 20;
 const DIRECTORY_BYTES: usize = 64 * 1024 * 1024;
 /// Reasons of failures kept for streams that ask again.
 const REMEMBERED_FAILURES: usize = 1024;
+/// Bytes that a record in the manifest takes while it waits for one before it.
+const WAITING_BYTES: u64 = 64;
+/// Bytes that a failure takes beside its words.
+const FAILURE_BYTES: u64 = 128;
+/// Bytes that a copy takes whatever it does, beside the names of its sources.
+const COPY_BYTES: u64 = 64 * 1024;
+/// Bytes that a source takes beside its name.
+const SOURCE_BYTES: u64 = 256;
 
 /// What goes back for one question.
 pub(crate) type Answer = (Frame, Option<Frame>);
@@ -41,19 +56,27 @@ pub(crate) struct Receiver {
     destination: Destination,
     state: Mutex<State>,
     done: Notify,
-    pub buffers: Buffers,
+    pub account: Arc<Account>,
     pub progress: Arc<Progress>,
     observer: Arc<dyn Observer>,
     label: Box<dyn Fn(&Head) -> String + Send + Sync>,
 }
 
-#[derive(Default)]
 struct State {
+    expectation: Expectation,
     files: HashMap<u64, Arc<ArrivingFile>>,
+    /// Bytes that these take. Two threads may count up and down in either order.
+    file_bytes: i64,
     manifest: Manifest,
     failures: HashMap<u64, Failure>,
-    directories: Vec<(Head, Meta)>,
+    failure_bytes: u64,
+    directories: Vec<(Head, Meta, MadeDir)>,
     directory_bytes: usize,
+    /// What this copy holds of the memory there is, for all of the above and what it began with.
+    held: Held,
+    begun_with: u64,
+    /// More was needed than could be had: the copy ends.
+    exhausted: Option<Exhausted>,
     /// Whole entries being written, and who else asked for each.
     busy: HashMap<u64, Vec<Reply>>,
     end: Option<u64>,
@@ -63,41 +86,109 @@ struct State {
     notes: Vec<(Head, Failure)>,
 }
 
+impl State {
+    /// Accounts for the memory that is held now.
+    fn account(&mut self) -> Result<(), Exhausted> {
+        let bytes = self
+            .begun_with
+            .saturating_add(u64::try_from(self.file_bytes).unwrap_or(0))
+            .saturating_add((self.manifest.waiting() as u64).saturating_mul(WAITING_BYTES))
+            .saturating_add(self.failure_bytes)
+            .saturating_add(self.directory_bytes as u64);
+        self.held.set_in_steps(bytes)
+    }
+}
+
 impl Receiver {
+    /// Receives what was `asked` for, on `account`.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the account has no memory left.
     pub(crate) fn new(
         destination: Destination,
+        asked: Asked,
+        account: Arc<Account>,
         progress: Arc<Progress>,
         observer: Arc<dyn Observer>,
         label: Box<dyn Fn(&Head) -> String + Send + Sync>,
-    ) -> Arc<Self> {
-        let (state, done, buffers) = (Mutex::default(), Notify::new(), Buffers::default());
-        Arc::new(Self {
+    ) -> Result<Arc<Self>, Error> {
+        let sources = destination.sources() as u64;
+        let begun_with = COPY_BYTES + destination.name_bytes() + sources * SOURCE_BYTES;
+        let mut state = State {
+            expectation: Expectation::new(asked, destination.sources()),
+            files: HashMap::new(),
+            file_bytes: 0,
+            manifest: Manifest::default(),
+            failures: HashMap::new(),
+            failure_bytes: 0,
+            directories: Vec::new(),
+            directory_bytes: 0,
+            held: account.take(Resource::Bookkeeping, 1)?,
+            begun_with,
+            exhausted: None,
+            busy: HashMap::new(),
+            end: None,
+            finishing: false,
+            done: None,
+            notes: Vec::new(),
+        };
+        state.account()?;
+        let (state, done) = (Mutex::new(state), Notify::new());
+        Ok(Arc::new(Self {
             destination,
             state,
             done,
-            buffers,
+            account,
             progress,
             observer,
             label,
-        })
+        }))
     }
 
-    /// Whether an entry's frame can be meant for this copy.
-    pub(crate) fn check(&self, frame: &Frame) -> Result<(), Error> {
-        match frame {
-            Frame::Small { head, .. }
-            | Frame::Directory { head, .. }
-            | Frame::Symlink { head, .. }
-            | Frame::Failed { head, .. } => self.check_source(head),
-            Frame::FileEnd { id, .. } => self.find(*id).map(|_| ()),
-            _ => Ok(()),
+    /// Whether an entry's frame can be meant for this copy, and is part of what was asked for. An entry that is not taken comes
+    /// back as its failure.
+    pub(crate) fn check(&self, frame: Frame) -> Result<Frame, Error> {
+        if let Frame::FileEnd { id, .. } = frame {
+            self.find(id)?;
+        }
+        let Some((head, sent)) = Sent::of(&frame) else {
+            return Ok(frame);
+        };
+        let mut state = self.state.locked();
+        if let Some(exhausted) = state.exhausted {
+            return Err(exhausted.into());
+        }
+        if state.manifest.waiting() > WAITING {
+            return Err(Error::Protocol("its numbering has too many gaps".into()));
+        }
+        if (head.source as usize) >= self.destination.sources() {
+            return Err(Error::Protocol("it speaks of a source nobody named".into()));
+        }
+        match state.expectation.admit(head, sent) {
+            Ok(()) => Ok(frame),
+            Err(Unexpected::Fails(failure)) => {
+                let head = head.clone();
+                Ok(Frame::Failed { head, failure })
+            }
+            Err(Unexpected::NotAsked(what)) => {
+                let label = (self.label)(head);
+                Err(Error::NotAsked(format!("{label}: {what}")))
+            }
         }
     }
 
-    fn check_source(&self, head: &Head) -> Result<(), Error> {
-        match (head.source as usize) < self.destination.sources() {
-            true => Ok(()),
-            false => Err(Error::Protocol("it speaks of a source nobody named".into())),
+    /// Once all is in place: whether that is all of what was asked for.
+    pub(crate) fn check_complete(&self) -> Result<(), Error> {
+        match self.state.locked().expectation.missing() {
+            None => Ok(()),
+            Some(source) => {
+                let label = (self.label)(&Head {
+                    id: NO_ENTRY,
+                    source: source as u32,
+                    path: RelPath::root(),
+                });
+                Err(Error::NotAsked(format!("{label}: nothing of it came")))
+            }
         }
     }
 
@@ -143,9 +234,14 @@ impl Receiver {
             Frame::Failed { failure, .. } => (Record::Failed, None, Err(failure.clone())),
             _ => return,
         };
+        // Who said that it failed knows why.
+        let answer = match &frame {
+            Frame::Failed { failure, .. } => Err(Failure::new(failure.kind)),
+            _ => outcome.clone(),
+        };
         let record = if outcome.is_ok() { record } else { Record::Failed };
         // A file that had begun to arrive in blocks and failed at its source.
-        let begun = self.state.locked().files.remove(&head.id);
+        let begun = self.take_file(head.id);
         if let Some(file) = begun {
             self.abandon(&file, &outcome);
         }
@@ -155,7 +251,7 @@ impl Receiver {
             reply.send((
                 Frame::Result {
                     id: head.id,
-                    outcome: outcome.clone(),
+                    outcome: answer.clone(),
                 },
                 None,
             ));
@@ -171,7 +267,7 @@ impl Receiver {
     }
 
     fn make_dir(&self, head: &Head, meta: &Meta) -> Result<Written, Failure> {
-        let cost = head.path.as_bytes().len() + size_of::<(Head, Meta)>();
+        let cost = head.path.as_bytes().len() + size_of::<(Head, Meta, MadeDir)>();
         {
             let mut state = self.state.locked();
             if state.directory_bytes + cost > DIRECTORY_BYTES {
@@ -181,10 +277,21 @@ impl Receiver {
                 ));
             }
             state.directory_bytes += cost;
+            state.account()?;
         }
-        let written = self.destination.make_dir(&self.destination.place(head)?)?;
-        self.state.locked().directories.push((head.clone(), *meta));
-        Ok(written)
+        let place = self.destination.place(head)?;
+        let made = self.destination.make_dir(&place);
+        let mut state = self.state.locked();
+        match made {
+            Ok(made) if self.destination.finishes(made) => {
+                state.directories.push((head.clone(), *meta, made));
+            }
+            _ => state.directory_bytes -= cost,
+        }
+        Ok(match made? {
+            MadeDir::New => Written::New,
+            MadeDir::Kept => Written::Same,
+        })
     }
 
     /// What was said before about an entry, for a stream that asks again.
@@ -211,8 +318,11 @@ impl Receiver {
         if let Err(failure) = outcome
             && state.failures.len() < REMEMBERED_FAILURES
         {
+            state.failure_bytes += FAILURE_BYTES + failure.detail.len() as u64;
             state.failures.insert(head.id, failure.clone());
         }
+        // Told to whatever stream brings more.
+        state.exhausted = state.account().err();
         drop(state);
         self.progress.entries_done.fetch_add(1, Ordering::Relaxed);
         match outcome {
@@ -241,14 +351,9 @@ impl Receiver {
         });
     }
 
-    /// END: how many entries there are.
-    pub(crate) fn end(&self, entries: u64) {
-        self.state.locked().end = Some(entries);
-    }
-
-    /// Whether a peer has left too many gaps in its numbering.
-    pub(crate) fn too_scattered(&self) -> bool {
-        self.state.locked().manifest.waiting() > WAITING
+    /// END: how many entries there are. Whether that was not known.
+    pub(crate) fn end(&self, entries: u64) -> bool {
+        self.state.locked().end.replace(entries) != Some(entries)
     }
 
     /// To be called after every change: when all is in place, finishes the directories and declares the copy done. Blocking.
@@ -261,12 +366,12 @@ impl Receiver {
         let mut directories = std::mem::take(&mut state.directories);
         drop(state);
         // What lies deeper has the higher number: its parent may be closed to us afterwards.
-        directories.sort_unstable_by_key(|(head, _)| std::cmp::Reverse(head.id));
-        for (head, meta) in directories {
+        directories.sort_unstable_by_key(|(head, ..)| std::cmp::Reverse(head.id));
+        for (head, meta, made) in directories {
             let finished = self
                 .destination
                 .place(&head)
-                .and_then(|place| self.destination.finish_dir(&place, &meta));
+                .and_then(|place| self.destination.finish_dir(&place, made, &meta));
             if let Err(failure) = finished {
                 let failure = match failure.kind {
                     FailureKind::Metadata => failure,
@@ -281,6 +386,8 @@ impl Receiver {
         }
         let mut state = self.state.locked();
         state.done = Some(state.manifest.hash());
+        state.directory_bytes = 0;
+        let _ = state.account();
         drop(state);
         self.done.notify_waiters();
     }
@@ -311,6 +418,21 @@ impl Receiver {
                 return;
             }
             changed.await;
+        }
+    }
+}
+
+impl Drop for Receiver {
+    /// A copy that ended early: what it made is left as the sender had it, for the next one to fill.
+    fn drop(&mut self) {
+        let state = self
+            .state
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (head, meta, made) in state.directories.drain(..).rev() {
+            if let Ok(place) = self.destination.place(&head) {
+                let _ = self.destination.leave_dir(&place, made, &meta);
+            }
         }
     }
 }

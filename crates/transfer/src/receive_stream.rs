@@ -1,5 +1,8 @@
 //! One stream of the receiver: frames in, the work handed to blocking threads, answers out.
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,19 +10,23 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 
+use crate::account::Resource;
 use crate::error::Error;
 use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
+use crate::hole_hash::is_mostly_hole;
+use crate::limits::STREAM_BYTES;
 use crate::progress::StreamCounters;
 use crate::receive::{Answer, Receiver, Reply};
-use crate::wire::{BLOCK_LOG2, Frame, NO_ENTRY};
+use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, NO_ENTRY};
 
 /// Answers that may wait to be written.
-const ANSWERS: usize = 2048;
+const ANSWERS: usize = 1024;
+const _: () = assert!(ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3) + 2 * MAX_BODY <= STREAM_BYTES);
 /// Blocks of one stream in memory: one being read, the others being written.
 const BLOCKS_IN_MEMORY: usize = 4;
 /// Whole entries that go to a blocking thread together, and their bytes.
 const BATCH_ENTRIES: usize = 256;
-const BATCH_BYTES: usize = 512 * 1024;
+const BATCH_BYTES: u64 = 512 * 1024;
 
 /// How a stream ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,16 +145,17 @@ async fn read_frames<R: AsyncRead + Unpin>(
 ) -> Result<StreamEnd, Error> {
     let in_memory = Arc::new(Semaphore::new(BLOCKS_IN_MEMORY));
     let mut batch: Vec<(Frame, Reply)> = Vec::new();
-    let mut batch_bytes = 0;
+    // Frames of a batch hold on to what was read around them, so that this is what they take.
+    let mut batch_from = 0;
     loop {
-        let full = batch.len() >= BATCH_ENTRIES || batch_bytes >= BATCH_BYTES;
+        let full = batch.len() >= BATCH_ENTRIES || reader.taken() - batch_from >= BATCH_BYTES;
         if !batch.is_empty() && (full || !reader.has_small_frame()) {
-            batch_bytes = 0;
             // Only so many batches at once, lest a fast peer outrun the disk.
             let permit = in_memory.clone().acquire_owned().await.map_err(|_| closed())?;
+            let place = receiver.account.wait(Resource::Buffers).await;
             let (receiver, batch) = (receiver.clone(), std::mem::take(&mut batch));
             tokio::task::spawn_blocking(move || {
-                let _permit = permit;
+                let (_permit, _place) = (permit, place);
                 for (frame, reply) in batch {
                     match frame {
                         Frame::FileEnd { id, hash } => receiver.file_end(id, hash, reply),
@@ -157,6 +165,7 @@ async fn read_frames<R: AsyncRead + Unpin>(
                 receiver.conclude();
             });
         }
+        let taken_before = reader.taken();
         let Some(incoming) = reader.next().await? else {
             return Ok(match receiver.conclusion() {
                 Some(_) => StreamEnd::Finished,
@@ -165,27 +174,42 @@ async fn read_frames<R: AsyncRead + Unpin>(
         };
         match incoming {
             Incoming::Block(block) => {
-                let expected = receiver.expects(&block)?;
+                let size = receiver.expects(&block).await?;
+                let holes = match &receiver.account.holes {
+                    Some(one) if size.is_some() && is_mostly_hole(&block) => {
+                        Some(one.acquire().await.map_err(|_| closed())?)
+                    }
+                    _ => None,
+                };
                 let permit = in_memory.clone().acquire_owned().await.map_err(|_| closed())?;
-                let mut buffer = receiver.buffers.take();
+                let place = receiver.account.wait(Resource::Buffers).await;
+                let mut buffer = receiver.account.buffers().take();
                 let len = block.data_len();
                 if buffer.len() < len {
                     buffer.resize(1 << BLOCK_LOG2.end(), 0);
                 }
-                reader.read_data(&mut buffer[..len]).await?;
+                reader
+                    .read_data(buffer.get_mut(..len).unwrap_or_default())
+                    .await?;
+                let mut hash = None;
+                if let (Some(size), Some(_)) = (size, &holes) {
+                    let (known, back) = receiver.account.hole_hasher().hash(&block, buffer, size).await?;
+                    (hash, buffer) = (Some(known), back);
+                }
+                drop(holes);
                 let reply = reserve(&answers).await?;
-                if expected {
+                if size.is_some() {
                     counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
                 }
                 let receiver = receiver.clone();
                 tokio::task::spawn_blocking(move || {
-                    let _permit = permit;
-                    receiver.block(&block, &buffer[..len], reply);
-                    receiver.buffers.give(buffer);
+                    let (_permit, _place) = (permit, place);
+                    receiver.block(&block, buffer.get(..len).unwrap_or_default(), hash, reply);
+                    receiver.account.buffers().give(buffer);
                     receiver.conclude();
                 });
             }
-            Incoming::Frame(frame) => match frame {
+            Incoming::Frame(frame) => match receiver.check(frame)? {
                 Frame::File {
                     head,
                     meta,
@@ -195,26 +219,25 @@ async fn read_frames<R: AsyncRead + Unpin>(
                 Frame::Failed { head, .. } if head.id == NO_ENTRY => {
                     return Err(Error::Protocol("it reports a failure of no entry".into()));
                 }
-                Frame::Small { .. }
+                frame @ (Frame::Small { .. }
                 | Frame::Directory { .. }
                 | Frame::Symlink { .. }
                 | Frame::Failed { .. }
-                | Frame::FileEnd { .. } => {
-                    if receiver.too_scattered() {
-                        return Err(Error::Protocol("its numbering has too many gaps".into()));
-                    }
+                | Frame::FileEnd { .. }) => {
                     if let Frame::Small { data, .. } = &frame {
-                        batch_bytes += data.len();
                         counters.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
                     }
-                    receiver.check(&frame)?;
+                    if batch.is_empty() {
+                        batch_from = taken_before;
+                    }
                     batch.push((frame, reserve(&answers).await?));
                 }
                 Frame::End { entries, bytes } => {
                     receiver.progress.set_found(entries, bytes, true);
-                    receiver.end(entries);
-                    let receiver = receiver.clone();
-                    tokio::task::spawn_blocking(move || receiver.conclude());
+                    if receiver.end(entries) {
+                        let receiver = receiver.clone();
+                        tokio::task::spawn_blocking(move || receiver.conclude());
+                    }
                 }
                 Frame::Totals {
                     entries,

@@ -9,10 +9,12 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::account::{Held, Resource};
 use crate::error::Error;
-use crate::frame_io::{Buffers, FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
+use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
+use crate::limits::BUFFER_BYTES;
 use crate::progress::StreamCounters;
-use crate::queue::{Queue, StreamId, Taken};
+use crate::queue::{Item, Queue, StreamId, Taken};
 use crate::read::{Announced, fill};
 use crate::receive_stream::{StreamEnd, refused};
 use crate::wire::{Frame, NO_ENTRY};
@@ -27,7 +29,6 @@ const TOTALS_EVERY: Duration = Duration::from_millis(200);
 pub(crate) async fn send_stream<R, W>(
     queue: &Arc<Queue>,
     stream: StreamId,
-    buffers: &Arc<Buffers>,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
     writer: &mut W,
@@ -40,8 +41,8 @@ where
     queue.add_stream(stream);
     let _back = PutBack(queue, stream);
     let (filled, ready) = mpsc::channel(1);
-    let produce = produce(queue, stream, buffers, filled);
-    let write = write(queue, buffers, counters, writer, ready, greeting);
+    let produce = produce(queue, stream, filled);
+    let write = write(queue, counters, writer, ready, greeting);
     let read = read_answers(queue, counters, reader);
     tokio::select! {
         result = produce => result,
@@ -59,11 +60,18 @@ impl Drop for PutBack<'_> {
     }
 }
 
+/// Frames that wait to be written, and the place they take.
+struct Filled {
+    bytes: Vec<u8>,
+    /// Bytes of file data among them.
+    data: u64,
+    _place: Held,
+}
+
 async fn produce(
     queue: &Arc<Queue>,
     stream: StreamId,
-    buffers: &Arc<Buffers>,
-    filled: mpsc::Sender<(Vec<u8>, u64)>,
+    filled: mpsc::Sender<Filled>,
 ) -> Result<StreamEnd, Error> {
     let mut announced = Announced::default();
     loop {
@@ -76,18 +84,34 @@ async fn produce(
             }
             Taken::Over => return finished(queue),
         };
-        let (queue, buffers) = (queue.clone(), buffers.clone());
+        // Waited for however long it takes: who asked for the files is who waits.
+        if let Some(Item::Open(file)) = items.last()
+            && file.held.get().is_none()
+        {
+            let _ = file.held.set(queue.account.wait(Resource::OpenFiles).await);
+        }
+        let place = queue.account.wait(Resource::Buffers).await;
+        let queue = queue.clone();
         let work = tokio::task::spawn_blocking(move || {
-            let mut out = buffers.take();
-            out.clear();
-            let data = fill(&queue, stream, &items, &mut announced, &mut out);
-            (out, data, announced)
+            let mut bytes = queue.account.buffers().take();
+            bytes.clear();
+            if let Some(Item::Open(_) | Item::Block(..)) = items.last() {
+                // No more than it takes: left to itself, a vector grows to twice that.
+                bytes.reserve_exact(BUFFER_BYTES);
+            }
+            let data = fill(&queue, stream, &items, &mut announced, &mut bytes);
+            let filled = Filled {
+                bytes,
+                data,
+                _place: place,
+            };
+            (filled, announced)
         });
-        let (out, data, back) = work
+        let (out, back) = work
             .await
             .map_err(|error| Error::Stream(std::io::Error::other(error)))?;
         announced = back;
-        if filled.send((out, data)).await.is_err() {
+        if filled.send(out).await.is_err() {
             // The writer has failed and says why.
             std::future::pending::<()>().await;
         }
@@ -105,10 +129,9 @@ fn finished(queue: &Queue) -> Result<StreamEnd, Error> {
 
 async fn write<W: AsyncWrite + Unpin>(
     queue: &Queue,
-    buffers: &Buffers,
     counters: &StreamCounters,
     writer: &mut W,
-    mut ready: mpsc::Receiver<(Vec<u8>, u64)>,
+    mut ready: mpsc::Receiver<Filled>,
     greeting: Vec<u8>,
 ) -> Result<StreamEnd, Error> {
     writer.write_all(&greeting).await?;
@@ -140,10 +163,10 @@ async fn write<W: AsyncWrite + Unpin>(
         };
         out.clear();
         match next {
-            Some((buffer, data)) => {
-                writer.write_all(&buffer).await?;
-                counters.bytes.fetch_add(data, Ordering::Relaxed);
-                buffers.give(buffer);
+            Some(filled) => {
+                writer.write_all(&filled.bytes).await?;
+                counters.bytes.fetch_add(filled.data, Ordering::Relaxed);
+                queue.account.buffers().give(filled.bytes);
                 flushed = false;
             }
             None if told_complete && !counters.tells() => Frame::KeepAlive.encode(&mut out),

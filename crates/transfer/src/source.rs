@@ -43,7 +43,7 @@ impl Sources {
                     names.push(name);
                 }
                 Err(failure) => {
-                    let shown = crate::path::printable(path.as_os_str().as_encoded_bytes());
+                    let shown = longhaul_proto::text::printable(path.as_os_str().as_encoded_bytes());
                     first_failure.get_or_insert(Error::Path {
                         path: shown,
                         failure: failure.clone(),

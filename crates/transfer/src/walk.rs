@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
+use crate::account::Held;
 use crate::confine::{Dir, Kind, kind_of};
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
@@ -29,8 +30,23 @@ pub(crate) enum Found {
     Failed(Failure),
 }
 
+impl Found {
+    /// Bytes that it takes beside its own size.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Found::File { .. } | Found::Directory => 0,
+            Found::Symlink { target } => target.len() as u64,
+            Found::Failed(failure) => failure.detail.len() as u64,
+        }
+    }
+}
+
 /// Takes entries as they are found; `false` stops the walk.
 pub(crate) trait WalkSink {
+    /// An account of the memory that the walk takes for names still to be looked at; none if nobody counts.
+    fn hold(&self) -> Option<Held> {
+        None
+    }
     /// `path` is beneath the source.
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool;
 }
@@ -50,6 +66,8 @@ pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &imp
     match kind_of(&stat) {
         Kind::Directory if !recursive => walk.failed(RelPath::root(), Failure::new(FailureKind::IsDirectory)),
         Kind::Directory => walk.descend(RelPath::root(), &stat),
+        // A local link was followed before the walk; a server follows none.
+        Kind::Symlink if !recursive => walk.failed(RelPath::root(), Failure::new(FailureKind::IsLink)),
         _ => walk.one(RelPath::root(), &stat),
     }
 }
@@ -96,16 +114,25 @@ impl<S: WalkSink> Walk<'_, S> {
     /// those still to walk is on the heap: depth costs neither descriptors nor stack.
     fn descend(&self, path: RelPath, stat: &Stat) -> bool {
         let mut ahead = vec![(path, meta_of(stat))];
+        let mut memory = Memory(self.sink.hold());
         while let Some((path, meta)) = ahead.pop() {
+            memory.shrink(ahead_bytes(&path));
             let listed = self.source.path.join(&path).map_err(Failure::from);
+            let mut name_bytes = 0;
             let listed = listed.and_then(|full| {
                 let dir = self.source.base.open_dir(&full).map_err(vanished)?;
-                let names = dir.names().map_err(vanished)?;
+                let names = dir.names(&mut |name| {
+                    let bytes = NAME_BYTES + name.len() as u64;
+                    memory.grow(bytes)?;
+                    name_bytes += bytes;
+                    Ok(())
+                })?;
                 Ok((dir, names))
             });
             let (dir, names) = match listed {
                 Ok(listed) => listed,
                 Err(failure) => {
+                    memory.shrink(name_bytes);
                     if !self.failed(path, failure) {
                         return false;
                     }
@@ -121,7 +148,7 @@ impl<S: WalkSink> Walk<'_, S> {
                     Ok(child) => child,
                     // Named by its directory, since its own path can't be carried.
                     Err(error) => {
-                        let detail = format!("{}: {error}", crate::path::printable(name.as_bytes()));
+                        let detail = format!("{}: {error}", longhaul_proto::text::printable(name.as_bytes()));
                         if !self.failed(path.clone(), Failure::with(FailureKind::RefusedPath, detail)) {
                             return false;
                         }
@@ -131,8 +158,13 @@ impl<S: WalkSink> Walk<'_, S> {
                 let go_on = match dir.stat_name(&name) {
                     Err(errno) => self.failed(child, vanished(errno)),
                     Ok(stat) if kind_of(&stat) == Kind::Directory && self.recursive => {
-                        ahead.push((child, meta_of(&stat)));
-                        true
+                        match memory.grow(ahead_bytes(&child)) {
+                            Ok(()) => {
+                                ahead.push((child, meta_of(&stat)));
+                                true
+                            }
+                            Err(failure) => self.failed(child, failure),
+                        }
                     }
                     Ok(stat) => self.one(child, &stat),
                 };
@@ -140,9 +172,38 @@ impl<S: WalkSink> Walk<'_, S> {
                     return false;
                 }
             }
-            ahead[first_below..].reverse();
+            memory.shrink(name_bytes);
+            if let Some(below) = ahead.get_mut(first_below..) {
+                below.reverse();
+            }
         }
         true
+    }
+}
+
+/// Bytes that a name takes while it waits to be looked at, beside its own, and a directory while it waits to be walked.
+const NAME_BYTES: u64 = 32;
+const AHEAD_BYTES: u64 = 64;
+
+fn ahead_bytes(path: &RelPath) -> u64 {
+    AHEAD_BYTES + path.as_bytes().len() as u64
+}
+
+/// The memory of a walk, if somebody counts it.
+struct Memory(Option<Held>);
+
+impl Memory {
+    fn grow(&mut self, bytes: u64) -> Result<(), Failure> {
+        match &mut self.0 {
+            Some(held) => Ok(held.grow(bytes)?),
+            None => Ok(()),
+        }
+    }
+
+    fn shrink(&mut self, bytes: u64) {
+        if let Some(held) = &mut self.0 {
+            held.shrink(bytes);
+        }
     }
 }
 
@@ -230,8 +291,20 @@ mod tests {
             true,
             &list,
         );
+        std::os::unix::fs::symlink("/etc/passwd", tmp.path().join("link")).unwrap();
+        let link = SourceRoot {
+            base: Arc::new(Dir::open(tmp.path()).unwrap()),
+            path: RelPath::from_bytes(b"link").unwrap(),
+        };
+        walk(2, &link, false, &list);
         let found = list.0.into_inner().unwrap();
-        assert_eq!(found[0].1, Found::Failed(Failure::new(FailureKind::IsDirectory)));
-        assert_eq!(found[1].1, Found::Failed(Failure::new(FailureKind::NotFound)));
+        let kinds = [
+            FailureKind::IsDirectory,
+            FailureKind::NotFound,
+            FailureKind::IsLink,
+        ];
+        for ((_, found), kind) in found.into_iter().zip(kinds) {
+            assert_eq!(found, Found::Failed(Failure::new(kind)));
+        }
     }
 }

@@ -8,6 +8,9 @@
 //!
 //! All sizes are bounded before anything is allocated; decoding never panics (property tests below).
 
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
 use bytes::{Buf, Bytes};
 use drs::Limit;
 
@@ -26,7 +29,7 @@ pub(crate) use encode::{begin_small, finish_small};
 pub use hello::{Hello, Request, Token};
 
 /// Version of the copy protocol spoken here.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Smallest and largest block of a file, as powers of two: 64 KiB to 1 MiB.
 pub(crate) const BLOCK_LOG2: std::ops::RangeInclusive<u32> = 16..=20;
 /// Largest file sent whole in one SMALL frame, in bytes.

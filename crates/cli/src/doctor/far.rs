@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use longhaul_doctor::{Clocks, Facts, Server, ask};
 use longhaul_session::{ConnectOptions, Endpoint, Route, ServerTrust, Service, Session, Verdict};
-use longhaul_transfer::{Connector, Error, Grants, SessionConnector};
+use longhaul_transfer::{Connector, Error, GrantsInForce, SessionConnector};
 use tokio::sync::Semaphore;
 
 use super::Doctor;
@@ -44,14 +44,14 @@ impl Doctor {
 
 /// The server's side: tells this machine's facts to keys that may read something.
 pub struct Answering {
-    grants: Grants,
+    grants: Arc<GrantsInForce>,
     server: Server,
     places: Semaphore,
 }
 
 impl Answering {
     /// For those whom the grants let read.
-    pub fn new(grants: Grants) -> Self {
+    pub fn new(grants: Arc<GrantsInForce>) -> Self {
         Self {
             grants,
             server: Server::default(),
@@ -66,7 +66,7 @@ impl Answering {
         tracing::info!(session = %id, peer = %key, "a doctor's session");
         let denied = format!("the server lets key {key} read nothing; ask its operator");
         let place = self.places.try_acquire();
-        let refusal = match (&place, self.grants.reads(&key)) {
+        let refusal = match (&place, self.grants.now().reads(&key)) {
             (_, false) => Some(denied.as_str()),
             (Err(_), true) => Some("it answers as many as it can; try again later"),
             (Ok(_), true) => None,

@@ -5,6 +5,7 @@
 mod copies;
 mod deaths;
 mod first_use;
+mod grants;
 mod logs;
 mod perf;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]

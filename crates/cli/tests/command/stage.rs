@@ -42,6 +42,11 @@ impl Service {
         self.child.try_wait().unwrap().map(|status| status.code())
     }
 
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        signal(&self.child, "HUP");
+    }
+
     /// SIGTERM, and its exit code.
     pub fn terminate(mut self) -> Option<i32> {
         signal(&self.child, "TERM");

@@ -80,11 +80,10 @@ impl<C: Connector> Attempt<C> {
         let (reader, mut writer) = tokio::io::split(stream);
         let mut reader = FrameReader::new(reader);
         let result = match &self.side {
-            Side::Push(queue, buffers) => {
+            Side::Push(queue) => {
                 send_stream(
                     queue,
                     counters.number,
-                    buffers,
                     &counters,
                     &mut reader,
                     &mut writer,

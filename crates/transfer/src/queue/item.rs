@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::account::Held;
 use crate::error::Failure;
 use crate::read::OpenedFile;
 use crate::tree_hash::Hash;
@@ -10,19 +11,22 @@ use crate::walk::Found;
 use crate::wire::{Head, Meta};
 
 /// One entry of the sources.
-#[derive(Debug)]
 pub(crate) struct Entry {
     pub head: Head,
     pub meta: Meta,
     pub found: Found,
     /// Size and hash of a file, once it has been read.
     pub content: OnceLock<(u64, Hash)>,
+    /// The memory it takes.
+    pub _held: Held,
 }
 
 /// A file that goes in blocks.
 pub(crate) struct BlockFile {
     pub entry: Arc<Entry>,
     pub opened: OnceLock<OpenedFile>,
+    /// Its place among the open files.
+    pub held: OnceLock<Held>,
     /// Answered or given up: its remaining blocks needn't be sent.
     pub finished: AtomicBool,
     /// Bytes the receiver has acknowledged.
@@ -31,12 +35,12 @@ pub(crate) struct BlockFile {
 
 impl BlockFile {
     pub(super) fn new(entry: Arc<Entry>) -> Arc<Self> {
-        let (opened, finished, acknowledged) = (OnceLock::new(), AtomicBool::new(false), AtomicU64::new(0));
         Arc::new(Self {
             entry,
-            opened,
-            finished,
-            acknowledged,
+            opened: OnceLock::new(),
+            held: OnceLock::new(),
+            finished: AtomicBool::new(false),
+            acknowledged: AtomicU64::new(0),
         })
     }
 }
@@ -74,6 +78,14 @@ impl Item {
             Item::Open(file) => Key::Block(file.entry.head.id, 0),
             Item::Block(file, offset) => Key::Block(file.entry.head.id, *offset),
             Item::End => Key::End,
+        }
+    }
+
+    /// Bytes of its names, as far as a batch counts them.
+    pub(super) fn head_bytes(&self) -> u64 {
+        match self {
+            Item::Entry(entry) => entry.head.path.as_bytes().len() as u64 + entry.found.bytes(),
+            _ => 0,
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::StreamId;
 use super::item::{BlockFile, Entry, Item, Key, size_of};
+use crate::account::{Exhausted, Held};
 use crate::error::Failure;
 use crate::manifest::{Manifest, Record};
 use crate::tree_hash::Hash;
@@ -18,6 +19,10 @@ use crate::wire::{SMALL_MAX, Written};
 /// How long work must at least have waited for its answer before an idle stream repeats it; three times what this stream's
 /// own answers take, if that is longer, since streams of one bottleneck only get in each other's way.
 const REPEAT_AFTER: Duration = Duration::from_secs(2);
+
+/// Bytes that a piece of work takes from when it is taken until it is answered, and a record that waits in the manifest.
+const UNANSWERED_BYTES: u64 = 208;
+const WAITING_BYTES: u64 = 64;
 
 pub(super) struct Unanswered {
     pub item: Item,
@@ -41,8 +46,9 @@ pub(super) struct Cursor {
     pub opening: bool,
 }
 
-#[derive(Default)]
 pub(super) struct State {
+    /// Memory for what is unanswered and for records that wait; entries hold their own.
+    held: Held,
     pub entries: VecDeque<Arc<Entry>>,
     pub returned: VecDeque<Item>,
     /// Files that turned out larger than the walk found them.
@@ -61,6 +67,33 @@ pub(super) struct State {
 }
 
 impl State {
+    pub(super) fn new(held: Held) -> Self {
+        Self {
+            held,
+            entries: VecDeque::new(),
+            returned: VecDeque::new(),
+            grown: VecDeque::new(),
+            cursor: None,
+            next_id: 0,
+            bytes_found: 0,
+            walk_complete: false,
+            end_taken: false,
+            unanswered: HashMap::new(),
+            streams: HashMap::new(),
+            manifest: Manifest::default(),
+            their_manifest: None,
+            agreed: None,
+            closed: false,
+        }
+    }
+
+    /// Accounts for the memory that is held, and for `more` pieces of work to be taken.
+    pub(super) fn account(&mut self, more: u64) -> Result<(), Exhausted> {
+        let unanswered = (self.unanswered.len() as u64 + more) * UNANSWERED_BYTES;
+        let waiting = self.manifest.waiting() as u64 * WAITING_BYTES;
+        self.held.set_in_steps(unanswered + waiting)
+    }
+
     /// Compares both sides' accounts as soon as both are complete.
     pub(super) fn conclude(&mut self) {
         if let Some(theirs) = self.their_manifest
@@ -132,6 +165,8 @@ impl State {
                 carried.answer_time = unanswered.since.elapsed();
             }
         }
+        // It only gets less here.
+        let _ = self.account(0);
         Some(unanswered)
     }
 
@@ -236,8 +271,7 @@ pub(super) fn repeat(state: &mut State, stream: StreamId) -> Option<Item> {
     let now = Instant::now();
     let patience = REPEAT_AFTER.max(state.streams.get(&stream)?.answer_time * 3);
     let waited = state.unanswered.iter_mut().filter(|(_, u)| {
-        u.carriers.len() == 1
-            && u.carriers[0] != stream
+        matches!(u.carriers[..], [only] if only != stream)
             && now.duration_since(u.since) >= patience
             && !u.item.pointless()
     });

@@ -5,18 +5,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::{Receiver, Reply};
+use crate::account::Held;
 use crate::destination::TempFile;
 use crate::error::{Error, Failure, FailureKind};
+use crate::hole_hash::hash_block;
 use crate::lock::Locked;
 use crate::manifest::Record;
 use crate::path::RelPath;
-use crate::tree_hash::{BlockHash, BlockHasher, Hash, TreeHash};
+use crate::tree_hash::{BlockHash, Hash, TreeHash};
 use crate::wire::{Block, Frame, Head, Meta, Written};
 
 /// Files in the making at once, at most.
 const OPEN_FILES: usize = 4096;
 /// Separate runs of blocks of one file, at most: bounds what scattered blocks can make us remember.
 const SCATTERED: usize = 64 * 1024;
+/// Bytes that a described file takes beside its path, and each separate run of its blocks.
+const FILE_BYTES: i64 = 1024;
+const RUN_BYTES: i64 = 112;
+
 /// A file that comes in blocks.
 pub(super) struct ArrivingFile {
     head: Head,
@@ -25,6 +31,8 @@ pub(super) struct ArrivingFile {
     size: u64,
     block_log2: u32,
     temp: Mutex<Option<Arc<TempFile>>>,
+    /// Its place among the open files of all, or why it has none.
+    place_held: Mutex<Option<Result<Held, Failure>>>,
     /// Bytes counted as done so far.
     counted: AtomicU64,
     blocks: Mutex<Blocks>,
@@ -32,6 +40,8 @@ pub(super) struct ArrivingFile {
 
 struct Blocks {
     tree: TreeHash,
+    /// The most runs there were at once: what was allocated for them is kept.
+    most_runs: i64,
     /// Blocks being written, and who asked for each.
     writing: HashMap<u64, Vec<Reply>>,
     /// The sender's hash, once said, and who asked for the outcome.
@@ -44,7 +54,6 @@ struct Blocks {
 impl Receiver {
     /// FILE: a file that will come in blocks. Nothing is created yet.
     pub(crate) fn file(&self, head: Head, meta: Meta, size: u64, block_log2: u32) -> Result<(), Error> {
-        self.check_source(&head)?;
         let mut state = self.state.locked();
         if state.manifest.has(head.id) {
             return Ok(());
@@ -60,6 +69,7 @@ impl Receiver {
         }
         let blocks = Blocks {
             tree: TreeHash::new(size, block_log2),
+            most_runs: 0,
             writing: HashMap::new(),
             end: None,
             end_asked: Vec::new(),
@@ -67,7 +77,9 @@ impl Receiver {
             concluding: false,
         };
         let place = self.destination.place(&head);
-        let (temp, blocks) = (Mutex::new(None), Mutex::new(blocks));
+        let (temp, place_held, blocks) = (Mutex::default(), Mutex::default(), Mutex::new(blocks));
+        state.file_bytes += path_bytes(&head);
+        state.account()?;
         state.files.insert(
             head.id,
             Arc::new(ArrivingFile {
@@ -77,6 +89,7 @@ impl Receiver {
                 size,
                 block_log2,
                 temp,
+                place_held,
                 counted: AtomicU64::new(0),
                 blocks,
             }),
@@ -95,24 +108,49 @@ impl Receiver {
         }
     }
 
-    /// Whether a block is what its file's description allows. `Ok(false)`: its file has been answered for already.
-    pub(crate) fn expects(&self, block: &Block) -> Result<bool, Error> {
+    /// A file that is answered for, or takes no part any more.
+    pub(super) fn take_file(&self, id: u64) -> Option<Arc<ArrivingFile>> {
+        let mut state = self.state.locked();
+        let file = state.files.remove(&id)?;
+        state.file_bytes -= path_bytes(&file.head);
+        drop(state);
+        let runs = file.blocks.locked().most_runs;
+        self.state.locked().file_bytes -= runs * RUN_BYTES;
+        Some(file)
+    }
+
+    /// Whether a block is what its file's description allows, and if so how large the file is; none if it has been answered for
+    /// already. Waits for the file's place among those open.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] if the block does not belong to the file.
+    pub(crate) async fn expects(&self, block: &Block) -> Result<Option<u64>, Error> {
         let Some(file) = self.find(block.id)? else {
-            return Ok(false);
+            return Ok(None);
         };
+        self.fits(&file, block)?;
+        if file.place_held.locked().is_none() {
+            let held = self.account.open_file().await;
+            // Another stream may have been faster.
+            file.place_held.locked().get_or_insert(held);
+        }
+        Ok(Some(file.size))
+    }
+
+    fn fits(&self, file: &ArrivingFile, block: &Block) -> Result<(), Error> {
         let whole = 1u64 << file.block_log2;
         let fits = block.offset.is_multiple_of(whole)
             && block.offset < file.size
             && u64::from(block.len) == whole.min(file.size - block.offset);
         if fits {
-            Ok(true)
+            Ok(())
         } else {
             Err(Error::Protocol("a block does not fit its file".into()))
         }
     }
 
-    /// BLOCK with its data. Blocking.
-    pub(crate) fn block(&self, block: &Block, data: &[u8], reply: Reply) {
+    /// BLOCK with its data, and its hash if that is known. Blocking.
+    pub(crate) fn block(&self, block: &Block, data: &[u8], hash: Option<BlockHash>, reply: Reply) {
         let ack = Frame::Ack {
             id: block.id,
             offset: block.offset,
@@ -135,14 +173,14 @@ impl Receiver {
             blocks.writing.insert(block.offset, vec![reply]);
         }
         let written = self.write_block(&file, block, data);
+        let written = written.map(|()| hash.unwrap_or_else(|| hash_block(block, data, file.size)));
         let mut blocks = file.blocks.locked();
         let asked = blocks.writing.remove(&block.offset).unwrap_or_default();
         match written {
             Ok(hash) if blocks.outcome.is_none() => {
                 blocks.tree.insert(block.offset, hash);
-                if blocks.tree.held() > SCATTERED {
+                if let Err(failure) = self.account_runs(&mut blocks) {
                     drop(blocks);
-                    let failure = Failure::with(FailureKind::Limit, "its blocks come too scattered");
                     return self.fail_file(&file, failure, asked, ack);
                 }
                 file.counted.fetch_add(u64::from(block.len), Ordering::Relaxed);
@@ -171,20 +209,32 @@ impl Receiver {
         }
     }
 
-    fn write_block(&self, file: &ArrivingFile, block: &Block, data: &[u8]) -> Result<BlockHash, Failure> {
-        let temp = self.temp_of(file)?;
-        let mut hasher = BlockHasher::new(block.offset, u64::from(block.len), file.size);
-        let (mut at, mut hashed) = (0, 0);
-        for piece in &block.pieces {
-            let data = data.get(at..at + piece.len as usize).unwrap_or_default();
-            hasher.update_zeros(u64::from(piece.offset - hashed));
-            hasher.update(data);
-            temp.write(data, block.offset + u64::from(piece.offset))?;
-            at += piece.len as usize;
-            hashed = piece.offset + piece.len;
+    /// Accounts for the runs of blocks that are remembered.
+    fn account_runs(&self, blocks: &mut Blocks) -> Result<(), Failure> {
+        let runs = blocks.tree.held();
+        if runs > SCATTERED {
+            return Err(Failure::with(FailureKind::Limit, "its blocks come too scattered"));
         }
-        hasher.update_zeros(u64::from(block.len - hashed));
-        Ok(hasher.finish())
+        let more = (runs as i64 - blocks.most_runs).max(0);
+        if more == 0 {
+            return Ok(());
+        }
+        blocks.most_runs += more;
+        let mut state = self.state.locked();
+        state.file_bytes += more * RUN_BYTES;
+        Ok(state.account()?)
+    }
+
+    fn write_block(&self, file: &ArrivingFile, block: &Block, data: &[u8]) -> Result<(), Failure> {
+        let temp = self.temp_of(file)?;
+        let mut at = 0;
+        for piece in &block.pieces {
+            let end = at + piece.len as usize;
+            let data = data.get(at..end).unwrap_or_default();
+            temp.write(data, block.offset + u64::from(piece.offset))?;
+            at = end;
+        }
+        Ok(())
     }
 
     fn temp_of(&self, file: &ArrivingFile) -> Result<Arc<TempFile>, Failure> {
@@ -193,6 +243,9 @@ impl Receiver {
             return Ok(temp.clone());
         }
         let place = file.place.as_ref().map_err(Clone::clone)?;
+        if let Some(Err(failure)) = &*file.place_held.locked() {
+            return Err(failure.clone());
+        }
         let made = Arc::new(self.destination.create(file.head.id, place, file.size)?);
         made.set_size(file.size)?;
         Ok(temp.insert(made).clone())
@@ -271,8 +324,9 @@ impl Receiver {
             blocks.outcome = Some(outcome.clone());
             std::mem::take(&mut blocks.end_asked)
         };
-        if outcome.is_err() {
-            self.discard(file);
+        match outcome {
+            Ok(_) => file.release(),
+            Err(_) => self.discard(file),
         }
         let record = match (&outcome, &hash) {
             (Ok(_), Some(hash)) => Record::File {
@@ -287,7 +341,7 @@ impl Receiver {
             outcome.as_ref(),
             hash.map(|hash| (file.size, hash)),
         );
-        self.state.locked().files.remove(&file.head.id);
+        self.take_file(file.head.id);
         for reply in asked {
             reply.send((
                 Frame::Result {
@@ -308,10 +362,26 @@ impl Receiver {
     /// Removes what was written of a file that failed.
     fn discard(&self, file: &ArrivingFile) {
         file.temp.locked().take();
+        file.release();
         self.progress
             .bytes_done
             .fetch_sub(file.counted.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
+}
+
+impl ArrivingFile {
+    /// Gives back its place among the open files.
+    fn release(&self) {
+        // A file that was given no place stays without.
+        let held = self.place_held.locked().take_if(|held| held.is_ok());
+        drop(held);
+    }
+}
+
+/// Bytes that a described file takes.
+fn path_bytes(head: &Head) -> i64 {
+    // Its path is kept twice: as it was said, and as its place.
+    FILE_BYTES + 2 * head.path.as_bytes().len() as i64
 }
 
 impl Blocks {

@@ -1,5 +1,7 @@
 //! Bytes to frames. Whatever the bytes are, the answer is a frame or an error.
 
+use longhaul_proto::text::printable_within;
+
 use super::*;
 
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
@@ -116,10 +118,8 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
 
 /// How many bytes of a BLOCK frame's body are header, given its first [`BLOCK_FIXED`] bytes.
 pub(crate) fn block_header_len(fixed: &[u8; BLOCK_FIXED]) -> Result<usize, WireError> {
-    let pieces = usize::from(u16::from_le_bytes([
-        fixed[BLOCK_FIXED - 2],
-        fixed[BLOCK_FIXED - 1],
-    ]));
+    let [.., low, high] = *fixed;
+    let pieces = usize::from(u16::from_le_bytes([low, high]));
     if pieces > MAX_PIECES {
         Err(WireError::Bound)
     } else {
@@ -207,7 +207,7 @@ impl Fields {
             return Err(WireError::Bound);
         }
         // The peer's words end up on a terminal: they may not steer it.
-        Ok(crate::path::printable(&bytes))
+        Ok(printable_within(&bytes, MAX_DETAIL))
     }
 
     pub(super) fn path(&mut self) -> Result<RelPath, WireError> {

@@ -14,7 +14,7 @@ impl Frame {
         };
         self.encode_body(out);
         let len = (out.len() - start - 4 + data_len) as u32;
-        out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+        put_at(out, start, &len.to_le_bytes());
     }
 
     fn frame_type(&self) -> FrameType {
@@ -151,8 +151,8 @@ pub(crate) fn begin_small(out: &mut Vec<u8>, head: &Head, meta: &Meta) -> usize 
 /// Ends a SMALL frame that began at `start` and whose data begins at `data`: sets its length and hash.
 pub(crate) fn finish_small(out: &mut [u8], start: usize, data: usize, hash: &Hash) {
     let len = (out.len() - start - 4) as u32;
-    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
-    out[data - 32..data].copy_from_slice(hash);
+    put_at(out, start, &len.to_le_bytes());
+    put_at(out, data - hash.len(), hash);
 }
 
 fn put_small_head(out: &mut Vec<u8>, head: &Head, meta: &Meta, hash: &Hash) {
@@ -161,18 +161,22 @@ fn put_small_head(out: &mut Vec<u8>, head: &Head, meta: &Meta, hash: &Hash) {
     out.extend_from_slice(hash);
 }
 
+/// Replaces what was left room for.
+fn put_at(out: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(place) = out.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+}
+
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    let len = bytes.len().min(usize::from(u16::MAX));
-    out.extend_from_slice(&(len as u16).to_le_bytes());
-    out.extend_from_slice(&bytes[..len]);
+    let bytes = bytes.get(..usize::from(u16::MAX)).unwrap_or(bytes);
+    out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+    out.extend_from_slice(bytes);
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
-    let mut end = text.len().min(MAX_DETAIL);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    put_bytes(out, &text.as_bytes()[..end]);
+    let end = text.floor_char_boundary(MAX_DETAIL);
+    put_bytes(out, text.get(..end).unwrap_or_default().as_bytes());
 }
 
 fn put_head(out: &mut Vec<u8>, head: &Head) {

@@ -18,9 +18,10 @@ impl Token {
     /// A fresh one from the operating system.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+        let mut left = bytes.as_mut_slice();
+        while !left.is_empty() {
+            let got = rustix::rand::getrandom(&mut *left, rustix::rand::GetRandomFlags::empty())?;
+            left = left.get_mut(got..).unwrap_or_default();
         }
         Ok(Self(bytes))
     }

@@ -18,7 +18,7 @@ fn meta() -> impl Strategy<Value = Meta> {
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
-    (1u8..=14, "[ -~]{0,100}").prop_map(|(code, detail)| Failure {
+    (1u8..=15, "[ -~]{0,100}").prop_map(|(code, detail)| Failure {
         kind: FailureKind::from_code(code).unwrap(),
         detail,
     })

@@ -4,18 +4,22 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-// The wire, written out again by hand: what an attacker would have.
-use longhaul_hostile::frames as wire;
 use longhaul_transfer::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::harness::*;
+use crate::wire;
 
 /// Says `bytes` to the server as key 1 and hears what it answers until it closes.
 async fn attack(bench: &Bench, bytes: &[u8]) -> (Result<(), Error>, Vec<u8>) {
+    attack_as(bench, 1, bytes).await
+}
+
+/// The same as another key.
+pub async fn attack_as(bench: &Bench, who: u8, bytes: &[u8]) -> (Result<(), Error>, Vec<u8>) {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();
-    let served = tokio::spawn(async move { server.serve(theirs, key(1)).await });
+    let served = tokio::spawn(async move { server.serve(theirs, key(who)).await });
     // A server that has heard enough may have closed.
     let _ = ours.write_all(bytes).await;
     let mut answer = Vec::new();
@@ -281,7 +285,7 @@ async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
 }
 
 /// A connector to a hostile server: it reads HELLO, says its bytes, and keeps listening.
-struct Hostile(Arc<Vec<u8>>, Mutex<Vec<tokio::task::JoinHandle<()>>>);
+pub struct Hostile(Arc<Vec<u8>>, Mutex<Vec<tokio::task::JoinHandle<()>>>);
 
 impl Connector for Hostile {
     type Stream = DuplexStream;
@@ -303,9 +307,19 @@ impl Connector for Hostile {
     }
 }
 
-async fn pull_from_hostile(bench: &Bench, to: &Path, bytes: Vec<u8>) -> Result<Outcome, Error> {
+async fn pull_from_hostile(_: &Bench, to: &Path, bytes: Vec<u8>) -> Result<Outcome, Error> {
+    pull_hostile(to, true, bytes, Arc::new(())).await
+}
+
+/// Pulls `s` from a server that says `bytes`.
+pub async fn pull_hostile(
+    to: &Path,
+    recursive: bool,
+    bytes: Vec<u8>,
+    observer: Arc<dyn Observer>,
+) -> Result<Outcome, Error> {
     let request = Request::Pull {
-        recursive: true,
+        recursive,
         sources: vec![rel("s")],
     };
     let hello = Hello {
@@ -323,9 +337,8 @@ async fn pull_from_hostile(bench: &Bench, to: &Path, bytes: Vec<u8>) -> Result<O
         hello,
         streams: Some(1),
         progress: Arc::default(),
-        observer: Arc::new(()),
+        observer,
     };
-    let _ = bench;
     client.pull(destination, vec!["s".into()]).await
 }
 
@@ -346,7 +359,8 @@ async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
         wire::block(3, 0, 3, b"abc"),
         wire::file_end(3, *blake3::hash(b"abc").as_bytes()),
         wire::honest_small(4, b"good", b"good"),
-        wire::end(5),
+        wire::directory(5, b""),
+        wire::end(6),
     ]
     .concat();
     pull_from_hostile(&bench, &bench.local("d"), bytes).await.unwrap();

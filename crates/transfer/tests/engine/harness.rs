@@ -43,6 +43,8 @@ impl Bench {
         grants.add(Access::Read, &key(1).to_string()).unwrap();
         grants.add(Access::Write, &key(1).to_string()).unwrap();
         grants.add(Access::Write, &format!("{}=in", key(2))).unwrap();
+        grants.add(Access::Create, &format!("{}=in", key(3))).unwrap();
+        grants.add(Access::Read, &key(4).to_string()).unwrap();
         let server = Server::new(Dir::open(&tmp.path().join("root")).unwrap(), grants, limits);
         Self { tmp, server }
     }
@@ -56,9 +58,13 @@ impl Bench {
     }
 
     pub fn pipes(&self) -> Pipes {
+        self.pipes_of(1)
+    }
+
+    pub fn pipes_of(&self, who: u8) -> Pipes {
         Pipes {
             server: self.server.clone(),
-            principal: key(1),
+            principal: key(who),
             routes: vec!["direct".into()],
             cuts: Mutex::new(Vec::new()),
             stalls: false,
@@ -95,21 +101,26 @@ impl Bench {
         finish(result, events, progress).await
     }
 
+    /// With `-r`.
     pub async fn pull(&self, pipes: Pipes, sources: &[&str], to: &str, options: WriteOptions) -> Run {
+        self.pull_with(pipes, sources, to, options, true).await
+    }
+
+    pub async fn pull_with(
+        &self,
+        pipes: Pipes,
+        sources: &[&str],
+        to: &str,
+        options: WriteOptions,
+        recursive: bool,
+    ) -> Run {
         let sources: Vec<RelPath> = sources.iter().map(|s| rel(s)).collect();
         let names: Vec<Vec<u8>> = sources
             .iter()
             .map(|s| s.split_last().map_or(vec![], |(_, n)| n.to_vec()))
             .collect();
         let labels = sources.iter().map(|s| s.to_string()).collect();
-        let (client, events, progress) = client(
-            pipes,
-            Request::Pull {
-                recursive: true,
-                sources,
-            },
-            None,
-        );
+        let (client, events, progress) = client(pipes, Request::Pull { recursive, sources }, None);
         let destination = Destination::local(&self.local(to), names, options, client.hello.token).unwrap();
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await

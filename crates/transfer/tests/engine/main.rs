@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
+mod asked;
 mod attacks;
 mod faults;
 mod harness;
 mod round_trips;
+mod shares;
 mod trees;
+mod wire;
+mod write_grants;

@@ -1,0 +1,58 @@
+//! What a server grants, while it runs.
+
+use std::time::{Duration, Instant};
+
+use crate::stage::*;
+
+/// Repeats until it pleases: a signal takes effect when the server comes to it.
+fn until(what: &str, mut pleases: impl FnMut() -> bool) {
+    let given_up = Instant::now() + Duration::from_secs(20);
+    while !pleases() {
+        assert!(Instant::now() < given_up, "{what}");
+    }
+}
+
+#[test]
+fn a_server_reads_its_grants_again_and_keeps_those_in_force_when_they_have_a_mistake() {
+    let stage = Stage::new();
+    let other = stage.key("other");
+    let file = stage.path("grants.toml");
+    std::fs::write(&file, "").unwrap();
+    let server = stage.serve(&["--grants", file.to_str().unwrap()]);
+    stage.noise("here/f", 1000);
+    let mut number = 0;
+    let mut code = |who: &str, more: &[&str]| {
+        number += 1;
+        let there = format!("lh://{}/{who}{number}", server.address);
+        let copy = stage
+            .longhaul(who)
+            .args(["cp", "--host-key", &server.key, "here/f", &there])
+            .args(more)
+            .output();
+        copy.unwrap().status.code()
+    };
+    assert_eq!(code("other", &[]), Some(4));
+    std::fs::write(&file, format!("[[grant]]\nkey = \"{other}\"\ncreate = [\"/\"]\n")).unwrap();
+    server.hang_up();
+    until("the new grant is in force", || code("other", &[]) == Some(0));
+    assert_eq!(
+        code("other", &["--overwrite"]),
+        Some(4),
+        "it may create and not replace"
+    );
+    assert_eq!(
+        code("me", &["--overwrite"]),
+        Some(0),
+        "what the command line grants stays"
+    );
+    // A mistake: what was in force stays.
+    std::fs::write(&file, "[[grant]]\nkey = 5\n").unwrap();
+    server.hang_up();
+    for _ in 0..3 {
+        assert_eq!((code("other", &[]), code("me", &[])), (Some(0), Some(0)));
+    }
+    std::fs::write(&file, "").unwrap();
+    server.hang_up();
+    until("the grant is withdrawn", || code("other", &[]) == Some(4));
+    assert_eq!(code("me", &[]), Some(0));
+}

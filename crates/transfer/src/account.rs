@@ -1,0 +1,365 @@
+//! What each key holds of what a server has: under one ceiling for all, in shares, so that whoever fills it goes without.
+//!
+//! [`Ledger`] is the account itself. [`Account`] is one key's way to it: it waits where waiting is right, and what it takes
+//! is given back when the [`Held`] is dropped.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use longhaul_proto::{LogRate, PublicKey};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use crate::error::Failure;
+use crate::frame_io::Buffers;
+use crate::hole_hash::HoleHasher;
+use crate::limits::Limits;
+use crate::lock::Locked;
+
+mod ledger;
+
+pub(crate) use ledger::{Exhausted, Resource};
+use ledger::{Ledger, RESOURCES};
+
+/// Lines of the log that one key may cause at once, and each second.
+const LOG_BURST: u32 = 50;
+const LOG_PER_SECOND: u32 = 5;
+/// After so long what was left out is told, if no other line has told it.
+const LOG_TELLS_AFTER: Duration = Duration::from_secs(1);
+
+/// Memory is accounted in steps of so many bytes.
+const BOOKKEEPING_STEP: u64 = 64 * 1024;
+
+/// The accounts of all keys. One for each key that ever came and was known: as many as there are in the grants.
+pub(crate) struct Accounts {
+    shared: Arc<Shared>,
+    of: Mutex<HashMap<PublicKey, Arc<Account>>>,
+}
+
+struct Shared {
+    ledger: Mutex<Ledger>,
+    /// How many wait for each resource.
+    waiting: [AtomicUsize; RESOURCES],
+    accounts: Mutex<Vec<Weak<Account>>>,
+    buffers: Arc<Buffers>,
+    hole_hasher: HoleHasher,
+    started: Instant,
+    file_wait: Duration,
+}
+
+/// One key's account.
+pub(crate) struct Account {
+    key: PublicKey,
+    shared: Arc<Shared>,
+    /// Woken when something of it may be had.
+    freed: [Notify; RESOURCES],
+    /// One of this key's blocks at a time is hashed for its holes; none where whoever sends them is who was asked to.
+    pub holes: Option<Semaphore>,
+    log: Mutex<LogRate>,
+    /// Somebody will tell how many lines were left out.
+    log_pending: AtomicBool,
+}
+
+impl Accounts {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let shared = Shared {
+            ledger: Mutex::new(Ledger::new(limits)),
+            waiting: Default::default(),
+            accounts: Mutex::default(),
+            buffers: Arc::default(),
+            hole_hasher: HoleHasher::default(),
+            started: Instant::now(),
+            file_wait: limits.file_wait,
+        };
+        Self {
+            shared: Arc::new(shared),
+            of: Mutex::default(),
+        }
+    }
+
+    /// The account of `key`, opened if need be.
+    pub(crate) fn of(&self, key: PublicKey) -> Arc<Account> {
+        let mut accounts = self.of.locked();
+        let account = accounts
+            .entry(key)
+            .or_insert_with(|| self.open(key, Some(Semaphore::new(1))));
+        account.clone()
+    }
+
+    fn open(&self, key: PublicKey, holes: Option<Semaphore>) -> Arc<Account> {
+        let account = Arc::new(Account {
+            key,
+            shared: self.shared.clone(),
+            freed: Default::default(),
+            holes,
+            log: Mutex::new(LogRate::new(LOG_BURST, LOG_PER_SECOND)),
+            log_pending: AtomicBool::new(false),
+        });
+        self.shared.accounts.locked().push(Arc::downgrade(&account));
+        account
+    }
+}
+
+impl Account {
+    /// The account of a client, which shares with nobody: it may hold what one key may at a server.
+    pub(crate) fn alone() -> Arc<Self> {
+        Accounts::new(&Limits::default()).open(PublicKey::from_bytes([0; 32]), None)
+    }
+
+    /// Takes `units` now or not at all.
+    pub(crate) fn take(self: &Arc<Self>, what: Resource, units: u64) -> Result<Held, Exhausted> {
+        self.shared.ledger.locked().take(what, &self.key, units)?;
+        Ok(Held {
+            account: self.clone(),
+            what,
+            units,
+        })
+    }
+
+    /// Takes one unit as soon as there is one.
+    pub(crate) async fn wait(self: &Arc<Self>, what: Resource) -> Held {
+        let _waiting = Waiting::new(&self.shared.waiting[what as usize]);
+        let freed = &self.freed[what as usize];
+        loop {
+            // Before the attempt: what is given back after it wakes this.
+            let changed = freed.notified();
+            if let Ok(held) = self.take(what, 1) {
+                // There may be another one, for another waiter of this key.
+                freed.notify_one();
+                return held;
+            }
+            changed.await;
+        }
+    }
+
+    /// A place for one open file, waited for as long as a file may.
+    pub(crate) async fn open_file(self: &Arc<Self>) -> Result<Held, Failure> {
+        let waited = timeout(self.shared.file_wait, self.wait(Resource::OpenFiles)).await;
+        waited.map_err(|_| Exhausted::Share(Resource::OpenFiles).into())
+    }
+
+    /// Writes a `line` of the log that this key causes, unless it causes too many; how many are left out is told a little later.
+    pub(crate) fn log(self: &Arc<Self>, line: impl FnOnce()) {
+        if let Some(left_out) = self.admit_log() {
+            self.tell_left_out(left_out);
+            return line();
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        if !self.log_pending.swap(true, Ordering::Relaxed) {
+            let account = self.clone();
+            runtime.spawn(async move {
+                tokio::time::sleep(LOG_TELLS_AFTER).await;
+                account.log_pending.store(false, Ordering::Relaxed);
+                if let Some(left_out) = account.admit_log() {
+                    account.tell_left_out(left_out);
+                }
+            });
+        }
+    }
+
+    fn admit_log(&self) -> Option<u64> {
+        self.log.locked().admit(self.shared.started.elapsed())
+    }
+
+    fn tell_left_out(&self, left_out: u64) {
+        if left_out > 0 {
+            tracing::info!(key = %self.key, "and {left_out} more lines of this key, left out");
+        }
+    }
+
+    /// Idle buffers of all.
+    pub(crate) fn buffers(&self) -> &Arc<Buffers> {
+        &self.shared.buffers
+    }
+
+    pub(crate) fn hole_hasher(&self) -> &HoleHasher {
+        &self.shared.hole_hasher
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self, what: Resource) -> u64 {
+        self.shared.ledger.locked().shares(what).held(&self.key)
+    }
+}
+
+/// What an account holds; given back when dropped.
+pub(crate) struct Held {
+    account: Arc<Account>,
+    what: Resource,
+    units: u64,
+}
+
+impl Held {
+    /// Takes more of the same, now or not at all.
+    pub(crate) fn grow(&mut self, units: u64) -> Result<(), Exhausted> {
+        let shared = &self.account.shared;
+        shared.ledger.locked().take(self.what, &self.account.key, units)?;
+        self.units += units;
+        Ok(())
+    }
+
+    /// Gives some back.
+    pub(crate) fn shrink(&mut self, units: u64) {
+        let units = units.min(self.units);
+        self.units -= units;
+        let (account, shared) = (&self.account, &self.account.shared);
+        let index = self.what as usize;
+        shared
+            .ledger
+            .locked()
+            .shares(self.what)
+            .give_back(&account.key, units);
+        // What one gives back may be had by any: each has its own share of what is free.
+        if shared.waiting[index].load(Ordering::SeqCst) > 0 {
+            for account in shared.accounts.locked().iter().filter_map(Weak::upgrade) {
+                account.freed[index].notify_one();
+            }
+        }
+    }
+
+    /// Takes or gives back as many as make it `units`.
+    pub(crate) fn set(&mut self, units: u64) -> Result<(), Exhausted> {
+        if units > self.units {
+            self.grow(units - self.units)?;
+        } else if units < self.units {
+            self.shrink(self.units - units);
+        }
+        Ok(())
+    }
+
+    /// The same for bytes of memory, rounded up, so that not every entry of a copy asks for the ledger.
+    pub(crate) fn set_in_steps(&mut self, bytes: u64) -> Result<(), Exhausted> {
+        let rounded = bytes.max(1).checked_next_multiple_of(BOOKKEEPING_STEP);
+        self.set(rounded.unwrap_or(bytes))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.units > 0 {
+            self.shrink(self.units);
+        }
+    }
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::FailureKind;
+
+    fn key(n: u8) -> PublicKey {
+        PublicKey::from_bytes([n; 32])
+    }
+
+    fn accounts() -> Accounts {
+        Accounts::new(&Limits {
+            open_files: 8,
+            ..Limits::default()
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_fills_it_goes_without_and_others_do_not() {
+        let accounts = accounts();
+        let (greedy, honest) = (accounts.of(key(1)), accounts.of(key(2)));
+        let mut held = Vec::new();
+        while let Ok(one) = greedy.take(Resource::OpenFiles, 1) {
+            held.push(one);
+        }
+        assert_eq!(held.len(), 4);
+        assert_eq!(
+            greedy.open_file().await.err().map(|f| f.kind),
+            Some(FailureKind::Limit)
+        );
+        assert!(honest.take(Resource::OpenFiles, 1).is_ok());
+        // Other resources are other accounts.
+        assert!(greedy.take(Resource::Copies, 1).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_gets_what_is_given_back_by_whomever() {
+        let accounts = accounts();
+        let (one, other) = (accounts.of(key(1)), accounts.of(key(2)));
+        let mut held: Vec<Held> = Vec::new();
+        for account in [&one, &other, &one, &other, &one] {
+            held.extend(account.take(Resource::OpenFiles, 1).ok());
+        }
+        while let Ok(more) = other.take(Resource::OpenFiles, 1) {
+            held.push(more);
+        }
+        let waiters: Vec<_> = (0..2)
+            .map(|_| {
+                let one = one.clone();
+                tokio::spawn(async move { one.wait(Resource::OpenFiles).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+        held.clear();
+        for waiter in waiters {
+            waiter.await.unwrap();
+        }
+        assert_eq!(
+            (one.held(Resource::OpenFiles), other.held(Resource::OpenFiles)),
+            (0, 0)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lines_of_the_log_are_bounded_and_what_is_left_out_is_told() {
+        let account = accounts().of(key(1));
+        let mut lines = 0;
+        for _ in 0..100_000 {
+            account.log(|| lines += 1);
+        }
+        assert_eq!(lines, LOG_BURST);
+        assert!(account.log_pending.load(Ordering::Relaxed));
+        tokio::time::sleep(2 * LOG_TELLS_AFTER).await;
+        assert_eq!(
+            account.log.locked().take_left_out(),
+            0,
+            "told without another line"
+        );
+        account.log(|| lines += 1);
+        assert_eq!(lines, LOG_BURST + 1);
+        // Another key's lines are its own.
+        accounts().of(key(2)).log(|| lines += 1);
+        assert_eq!(lines, LOG_BURST + 2);
+    }
+
+    #[test]
+    fn what_is_held_can_grow_and_shrink() {
+        let accounts = Accounts::new(&Limits {
+            bookkeeping: 100,
+            ..Limits::default()
+        });
+        let account = accounts.of(key(1));
+        let mut held = account.take(Resource::Bookkeeping, 10).unwrap();
+        assert_eq!(held.grow(50), Err(Exhausted::Share(Resource::Bookkeeping)));
+        held.set(50).unwrap();
+        assert_eq!(held.set(51), Err(Exhausted::Share(Resource::Bookkeeping)));
+        held.set(7).unwrap();
+        assert_eq!(account.held(Resource::Bookkeeping), 7);
+        drop(held);
+        assert_eq!(account.held(Resource::Bookkeeping), 0);
+    }
+}

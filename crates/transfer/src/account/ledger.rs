@@ -1,0 +1,124 @@
+//! Who holds how much of what: plain numbers.
+
+use longhaul_proto::{Full, PublicKey, Shares};
+
+use crate::error::{Failure, FailureKind};
+use crate::limits::Limits;
+
+/// What there is to be shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resource {
+    /// Copies under way.
+    Copies,
+    /// Streams.
+    Streams,
+    /// Files open to be written or read in blocks.
+    OpenFiles,
+    /// Buffers between network and disk, and blocking threads with them.
+    Buffers,
+    /// Bytes of memory for what is remembered of a copy.
+    Bookkeeping,
+}
+
+pub(super) const RESOURCES: usize = 5;
+
+impl Resource {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Copies => "copies",
+            Self::Streams => "streams",
+            Self::OpenFiles => "open files",
+            Self::Buffers => "buffers",
+            Self::Bookkeeping => "memory",
+        }
+    }
+}
+
+/// A bound that was met, for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Exhausted {
+    #[error("the server has no more {} to give; try again later", .0.name())]
+    All(Resource),
+    #[error("this key has its whole share of the server's {} in use; try again when its other copies are done", .0.name())]
+    Share(Resource),
+}
+
+impl From<Exhausted> for Failure {
+    fn from(error: Exhausted) -> Self {
+        Self::with(FailureKind::Limit, error.to_string())
+    }
+}
+
+/// Who holds how much of what.
+#[derive(Debug)]
+pub(super) struct Ledger([Shares<PublicKey>; RESOURCES]);
+
+impl Ledger {
+    pub(super) fn new(limits: &Limits) -> Self {
+        // In the order of `Resource`. With a fraction of 1 a key alone may hold half.
+        let bounds = [
+            limits.copies,
+            limits.streams,
+            limits.open_files,
+            limits.buffers,
+            limits.bookkeeping,
+        ];
+        Self(bounds.map(|bound| Shares::new(bound as u64, 1)))
+    }
+
+    pub(super) fn shares(&mut self, what: Resource) -> &mut Shares<PublicKey> {
+        let [copies, streams, open_files, buffers, bookkeeping] = &mut self.0;
+        match what {
+            Resource::Copies => copies,
+            Resource::Streams => streams,
+            Resource::OpenFiles => open_files,
+            Resource::Buffers => buffers,
+            Resource::Bookkeeping => bookkeeping,
+        }
+    }
+
+    pub(super) fn take(&mut self, what: Resource, who: &PublicKey, units: u64) -> Result<(), Exhausted> {
+        self.shares(what).take(who, units).map_err(|full| match full {
+            Full::All => Exhausted::All(what),
+            Full::Share => Exhausted::Share(what),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ALL: [Resource; RESOURCES] = [
+        Resource::Copies,
+        Resource::Streams,
+        Resource::OpenFiles,
+        Resource::Buffers,
+        Resource::Bookkeeping,
+    ];
+
+    proptest! {
+        /// Whatever some keys take: no ceiling is passed, no key comes to hold more than half, and a newcomer gets its first.
+        #[test]
+        fn ceilings_hold_and_nobody_takes_all(takes in prop::collection::vec((0u8..4, 0usize..RESOURCES, 1u64..20), 0..400)) {
+            let limits = Limits { copies: 16, streams: 64, open_files: 40, buffers: 32, bookkeeping: 400, ..Limits::default() };
+            let bounds = [16u64, 64, 40, 32, 400];
+            let mut ledger = Ledger::new(&limits);
+            for (who, what, units) in takes {
+                let key = PublicKey::from_bytes([who; 32]);
+                let _ = ledger.take(ALL[what], &key, units);
+                let shares = ledger.shares(ALL[what]);
+                prop_assert_eq!(shares.bound(), bounds[what]);
+                prop_assert!(shares.used() <= bounds[what]);
+                prop_assert!(shares.held(&key) <= bounds[what].div_ceil(2));
+            }
+            for what in ALL {
+                let used = ledger.shares(what).used();
+                let taken = ledger.take(what, &PublicKey::from_bytes([9; 32]), 1);
+                prop_assert_eq!(taken.is_ok(), used < bounds[what as usize]);
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! A file until it is whole.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs;
+use rustix::io::Errno;
+
+use crate::confine::Dir;
+use crate::error::{Failure, FailureKind};
+
+/// A file in the making; removed when dropped before it is finished.
+pub(crate) struct TempFile {
+    pub(super) dir: Arc<Dir>,
+    /// Its temporary name, until it has its own.
+    pub(super) temp: Option<OsString>,
+    pub(super) name: OsString,
+    pub(super) fd: OwnedFd,
+}
+
+impl TempFile {
+    /// Writes all of `data` at `offset`.
+    pub(crate) fn write(&self, mut data: &[u8], mut offset: u64) -> Result<(), Failure> {
+        while !data.is_empty() {
+            match rustix::io::pwrite(&self.fd, data, offset) {
+                Ok(0) => return Err(Failure::with(FailureKind::Io, "a write wrote nothing")),
+                Ok(n) => {
+                    data = data.get(n..).unwrap_or_default();
+                    offset += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets its size; what is not written is a hole.
+    pub(crate) fn set_size(&self, size: u64) -> Result<(), Failure> {
+        Ok(fs::ftruncate(&self.fd, size)?)
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if let Some(temp) = &self.temp {
+            let _ = self.dir.remove(temp);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Hashing of blocks that are mostly holes, where it is in nobody's way.
+//!
+//! A hole of a megabyte costs its sender 27 bytes and the receiver the hash of a megabyte of zeros: the chunks of BLAKE3 carry
+//! their number (BLAKE3 paper, section 2.4), so that no subtree of zeros hashes like another one and nothing can be looked
+//! up. What bounds it is who waits: such blocks are hashed on threads of the lowest priority, one block of a key at a time,
+//! and the stream that brought one reads on when it is done.
+
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+
+use tokio::sync::oneshot;
+
+use crate::error::Error;
+use crate::lock::Locked;
+use crate::tree_hash::{BlockHash, BlockHasher};
+use crate::wire::Block;
+
+/// A block of which less than one part in so many is data goes this way.
+const DATA_PART: usize = 16;
+/// Threads, at most; half of the processors otherwise.
+const MAX_THREADS: usize = 4;
+/// The lowest priority (`setpriority(2)`): next to a thread of ordinary priority, about 1.5 % of a processor.
+const NICE: i32 = 19;
+
+/// Whether `block` costs far more to hash than to send.
+pub(crate) fn is_mostly_hole(block: &Block) -> bool {
+    block.data_len().saturating_mul(DATA_PART) < block.len as usize
+}
+
+/// The hash of `block` of a file of `size` bytes, holes as the zeros they read as.
+pub(crate) fn hash_block(block: &Block, mut data: &[u8], size: u64) -> BlockHash {
+    let mut hasher = BlockHasher::new(block.offset, u64::from(block.len), size);
+    let mut hashed = 0;
+    for piece in &block.pieces {
+        let (now, rest) = data.split_at_checked(piece.len as usize).unwrap_or((data, &[]));
+        hasher.update_zeros(u64::from(piece.offset.saturating_sub(hashed)));
+        hasher.update(now);
+        data = rest;
+        hashed = piece.offset.saturating_add(piece.len);
+    }
+    hasher.update_zeros(u64::from(block.len.saturating_sub(hashed)));
+    hasher.finish()
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that are started with the first block.
+#[derive(Default)]
+pub(crate) struct HoleHasher(OnceLock<mpsc::Sender<Job>>);
+
+impl HoleHasher {
+    /// Hashes a block; gives back its data with the hash.
+    pub(crate) async fn hash(
+        &self,
+        block: &Block,
+        data: Vec<u8>,
+        size: u64,
+    ) -> Result<(BlockHash, Vec<u8>), Error> {
+        let (done, result) = oneshot::channel();
+        let (block, len) = (block.clone(), block.data_len());
+        let job: Job = Box::new(move || {
+            let hash = hash_block(&block, data.get(..len).unwrap_or_default(), size);
+            // Nobody waits any more if the stream has ended.
+            let _ = done.send((hash, data));
+        });
+        let gone = || Error::Stream(std::io::Error::other("a thread that hashes has ended"));
+        self.0.get_or_init(start).send(job).map_err(|_| gone())?;
+        result.await.map_err(|_| gone())
+    }
+}
+
+fn start() -> mpsc::Sender<Job> {
+    let (sender, jobs) = mpsc::channel::<Job>();
+    let jobs = Arc::new(Mutex::new(jobs));
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    for _ in 0..(processors / 2).clamp(1, MAX_THREADS) {
+        let jobs = jobs.clone();
+        let work = move || {
+            // Of this thread alone: to Linux, threads are processes here.
+            let _ = rustix::process::setpriority_process(None, NICE);
+            loop {
+                let job = jobs.locked().recv();
+                match job {
+                    Ok(job) => job(),
+                    Err(_) => return,
+                }
+            }
+        };
+        // Where no thread can be had, the senders' jobs fail and say so.
+        let _ = std::thread::Builder::new().name("holes".into()).spawn(work);
+    }
+    sender
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Piece;
+
+    fn block(pieces: &[(u32, u32)]) -> Block {
+        Block {
+            id: 0,
+            offset: 1 << 20,
+            len: 1 << 20,
+            pieces: pieces
+                .iter()
+                .map(|&(offset, len)| Piece { offset, len })
+                .collect(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hole_hashes_as_the_zeros_it_reads_as() {
+        let hasher = HoleHasher::default();
+        let data = vec![7; 3000];
+        let sparse = block(&[(5000, 1000), (700_000, 2000)]);
+        assert!(is_mostly_hole(&sparse) && is_mostly_hole(&block(&[])));
+        assert!(!is_mostly_hole(&block(&[(0, 1 << 16)])));
+        let mut plain = vec![0; 1 << 20];
+        plain[5000..6000].fill(7);
+        plain[700_000..702_000].fill(7);
+        let (hash, back) = hasher.hash(&sparse, data.clone(), 3 << 20).await.unwrap();
+        assert_eq!(back, data);
+        let whole = hash_block(&block(&[(0, 1 << 20)]), &plain, 3 << 20);
+        assert_eq!(hash, whole);
+    }
+
+    #[test]
+    fn zeros_at_one_place_do_not_hash_like_zeros_at_another() {
+        let at = |offset| {
+            let mut block = block(&[]);
+            block.offset = offset;
+            hash_block(&block, &[], 8 << 20)
+        };
+        assert_ne!(at(1 << 20), at(2 << 20));
+    }
+}

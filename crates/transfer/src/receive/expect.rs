@@ -1,0 +1,258 @@
+//! What a sender may send: a receiver that asked for something takes that and nothing else.
+//!
+//! A client that pulls without `-r` asked for one file a source, under the name it chose itself: no directory, nothing
+//! beneath, and no symbolic link, which would stand where the user expects a file's content and lead wherever the
+//! server likes. With `-r` it asked for the source itself, whatever that is, or for a tree beneath it. A server that is
+//! pushed to takes any tree: where it may go is for its grants to say.
+
+use crate::error::{Failure, FailureKind};
+use crate::wire::{Frame, Head};
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Whatever the sender wants to put there.
+    Anything,
+    /// Of each source, one file.
+    Files,
+    /// Of each source, itself or a tree beneath it.
+    Trees,
+}
+
+/// What an entry is, as far as its frame tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    File,
+    Directory,
+    Symlink,
+    Failed,
+}
+
+impl Sent {
+    /// What `frame` says its entry is; none if it describes no entry.
+    pub(crate) fn of(frame: &Frame) -> Option<(&Head, Self)> {
+        match frame {
+            Frame::File { head, .. } | Frame::Small { head, .. } => Some((head, Self::File)),
+            Frame::Directory { head, .. } => Some((head, Self::Directory)),
+            Frame::Symlink { head, .. } => Some((head, Self::Symlink)),
+            Frame::Failed { head, .. } => Some((head, Self::Failed)),
+            _ => None,
+        }
+    }
+}
+
+/// Why an entry is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unexpected {
+    /// It was not asked for, and an honest sender would know: the copy ends.
+    NotAsked(&'static str),
+    /// It is what the source is, but not what was asked for: this entry fails.
+    Fails(Failure),
+}
+
+/// Holds a sender to what it was asked for, whatever the order in which its frames arrive.
+#[derive(Debug)]
+pub(crate) struct Expectation {
+    asked: Asked,
+    sources: Vec<Seen>,
+}
+
+/// What has been seen of one source.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    /// The entry that is the source itself. A frame may come again when a stream was lost.
+    root: Option<(u64, Sent)>,
+    /// Something beneath it has come.
+    beneath: bool,
+}
+
+impl Expectation {
+    pub(crate) fn new(asked: Asked, sources: usize) -> Self {
+        Self {
+            asked,
+            sources: vec![Seen::default(); sources],
+        }
+    }
+
+    /// Whether an entry is part of what was asked for.
+    pub(crate) fn admit(&mut self, head: &Head, sent: Sent) -> Result<(), Unexpected> {
+        use Unexpected::NotAsked;
+        let Some(seen) = self.sources.get_mut(head.source as usize) else {
+            return Err(NotAsked("a source nobody named"));
+        };
+        if self.asked == Asked::Anything {
+            return Ok(());
+        }
+        if !head.path.is_root() {
+            return match (self.asked, seen.root) {
+                (Asked::Files, _) => Err(NotAsked("something beneath a source that was to be one file")),
+                (_, Some((_, Sent::File | Sent::Symlink))) => {
+                    Err(NotAsked("something beneath a source that is no directory"))
+                }
+                _ => {
+                    seen.beneath = true;
+                    Ok(())
+                }
+            };
+        }
+        match (self.asked, sent) {
+            (Asked::Files, Sent::Directory) => return Err(NotAsked("a directory where a file was to come")),
+            (_, Sent::File | Sent::Symlink) if seen.beneath => {
+                return Err(NotAsked("a source that is a directory and none"));
+            }
+            _ => {}
+        }
+        match seen.root {
+            None => seen.root = Some((head.id, sent)),
+            // What is known of a file or directory that failed on one stream and not, or not yet, on another.
+            Some((id, Sent::Failed)) if id == head.id => seen.root = Some((head.id, sent)),
+            Some((id, Sent::File)) if id == head.id && sent == Sent::Failed => {}
+            Some((id, before)) if id == head.id && before == sent => {}
+            // Names in a directory that can't be carried are told as failures of the directory, under numbers of their own.
+            Some((_, Sent::Directory | Sent::Failed))
+                if self.asked == Asked::Trees && sent == Sent::Failed => {}
+            Some((_, Sent::Failed)) if self.asked == Asked::Trees && sent == Sent::Directory => {
+                seen.root = Some((head.id, sent));
+            }
+            Some(_) => return Err(NotAsked("one source twice")),
+        }
+        if self.asked == Asked::Files && sent == Sent::Symlink {
+            return Err(Unexpected::Fails(Failure::new(FailureKind::IsLink)));
+        }
+        Ok(())
+    }
+
+    /// The first source of which nothing has come, when all has.
+    pub(crate) fn missing(&self) -> Option<usize> {
+        match self.asked {
+            Asked::Anything => None,
+            Asked::Files | Asked::Trees => self.sources.iter().position(|seen| seen.root.is_none()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::path::RelPath;
+
+    fn head(id: u64, source: u32, path: &str) -> Head {
+        let path = RelPath::from_bytes(path.as_bytes()).unwrap();
+        Head { id, source, path }
+    }
+
+    fn admits(expectation: &mut Expectation, id: u64, path: &str, sent: Sent) -> bool {
+        expectation.admit(&head(id, 0, path), sent).is_ok()
+    }
+
+    #[test]
+    fn without_recursion_a_source_is_one_file() {
+        let files = || Expectation::new(Asked::Files, 1);
+        assert!(admits(&mut files(), 0, "", Sent::File));
+        assert!(admits(&mut files(), 0, "", Sent::Failed));
+        for (path, sent) in [
+            ("", Sent::Directory),
+            (".bashrc", Sent::File),
+            (".ssh/authorized_keys", Sent::File),
+            (".ssh", Sent::Directory),
+            ("link", Sent::Symlink),
+            ("x", Sent::Failed),
+        ] {
+            let refused = files().admit(&head(0, 0, path), sent);
+            assert!(matches!(refused, Err(Unexpected::NotAsked(_))), "{path} {sent:?}");
+        }
+        assert_eq!(
+            files().admit(&head(0, 0, ""), Sent::Symlink),
+            Err(Unexpected::Fails(Failure::new(FailureKind::IsLink)))
+        );
+        // Twice is one too many; the same again, after a lost stream, is not.
+        let mut twice = files();
+        assert!(admits(&mut twice, 0, "", Sent::File) && admits(&mut twice, 0, "", Sent::File));
+        assert!(!admits(&mut twice, 1, "", Sent::File));
+        assert!(
+            admits(&mut twice, 0, "", Sent::Failed),
+            "it changed while it was read"
+        );
+        assert!(files().admit(&head(0, 1, ""), Sent::File).is_err());
+    }
+
+    #[test]
+    fn with_recursion_a_source_is_itself_or_a_tree() {
+        let trees = || Expectation::new(Asked::Trees, 1);
+        let mut tree = trees();
+        assert!(admits(&mut tree, 3, "a/b", Sent::File) && admits(&mut tree, 0, "", Sent::Directory));
+        assert!(
+            admits(&mut tree, 4, "", Sent::Failed),
+            "a name in it can't be carried"
+        );
+        assert!(!admits(&mut tree, 5, "", Sent::Symlink));
+        for leaf in [Sent::File, Sent::Symlink] {
+            let mut first = trees();
+            assert!(admits(&mut first, 0, "", leaf) && !admits(&mut first, 1, "x", Sent::File));
+            let mut last = trees();
+            assert!(admits(&mut last, 1, "x", Sent::File) && !admits(&mut last, 0, "", leaf));
+        }
+    }
+
+    #[test]
+    fn a_source_of_which_nothing_came_is_missed() {
+        let mut both = Expectation::new(Asked::Files, 2);
+        assert_eq!(both.missing(), Some(0));
+        both.admit(&head(0, 0, ""), Sent::File).unwrap();
+        assert_eq!(both.missing(), Some(1));
+        both.admit(&head(1, 1, ""), Sent::Failed).unwrap();
+        assert_eq!(both.missing(), None);
+        assert_eq!(Expectation::new(Asked::Anything, 1).missing(), None);
+    }
+
+    fn entries() -> impl Strategy<Value = Vec<(u64, u32, &'static str, Sent)>> {
+        let sent = prop_oneof![
+            Just(Sent::File),
+            Just(Sent::Directory),
+            Just(Sent::Symlink),
+            Just(Sent::Failed)
+        ];
+        let path = prop_oneof![Just(""), Just("a"), Just("a/b"), Just(".ssh/authorized_keys")];
+        prop::collection::vec((0u64..6, 0u32..4, path, sent), 0..40)
+    }
+
+    proptest! {
+        /// Whatever is sent: without recursion no more than one file or link a source is admitted, at the source itself; with
+        /// it, nothing lies beneath what is no directory.
+        #[test]
+        fn nothing_is_admitted_that_was_not_asked_for(entries in entries(), recursive in any::<bool>()) {
+            let asked = if recursive { Asked::Trees } else { Asked::Files };
+            let mut expectation = Expectation::new(asked, 3);
+            let mut admitted: Vec<(u64, u32, &str, Sent)> = Vec::new();
+            for (id, source, path, sent) in entries {
+                if expectation.admit(&head(id, source, path), sent).is_ok() {
+                    prop_assert!(source < 3);
+                    prop_assert!(recursive || (path.is_empty() && matches!(sent, Sent::File | Sent::Failed)));
+                    admitted.push((id, source, path, sent));
+                }
+            }
+            for source in 0..3 {
+                let of: Vec<_> = admitted.iter().filter(|e| e.1 == source).collect();
+                let leaves: std::collections::HashSet<u64> = of.iter()
+                    .filter(|e| e.2.is_empty() && matches!(e.3, Sent::File | Sent::Symlink)).map(|e| e.0).collect();
+                prop_assert!(leaves.len() <= 1);
+                prop_assert!(leaves.is_empty() || of.iter().all(|e| e.2.is_empty() && e.3 != Sent::Directory));
+            }
+        }
+
+        /// What an honest sender sends is admitted in any order, and again.
+        #[test]
+        fn an_honest_tree_is_admitted_in_any_order(mut order in Just((0u64..6).collect::<Vec<_>>()).prop_shuffle()) {
+            let tree = [("", Sent::Directory), ("a", Sent::File), ("l", Sent::Symlink), ("d", Sent::Directory), ("d/x", Sent::Failed), ("", Sent::Failed)];
+            let mut expectation = Expectation::new(Asked::Trees, 1);
+            order.extend(order.clone());
+            for id in order {
+                let (path, sent) = tree[id as usize];
+                prop_assert!(admits(&mut expectation, id, path, sent));
+            }
+            prop_assert_eq!(expectation.missing(), None);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! One copy at the server: who may begin it, what its streams share, and what becomes of it when they leave.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use longhaul_proto::PublicKey;
+use longhaul_proto::text::printable;
+use tokio::sync::{OnceCell, watch};
+
+use super::{Refusal, Server, refusal};
+use crate::account::{Account, Held, Resource};
+use crate::destination::{Destination, WriteOptions};
+use crate::error::Error;
+use crate::grants::Access;
+use crate::lock::Locked;
+use crate::progress::{Event, Observer, Progress, StreamCounters};
+use crate::queue::Queue;
+use crate::receive::{Asked, Receiver};
+use crate::receive_stream::StreamEnd;
+use crate::source::Sources;
+use crate::wire::{Hello, Request};
+
+/// A copy under way.
+pub(super) struct Copy {
+    pub principal: PublicKey,
+    pub hello: Hello,
+    pub side: OnceCell<Side>,
+    pub streams: AtomicU32,
+    pub numbers: AtomicU32,
+    pub progress: Arc<Progress>,
+    pub revoked: watch::Sender<bool>,
+    account: Arc<Account>,
+    /// Its place among the copies, also while it waits for a stream to come back; and memory for its HELLO.
+    _held: (Held, Held),
+}
+
+pub(super) enum Side {
+    Send(Arc<Queue>),
+    Receive(Arc<Receiver>),
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        if let Side::Send(queue) = self {
+            queue.close();
+        }
+    }
+}
+
+/// Bytes that a path or name of HELLO takes beside its own, as it is kept: as it came, as a name, and as a label.
+const NAME_BYTES: u64 = 200;
+
+/// Bytes that HELLO takes for as long as its copy lives.
+fn hello_bytes(hello: &Hello) -> u64 {
+    let of = |bytes: &[u8]| NAME_BYTES + 4 * bytes.len() as u64;
+    match &hello.request {
+        Request::Push {
+            destination, names, ..
+        } => {
+            let names = names
+                .iter()
+                .map(|name| of(name) + destination.as_bytes().len() as u64);
+            names.sum::<u64>() + of(destination.as_bytes())
+        }
+        Request::Pull { sources, .. } => sources.iter().map(|source| of(source.as_bytes())).sum(),
+    }
+}
+
+impl Copy {
+    fn new(hello: Hello, account: &Arc<Account>, principal: PublicKey) -> Result<Arc<Self>, Refusal> {
+        let take = |what, units| {
+            account
+                .take(what, units)
+                .map_err(|full| refusal(full.to_string()))
+        };
+        let held = (
+            take(Resource::Copies, 1)?,
+            take(Resource::Bookkeeping, hello_bytes(&hello))?,
+        );
+        Ok(Arc::new(Self {
+            principal,
+            hello,
+            side: OnceCell::new(),
+            streams: AtomicU32::new(0),
+            numbers: AtomicU32::new(0),
+            progress: Arc::default(),
+            revoked: watch::Sender::new(false),
+            account: account.clone(),
+            _held: held,
+        }))
+    }
+
+    /// Resolves when what was granted for it no longer is.
+    pub(super) async fn revoked(&self) {
+        // The sender lives in here: it can't be gone.
+        let _ = self.revoked.subscribe().wait_for(|revoked| *revoked).await;
+    }
+}
+
+impl Server {
+    /// The copy a stream belongs to, begun by whichever of its streams comes first.
+    pub(super) async fn join(
+        self: &Arc<Self>,
+        hello: Hello,
+        account: &Arc<Account>,
+        principal: PublicKey,
+    ) -> Result<Arc<Copy>, Refusal> {
+        self.authorise(&hello.request, &principal)?;
+        let token = hello.token;
+        let copy = {
+            let mut copies = self.copies.locked();
+            if copies.over.contains(&token) {
+                return Err(refusal("this copy is over"));
+            }
+            let copy = match copies.running.get(&token) {
+                Some(copy) => copy.clone(),
+                None => {
+                    let copy = Copy::new(hello.clone(), account, principal)?;
+                    copies.running.insert(token, copy.clone());
+                    copy
+                }
+            };
+            if copy.principal != principal || copy.hello != hello {
+                return Err(Refusal {
+                    unauthorised: true,
+                    detail: "this stream does not belong to that copy".into(),
+                });
+            }
+            if copy.streams.fetch_add(1, Ordering::Relaxed) >= u32::from(self.limits.streams_per_copy) {
+                copy.streams.fetch_sub(1, Ordering::Relaxed);
+                return Err(refusal("this copy has as many streams as the server allows"));
+            }
+            copy
+        };
+        let begun = copy.side.get_or_try_init(|| self.begin(&copy)).await.map(|_| ());
+        match begun {
+            Ok(()) => Ok(copy),
+            Err(error) => {
+                copy.streams.fetch_sub(1, Ordering::Relaxed);
+                self.copies.locked().running.remove(&token);
+                Err(refusal(error.to_string()))
+            }
+        }
+    }
+
+    pub(super) fn authorise(&self, request: &Request, principal: &PublicKey) -> Result<(), Refusal> {
+        let grants = self.grants.now();
+        let denied = match request {
+            Request::Push {
+                destination,
+                overwrite,
+                ..
+            } => {
+                let denied = !grants.allow(principal, access_of(*overwrite), destination);
+                let creates = grants.allow(principal, Access::Create, destination);
+                let verb = if creates { "replace what is in" } else { "write" };
+                denied.then_some((verb, destination))
+            }
+            Request::Pull { sources, .. } => sources
+                .iter()
+                .find(|s| !grants.allow(principal, Access::Read, s))
+                .map(|s| ("read", s)),
+        };
+        match denied {
+            None => Ok(()),
+            Some((verb, path)) => Err(Refusal {
+                unauthorised: true,
+                detail: format!(
+                    "the server does not let key {principal} {verb} /{}; ask its operator",
+                    printable(path.as_bytes())
+                ),
+            }),
+        }
+    }
+
+    async fn begin(&self, copy: &Copy) -> Result<Side, Error> {
+        let account = copy.account.clone();
+        let observer: Arc<dyn Observer> = Arc::new(Log(account.clone()));
+        match &copy.hello.request {
+            Request::Pull { recursive, sources } => {
+                let labels = Sources::labels(sources.iter().map(|s| format!("/{s}")).collect());
+                let sources = Sources::beneath(self.root.clone(), sources, *recursive);
+                let queue = Queue::new(sources, account, copy.progress.clone(), observer, labels)?;
+                let walk = queue.clone();
+                tokio::task::spawn_blocking(move || walk.walk());
+                Ok(Side::Send(queue))
+            }
+            Request::Push {
+                destination,
+                into,
+                overwrite,
+                fsync,
+                names,
+            } => {
+                let labels = names
+                    .iter()
+                    .map(|name| format!("/{destination}: {}", printable(name)))
+                    .collect();
+                let options = WriteOptions {
+                    overwrite: *overwrite,
+                    fsync: *fsync,
+                };
+                let grants = self.grants.now();
+                let access = access_of(*overwrite);
+                let within = grants.around(&copy.principal, access, destination).cloned();
+                // Asked for before, and withdrawn since.
+                let within = within.ok_or(Error::Unauthorised("the grant was withdrawn".into()))?;
+                let may_compare = grants.allow(&copy.principal, Access::Read, destination);
+                let (root, target, into, names) =
+                    (self.root.clone(), destination.clone(), *into, names.clone());
+                let token = copy.hello.token;
+                let opened = tokio::task::spawn_blocking(move || {
+                    Destination::beneath(root, target, into, names, options, token)
+                });
+                let destination = opened
+                    .await
+                    .map_err(|error| Error::Stream(std::io::Error::other(error)))??
+                    .held_to(within, may_compare);
+                let receiver = Receiver::new(
+                    destination,
+                    Asked::Anything,
+                    account,
+                    copy.progress.clone(),
+                    observer,
+                    Sources::labels(labels),
+                )?;
+                Ok(Side::Receive(receiver))
+            }
+        }
+    }
+}
+
+/// What a push asks for.
+fn access_of(overwrite: bool) -> Access {
+    if overwrite { Access::Write } else { Access::Create }
+}
+
+/// A stream's membership of its copy. The last one to leave decides what becomes of it.
+pub(super) struct Leave<'a> {
+    pub server: &'a Arc<Server>,
+    pub copy: &'a Arc<Copy>,
+    pub counters: Arc<StreamCounters>,
+}
+
+impl Leave<'_> {
+    /// A copy that is over, or whose client closed its last stream in good order, is forgotten at once; otherwise it waits for
+    /// a stream to come back, and then its temporary files go with it.
+    pub(super) fn after(&self, result: &Result<StreamEnd, Error>) {
+        let over = match self.copy.side.get() {
+            Some(Side::Send(queue)) => queue.said_done(),
+            Some(Side::Receive(receiver)) => receiver.conclusion().is_some(),
+            None => true,
+        };
+        let last = self.copy.streams.load(Ordering::Relaxed) == 1;
+        let abandoned = matches!(result, Ok(_) | Err(Error::Protocol(_) | Error::Limit(_)));
+        if last && (over || abandoned) {
+            self.server.forget(self.copy.hello.token);
+        }
+    }
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.copy.progress.remove_stream(&self.counters);
+        if self.copy.streams.fetch_sub(1, Ordering::Relaxed) != 1 {
+            return;
+        }
+        let (server, copy) = (Arc::downgrade(self.server), Arc::downgrade(self.copy));
+        let grace = self.server.limits.grace;
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                tokio::time::sleep(grace).await;
+                if let (Some(server), Some(copy)) = (server.upgrade(), copy.upgrade())
+                    && copy.streams.load(Ordering::Relaxed) == 0
+                {
+                    server.forget(copy.hello.token);
+                }
+            });
+        }
+    }
+}
+
+/// The server's log of a copy.
+struct Log(Arc<Account>);
+
+impl Observer for Log {
+    fn event(&self, event: Event) {
+        if let Event::Failed { path, failure } = event {
+            self.0.log(|| tracing::info!(%path, %failure, "not copied"));
+        }
+    }
+}

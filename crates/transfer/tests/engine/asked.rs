@@ -1,0 +1,147 @@
+//! A server that sends something else than what was asked for.
+
+use std::sync::{Arc, Mutex};
+
+use longhaul_transfer::*;
+
+use crate::attacks::pull_hostile;
+use crate::harness::*;
+use crate::wire;
+
+#[derive(Default)]
+struct Failures(Mutex<Vec<FailureKind>>);
+
+impl Observer for Failures {
+    fn event(&self, event: Event) {
+        if let Event::Failed { failure, .. } = event {
+            self.0.lock().unwrap().push(failure.kind);
+        }
+    }
+}
+
+/// Everything in the directory of the client.
+fn here(bench: &Bench) -> Vec<(Vec<u8>, String)> {
+    describe(&bench.local(""))
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_recursion_a_server_writes_one_file_and_nothing_beside_it() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.local("d")).unwrap();
+    let before = here(&bench);
+    let good = *blake3::hash(b"abc").as_bytes();
+    for bytes in [
+        wire::honest_small(0, b".bashrc", b"evil"),
+        wire::honest_small(0, b".ssh/authorized_keys", b"evil"),
+        wire::directory(0, b""),
+        wire::directory(0, b".ssh"),
+        wire::symlink(0, b"x", b"/etc/passwd"),
+        [
+            wire::file(0, b".bashrc", 3),
+            wire::block(0, 0, 3, b"abc"),
+            wire::file_end(0, good),
+        ]
+        .concat(),
+        // First a file that is in order, then more of it.
+        [wire::file(0, b"", 1 << 20), wire::honest_small(1, b"", b"twice")].concat(),
+        [
+            wire::file(0, b"", 1 << 20),
+            wire::honest_small(1, b".bashrc", b"evil"),
+        ]
+        .concat(),
+        wire::end(0),
+    ] {
+        for to in ["d/", "d/name", "new"] {
+            let bytes = [bytes.clone(), wire::end(1)].concat();
+            let result = pull_hostile(&bench.local(to), false, bytes, Arc::new(())).await;
+            assert!(
+                matches!(result, Err(Error::NotAsked(_))),
+                "{to}: {:?}",
+                result.err()
+            );
+            assert_eq!(here(&bench), before, "{to}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_recursion_a_link_does_not_stand_where_a_file_was_asked_for() {
+    let bench = Bench::new();
+    let before = here(&bench);
+    let bytes = [wire::symlink(0, b"", b"/etc/passwd"), wire::end(1)].concat();
+    let failures = Arc::new(Failures::default());
+    pull_hostile(&bench.local("data.csv"), false, bytes, failures.clone())
+        .await
+        .unwrap();
+    assert_eq!(*failures.0.lock().unwrap(), [FailureKind::IsLink]);
+    assert_eq!(here(&bench), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_recursion_nothing_lies_beneath_what_is_no_directory_and_something_comes() {
+    let bench = Bench::new();
+    for bytes in [
+        [
+            wire::symlink(0, b"", b"/tmp"),
+            wire::honest_small(1, b"x", b"evil"),
+            wire::end(2),
+        ]
+        .concat(),
+        [
+            wire::honest_small(0, b"", b"file"),
+            wire::directory(1, b"x"),
+            wire::end(2),
+        ]
+        .concat(),
+        wire::end(0),
+    ] {
+        let result = pull_hostile(&bench.local("new"), true, bytes, Arc::new(())).await;
+        assert!(matches!(result, Err(Error::NotAsked(_))), "{:?}", result.err());
+        let _ = std::fs::remove_file(bench.local("new"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_honest_server_tells_what_is_no_file_and_sends_what_is() {
+    let bench = Bench::new();
+    std::fs::create_dir_all(bench.root("d/in")).unwrap();
+    std::fs::write(bench.root("f"), "file").unwrap();
+    std::fs::write(bench.root("large"), noise(1 << 20, 1)).unwrap();
+    std::os::unix::fs::symlink("f", bench.root("link")).unwrap();
+    let sources = ["d", "f", "large", "link"];
+    let options = WriteOptions::default();
+    let run = bench
+        .pull_with(bench.pipes(), &sources, "got/", options, false)
+        .await;
+    assert!(run.result.is_ok(), "{:?}", run.result);
+    assert_eq!(
+        run.failures(),
+        [
+            ("d".to_owned(), FailureKind::IsDirectory),
+            ("link".to_owned(), FailureKind::IsLink)
+        ]
+    );
+    assert_eq!(std::fs::read(bench.local("got/f")).unwrap(), b"file");
+    assert_eq!(
+        std::fs::read(bench.local("got/large")).unwrap(),
+        noise(1 << 20, 1)
+    );
+    assert_eq!(std::fs::read_dir(bench.local("got")).unwrap().count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_number_a_server_tells_is_borne() {
+    let bench = Bench::new();
+    let bytes = [
+        wire::totals(u64::MAX, u64::MAX),
+        // FLOW with every number at its greatest.
+        wire::frame(17, &[0xff; 9 * 4 + 8 + 8 + 8 + 8 + 2]),
+        wire::honest_small(0, b"", b"abc"),
+        wire::frame(11, &[1u64.to_le_bytes(), u64::MAX.to_le_bytes()].concat()),
+    ]
+    .concat();
+    pull_hostile(&bench.local("f"), false, bytes, Arc::new(()))
+        .await
+        .unwrap();
+    assert_eq!(std::fs::read(bench.local("f")).unwrap(), b"abc");
+}

@@ -1,0 +1,297 @@
+//! One key takes all it can get; another one still gets what it needs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use longhaul_transfer::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+use crate::harness::*;
+use crate::wire;
+
+/// A stream of key `who` to the server.
+fn open(bench: &Bench, who: u8) -> DuplexStream {
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    let server = bench.server.clone();
+    tokio::spawn(async move { server.serve(theirs, key(who)).await });
+    ours
+}
+
+/// The type of the first frame that the server answers `bytes` with: 2 is ACCEPT, 3 REFUSE.
+async fn answer(stream: &mut DuplexStream, bytes: &[u8]) -> u8 {
+    stream.write_all(bytes).await.unwrap();
+    let mut head = [0; 5];
+    stream.read_exact(&mut head).await.unwrap();
+    head[4]
+}
+
+/// Copies as key `who`, there and back where it may read: must work.
+async fn honest(bench: &Bench, who: u8, to: &str) {
+    let data = noise(3 << 20, who.into());
+    std::fs::write(bench.local("honest"), &data).unwrap();
+    bench
+        .push(
+            bench.pipes_of(who),
+            &[bench.local("honest")],
+            to,
+            WriteOptions::default(),
+        )
+        .await
+        .ok();
+    assert_eq!(
+        std::fs::read(bench.root(to.trim_start_matches('/'))).unwrap(),
+        data
+    );
+}
+
+fn temporaries(dir: &Path) -> usize {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX))
+        .count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_only_reads_does_not_hold_all_copies() {
+    let bench = Bench::with(Limits {
+        copies: 8,
+        ..Limits::default()
+    });
+    std::fs::write(bench.root("f"), noise(2 << 20, 1)).unwrap();
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut stream = open(&bench, 4);
+        let accepted = answer(&mut stream, &wire::pull_hello(b"f")).await == 2;
+        held.push((stream, accepted));
+    }
+    assert_eq!(held.iter().filter(|(_, accepted)| *accepted).count(), 4);
+    honest(&bench, 1, "/g").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_has_lost_its_streams_counts_until_it_is_dropped() {
+    let bench = Bench::with(Limits {
+        copies: 4,
+        ..Limits::default()
+    });
+    for n in 0..3 {
+        let mut stream = open(&bench, 1);
+        let hello = wire::push_hello(b"d", &[b"s"]);
+        let accepted = answer(&mut stream, &hello).await == 2;
+        assert_eq!(accepted, n < 2, "{n}");
+        // Cut in the middle of a frame.
+        let _ = stream.write_all(&[1, 0]).await;
+        drop(stream);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(bench.server.copies(), 2, "they wait for their streams");
+    assert_eq!(
+        answer(&mut open(&bench, 1), &wire::push_hello(b"d", &[b"s"])).await,
+        3
+    );
+    assert_eq!(
+        answer(&mut open(&bench, 2), &wire::push_hello(b"in", &[b"s"])).await,
+        2
+    );
+    tokio::time::sleep(Limits::default().grace).await;
+    assert_eq!(
+        answer(&mut open(&bench, 1), &wire::push_hello(b"d", &[b"s"])).await,
+        2
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_say_nothing_are_those_of_their_key() {
+    let bench = Bench::with(Limits {
+        streams: 8,
+        ..Limits::default()
+    });
+    let mut idle: Vec<_> = (0..8).map(|_| open(&bench, 4)).collect();
+    let said: Vec<u8> = {
+        let mut said = Vec::new();
+        for stream in &mut idle {
+            said.push(answer(stream, &wire::pull_hello(b"nothing")).await);
+        }
+        said
+    };
+    assert_eq!(said.iter().filter(|&&answer| answer == 2).count(), 4, "{said:?}");
+    honest(&bench, 1, "/g").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn open_files_are_shared_and_who_has_none_left_is_told_so() {
+    let bench = Bench::with(Limits {
+        open_files: 16,
+        file_wait: Duration::from_millis(20),
+        ..Limits::default()
+    });
+    std::fs::create_dir(bench.root("in")).unwrap();
+    let files: Vec<u8> = (0..40)
+        .flat_map(|id| {
+            let name = format!("f{id}");
+            [
+                wire::file(id, name.as_bytes(), 300_000),
+                wire::block(id, 0, 1 << 18, b"x"),
+            ]
+            .concat()
+        })
+        .collect();
+    let mut stream = open(&bench, 1);
+    stream.write_all(&wire::push_hello(b"d", &[b""])).await.unwrap();
+    std::fs::create_dir_all(bench.root("d")).unwrap();
+    stream.write_all(&files).await.unwrap();
+    // The last file has failed with `limit`.
+    let limit = [&[14u8][..], &39u64.to_le_bytes(), &[13]].concat();
+    let mut heard = Vec::new();
+    while !heard.windows(limit.len()).any(|w| w == limit) {
+        assert!(stream.read_buf(&mut heard).await.unwrap() > 0);
+    }
+    assert_eq!(temporaries(&bench.root("d")), 8);
+    honest(&bench, 2, "/in/g").await;
+    drop(stream);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_of_copies_is_shared() {
+    let bench = Bench::with(Limits {
+        bookkeeping: 2 << 20,
+        ..Limits::default()
+    });
+    std::fs::create_dir(bench.root("in")).unwrap();
+    let name = |id: u64| [b"n".repeat(200), id.to_string().into_bytes()].concat();
+    // Files that are described and never come; numbers with gaps; directories; blocks with gaps between them.
+    let described: Vec<u8> = (0..4000)
+        .flat_map(|id| wire::file(id, &name(id), 1 << 40))
+        .collect();
+    let gaps: Vec<u8> = (1..40_000).flat_map(|id| wire::failed(id, b"x")).collect();
+    let scattered: Vec<u8> = (0..40_000u64)
+        .flat_map(|n| wire::block(0, n << 17, 1 << 16, b""))
+        .collect();
+    let mut small_blocks = wire::file(0, b"big", 1 << 40);
+    *small_blocks.last_mut().unwrap() = 16;
+    for (what, bytes) in [
+        ("described", described),
+        ("gaps", gaps),
+        ("scattered", [small_blocks, scattered].concat()),
+    ] {
+        let mut stream = open(&bench, 1);
+        let (mut reader, mut writer) = tokio::io::split(&mut stream);
+        let say = async {
+            let _ = writer.write_all(&wire::push_hello(b"d", &[b"s"])).await;
+            // A server that has heard enough may have closed.
+            let _ = writer.write_all(&bytes).await;
+            std::future::pending().await
+        };
+        // REFUSE, or RESULT of the file, with the word `memory`.
+        let hear = async {
+            let (mut heard, mut from) = (Vec::new(), 0);
+            while !heard[from..].windows(6).any(|w| w == b"memory") {
+                from = heard.len().saturating_sub(6);
+                assert!(reader.read_buf(&mut heard).await.unwrap() > 0, "{what}");
+            }
+        };
+        tokio::select! {
+            () = hear => {}
+            () = say => {}
+        }
+        honest(&bench, 2, &format!("/in/{what}")).await;
+        drop(stream);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_that_are_only_told_take_no_memory() {
+    let bench = Bench::with(Limits {
+        bookkeeping: 1 << 20,
+        ..Limits::default()
+    });
+    let count = 100_000;
+    let frames: Vec<u8> = (0..count)
+        .flat_map(|id| wire::failed(id, &id.to_le_bytes().map(|b| b | 0x80)))
+        .collect();
+    let bytes = [wire::push_hello(b"d", &[b"s"]), frames, wire::end(count)].concat();
+    let mut stream = open(&bench, 1);
+    let (mut reader, mut writer) = tokio::io::split(&mut stream);
+    let mut heard = Vec::new();
+    // The server closes its half with DONE.
+    let (said, all) = tokio::join!(writer.write_all(&bytes), reader.read_to_end(&mut heard));
+    said.unwrap();
+    all.unwrap();
+    // DONE, 33 bytes with its type, ends it.
+    assert_eq!(heard[heard.len() - 33], 15);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_holes_holds_up_nobody_else() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.root("in")).unwrap();
+    // More than can be hashed while this test runs, in 27 bytes for each MiB.
+    let holes: Vec<u8> = (0..50_000u64)
+        .flat_map(|n| wire::block(0, n << 20, 1 << 20, b""))
+        .collect();
+    let mut file = wire::file(0, b"", 1 << 42);
+    *file.last_mut().unwrap() = 20;
+    let mut streams = Vec::new();
+    for n in 0..8 {
+        let (mut reader, mut writer) = tokio::io::split(open(&bench, 1));
+        let hello = wire::push_hello(format!("holes{n}").as_bytes(), &[b"s"]);
+        let bytes = [hello, file.clone(), holes.clone()].concat();
+        let (heard, begun) = tokio::sync::oneshot::channel();
+        streams.push(tokio::spawn(async move { writer.write_all(&bytes).await }));
+        tokio::spawn(async move {
+            let mut answer = [0; 64];
+            let mut heard = Some(heard);
+            while reader.read(&mut answer).await.is_ok_and(|n| n > 0) {
+                heard.take().map(|heard| heard.send(()));
+            }
+        });
+        begun.await.unwrap();
+    }
+    honest(&bench, 2, "/in/g").await;
+    for stream in streams {
+        assert!(!stream.is_finished(), "holes are still waited for");
+        stream.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_listen_holds_its_own_buffers() {
+    let bench = Bench::with(Limits {
+        buffers: 8,
+        ..Limits::default()
+    });
+    std::fs::write(bench.root("big"), noise(8 << 20, 1)).unwrap();
+    let mut deaf = Vec::new();
+    for _ in 0..8 {
+        let mut stream = open(&bench, 4);
+        assert_eq!(answer(&mut stream, &wire::pull_hello(b"big")).await, 2);
+        deaf.push(stream);
+    }
+    honest(&bench, 1, "/g").await;
+    let run = bench
+        .pull(bench.pipes(), &["big"], "big", WriteOptions::default())
+        .await;
+    run.ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_that_is_withdrawn_ends_its_copies_and_no_others() {
+    let bench = Bench::new();
+    std::fs::write(bench.root("f"), noise(2 << 20, 1)).unwrap();
+    let (ours, theirs) = tokio::io::duplex(1024);
+    let server = bench.server.clone();
+    let served = tokio::spawn(async move { server.serve(theirs, key(4)).await });
+    let mut revoked = ours;
+    assert_eq!(answer(&mut revoked, &wire::pull_hello(b"f")).await, 2);
+    let mut kept = open(&bench, 1);
+    assert_eq!(answer(&mut kept, &wire::pull_hello(b"f")).await, 2);
+    let mut grants = Grants::default();
+    grants.add(Access::Read, &key(1).to_string()).unwrap();
+    bench.server.replace_grants(grants);
+    let mut rest = Vec::new();
+    let _ = revoked.read_to_end(&mut rest).await;
+    assert!(matches!(served.await.unwrap(), Err(Error::Unauthorised(_))));
+    assert_eq!(bench.server.copies(), 1);
+    assert_eq!(answer(&mut open(&bench, 4), &wire::pull_hello(b"f")).await, 3);
+    assert_eq!(answer(&mut open(&bench, 1), &wire::pull_hello(b"f")).await, 2);
+}

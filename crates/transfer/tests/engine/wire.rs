@@ -1,0 +1,25 @@
+//! The wire, as an attacker would have it: the frames of hostile peers, in the forms that these tests use.
+
+use longhaul_hostile::frames::{self, PushFlags};
+pub use longhaul_hostile::frames::{
+    block, directory, end, file, file_end, frame, honest_small, push_hello, small, symlink, token_hello,
+};
+
+/// A pull of one tree.
+pub fn pull_hello(source: &[u8]) -> Vec<u8> {
+    frames::pull_hello(frames::fresh_token(), true, &[source])
+}
+
+/// A push that replaces nothing.
+pub fn create_hello(destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
+    frames::push(frames::fresh_token(), destination, names, PushFlags::default())
+}
+
+/// FAILED: kind 1, without more words.
+pub fn failed(id: u64, path: &[u8]) -> Vec<u8> {
+    frames::failed(id, path, 1, b"")
+}
+
+pub fn totals(entries: u64, bytes: u64) -> Vec<u8> {
+    frames::totals(entries, bytes, true)
+}

@@ -1,0 +1,209 @@
+//! Keys that may write, and what else they try.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use longhaul_transfer::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::attacks::attack_as;
+use crate::harness::*;
+use crate::wire;
+
+/// RESULT of entry `id` with this code among the answers of the server.
+fn answers(heard: &[u8], id: u64, code: u8) -> bool {
+    let result = [&[14u8][..], &id.to_le_bytes(), &[code]].concat();
+    heard.windows(result.len()).any(|w| w == result)
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn nothing_is_made_outside_of_the_granted_directory_not_even_for_a_moment() {
+    let bench = Bench::new();
+    for exists in [true, false] {
+        if exists {
+            std::fs::create_dir(bench.root("in")).unwrap();
+        }
+        let before = describe(&bench.root(""));
+        // Whatever is said, the one source is the granted directory itself.
+        let bytes = [
+            wire::push_hello(b"in", &[b""]),
+            wire::honest_small(0, b"", b"evil"),
+            wire::symlink(1, b"", b"/"),
+            wire::file(2, b"", 300_000),
+            wire::block(2, 0, 1 << 18, b"x"),
+        ]
+        .concat();
+        let (mut ours, theirs) = tokio::io::duplex(1 << 20);
+        let server = bench.server.clone();
+        let served = tokio::spawn(async move { server.serve(theirs, key(2)).await });
+        ours.write_all(&bytes).await.unwrap();
+        // Until the block has been answered, and the stream is still open.
+        let mut heard = Vec::new();
+        while !answers(&heard, 2, 5) {
+            assert!(ours.read_buf(&mut heard).await.unwrap() > 0, "{heard:?}");
+        }
+        assert!(answers(&heard, 0, 5) && answers(&heard, 1, 5));
+        assert_eq!(describe(&bench.root("")), before);
+        drop(ours);
+        let _ = served.await;
+        if exists {
+            std::fs::remove_dir(bench.root("in")).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn directories_that_are_there_keep_their_modes_and_new_ones_take_the_senders() {
+    let bench = Bench::new();
+    std::fs::create_dir_all(bench.root("in/d/old")).unwrap();
+    for dir in ["in", "in/d", "in/d/old"] {
+        std::fs::set_permissions(bench.root(dir), PermissionsExt::from_mode(0o711)).unwrap();
+    }
+    let time = |dir: &str| std::fs::metadata(bench.root(dir)).unwrap().modified().unwrap();
+    let before = time("in/d/old");
+    let bytes = [
+        wire::push_hello(b"in", &[b"d"]),
+        // What lies in a directory may come before it, over another stream.
+        wire::honest_small(3, b"new/er/file", b"x"),
+        wire::directory(0, b""),
+        wire::directory(1, b"old"),
+        wire::directory(2, b"new"),
+        wire::directory(4, b"new/er"),
+        wire::end(5),
+    ]
+    .concat();
+    attack_as(&bench, 2, &bytes).await.0.unwrap();
+    // The mode that `wire::directory` asks for.
+    let asked = 0o644;
+    for (dir, expected) in [
+        ("in", 0o711),
+        ("in/d", 0o711),
+        ("in/d/old", 0o711),
+        ("in/d/new", asked),
+        ("in/d/new/er", asked),
+    ] {
+        assert_eq!(mode(&bench.root(dir)), expected, "{dir}");
+    }
+    assert_eq!(time("in/d/old"), before);
+}
+
+#[tokio::test]
+async fn what_a_broken_off_copy_made_has_the_senders_modes() {
+    let bench = Bench::new();
+    let bytes = [
+        wire::push_hello(b"d", &[b"s"]),
+        wire::directory(0, b""),
+        wire::directory(1, b"sub"),
+    ]
+    .concat();
+    let (mut ours, theirs) = tokio::io::duplex(1 << 20);
+    let server = bench.server.clone();
+    let served = tokio::spawn(async move { server.serve(theirs, key(1)).await });
+    ours.write_all(&bytes).await.unwrap();
+    let mut heard = Vec::new();
+    while !answers(&heard, 1, 0) {
+        assert!(ours.read_buf(&mut heard).await.unwrap() > 0, "{heard:?}");
+    }
+    drop(ours);
+    let _ = served.await;
+    // The thread that answered may hold the copy for a moment longer.
+    let given_up = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while (mode(&bench.root("d")), mode(&bench.root("d/sub"))) != (0o644, 0o644) {
+        assert!(
+            std::time::Instant::now() < given_up,
+            "{:o}",
+            mode(&bench.root("d"))
+        );
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_create_replaces_nothing() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.root("in")).unwrap();
+    std::fs::write(bench.root("in/there"), "old").unwrap();
+    symlink("there", bench.root("in/link")).unwrap();
+    std::fs::create_dir(bench.local("s")).unwrap();
+    std::fs::write(bench.local("s/there"), "new").unwrap();
+    std::fs::write(bench.local("s/fresh"), "new").unwrap();
+    symlink("elsewhere", bench.local("s/link")).unwrap();
+    let overwrite = WriteOptions {
+        overwrite: true,
+        ..Default::default()
+    };
+    let from = [bench.local("s/.")];
+    let run = bench.push(bench.pipes_of(3), &from, "/in", overwrite).await;
+    let told = run.result.unwrap_err();
+    assert!(
+        matches!(&told, Error::Unauthorised(text) if text.contains("replace what is in /in")),
+        "{told}"
+    );
+    assert!(!bench.root("in/fresh").exists());
+    let run = bench
+        .push(bench.pipes_of(3), &from, "/in", WriteOptions::default())
+        .await;
+    assert!(run.result.is_ok());
+    let exists = |name: &str| (name.to_owned(), FailureKind::Exists);
+    assert_eq!(run.failures(), [exists("link"), exists("there")]);
+    assert_eq!(std::fs::read(bench.root("in/there")).unwrap(), b"old");
+    assert_eq!(std::fs::read(bench.root("in/fresh")).unwrap(), b"new");
+    for elsewhere in ["/", "/f"] {
+        let run = bench
+            .push(bench.pipes_of(3), &from, elsewhere, WriteOptions::default())
+            .await;
+        assert!(matches!(run.result, Err(Error::Unauthorised(_))));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_read_learns_only_that_something_exists() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.root("in")).unwrap();
+    std::fs::create_dir(bench.local("s")).unwrap();
+    for dir in [bench.root("in"), bench.local("s")] {
+        std::fs::write(dir.join("small"), "secret").unwrap();
+        std::fs::write(dir.join("large"), noise(400_000, 1)).unwrap();
+        symlink("secret", dir.join("link")).unwrap();
+    }
+    let from = [bench.local("s/.")];
+    for blind in [2, 3] {
+        let run = bench
+            .push(bench.pipes_of(blind), &from, "/in", WriteOptions::default())
+            .await;
+        let exists = |name: &str| (name.to_owned(), FailureKind::Exists);
+        assert_eq!(
+            run.failures(),
+            [exists("large"), exists("link"), exists("small")],
+            "{blind}"
+        );
+    }
+    // A size that differs is answered as soon as one that does not.
+    for (id, size) in [(0, 400_000), (1, 400_001)] {
+        let bytes = [
+            wire::create_hello(b"in", &[b""]),
+            wire::file(id, b"large", size),
+            wire::block(id, 0, 1 << 18, b"x"),
+        ]
+        .concat();
+        let (mut ours, theirs) = tokio::io::duplex(1 << 20);
+        let server = bench.server.clone();
+        let served = tokio::spawn(async move { server.serve(theirs, key(2)).await });
+        ours.write_all(&bytes).await.unwrap();
+        let mut heard = Vec::new();
+        while !answers(&heard, id, 6) {
+            assert!(ours.read_buf(&mut heard).await.unwrap() > 0, "{size}: {heard:?}");
+        }
+        drop(ours);
+        let _ = served.await;
+    }
+    // Who may read is told that it is the same.
+    bench
+        .push(bench.pipes(), &from, "/in", WriteOptions::default())
+        .await
+        .ok();
+}
