@@ -277,7 +277,10 @@ impl Receiver {
                 ));
             }
             state.directory_bytes += cost;
-            state.account()?;
+            if let Err(exhausted) = state.account() {
+                state.directory_bytes -= cost;
+                return Err(exhausted.into());
+            }
         }
         let place = self.destination.place(head)?;
         let made = self.destination.make_dir(&place);
@@ -315,14 +318,21 @@ impl Receiver {
         if !state.manifest.record(head.id, head.source, &head.path, record) {
             return;
         }
+        // Told to whatever stream brings more.
+        state.exhausted = state.account().err();
         if let Err(failure) = outcome
             && state.failures.len() < REMEMBERED_FAILURES
         {
-            state.failure_bytes += FAILURE_BYTES + failure.detail.len() as u64;
-            state.failures.insert(head.id, failure.clone());
+            let bytes = FAILURE_BYTES + failure.detail.len() as u64;
+            state.failure_bytes += bytes;
+            match state.account() {
+                Ok(()) => {
+                    state.failures.insert(head.id, failure.clone());
+                }
+                // Who asks again hears that all is well, and at the end the two sides disagree, as they should.
+                Err(_) => state.failure_bytes -= bytes,
+            }
         }
-        // Told to whatever stream brings more.
-        state.exhausted = state.account().err();
         drop(state);
         self.progress.entries_done.fetch_add(1, Ordering::Relaxed);
         match outcome {

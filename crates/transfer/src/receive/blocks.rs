@@ -78,8 +78,12 @@ impl Receiver {
         };
         let place = self.destination.place(&head);
         let (temp, place_held, blocks) = (Mutex::default(), Mutex::default(), Mutex::new(blocks));
-        state.file_bytes += path_bytes(&head);
-        state.account()?;
+        let bytes = path_bytes(&head);
+        state.file_bytes += bytes;
+        if let Err(exhausted) = state.account() {
+            state.file_bytes -= bytes;
+            return Err(exhausted.into());
+        }
         state.files.insert(
             head.id,
             Arc::new(ArrivingFile {

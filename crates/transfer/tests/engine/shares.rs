@@ -164,6 +164,7 @@ async fn memory_of_copies_is_shared() {
         .flat_map(|id| wire::file(id, &name(id), 1 << 40))
         .collect();
     let gaps: Vec<u8> = (1..40_000).flat_map(|id| wire::failed(id, b"x")).collect();
+    let directories: Vec<u8> = (0..6000).flat_map(|id| wire::directory(id, &name(id))).collect();
     let scattered: Vec<u8> = (0..40_000u64)
         .flat_map(|n| wire::block(0, n << 17, 1 << 16, b""))
         .collect();
@@ -172,6 +173,7 @@ async fn memory_of_copies_is_shared() {
     for (what, bytes) in [
         ("described", described),
         ("gaps", gaps),
+        ("directories", directories),
         ("scattered", [small_blocks, scattered].concat()),
     ] {
         let mut stream = open(&bench, 1);
