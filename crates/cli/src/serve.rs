@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use longhaul_hop::EventLog;
 use longhaul_proto::text::printable;
 use longhaul_session::{ListenOptions, Listener, Service};
 use longhaul_transfer::confine::Dir;
@@ -193,7 +194,8 @@ impl Serve {
     /// Hands every session to what it is for, as its OPEN says.
     async fn accept(&self, server: Arc<Server>, listener: &Listener) -> longhaul_session::Error {
         let meter = longhaul_perf::Server::new(longhaul_perf::Limits::default());
-        let doctor = Arc::new(doctor::Answering::new(server.grants().clone()));
+        let events = Arc::new(EventLog::new());
+        let doctor = Arc::new(doctor::Answering::new(server.grants().clone(), events.clone()));
         loop {
             let session = match listener.accept().await {
                 Ok(session) => session,
@@ -201,7 +203,7 @@ impl Serve {
             };
             let service = &session.info().service;
             if *service == Service::PERF {
-                perf::answer(meter.clone(), session);
+                perf::answer(meter.clone(), events.clone(), session);
             } else if *service == Service::DOCTOR {
                 let doctor = doctor.clone();
                 tokio::spawn(async move { doctor.answer(session).await });

@@ -1,11 +1,13 @@
 //! From an OPEN that the policy admits to a connection with the next hop: one look-up, one of the addresses that passed.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{DialError, Dialled, Options, Payer, ResolveError, Resolver, dial};
-use longhaul_proto::{Endpoint, Full, Host, Next, Open, Shares, StatusCode};
+use longhaul_hop::{
+    DialError, Dialled, HeldPlace, Options, Payer, ResolveError, Resolver, SharedPlaces, dial,
+};
+use longhaul_proto::{Endpoint, Full, Host, Next, Open, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::NextCongestion;
@@ -29,16 +31,10 @@ pub(crate) struct Way {
 #[derive(Debug)]
 pub(crate) struct Dialler {
     resolver: Resolver,
-    lookups: Mutex<Shares<Payer>>,
+    lookups: Arc<SharedPlaces<Payer>>,
     next_congestion: Vec<NextCongestion>,
     unacknowledged: Duration,
     own: OwnAddressReader,
-}
-
-/// A place for a look-up; given back when dropped, and then the look-up is over as well.
-struct Lookup<'a> {
-    dialler: &'a Dialler,
-    payer: Payer,
 }
 
 impl Dialler {
@@ -50,7 +46,7 @@ impl Dialler {
     ) -> Self {
         Self {
             resolver: Resolver::new(),
-            lookups: Mutex::new(Shares::new(lookups.max(1) as u64, 1)),
+            lookups: SharedPlaces::new(lookups.max(1)),
             next_congestion,
             unacknowledged,
             own,
@@ -135,9 +131,9 @@ impl Dialler {
         }
     }
 
-    fn look_up_for(&self, payer: Payer) -> Result<Lookup<'_>, Refused> {
-        let mut lookups = self.lookups.lock().unwrap_or_else(PoisonError::into_inner);
-        lookups.take(&payer, 1).map_err(|full| {
+    /// A place for a look-up, which is over when the place is dropped.
+    fn look_up_for(&self, payer: Payer) -> Result<HeldPlace<Payer>, Refused> {
+        self.lookups.take(payer).map_err(|full| {
             let detail = match full {
                 Full::All => "as many names are being looked up as it can",
                 Full::Share => {
@@ -145,20 +141,7 @@ impl Dialler {
                 }
             };
             Refused::new(StatusCode::Overloaded, detail)
-        })?;
-        drop(lookups);
-        Ok(Lookup { dialler: self, payer })
-    }
-}
-
-impl Drop for Lookup<'_> {
-    fn drop(&mut self) {
-        let mut lookups = self
-            .dialler
-            .lookups
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        lookups.give_back(&self.payer, 1);
+        })
     }
 }
 

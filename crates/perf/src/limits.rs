@@ -16,7 +16,7 @@ pub struct Limits {
     pub streams: u16,
     /// Longest measurement. One that counts bytes is ended after it as well.
     pub time: Duration,
-    /// Measurements at once.
+    /// Measurements at once; one key has half of them, one at least.
     pub at_once: usize,
     /// Measurements that one key may begin in [`WINDOW`].
     pub per_minute: u32,

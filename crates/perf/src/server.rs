@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use longhaul_hop::{HeldPlace, SharedPlaces};
 use longhaul_session::{PublicKey, Session};
 use tokio::{
     sync::mpsc,
@@ -30,6 +31,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub struct Server {
     limits: Limits,
     state: Mutex<State>,
+    measurements: Arc<SharedPlaces<PublicKey>>,
+    sessions: Arc<SharedPlaces<PublicKey>>,
 }
 
 #[derive(Debug, Default)]
@@ -42,13 +45,22 @@ struct State {
 #[derive(Debug)]
 struct UnderWay {
     peer: PublicKey,
-    joins: mpsc::Sender<(u16, Session)>,
+    joins: mpsc::Sender<Joining>,
+}
+
+/// A session on its way into its measurement.
+#[derive(Debug)]
+struct Joining {
+    number: u16,
+    session: Session,
+    place: HeldPlace<PublicKey>,
 }
 
 /// Takes a measurement off the list, however it ends.
 struct Place<'a> {
     server: &'a Server,
     token: Token,
+    _measurement: HeldPlace<PublicKey>,
 }
 
 impl Drop for Place<'_> {
@@ -61,7 +73,13 @@ impl Server {
     /// With these bounds.
     #[must_use]
     pub fn new(limits: Limits) -> Arc<Self> {
+        // Each measurement has its control session, and as many that wait to say what they are as could join it.
+        let sessions = limits
+            .at_once
+            .saturating_mul(2 * (1 + 2 * usize::from(limits.streams)));
         Arc::new(Self {
+            measurements: SharedPlaces::new(limits.at_once),
+            sessions: SharedPlaces::new(sessions),
             limits,
             state: Mutex::default(),
         })
@@ -73,6 +91,11 @@ impl Server {
     /// # Errors
     /// Why it came to nothing; to be logged.
     pub async fn serve(&self, mut session: Session) -> Result<(), Error> {
+        // Dropped without a word: who has so many knows what they are.
+        let place = self
+            .sessions
+            .take(session.info().peer)
+            .map_err(|_| Error::Protocol("more sessions of its key than fit".to_owned()))?;
         match within(
             SET_UP,
             "waiting for its first message",
@@ -81,7 +104,14 @@ impl Server {
         .await?
         {
             Message::Hello(hello) => self.control(session, &hello).await,
-            Message::Attach(attach) => self.join(attach.token, attach.stream, session),
+            Message::Attach(attach) => self.join(
+                &attach.token,
+                Joining {
+                    number: attach.stream,
+                    session,
+                    place,
+                },
+            ),
             _ => Err(Error::Protocol("it begins with the wrong message".to_owned())),
         }
     }
@@ -106,34 +136,37 @@ impl Server {
         }
     }
 
-    fn admit(
-        &self,
-        peer: PublicKey,
-        hello: &Hello,
-    ) -> Result<(Place<'_>, mpsc::Receiver<(u16, Session)>), Refusal> {
+    fn admit(&self, peer: PublicKey, hello: &Hello) -> Result<(Place<'_>, mpsc::Receiver<Joining>), Refusal> {
         let mut state = self.state();
         state
             .requests
             .note(peer, std::time::Instant::now(), &self.limits)?;
         self.limits.check(hello)?;
-        if state.under_way.len() >= self.limits.at_once || state.under_way.contains_key(&hello.token) {
-            return Err(Refusal::Busy(state.under_way.len()));
+        let busy = Refusal::Busy(state.under_way.len());
+        if state.under_way.contains_key(&hello.token) {
+            return Err(busy);
         }
+        let measurement = self.measurements.take(peer).map_err(|_| busy)?;
         let (joins, joined) = mpsc::channel(hello.sessions().into());
         let token = hello.token.clone();
         state.under_way.insert(token.clone(), UnderWay { peer, joins });
         drop(state);
-        Ok((Place { server: self, token }, joined))
+        let place = Place {
+            server: self,
+            token,
+            _measurement: measurement,
+        };
+        Ok((place, joined))
     }
 
-    fn join(&self, token: Token, number: u16, session: Session) -> Result<(), Error> {
+    fn join(&self, token: &Token, joining: Joining) -> Result<(), Error> {
         let state = self.state();
-        let peer = session.info().peer;
-        match state.under_way.get(&token).filter(|found| found.peer == peer) {
+        let peer = joining.session.info().peer;
+        match state.under_way.get(token).filter(|found| found.peer == peer) {
             // More than were announced find the queue full, and are dropped.
             Some(found) => found
                 .joins
-                .try_send((number, session))
+                .try_send(joining)
                 .map_err(|_| Error::Protocol("more sessions than announced".to_owned())),
             None => Err(Error::Protocol(
                 "it joins a measurement that is not there".to_owned(),
@@ -145,14 +178,20 @@ impl Server {
         &self,
         control: &mut Session,
         hello: &Hello,
-        mut joins: mpsc::Receiver<(u16, Session)>,
+        mut joins: mpsc::Receiver<Joining>,
     ) -> Result<(), Error> {
         Message::Ready.write(control).await?;
         let deadline = Instant::now() + SET_UP;
         let mut streams: Vec<Stream> = Vec::new();
+        let mut places = Vec::new();
         while streams.len() < usize::from(hello.sessions()) {
             let joined = timeout_at(deadline, joins.recv()).await;
-            let Ok(Some((number, mut session))) = joined else {
+            let Ok(Some(Joining {
+                number,
+                mut session,
+                place,
+            })) = joined
+            else {
                 return Err(Error::Silent {
                     doing: "waiting for the client's sessions",
                     after: SET_UP,
@@ -162,6 +201,7 @@ impl Server {
                 return Err(Error::Protocol(format!("stream {number} twice or too many")));
             }
             Message::Attached.write(&mut session).await?;
+            places.push(place);
             streams.push(Stream {
                 number,
                 sends: !hello.client_sends(number),

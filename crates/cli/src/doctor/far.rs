@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use longhaul_doctor::{Clocks, Facts, Server, ask};
-use longhaul_session::{ConnectOptions, Endpoint, Route, ServerTrust, Service, Session, Verdict};
+use longhaul_hop::{EventLog, Payer, SharedPlaces};
+use longhaul_session::{ConnectOptions, Endpoint, PublicKey, Route, ServerTrust, Service, Session, Verdict};
 use longhaul_transfer::{Connector, Error, GrantsInForce, SessionConnector};
-use tokio::sync::Semaphore;
 
 use super::Doctor;
 use crate::{home, trust};
 
-/// Sessions answered at once: each may cost a core a tenth of a second.
-const AT_ONCE: usize = 4;
+/// Sessions answered with facts at once, shared among keys: each may cost a core a tenth of a second.
+const MAX_ANSWERED: usize = 4;
+/// Sessions at once, those that are only told to come later included; one more is dropped.
+const MAX_SESSIONS: usize = 64;
 
 impl Doctor {
     /// The facts of the machine there, and its clock.
@@ -46,16 +48,20 @@ impl Doctor {
 pub struct Answering {
     grants: Arc<GrantsInForce>,
     server: Server,
-    places: Semaphore,
+    places: Arc<SharedPlaces<PublicKey>>,
+    sessions: Arc<SharedPlaces<PublicKey>>,
+    events: Arc<EventLog>,
 }
 
 impl Answering {
-    /// For those whom the grants let read.
-    pub fn new(grants: Arc<GrantsInForce>) -> Self {
+    /// For those whom the grants let read; `events` bounds what goes to the log.
+    pub fn new(grants: Arc<GrantsInForce>, events: Arc<EventLog>) -> Self {
         Self {
             grants,
             server: Server::default(),
-            places: Semaphore::new(AT_ONCE),
+            places: SharedPlaces::new(MAX_ANSWERED),
+            sessions: SharedPlaces::new(MAX_SESSIONS),
+            events,
         }
     }
 
@@ -63,9 +69,11 @@ impl Answering {
     pub async fn answer(&self, mut session: Session) {
         let (id, key) = (session.info().session_id, session.info().peer);
         let from: Option<IpAddr> = session.info().first_hop.map(|address| address.ip());
-        tracing::info!(session = %id, peer = %key, "a doctor's session");
+        let Ok(_session) = self.sessions.take(key) else {
+            return;
+        };
         let denied = format!("the server lets key {key} read nothing; ask its operator");
-        let place = self.places.try_acquire();
+        let place = self.places.take(key);
         let refusal = match (&place, self.grants.now().reads(&key)) {
             (_, false) => Some(denied.as_str()),
             (Err(_), true) => Some("it answers as many as it can; try again later"),
@@ -77,9 +85,10 @@ impl Answering {
             Ok(()) => session.close().await,
             Err(error) => Err(error),
         };
-        match closed {
-            Ok(()) => tracing::info!(session = %id, "session over"),
-            Err(error) => tracing::info!(session = %id, %error, "session failed"),
-        }
+        let Some(left_out) = self.events.admit(Some(Payer::Key(key))) else {
+            return;
+        };
+        let (error, left_out) = (closed.err(), Some(left_out).filter(|&left_out| left_out > 0));
+        tracing::info!(session = %id, peer = %key, error = error.map(tracing::field::display), left_out, "a doctor's session is over");
     }
 }

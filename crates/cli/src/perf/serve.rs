@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use longhaul_hop::{EventLog, Payer};
 use longhaul_perf::{Limits, Server};
 use longhaul_session::{ListenOptions, Listener, Service, Session};
 use tokio::signal::unix::{SignalKind, signal};
@@ -58,10 +59,11 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     announce(perf, listener.local_addr(), &key.to_string());
+    let events = Arc::new(EventLog::new());
     let serving = async {
         loop {
             match listener.accept().await {
-                Ok(session) => answer(server.clone(), session),
+                Ok(session) => answer(server.clone(), events.clone(), session),
                 Err(error) => return error,
             }
         }
@@ -73,13 +75,15 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     }
 }
 
-/// Serves a session of a measurement beside others.
-pub fn answer(server: Arc<Server>, session: Session) {
+/// Serves a session of a measurement beside others; `events` bounds what goes to the log.
+pub fn answer(server: Arc<Server>, events: Arc<EventLog>, session: Session) {
     tokio::spawn(async move {
         let (id, peer) = (session.info().session_id, session.info().peer);
-        match server.serve(session).await {
-            Ok(()) => tracing::info!(session = %id, %peer, "measurement session over"),
-            Err(error) => tracing::info!(session = %id, %peer, %error, "measurement session failed"),
+        let error = server.serve(session).await.err();
+        if let Some(left_out) = events.admit(Some(Payer::Key(peer))) {
+            let error = error.map(tracing::field::display);
+            let left_out = Some(left_out).filter(|&left_out| left_out > 0);
+            tracing::info!(session = %id, %peer, error, left_out, "a measurement's session is over");
         }
     });
 }

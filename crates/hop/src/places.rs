@@ -1,0 +1,65 @@
+//! Places that many ask for, each given back by itself when it is no longer held.
+
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longhaul_proto::{Full, Shares};
+
+/// So many places, shared so that whoever takes many is who goes without ([`Shares`]).
+#[derive(Debug)]
+pub struct SharedPlaces<K>(Mutex<Shares<K>>);
+
+/// A place; given back when dropped.
+#[derive(Debug)]
+pub struct HeldPlace<K: Eq + Hash + Clone> {
+    of: Arc<SharedPlaces<K>>,
+    who: K,
+}
+
+impl<K: Eq + Hash + Clone> SharedPlaces<K> {
+    /// `places` in all, of which one holder has at most half, two a third each, and so on.
+    #[must_use]
+    pub fn new(places: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Shares::new(places as u64, 1))))
+    }
+
+    /// A place for `who`.
+    ///
+    /// # Errors
+    /// Which bound was met.
+    pub fn take(self: &Arc<Self>, who: K) -> Result<HeldPlace<K>, Full> {
+        self.shares().take(&who, 1)?;
+        Ok(HeldPlace {
+            of: Arc::clone(self),
+            who,
+        })
+    }
+
+    fn shares(&self) -> MutexGuard<'_, Shares<K>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Eq + Hash + Clone> Drop for HeldPlace<K> {
+    fn drop(&mut self) {
+        self.of.shares().give_back(&self.who, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_comes_back_when_it_is_dropped() {
+        let places = SharedPlaces::new(2);
+        let held = places.take('a').unwrap();
+        assert_eq!(places.take('a').unwrap_err(), Full::Share);
+        let other = places.take('b').unwrap();
+        assert_eq!(places.take('c').unwrap_err(), Full::All);
+        drop(held);
+        assert!(places.take('c').is_ok());
+        drop(other);
+        assert_eq!(places.shares().used(), 0);
+    }
+}
