@@ -60,7 +60,9 @@ const MAX_TEXT: usize = 200;
 impl Text {
     /// Takes any text; what must not be printed is written out, what is too long is cut.
     pub fn new(text: &str) -> Self {
-        Self(printable_within(text.trim().as_bytes(), MAX_TEXT))
+        // Trimmed again: what was in the middle may be at the end once it is cut.
+        let text = printable_within(text.trim().as_bytes(), MAX_TEXT);
+        Self(text.trim_end().to_owned())
     }
 
     /// As text.

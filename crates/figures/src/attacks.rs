@@ -8,7 +8,7 @@ mod place;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +114,41 @@ pub fn run(what: &Arguments) -> Result<()> {
         }
     }
     write_page(&what.out, &runs)
+}
+
+/// What the demonstration shows: a crowd of strangers at a server and at a depot, a key that takes all it can, names that nobody answers for.
+const DEMONSTRATED: [Attack; 4] = [
+    Attack::IdleAtServe,
+    Attack::IdleAtDepot,
+    Attack::HeldCopies,
+    Attack::SlowNames,
+];
+
+/// One honest copy without and one under each of some attacks, a line each; fewer of them where it must be short.
+///
+/// # Errors
+/// The lab or a program cannot be started, or a copy failed.
+pub fn demonstrate(small: bool) -> Result<()> {
+    let program = copy::built("longhaul")?;
+    let bed = Bed::make(&program)?;
+    println!("\nhonest copies of 24 MiB at 100 Mbit/s, alone and under attack:");
+    for attack in DEMONSTRATED
+        .into_iter()
+        .take(if small { 1 } else { DEMONSTRATED.len() })
+    {
+        let mut shown = Vec::new();
+        for under_attack in [false, true] {
+            let run = bed.run(&program, attack, Build::Now, 0, under_attack)?;
+            match (run.begins_s, run.rate_bps, run.error) {
+                (Some(begins), Some(rate), None) => {
+                    shown.push(format!("after {begins:.2} s at {:.1} Mbit/s", rate / 1e6));
+                }
+                (.., error) => bail!("{}: {}", attack.title(), error.unwrap_or_default()),
+            }
+        }
+        println!("{:<78} {}", attack.title(), shown.join("; under it "));
+    }
+    Ok(())
 }
 
 fn write_page(out: &Path, runs: &[Run]) -> Result<()> {

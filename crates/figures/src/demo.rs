@@ -1,5 +1,6 @@
 //! The demonstration: a real data set crosses emulated long-haul paths, direct and through depots.
 
+use crate::attacks;
 use crate::copy::{Source, Tools, measure};
 use crate::dataset;
 use crate::plan::Job;
@@ -124,6 +125,7 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
     let runs: Vec<Run> = results.into_iter().flatten().collect();
     report::write(&out.join("report.json"), &runs)?;
     print_table(&size.settings, &runs);
+    attacks::demonstrate(small)?;
     println!(
         "{} copies in {:.0} s; {}",
         jobs.len(),
