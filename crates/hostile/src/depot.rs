@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_proto::{Open, OpenDecoder, PublicKey, SigningKey, StatusCode};
+use longhaul_hop::receive_open;
+use longhaul_proto::{Open, PublicKey, SigningKey, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
@@ -99,20 +100,12 @@ impl Drop for HostileDepot {
 
 impl Shared {
     async fn take(&self, mut stream: TcpStream) -> io::Result<()> {
-        let mut decoder = OpenDecoder::new();
-        let mut piece = [0; 4096];
-        let (open, mut early) = loop {
-            let length = stream.read(&mut piece).await?;
-            if length == 0 {
-                return Ok(());
-            }
-            let fed = decoder.feed(&piece[..length]).map_err(io::Error::other)?;
-            if let Some((open, used)) = fed {
-                break (open, piece[used..length].to_vec());
-            }
+        let Ok((open, _, mut early)) = receive_open(&mut stream).await else {
+            return Ok(());
         };
         if early.is_empty() && matches!(self.lie, Lie::SwapsPairs | Lie::NothingWentOn) {
             // The payload's first bytes belong to the session, whose OPEN is to be another's.
+            let mut piece = [0; 4096];
             let length = stream.read(&mut piece).await?;
             early = piece[..length].to_vec();
         }

@@ -4,7 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_proto::{Open, OpenDecoder, PublicKey, SigningKey, StatusCode};
+use longhaul_hop::receive_open;
+use longhaul_proto::{Open, PublicKey, SigningKey, StatusCode};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, UnixTime};
@@ -78,17 +79,8 @@ fn config(victim: PublicKey, own: &SigningKey, open: &Open) -> io::Result<Server
 }
 
 async fn pretend(mut stream: TcpStream, own: &SigningKey, victim: PublicKey) -> io::Result<()> {
-    let mut decoder = OpenDecoder::new();
-    let mut piece = [0; 4096];
-    let (open, early) = loop {
-        let length = stream.read(&mut piece).await?;
-        if length == 0 {
-            return Ok(());
-        }
-        let fed = decoder.feed(&piece[..length]).map_err(io::Error::other)?;
-        if let Some((open, used)) = fed {
-            break (open, piece[used..length].to_vec());
-        }
+    let Ok((open, _, early)) = receive_open(&mut stream).await else {
+        return Ok(());
     };
     let saying = Saying {
         code: StatusCode::Ok,
@@ -104,7 +96,7 @@ async fn pretend(mut stream: TcpStream, own: &SigningKey, victim: PublicKey) -> 
     let mut tls = TlsAcceptor::from(Arc::new(config(victim, own, &open)?))
         .accept(joined)
         .await?;
-    let _ = tls.read(&mut piece).await?;
+    let _ = tls.read(&mut [0; 4096]).await?;
     Ok(())
 }
 
