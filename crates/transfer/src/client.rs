@@ -66,10 +66,32 @@ impl Transport for tokio::io::DuplexStream {}
 pub struct ConnectError {
     /// One line that names the hop and what to do.
     pub message: String,
-    /// Somebody on the way knows who asks, and says no.
-    pub unauthorised: bool,
+    /// What kind of failure it is.
+    pub kind: ConnectFailure,
     /// Whether trying again later can help.
     pub retry: bool,
+}
+
+/// Kinds of [`ConnectError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectFailure {
+    /// No way led to the server.
+    NoRoute,
+    /// Somebody on the way knows who asks, and says no.
+    Unauthorised,
+    /// The server does something else than what it was asked for.
+    NotOffered,
+}
+
+impl ConnectError {
+    /// As what ends a copy; `text` is its one line.
+    pub fn into_error(self, text: String) -> Error {
+        match self.kind {
+            ConnectFailure::NoRoute => Error::Connect(text),
+            ConnectFailure::Unauthorised => Error::Unauthorised(text),
+            ConnectFailure::NotOffered => Error::Refused(text),
+        }
+    }
 }
 
 /// Opens streams to one server over several routes.
@@ -369,14 +391,7 @@ impl<C: Connector> Supervisor<'_, C> {
             Err(Lost::Connect(error)) => {
                 let retry = error.retry && (self.ever_open || self.open.load(Ordering::Relaxed) > 0);
                 let text = format!("route {route}: {}", error.message);
-                (
-                    if error.unauthorised {
-                        Error::Unauthorised(text)
-                    } else {
-                        Error::Connect(text)
-                    },
-                    retry,
-                )
+                (error.into_error(text), retry)
             }
         };
         let reason = error.to_string();

@@ -30,7 +30,7 @@ mod tree_hash;
 mod walk;
 mod wire;
 
-pub use client::{ALONE, Client, ConnectError, Connector, MAX_STREAMS, Outcome, Transport};
+pub use client::{ALONE, Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, Transport};
 pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
 pub use error::{Error, Failure, FailureKind};
 pub use explain::{Picture, explain};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use longhaul_proto::{PublicKey, Route};
 use longhaul_session::{ConnectOptions, FlowWatch, Session, connect};
 
-use crate::client::{ConnectError, Connector, Transport};
+use crate::client::{ConnectError, ConnectFailure, Connector, Transport};
 use crate::lock::Locked;
 use crate::server::Server;
 
@@ -65,7 +65,11 @@ impl Connector for SessionConnector {
                 *self.unknown.locked() = Some(*found);
             }
             ConnectError {
-                unauthorised: error.is_about_who(),
+                kind: match &error {
+                    error if error.is_about_who() => ConnectFailure::Unauthorised,
+                    error if error.is_about_the_service() => ConnectFailure::NotOffered,
+                    _ => ConnectFailure::NoRoute,
+                },
                 retry: is_worth_a_retry(&error),
                 message: error.to_string(),
             }
@@ -80,7 +84,7 @@ fn is_worth_a_retry(error: &longhaul_session::Error) -> bool {
         error,
         Error::Hop(_) | Error::NotConnected { .. } | Error::FellBack { .. } | Error::Tls { .. }
     );
-    passing && !error.is_about_who()
+    passing && !error.is_about_who() && !error.is_about_the_service()
 }
 
 /// Serves one session that a listener accepted, and logs how it went.

@@ -32,13 +32,15 @@ impl Doctor {
         (options.server, first) = trust::of(server, &wanted, &options).await?;
         let connector = trust::Remembering::new(SessionConnector::new(options, vec![]), first);
         let connected = connector.connect(0).await;
-        let mut session = connected.map_err(|error| match (connector.unknown_server(), error.unauthorised) {
-            (Some(found), _) => anyhow!(Error::Unauthorised(format!(
+        let mut session = connected.map_err(|error| match connector.unknown_server() {
+            Some(found) => anyhow!(Error::Unauthorised(format!(
                 "the server {server} is not known and shows key {found}: if that is its key, give --host-key {found}, or \
                  --accept-new to remember it"
             ))),
-            (None, true) => anyhow!(Error::Unauthorised(error.message)),
-            (None, false) => anyhow!(Error::Connect(error.message)),
+            None => {
+                let text = error.message.clone();
+                anyhow!(error.into_error(text))
+            }
         })?;
         ask(&mut session).await.with_context(|| server.to_string())
     }

@@ -248,3 +248,18 @@ fn a_server_that_grants_nothing_or_has_no_root_does_not_start() {
         Some(2)
     );
 }
+
+/// What is asked for is not what is there: refused by name, at once, and as a refusal.
+#[test]
+fn a_server_of_measurements_serves_no_files() {
+    let stage = Stage::new();
+    let server = stage.perf(&[]);
+    stage.noise("here/f", 1000);
+    let output = stage.cp(&server, &["here/f", &format!("lh://{}/f", server.address)]);
+    let told = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("does not offer this service: copy; this one offers: perf"),
+        "{told}"
+    );
+}

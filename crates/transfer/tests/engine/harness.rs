@@ -297,7 +297,7 @@ impl Connector for Pipes {
         if left == 0 {
             return Err(ConnectError {
                 message: "depot d:1 does not answer".into(),
-                unauthorised: false,
+                kind: ConnectFailure::NoRoute,
                 retry: true,
             });
         }
