@@ -254,7 +254,7 @@ impl Conn {
 }
 
 /// Has the current runtime's reactor watch `socket`.
-fn register(socket: &Arc<OwnedFd>, interest: Interest) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+pub(crate) fn register(socket: &Arc<OwnedFd>, interest: Interest) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     // SAFETY: an OwnedFd names the same open descriptor until it is dropped, and the AsyncFd holds it for as long as it
     // lives: what the reactor watches is what was registered.
     #[allow(unsafe_code, reason = "AsyncFd asks for this promise since tokio 1.54")]

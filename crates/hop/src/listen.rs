@@ -2,12 +2,16 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use tokio::net::TcpListener;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
+use crate::conn::register;
 use crate::{CongestionError, Options, check_congestion};
 
 const BACKLOG: i32 = 1024;
@@ -18,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
-    socket: TcpListener,
+    socket: AsyncFd<Arc<OwnedFd>>,
     pause: Duration,
 }
 
@@ -53,16 +57,15 @@ impl Listener {
     /// # Errors
     /// When the kernel does not say.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        let address = rustix::net::getsockname(self.socket.get_ref())?;
+        Ok(SocketAddr::try_from(address)?)
     }
 
     /// The next connection, for [`Conn::new`](crate::Conn::new), on whichever thread is to have it. `failed` is called when the
     /// system cannot give any for the moment: whoever waits in the backlog waits on, and what ends meanwhile frees some.
     pub async fn accept(&mut self, failed: impl Fn(&io::Error)) -> (OwnedFd, SocketAddr) {
         loop {
-            let accepted = self.socket.accept().await;
-            // Taken off this thread's reactor here; whoever serves it puts it on its own.
-            match accepted.and_then(|(stream, peer)| Ok((OwnedFd::from(stream.into_std()?), peer))) {
+            match self.next().await {
                 Ok(accepted) => {
                     self.pause = FIRST_PAUSE;
                     return accepted;
@@ -78,7 +81,23 @@ impl Listener {
     }
 }
 
-fn bound(address: SocketAddr, options: &Options) -> io::Result<TcpListener> {
+impl Listener {
+    /// The next connection, on no reactor yet: whoever serves it puts it on its own.
+    async fn next(&self) -> io::Result<(OwnedFd, SocketAddr)> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        loop {
+            let mut guard = self.socket.readable().await?;
+            match rustix::net::acceptfrom_with(self.socket.get_ref(), flags) {
+                Ok((fd, Some(peer))) => return Ok((fd, SocketAddr::try_from(peer)?)),
+                Ok((_, None)) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn bound(address: SocketAddr, options: &Options) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     let family = if address.is_ipv4() {
         AddressFamily::INET
     } else {
@@ -90,10 +109,10 @@ fn bound(address: SocketAddr, options: &Options) -> io::Result<TcpListener> {
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, !address.ip().is_unspecified())?;
     }
-    options.apply(std::os::fd::AsFd::as_fd(&fd))?;
+    options.apply(fd.as_fd())?;
     rustix::net::bind(&fd, &address)?;
     rustix::net::listen(&fd, BACKLOG)?;
-    TcpListener::from_std(fd.into())
+    register(&Arc::new(fd), Interest::READABLE)
 }
 
 /// Errors of a connection that died in the backlog (accept(2)); the listener is fine.

@@ -54,6 +54,12 @@ impl Route {
         &self.hops
     }
 
+    /// Whether it names the key of any depot.
+    #[must_use]
+    pub fn names_keys(&self) -> bool {
+        self.hops.iter().any(|hop| hop.key.is_some())
+    }
+
     /// Whether there is no depot.
     #[must_use]
     pub const fn is_direct(&self) -> bool {

@@ -26,7 +26,7 @@ pub struct Status {
     /// More, in words for a person; what is not printable ([`crate::text`]) is written out when encoded and when decoded
     /// (LH-STATUS-4).
     pub detail: String,
-    /// The reporter's signature (LH-STATUS-7); none by who could not read the OPEN.
+    /// The reporter's signature, where it must sign (LH-STATUS-7).
     pub signature: Option<[u8; 64]>,
     /// Non-critical options not known here, which the signature covers (LH-STATUS-5). Numbers ascend.
     pub unknown: Vec<UnknownOption>,
@@ -57,13 +57,16 @@ impl Status {
         status
     }
 
-    /// Makes `key` the reporter and signs, as the answer to `open` (LH-STATUS-7). To be called last.
+    /// Makes `key` the reporter and signs, as the answer to `open`, unless this says `Ok` on a route that names no keys (LH-STATUS-7). To be
+    /// called last.
     ///
     /// # Errors
     /// [`KeyError::CannotSign`] when the cryptographic library refuses.
     pub fn sign(&mut self, key: &SigningKey, open: &Open) -> Result<(), KeyError> {
         self.reporter = Some(key.public());
-        self.signature = Some(key.sign(&self.signed_bytes(&open.signature))?);
+        if self.code != StatusCode::Ok || open.route.names_keys() {
+            self.signature = Some(key.sign(&self.signed_bytes(&open.signature))?);
+        }
         Ok(())
     }
 

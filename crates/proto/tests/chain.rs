@@ -313,6 +313,13 @@ fn a_status_is_its_reporters_own_and_answers_this_open() {
         change(&mut bent);
         assert_eq!(kind(&encoded(&bent)), Err(FailureKind::Forged), "{bent:?}");
     }
+    // Where no key is named an `Ok` needs no signature; a failure always does.
+    assert_eq!(chain("d1,d2").feed(&encoded(&ok(1))), Ok(Progress::Waiting));
+    let failed = encoded(&Status::new(StatusCode::DialRefused, 1));
+    assert_eq!(
+        chain("d1,d2").feed(&failed).unwrap_err().kind,
+        FailureKind::Forged
+    );
     // Who could not read the OPEN cannot sign; that it failed is known, that nothing went on is not.
     let unplaced = encoded(&Status::new(StatusCode::BadOpen, 0));
     let failure = chain(&route).feed(&unplaced).unwrap_err();
