@@ -1,5 +1,7 @@
 //! Files that arrive in blocks: written where they belong as they come, concluded when the last one and the hash are in.
 
+mod conclude;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,15 +12,14 @@ use crate::destination::TempFile;
 use crate::error::{Error, Failure, FailureKind};
 use crate::hole_hash::hash_block;
 use crate::lock::Locked;
-use crate::manifest::Record;
 use crate::path::RelPath;
 use crate::tree_hash::{BlockHash, Hash, TreeHash};
 use crate::wire::{Block, Frame, Head, Meta, Written};
 
 /// Files in the making at once, at most.
-const OPEN_FILES: usize = 4096;
+const MAX_DESCRIBED_FILES: usize = 4096;
 /// Separate runs of blocks of one file, at most: bounds what scattered blocks can make us remember.
-const SCATTERED: usize = 64 * 1024;
+const MAX_RUNS: usize = 64 * 1024;
 /// Bytes that a described file takes beside its path, and each separate run of its blocks.
 const FILE_BYTES: i64 = 1024;
 const RUN_BYTES: i64 = 112;
@@ -64,7 +65,7 @@ impl Receiver {
                 false => Err(Error::Protocol("it describes one file in two ways".into())),
             };
         }
-        if state.files.len() >= OPEN_FILES {
+        if state.files.len() >= MAX_DESCRIBED_FILES {
             return Err(Error::Protocol("it has too many files open at once".into()));
         }
         let blocks = Blocks {
@@ -216,7 +217,7 @@ impl Receiver {
     /// Accounts for the runs of blocks that are remembered.
     fn account_runs(&self, blocks: &mut Blocks) -> Result<(), Failure> {
         let runs = blocks.tree.held();
-        if runs > SCATTERED {
+        if runs > MAX_RUNS {
             return Err(Failure::with(FailureKind::Limit, "its blocks come too scattered"));
         }
         let more = (runs as i64 - blocks.most_runs).max(0);
@@ -279,97 +280,6 @@ impl Receiver {
         if complete {
             self.conclude_file(&file);
         }
-    }
-
-    /// All blocks are in and the hash is known: compare, and put the file in its place.
-    fn conclude_file(&self, file: &ArrivingFile) {
-        let (ours, theirs) = {
-            let blocks = file.blocks.locked();
-            (blocks.tree.root(), blocks.end)
-        };
-        let outcome = match (ours, theirs) {
-            (Some(ours), Some(theirs)) if ours == theirs => {
-                self.place_file(file, &ours).map(|written| (written, ours))
-            }
-            _ => Err(Failure::new(FailureKind::Verification)),
-        };
-        let hash = outcome.as_ref().ok().map(|(_, hash)| *hash);
-        self.answer_file(file, outcome.map(|(written, _)| written), hash);
-    }
-
-    fn place_file(&self, file: &ArrivingFile, hash: &Hash) -> Result<Written, Failure> {
-        self.temp_of(file)?;
-        // Every block is in and none is being written: the last holder is here.
-        let temp = file.temp.locked().take().and_then(Arc::into_inner);
-        let temp = temp.ok_or(Failure::with(FailureKind::Io, "a block is still being written"))?;
-        self.destination.finish(temp, &file.meta, file.size, hash)
-    }
-
-    fn fail_file(&self, file: &ArrivingFile, failure: Failure, asked: Vec<Reply>, ack: Frame) {
-        let first = file.blocks.locked().outcome.is_none();
-        if first {
-            self.answer_file(file, Err(failure.clone()), None);
-        }
-        for reply in asked {
-            let result = Frame::Result {
-                id: file.head.id,
-                outcome: Err(failure.clone()),
-            };
-            reply.send((ack.clone(), Some(result)));
-        }
-    }
-
-    fn answer_file(&self, file: &ArrivingFile, outcome: Result<Written, Failure>, hash: Option<Hash>) {
-        let asked = {
-            let mut blocks = file.blocks.locked();
-            if blocks.outcome.is_some() {
-                return;
-            }
-            blocks.outcome = Some(outcome.clone());
-            std::mem::take(&mut blocks.end_asked)
-        };
-        match outcome {
-            Ok(_) => file.release(),
-            Err(_) => self.discard(file),
-        }
-        let record = match (&outcome, &hash) {
-            (Ok(_), Some(hash)) => Record::File {
-                size: file.size,
-                hash,
-            },
-            _ => Record::Failed,
-        };
-        self.record(
-            &file.head,
-            record,
-            outcome.as_ref(),
-            hash.map(|hash| (file.size, hash)),
-        );
-        self.take_file(file.head.id);
-        for reply in asked {
-            reply.send((
-                Frame::Result {
-                    id: file.head.id,
-                    outcome: outcome.clone(),
-                },
-                None,
-            ));
-        }
-    }
-
-    /// A file whose sender has given it up.
-    pub(super) fn abandon(&self, file: &ArrivingFile, outcome: &Result<Written, Failure>) {
-        file.blocks.locked().outcome = Some(outcome.clone());
-        self.discard(file);
-    }
-
-    /// Removes what was written of a file that failed.
-    fn discard(&self, file: &ArrivingFile) {
-        file.temp.locked().take();
-        file.release();
-        self.progress
-            .bytes_done
-            .fetch_sub(file.counted.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
