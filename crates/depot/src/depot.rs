@@ -201,13 +201,12 @@ impl Door {
     /// Accepts for ever. Each connection's task holds a clone of `alive`.
     async fn accept(mut self, phases: watch::Receiver<Phase>, alive: mpsc::Sender<()>) {
         // The whole of the log for a lack of descriptors, however long it lasts.
-        let warnings = Mutex::new(LogRate::new(3, 1));
+        let mut warnings = LogRate::new(3, 1);
         let began = tokio::time::Instant::now();
         loop {
             let metrics = &self.shared.metrics;
             let failed = |error: &io::Error| {
                 metrics.accept_errors.inc();
-                let mut warnings = warnings.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(left_out) = warnings.admit(began.elapsed()) {
                     tracing::warn!(%error, left_out, "cannot accept; trying again");
                 }

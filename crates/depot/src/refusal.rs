@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 
-use bytes::BytesMut;
 use longhaul_hop::{Conn, NoRoom, Payer, answer_and_linger};
 use longhaul_proto::{Open, Refusal, Status, StatusCode};
 
@@ -70,7 +69,7 @@ pub(crate) async fn refuse(
         .opens_refused
         .get_or_create(&RefusedWith::new(name_of(code)))
         .inc();
-    if let Some(left_out) = shared.events.admit(payer) {
+    shared.events.log(payer, |left_out| {
         tracing::info!(
             session = open.map(|open| tracing::field::display(open.session_id)),
             principal = open.map(|open| tracing::field::display(open.principal)),
@@ -78,23 +77,17 @@ pub(crate) async fn refuse(
             from = %peer,
             status = name_of(code),
             detail,
-            left_out = Some(left_out).filter(|&left_out| left_out > 0),
+            left_out,
             "OPEN refused"
         );
-    }
+    });
     // Who could not read the OPEN does not know its own place: 0 (LH-CHAIN-2).
     let mut status = Status::new(code, open.map_or(0, Open::position));
     status.at = open.and_then(|open| open.next().endpoint().cloned());
     status.payload_forwarded = forwarded;
     status.detail = detail;
-    match open {
-        // A key that cannot sign leaves an answer that nobody takes, which is as good as none.
-        Some(open) => drop(status.sign(&shared.key, open)),
-        None => status.reporter = Some(shared.key.public()),
-    }
-    let mut bytes = BytesMut::new();
-    status.encode(&mut bytes);
-    answer_and_linger(upstream, &bytes, shared.timeouts.refusal).await;
+    let answer = status.into_answer(&shared.key, open);
+    answer_and_linger(upstream, &answer, shared.timeouts.refusal).await;
 }
 
 /// A status code as a word for logs and metrics.

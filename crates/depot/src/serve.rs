@@ -62,7 +62,14 @@ pub(crate) async fn serve(
     } = entered;
     let draining = phase.clone();
     // The set-up needs buffers that the relay does not: boxed, they are gone once the session is idle.
-    let setup = Box::pin(set_up(&shared, &mut upstream, &mut place, header, &draining));
+    let setup = Box::pin(set_up(
+        &shared,
+        &mut upstream,
+        peer,
+        &mut place,
+        header,
+        &draining,
+    ));
     let setup = tokio::select! {
         done = setup => done,
         () = eviction.wait() => return evicted(&shared),
@@ -156,28 +163,27 @@ async fn relay(
         .inc();
     shared.metrics.limited("upstream", &hops.upstream);
     shared.metrics.limited("downstream", &hops.downstream);
-    let Some(left_out) = shared.events.admit(Some(payer)) else {
-        return;
-    };
-    tracing::info!(
-        %session,
-        %principal,
-        rule = rule.rule(),
-        from = %peer,
-        %to,
-        %destination,
-        %service,
-        purpose = purpose.as_deref(),
-        forward_bytes = forward + early as u64,
-        backward_bytes = backward,
-        seconds = began.elapsed().as_secs_f64(),
-        upstream_limited_by = HopTallies::chief(&hops.upstream),
-        downstream_limited_by = HopTallies::chief(&hops.downstream),
-        ending = name,
-        error = error.map(tracing::field::display),
-        left_out = Some(left_out).filter(|&left_out| left_out > 0),
-        "session ended"
-    );
+    shared.events.log(Some(payer), |left_out| {
+        tracing::info!(
+            %session,
+            %principal,
+            rule = rule.rule(),
+            from = %peer,
+            %to,
+            %destination,
+            %service,
+            purpose = purpose.as_deref(),
+            forward_bytes = forward + early as u64,
+            backward_bytes = backward,
+            seconds = began.elapsed().as_secs_f64(),
+            upstream_limited_by = HopTallies::chief(&hops.upstream),
+            downstream_limited_by = HopTallies::chief(&hops.downstream),
+            ending = name,
+            error = error.map(tracing::field::display),
+            left_out,
+            "session ended"
+        );
+    });
 }
 
 /// The ending as a word for logs and metrics, and the error behind it.

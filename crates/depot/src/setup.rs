@@ -5,7 +5,7 @@
 //! connection.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::dial::{Way, deadline, not_allowed};
 use crate::live::{NoPlace, RuleSession};
-use crate::policy::{Candidates, Policy};
+use crate::policy::Candidates;
 use crate::refusal::Refused;
 use crate::serve::{Phase, Shared};
 
@@ -56,6 +56,7 @@ pub(crate) enum Failure {
 pub(crate) async fn set_up(
     shared: &Shared,
     upstream: &mut Conn,
+    peer: SocketAddr,
     place: &mut Place,
     header: Duration,
     phase: &watch::Receiver<Phase>,
@@ -72,7 +73,7 @@ pub(crate) async fn set_up(
             return Err(Failure::Refused(None, why));
         }
     };
-    let (candidates, payer) = match admit(shared, upstream, &open, place, phase) {
+    let (candidates, payer) = match admit(shared, peer.ip(), &open, place, phase) {
         Ok(admitted) => admitted,
         Err(why) => return Err(Failure::Refused(Some(Box::new(open)), why)),
     };
@@ -112,10 +113,10 @@ pub(crate) async fn set_up(
 }
 
 /// The checks that cost nothing but a signature (LH-ADMIT-1): nobody is dialled and nothing resolved before they pass
-/// (LH-ADMIT-2). What may be shared among the rest comes last: a place for a session, and the memory for replays.
+/// (LH-ADMIT-2). What may be shared among the rest comes last.
 fn admit(
     shared: &Shared,
-    upstream: &Conn,
+    peer: IpAddr,
     open: &Open,
     place: &mut Place,
     phase: &watch::Receiver<Phase>,
@@ -125,40 +126,39 @@ fn admit(
     shared
         .admission
         .depot(open, now, |principal| policy.knows(principal))?;
-    let candidates = candidates(shared, &policy, open);
+    let own = shared.dialler.own_addresses();
+    let candidates = policy.candidates(&open.principal, &open.destination, open.next(), &own);
     let payer = match candidates.listed {
         true => Payer::Key(open.principal),
-        false => source_of(upstream),
+        false => Payer::source(peer),
     };
-    let checked = || {
-        if *phase.borrow() != Phase::Running {
-            return Err(Refused::new(StatusCode::Draining, ""));
-        }
-        if candidates.rules.is_empty() {
-            return Err(not_allowed(open));
-        }
-        place.verified(payer)?;
-        let mut replays = shared.replays.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(replays
-            .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
-            .map_err(Refusal::from)?)
+    let entered = if *phase.borrow() != Phase::Running {
+        Err(Refused::new(StatusCode::Draining, ""))
+    } else if candidates.rules.is_empty() {
+        Err(not_allowed(open))
+    } else {
+        enter(shared, open, place, payer, now)
     };
-    match { checked }() {
+    match entered {
         Ok(()) => Ok((candidates, payer)),
         Err(why) => Err(why.on_account_of(payer)),
     }
 }
 
-/// What the policy says of the OPEN as it is written.
-fn candidates(shared: &Shared, policy: &Policy, open: &Open) -> Candidates {
-    let own = shared.dialler.own_addresses();
-    policy.candidates(&open.principal, &open.destination, open.next(), &own)
-}
-
-fn source_of(upstream: &Conn) -> Payer {
-    // A connection that has lost its peer fails at its next use; until then it is nobody's.
-    let peer = upstream.peer().map(|peer| peer.ip());
-    Payer::source(peer.unwrap_or_else(|_| std::net::Ipv4Addr::UNSPECIFIED.into()))
+/// What may be shared among the rest: a place for a session, and the memory for replays.
+fn enter(
+    shared: &Shared,
+    open: &Open,
+    place: &mut Place,
+    payer: Payer,
+    now_unix_ms: u64,
+) -> Result<(), Refused> {
+    place.verified(payer)?;
+    let mut replays = shared.replays.lock().unwrap_or_else(PoisonError::into_inner);
+    replays
+        .admit(&payer, open.session_id, open.signed_at_unix_ms, now_unix_ms)
+        .map_err(Refusal::from)?;
+    Ok(())
 }
 
 /// Finds a way by the policy, takes a place under its rule, and connects.

@@ -44,8 +44,15 @@ impl EventLog {
         }
     }
 
-    /// Whether an event of `payer`, or of a newcomer, is to be logged: with the number of those that were left out since the last.
-    pub fn admit(&self, payer: Option<Payer>) -> Option<u64> {
+    /// Has `line` written for an event of `payer`, or of a newcomer, unless there were too many: with the number of those that were left
+    /// out since the last, if there were any.
+    pub fn log(&self, payer: Option<Payer>, line: impl FnOnce(Option<u64>)) {
+        if let Some(left_out) = self.admit(payer) {
+            line(Some(left_out).filter(|&left_out| left_out > 0));
+        }
+    }
+
+    fn admit(&self, payer: Option<Payer>) -> Option<u64> {
         let now = self.began.elapsed();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(payer) = payer else {

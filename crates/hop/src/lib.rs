@@ -5,7 +5,7 @@
 //!   tells what the kernel knows of it. Today every connection is TCP; what stands above asks [`Conn::splices`] and takes no
 //!   descriptor for granted.
 //! - [`Resolver`] turns an endpoint into addresses, [`dial`] those into a [`Conn`].
-//! - [`Listener`] accepts; [`Gate`] decides who of the newcomers stays while there is room for some only ([`Newcomers`] is its pure part).
+//! - [`Listener`] accepts; [`Gate`] decides who of the newcomers stays while there is room for some only.
 //! - [`receive_open`] reads an OPEN, [`answer_and_linger`] says no and sees to it that it can be read.
 //! - [`SharedPlaces`] are what is bounded among keys or sources; [`EventLog`] bounds what newcomers can make a program write into its log.
 //!
@@ -30,8 +30,7 @@ pub use dial::{DialError, Dialled, dial};
 pub use event_log::EventLog;
 pub use gate::{Entered, Eviction, Gate, GateLimits, NoRoom, Payer, Place};
 pub use linger::answer_and_linger;
-pub use listen::{ListenError, Listener, is_about_the_connection};
-pub use newcomers::{Admitted, Newcomers};
+pub use listen::{ListenError, Listener};
 pub use open::{NoOpen, receive_open};
 pub use options::{CongestionError, Options, check_congestion};
 pub use places::{HeldPlace, SharedPlaces};

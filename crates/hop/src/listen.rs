@@ -63,7 +63,7 @@ impl Listener {
 
     /// The next connection, for [`Conn::new`](crate::Conn::new), on whichever thread is to have it. `failed` is called when the
     /// system cannot give any for the moment: whoever waits in the backlog waits on, and what ends meanwhile frees some.
-    pub async fn accept(&mut self, failed: impl Fn(&io::Error)) -> (OwnedFd, SocketAddr) {
+    pub async fn accept(&mut self, mut failed: impl FnMut(&io::Error)) -> (OwnedFd, SocketAddr) {
         loop {
             match self.next().await {
                 Ok(accepted) => {
@@ -116,8 +116,7 @@ fn bound(address: SocketAddr, options: &Options) -> io::Result<AsyncFd<Arc<Owned
 }
 
 /// Errors of a connection that died in the backlog (accept(2)); the listener is fine.
-#[must_use]
-pub fn is_about_the_connection(error: &io::Error) -> bool {
+fn is_about_the_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted

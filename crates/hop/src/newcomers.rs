@@ -17,7 +17,7 @@ const LEVELS_V6: [(u32, usize); 4] = [(64, 16), (56, 8), (48, 4), (32, 1)];
 
 /// The newcomers of one program.
 #[derive(Debug)]
-pub struct Newcomers {
+pub(crate) struct Newcomers {
     max: usize,
     header: Duration,
     least_header: Duration,
@@ -34,19 +34,18 @@ type Network = (u32, IpAddr);
 
 /// A newcomer that was let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Admitted {
+pub(crate) struct Admitted {
     /// Its number, for [`Newcomers::leave`].
-    pub number: u64,
+    pub(crate) number: u64,
     /// Who had to make room for it.
-    pub evicted: Option<u64>,
+    pub(crate) evicted: Option<u64>,
     /// How long its OPEN may take.
-    pub header: Duration,
+    pub(crate) header: Duration,
 }
 
 impl Newcomers {
     /// Room for `max`, each with `header` for its OPEN while at most half of the room is taken, and down to `least_header` when all is.
-    #[must_use]
-    pub fn new(max: usize, header: Duration, least_header: Duration) -> Self {
+    pub(crate) fn new(max: usize, header: Duration, least_header: Duration) -> Self {
         Self {
             max: max.max(1),
             header,
@@ -59,7 +58,7 @@ impl Newcomers {
     }
 
     /// Lets a connection from `source` in.
-    pub fn enter(&mut self, source: IpAddr) -> Admitted {
+    pub(crate) fn enter(&mut self, source: IpAddr) -> Admitted {
         let number = self.next;
         self.next += 1;
         let evicted = if self.here.len() >= self.max {
@@ -83,7 +82,7 @@ impl Newcomers {
     }
 
     /// A connection has shown that it may be here, or has gone.
-    pub fn leave(&mut self, number: u64) {
+    pub(crate) fn leave(&mut self, number: u64) {
         if let Some(source) = self.here.remove(&number) {
             self.count(source, |connections| {
                 connections.remove(&number);
@@ -92,15 +91,8 @@ impl Newcomers {
     }
 
     /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.here.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.here.is_empty()
     }
 
     /// Falls in a straight line from half full to full.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use bytes::BytesMut;
+
 use crate::{Endpoint, KeyError, Open, PublicKey, SigningKey, UnknownOption};
 
 /// Longest detail, in bytes of UTF-8; longer ones are cut when encoded (LH-STATUS-4).
@@ -68,6 +70,19 @@ impl Status {
             self.signature = Some(key.sign(&self.signed_bytes(&open.signature))?);
         }
         Ok(())
+    }
+
+    /// As it travels, from whoever has `key`: signed as the answer to `open`, or with the key alone if there was none that could be read.
+    #[must_use]
+    pub fn into_answer(mut self, key: &SigningKey, open: Option<&Open>) -> BytesMut {
+        match open {
+            // A key that cannot sign leaves an answer that nobody takes, which is as good as none.
+            Some(open) => drop(self.sign(key, open)),
+            None => self.reporter = Some(key.public()),
+        }
+        let mut bytes = BytesMut::new();
+        self.encode(&mut bytes);
+        bytes
     }
 
     /// The reporter, if it signed this as the answer to the OPEN with this signature (LH-STATUS-8).

@@ -142,14 +142,7 @@ impl Acceptor {
     fn answer(&self, open: Option<&Open>, code: StatusCode, detail: String) -> BytesMut {
         let mut status = Status::of_acceptor(code, open.map_or(UNPLACED, Open::position));
         status.detail = detail;
-        match open {
-            // A key that cannot sign leaves an answer that nobody takes, which is as good as none.
-            Some(open) => drop(status.sign(self.identity.signing_key(), open)),
-            None => status.reporter = Some(self.identity.public()),
-        }
-        let mut bytes = BytesMut::new();
-        status.encode(&mut bytes);
-        bytes
+        status.into_answer(self.identity.signing_key(), open)
     }
 }
 

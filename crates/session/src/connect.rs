@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::BytesMut;
-use longhaul_hop::{CongestionError, Conn, Options, Resolver, check_congestion, dial, unix_ms};
+use longhaul_hop::{Dialled, Options, Resolver, check_congestion, dial, unix_ms};
 use longhaul_proto::{Chain, ChainFailure, Endpoint, Open, Route, Service, SessionId};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -106,24 +106,24 @@ async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Re
         .hops()
         .first()
         .map_or(&options.destination, |hop| &hop.endpoint);
-    let stream = reach(first, options, deadline)
-        .await
-        .map_err(|source| match source {
-            Unreached::Congestion(error) => Error::Congestion(error),
-            Unreached::Io(source) => Error::NotConnected {
+    if let Some(name) = &options.congestion {
+        check_congestion(name)?;
+    }
+    let Dialled { conn, address } =
+        reach(first, options, deadline)
+            .await
+            .map_err(|source| Error::NotConnected {
                 endpoint: first.clone(),
                 depot: !route.is_direct(),
                 source,
-            },
-        })?;
-    let first_hop = stream.peer().ok();
-    let (tls, session_id, peer) = secure(stream, options, route, deadline, unix_ms()).await?;
+            })?;
+    let (tls, session_id, peer) = secure(conn, options, route, deadline, unix_ms()).await?;
     let statuses = tls.get_ref().0.statuses().to_vec();
     let info = SessionInfo {
         session_id,
         route: route.clone(),
         peer,
-        first_hop,
+        first_hop: Some(address),
         statuses,
         service: options.service.clone(),
         purpose: options.purpose.clone(),
@@ -132,30 +132,13 @@ async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Re
     Ok(Session::new(tls.into(), info))
 }
 
-/// Why the first place was not reached.
-enum Unreached {
-    Congestion(CongestionError),
-    Io(io::Error),
-}
-
-impl From<io::Error> for Unreached {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 /// Connects to the first address of `endpoint` that answers.
-async fn reach(endpoint: &Endpoint, options: &ConnectOptions, deadline: Instant) -> Result<Conn, Unreached> {
-    if let Some(name) = &options.congestion {
-        check_congestion(name).map_err(Unreached::Congestion)?;
-    }
+async fn reach(endpoint: &Endpoint, options: &ConnectOptions, deadline: Instant) -> io::Result<Dialled> {
     let addresses = timeout_at(deadline, RESOLVER.addresses(endpoint))
         .await
-        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))?
-        .map_err(io::Error::from)?;
+        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))??;
     let hop = Options::with_congestion(options.congestion.clone());
-    let dialled = dial(&addresses, |_| hop.clone(), deadline).await;
-    Ok(dialled.map_err(io::Error::from)?.conn)
+    Ok(dial(&addresses, |_| hop.clone(), deadline).await?)
 }
 
 /// Sends the OPEN with the TLS hello (LH-CHAIN-3) and completes the handshake.

@@ -134,9 +134,9 @@ async fn serve(
     let mut set_ups = JoinSet::new();
     loop {
         let failed = |error: &io::Error| {
-            if let Some(left_out) = events.admit(None) {
+            events.log(None, |left_out| {
                 tracing::warn!(%error, left_out, "cannot accept connections for the moment");
-            }
+            });
         };
         let (fd, peer) = listener.accept(failed).await;
         while set_ups.try_join_next().is_some() {}
@@ -175,10 +175,10 @@ async fn serve(
 }
 
 fn failed_set_up(events: &EventLog, peer: SocketAddr, payer: Option<Payer>, error: &Error) {
-    if let Some(left_out) = events.admit(payer) {
-        let left_out = Some(left_out).filter(|&left_out| left_out > 0);
-        tracing::info!(%peer, %error, left_out, "no session");
-    }
+    events.log(
+        payer,
+        |left_out| tracing::info!(%peer, %error, left_out, "no session"),
+    );
 }
 
 async fn set_up(

@@ -87,10 +87,9 @@ impl Answering {
             Ok(()) => session.close().await,
             Err(error) => Err(error),
         };
-        let Some(left_out) = self.events.admit(Some(Payer::Key(key))) else {
-            return;
-        };
-        let (error, left_out) = (closed.err(), Some(left_out).filter(|&left_out| left_out > 0));
-        tracing::info!(session = %id, peer = %key, error = error.map(tracing::field::display), left_out, "a doctor's session is over");
+        self.events.log(Some(Payer::Key(key)), |left_out| {
+            let error = closed.err().map(tracing::field::display);
+            tracing::info!(session = %id, peer = %key, error, left_out, "a doctor's session is over");
+        });
     }
 }

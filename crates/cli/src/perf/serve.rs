@@ -80,11 +80,10 @@ pub fn answer(server: Arc<Server>, events: Arc<EventLog>, session: Session) {
     tokio::spawn(async move {
         let (id, peer) = (session.info().session_id, session.info().peer);
         let error = server.serve(session).await.err();
-        if let Some(left_out) = events.admit(Some(Payer::Key(peer))) {
+        events.log(Some(Payer::Key(peer)), |left_out| {
             let error = error.map(tracing::field::display);
-            let left_out = Some(left_out).filter(|&left_out| left_out > 0);
             tracing::info!(session = %id, %peer, error, left_out, "a measurement's session is over");
-        }
+        });
     });
 }
 
