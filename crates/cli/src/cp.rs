@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use longhaul_proto::text::printable;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
     Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources, Token,
@@ -247,16 +246,19 @@ impl Cp {
             key: self.host_key,
             accept_new: self.accept_new,
         };
-        let nobody =
-            longhaul_session::ServerTrust::Callback(Arc::new(|_, _| longhaul_session::Verdict::Unknown));
         let route = self.route.first().cloned().unwrap_or_default();
         let mut options = ConnectOptions {
             congestion: self.congestion.clone(),
             fall_back: self.fall_back,
-            ..ConnectOptions::new(Service::COPY, route, remote.server.clone(), identity, nobody)
+            ..ConnectOptions::new(
+                Service::COPY,
+                route,
+                remote.server.clone(),
+                identity,
+                trust::nobody(),
+            )
         };
-        let first;
-        (options.server, first) = trust::of(&remote.server, &wanted, &options).await?;
+        let first = trust::settle(&wanted, &mut options).await?;
         let sessions = SessionConnector::new(options, self.route.clone());
         Ok(Client {
             connector: Arc::new(Remembering::new(sessions, first)),
@@ -270,11 +272,7 @@ impl Cp {
     /// Says what to do about a server that isn't known.
     fn advise(&self, error: Error, connector: &Remembering, remote: &Remote) -> anyhow::Error {
         match connector.unknown_server() {
-            Some(found) => anyhow!(Error::Unauthorised(format!(
-                "the server {} is not known and shows key {found}: if that is its key, give --host-key {found}, or --accept-new to \
-                 remember it",
-                remote.server
-            ))),
+            Some(found) => anyhow!(Error::Unauthorised(trust::unknown(&remote.server, found))),
             None => anyhow!(error),
         }
     }
@@ -318,8 +316,8 @@ fn refuse_into_itself(sources: &[PathBuf], destination: &Path) -> Result<()> {
         {
             bail!(
                 "{}: can't be copied into itself, {}",
-                printable(source.as_os_str().as_encoded_bytes()),
-                printable(destination.as_os_str().as_encoded_bytes())
+                home::shown(source),
+                home::shown(destination)
             );
         }
     }

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use longhaul_hop::EventLog;
-use longhaul_proto::text::printable;
 use longhaul_session::{ListenOptions, Listener, Service};
 use longhaul_transfer::confine::Dir;
-use longhaul_transfer::{Access, Grants, Limits, Server, serve_session};
+use longhaul_transfer::{Access, Grants, Limits, MIN_OPEN_FILES, Server, serve_session};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
@@ -21,8 +20,6 @@ use crate::{answer, descriptors, doctor, home, logging, perf};
 const OTHER_DESCRIPTORS: usize = 1024;
 /// Blocking threads for all that is no copy: look-ups, the doctor.
 const OTHER_BLOCKING_THREADS: usize = 64;
-/// Open files where the limit on descriptors is too low for any promise.
-const FEWEST_OPEN_FILES: usize = 32;
 
 /// Serve a directory to the keys that are granted it.
 ///
@@ -105,8 +102,9 @@ impl Serve {
                     "this process may have {descriptors} descriptors, and needs {needed} for what it is to bear: raise the limit on \
                      open files (ulimit -n), or lower --max-copies"
                 );
+                // Too few for any promise.
                 Limits {
-                    open_files: FEWEST_OPEN_FILES,
+                    open_files: MIN_OPEN_FILES,
                     ..limits
                 }
             }
@@ -123,7 +121,7 @@ impl Serve {
             );
         }
         let root = Dir::open(&self.root)
-            .map_err(|errno| anyhow!("{}: {}", self.shown_root(), std::io::Error::from(errno)))?;
+            .map_err(|errno| anyhow!("{}: {}", home::shown(&self.root), std::io::Error::from(errno)))?;
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let key = identity.public();
         tracing::info!(
@@ -230,14 +228,10 @@ impl Serve {
         Ok(grants)
     }
 
-    fn shown_root(&self) -> String {
-        printable(self.root.as_os_str().as_encoded_bytes())
-    }
-
     /// Tells where and who; the first lines of standard output, for a person or a program.
     fn announce(&self, addr: SocketAddr, key: &str) {
         let address = addr.to_string();
-        let root = self.shown_root();
+        let root = home::shown(&self.root);
         if self.json {
             answer::line(
                 serde_json::json!({ "event": "listening", "address": address, "key": key, "root": root }),

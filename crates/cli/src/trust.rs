@@ -35,8 +35,29 @@ struct Unproved {
     written: bool,
 }
 
-/// How to trust `server`, and what to remember once a session stands. `ask` says how to reach it, should a person have to be asked.
-pub async fn of(server: &Endpoint, wanted: &Wanted, ask: &ConnectOptions) -> Result<(ServerTrust, FirstUse)> {
+/// Trusts nobody: what stands in options until [`settle`] has found whom to trust.
+pub fn nobody() -> ServerTrust {
+    ServerTrust::Callback(Arc::new(|_, _| Verdict::Unknown))
+}
+
+/// Says what to do about a server that is not known, and showed the key `found`.
+pub fn unknown(server: &Endpoint, found: PublicKey) -> String {
+    format!(
+        "the server {server} is not known and shows key {found}: if that is its key, give --host-key {found}, or --accept-new to \
+         remember it"
+    )
+}
+
+/// Has `options` trust the server that they lead to, as far as that is `wanted`; a person may have to be asked. Returns what to
+/// remember once a session stands.
+pub async fn settle(wanted: &Wanted, options: &mut ConnectOptions) -> Result<FirstUse> {
+    let (trust, first) = of(wanted, options).await?;
+    options.server = trust;
+    Ok(first)
+}
+
+async fn of(wanted: &Wanted, options: &ConnectOptions) -> Result<(ServerTrust, FirstUse)> {
+    let server = &options.destination;
     if let Some(key) = wanted.key {
         return Ok((ServerTrust::Pinned(key), FirstUse::default()));
     }
@@ -53,7 +74,7 @@ pub async fn of(server: &Endpoint, wanted: &Wanted, ask: &ConnectOptions) -> Res
     }
     let probe = ConnectOptions {
         server: known.trust(),
-        ..ask.clone()
+        ..options.clone()
     };
     let found = match connect(&probe).await {
         Err(Error::UnknownServer { found, .. }) => found,

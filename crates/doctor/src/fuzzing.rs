@@ -1,11 +1,8 @@
 //! What must hold for any question and answer; see [`longhaul_proto::fuzzing`].
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a broken property is to panic
+#![allow(clippy::unwrap_used)] // a broken property is to panic
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
-use longhaul_proto::fuzzing::{Seed, Target, assert_short_line, texts};
+use longhaul_proto::fuzzing::{Seed, Target, assert_short_line, ready, texts};
 use longhaul_proto::text::is_printable;
 
 use crate::exchange::{Answer, Question, receive, send};
@@ -64,14 +61,6 @@ fn told(facts: &Facts) {
         page += &render::findings(&found);
     }
     assert!(page.chars().all(|c| c == '\n' || is_printable(c)), "{page:?}");
-}
-
-/// A slice never keeps its reader waiting, nor a vector its writer.
-fn ready<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("a slice that is not ready"),
-    }
 }
 
 fn seeds() -> Vec<Seed> {

@@ -1,11 +1,8 @@
 //! What must hold for any message of a measurement; see [`longhaul_proto::fuzzing`].
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a broken property is to panic
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
 
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
-use longhaul_proto::fuzzing::{Seed, Target, assert_short_line};
+use longhaul_proto::fuzzing::{Seed, Target, assert_short_line, ready};
 use longhaul_proto::text::is_printable;
 
 use crate::limits::Limits;
@@ -29,12 +26,7 @@ fn message(data: &[u8]) {
     let mut rest = data;
     loop {
         let before = rest.len();
-        // A slice never keeps its reader waiting.
-        let Poll::Ready(read) = pin!(Message::read(&mut rest)).poll(&mut Context::from_waker(Waker::noop()))
-        else {
-            panic!("a slice that is not ready")
-        };
-        match read {
+        match ready(Message::read(&mut rest)) {
             Ok(message) => decoded(&message),
             Err(error) => return assert_short_line(&error),
         }

@@ -1,12 +1,14 @@
 //! What must hold for whatever a parser is given. Each crate has such targets for its own parsers: `make fuzz` searches for inputs
 //! that break them, and an ordinary test replays the corpus (`fuzz/corpus`), so that what was found once is tested wherever tests run.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a broken property is to panic
 
 mod properties;
 mod seeds;
 
 use std::path::PathBuf;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use crate::text;
 
@@ -84,6 +86,14 @@ pub fn assert_short_line(told: &impl std::fmt::Display) {
     assert_one_line(told);
     let length = told.to_string().len();
     assert!(length <= 4096, "{length} bytes: {told}");
+}
+
+/// What a future gives that has nothing to wait for: a slice never keeps its reader waiting, nor a vector its writer.
+pub fn ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("a slice that is not ready"),
+    }
 }
 
 /// Seeds from texts.

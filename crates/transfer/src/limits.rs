@@ -97,7 +97,7 @@ impl Limits {
 }
 
 /// Fewer open files than this make copies over several streams wait for each other.
-const MIN_OPEN_FILES: usize = 32;
+pub const MIN_OPEN_FILES: usize = 32;
 
 #[cfg(test)]
 mod tests {

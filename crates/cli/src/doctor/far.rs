@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use longhaul_doctor::{Clocks, Facts, Server, ask};
 use longhaul_hop::{EventLog, Payer, SharedPlaces};
-use longhaul_session::{ConnectOptions, Endpoint, PublicKey, Route, ServerTrust, Service, Session, Verdict};
+use longhaul_session::{ConnectOptions, Endpoint, PublicKey, Route, Service, Session};
 use longhaul_transfer::{Connector, Error, GrantsInForce, SessionConnector};
 
 use super::Doctor;
@@ -25,18 +25,18 @@ impl Doctor {
             key: self.host_key,
             accept_new: self.accept_new,
         };
-        let nobody = ServerTrust::Callback(Arc::new(|_, _| Verdict::Unknown));
-        let mut options =
-            ConnectOptions::new(Service::DOCTOR, Route::direct(), server.clone(), identity, nobody);
-        let first;
-        (options.server, first) = trust::of(server, &wanted, &options).await?;
+        let mut options = ConnectOptions::new(
+            Service::DOCTOR,
+            Route::direct(),
+            server.clone(),
+            identity,
+            trust::nobody(),
+        );
+        let first = trust::settle(&wanted, &mut options).await?;
         let connector = trust::Remembering::new(SessionConnector::new(options, vec![]), first);
         let connected = connector.connect(0).await;
         let mut session = connected.map_err(|error| match connector.unknown_server() {
-            Some(found) => anyhow!(Error::Unauthorised(format!(
-                "the server {server} is not known and shows key {found}: if that is its key, give --host-key {found}, or \
-                 --accept-new to remember it"
-            ))),
+            Some(found) => anyhow!(Error::Unauthorised(trust::unknown(server, found))),
             None => {
                 let text = error.message.clone();
                 anyhow!(error.into_error(text))

@@ -11,7 +11,7 @@ use longhaul_perf::{
     wire::{Direction, Length, Protection},
 };
 use longhaul_proto::text::printable;
-use longhaul_session::{ConnectOptions, Endpoint, ServerTrust, Service, Verdict};
+use longhaul_session::{ConnectOptions, Endpoint, Service};
 use serde_json::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -158,7 +158,6 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, Firs
         key: perf.measure.host_key,
         accept_new: perf.measure.accept_new,
     };
-    let nobody = ServerTrust::Callback(Arc::new(|_, _| Verdict::Unknown));
     let mut options = ConnectOptions {
         congestion: perf.congestion.clone(),
         ..ConnectOptions::new(
@@ -166,11 +165,10 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, Firs
             perf.measure.route.clone(),
             server.clone(),
             identity,
-            nobody,
+            trust::nobody(),
         )
     };
-    let first;
-    (options.server, first) = trust::of(server, &wanted, &options).await?;
+    let first = trust::settle(&wanted, &mut options).await?;
     Ok((options, first))
 }
 
@@ -178,10 +176,7 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, Firs
 fn advise(error: Error, server: &Endpoint) -> anyhow::Error {
     match &error {
         Error::Connect(longhaul_session::Error::UnknownServer { found, .. }) => {
-            let advice = format!(
-                "the server {server} is not known and shows key {found}: if that is its key, give --host-key {found}, or --accept-new to \
-                 remember it"
-            );
+            let advice = trust::unknown(server, *found);
             anyhow!(error).context(advice)
         }
         _ => anyhow!(error),
