@@ -10,6 +10,7 @@ use longhaul_session::{
     ConnectOptions, Error, Identity, PublicKey, Route, ServerTrust, Service, Session, connect,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::frames;
@@ -180,8 +181,49 @@ impl Stream {
     }
 }
 
+/// A session for each of `hellos`, in which that is said and then nothing more; those that stand once each has been answered, which is
+/// waited for no longer than `limit`. Without a HELLO no answer comes.
+pub async fn hold_sessions(
+    target: &Target,
+    hellos: impl IntoIterator<Item = Vec<u8>>,
+    limit: Duration,
+) -> Vec<Stream> {
+    let mut set = JoinSet::new();
+    for hello in hellos {
+        let target = target.clone();
+        set.spawn(async move {
+            let mut stream = target.connect().await.ok()?;
+            stream.hold(&hello).await.ok()?;
+            if !hello.is_empty() {
+                stream.hear_a_little(limit).await;
+            }
+            Some(stream)
+        });
+    }
+    set.join_all().await.into_iter().flatten().collect()
+}
+
+/// So many copies beside each other, each of which begins so many files and ends none, for no longer than `limit`; their streams.
+pub async fn hold_open_files(target: &Target, copies: usize, files: u64, limit: Duration) -> Vec<Stream> {
+    let mut set = JoinSet::new();
+    for copy in 0..copies {
+        let target = target.clone();
+        set.spawn(async move {
+            let mut stream = target.connect().await.ok()?;
+            let hello = frames::push_hello(format!("d{copy}").as_bytes(), &[b"s"]);
+            let said = [hello, frames::directory(0xffff, b"")]
+                .into_iter()
+                .chain(open_files(files));
+            // An ACK for each file has 21 bytes.
+            stream.say(said, limit, |heard| heard.total >= files * 21).await;
+            Some(stream)
+        });
+    }
+    set.join_all().await.into_iter().flatten().collect()
+}
+
 /// So many files, each with one block that is a hole, some 80 bytes on the wire: each opens a descriptor.
-pub fn open_files(files: u64) -> impl Iterator<Item = Vec<u8>> {
+fn open_files(files: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..files).map(|id| {
         [
             frames::file_in_blocks(id, format!("f{id}").as_bytes(), 1 << 20, 16),

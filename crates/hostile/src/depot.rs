@@ -5,15 +5,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::receive_open;
+use longhaul_hop::{answer_and_linger, receive_open};
 use longhaul_proto::{Open, PublicKey, SigningKey, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
-use crate::opens;
 use crate::status::Saying;
+use crate::{opens, socket};
+
+/// How long the other side is heard out.
+const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// How it lies.
 #[derive(Clone, Debug)]
@@ -47,7 +50,7 @@ pub struct HostileDepot {
     pub address: SocketAddr,
     /// The key that it appends to the list of depots passed.
     pub key: PublicKey,
-    task: AbortHandle,
+    _task: JoinSet<()>,
 }
 
 struct Shared {
@@ -71,30 +74,17 @@ impl HostileDepot {
     pub async fn start(address: SocketAddr, lie: Lie) -> io::Result<Self> {
         let signing = SigningKey::generate().map_err(io::Error::other)?;
         let key = signing.public();
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             lie,
             key: signing,
             waiting: Mutex::default(),
         });
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let shared = Arc::clone(&shared);
-                tokio::spawn(async move { shared.take(stream).await });
-            }
-        });
-        Ok(Self {
-            address,
-            key,
-            task: task.abort_handle(),
-        })
-    }
-}
-
-impl Drop for HostileDepot {
-    fn drop(&mut self) {
-        self.task.abort();
+        let taking = move |stream| {
+            let shared = Arc::clone(&shared);
+            async move { shared.take(stream).await }
+        };
+        let (address, _task) = socket::listen(address, taking).await?;
+        Ok(Self { address, key, _task })
     }
 }
 
@@ -201,13 +191,7 @@ impl Shared {
 }
 
 /// Says `bytes`, ends, and hears the other side out so that no reset overtakes them.
-async fn tell(mut stream: TcpStream, bytes: &[u8]) -> io::Result<()> {
-    stream.write_all(bytes).await?;
-    stream.shutdown().await?;
-    let hear_out = async {
-        let mut heard = [0; 1024];
-        while stream.read(&mut heard).await.is_ok_and(|length| length > 0) {}
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(2), hear_out).await;
+async fn tell(stream: TcpStream, bytes: &[u8]) -> io::Result<()> {
+    answer_and_linger(stream, bytes, LINGER_TIME).await;
     Ok(())
 }

@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Size of a block, as a power of two, of the files that [`file()`] describes: 256 KiB.
 pub const BLOCK_LOG2: u8 = 18;
-/// The failure code of a verification that failed.
-pub const FAILURE_VERIFICATION: u8 = 11;
 /// RESULT: written by this copy.
 pub const RESULT_NEW: u8 = 0;
 /// RESULT: was there with the same content.
@@ -187,6 +185,21 @@ pub fn file_end(id: u64, hash: [u8; 32]) -> Vec<u8> {
     frame(9, &[&id.to_le_bytes()[..], &hash].concat())
 }
 
+/// A symbolic link to `target`, and what would be written through it: a small file, a directory and a file in blocks. These are four
+/// entries, `id` the first.
+#[must_use]
+pub fn beneath_a_link(id: u64, target: &[u8]) -> Vec<u8> {
+    [
+        symlink(id, b"link", target),
+        honest_small(id + 1, b"link/evil", b"evil"),
+        directory(id + 2, b"link/dir"),
+        file(id + 3, b"link/more", 3),
+        block(id + 3, 0, 3, b"abc"),
+        file_end(id + 3, *blake3::hash(b"abc").as_bytes()),
+    ]
+    .concat()
+}
+
 /// FAILED, with a reason in words.
 #[must_use]
 pub fn failed(id: u64, path: &[u8], code: u8, detail: &[u8]) -> Vec<u8> {
@@ -248,7 +261,7 @@ pub fn split(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
 /// The outcome that a RESULT in `bytes` tells of entry `id`: [`RESULT_NEW`], [`RESULT_SAME`], or a failure's code.
 #[must_use]
 pub fn result_of(bytes: &[u8], id: u64) -> Option<u8> {
-    let results = split(bytes).into_iter().filter(|(kind, _)| *kind == 14);
+    let results = split(bytes).into_iter().filter(|(kind, _)| *kind == RESULT);
     let mut outcomes = results.filter_map(|(_, body)| Some((body.first_chunk::<8>()?, *body.get(8)?)));
     outcomes.find_map(|(number, outcome)| (u64::from_le_bytes(*number) == id).then_some(outcome))
 }

@@ -13,12 +13,12 @@ use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
-use tokio::io::AsyncReadExt;
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::AbortHandle;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::socket;
 use crate::status::Saying;
 
 /// `SubjectPublicKeyInfo` of an Ed25519 key up to the key itself (RFC 8410, section 4).
@@ -31,7 +31,7 @@ const SPKI_PREFIX: [u8; 12] = [
 pub struct Impostor {
     /// Where it listens.
     pub address: SocketAddr,
-    task: AbortHandle,
+    _task: JoinSet<()>,
 }
 
 impl Impostor {
@@ -41,24 +41,12 @@ impl Impostor {
     /// The address cannot be had, or TLS cannot be set up.
     pub async fn start(address: SocketAddr, victim: PublicKey) -> io::Result<Self> {
         let own = Arc::new(SigningKey::generate().map_err(io::Error::other)?);
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let own = Arc::clone(&own);
-                tokio::spawn(async move { pretend(stream, &own, victim).await });
-            }
-        });
-        Ok(Self {
-            address,
-            task: task.abort_handle(),
-        })
-    }
-}
-
-impl Drop for Impostor {
-    fn drop(&mut self) {
-        self.task.abort();
+        let pretending = move |stream| {
+            let own = Arc::clone(&own);
+            async move { pretend(stream, &own, victim).await }
+        };
+        let (address, _task) = socket::listen(address, pretending).await?;
+        Ok(Self { address, _task })
     }
 }
 

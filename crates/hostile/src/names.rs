@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::net::UdpSocket;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 /// Takes questions until it is dropped, and answers none.
 #[derive(Debug)]
 pub struct SilentNames {
     asked: Arc<AtomicU64>,
-    task: AbortHandle,
+    _task: JoinSet<()>,
 }
 
 impl SilentNames {
@@ -24,27 +24,19 @@ impl SilentNames {
         let socket = UdpSocket::bind(address).await?;
         let asked = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&asked);
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let mut question = [0; 512];
             while socket.recv(&mut question).await.is_ok() {
                 count.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Ok(Self {
-            asked,
-            task: task.abort_handle(),
-        })
+        Ok(Self { asked, _task: task })
     }
 
     /// Questions so far.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for SilentNames {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }

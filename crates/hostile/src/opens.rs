@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::BytesMut;
+use longhaul_hop::unix_ms;
 use longhaul_proto::{Endpoint, MAX_PASSED, Open, PublicKey, Route, Service, SessionId, SigningKey};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
@@ -15,19 +16,12 @@ use crate::status::{self, Told};
 /// Time for set-up that these OPENs allow.
 const BUDGET: Duration = Duration::from_secs(10);
 
-/// Milliseconds since 1970, by this machine's clock.
-#[must_use]
-pub fn now_unix_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// A valid OPEN by `key`, as the depot at `depot` receives it, that asks for `destination` next.
 ///
 /// # Errors
 /// The system gives no random numbers, or the library does not sign.
 pub fn to_depot(key: &SigningKey, depot: SocketAddr, destination: Endpoint) -> io::Result<Open> {
-    signed(key, depot, destination, now_unix_ms())
+    signed(key, depot, destination, unix_ms())
 }
 
 /// The same, signed at a time of one's choice, in milliseconds since 1970.
@@ -49,7 +43,7 @@ pub fn signed(
 /// # Errors
 /// As [`to_depot`].
 pub fn to_acceptor(key: &SigningKey, acceptor: SocketAddr) -> io::Result<Open> {
-    fresh(key, Route::direct(), acceptor.into(), now_unix_ms())
+    fresh(key, Route::direct(), acceptor.into(), unix_ms())
 }
 
 fn fresh(key: &SigningKey, route: Route, destination: Endpoint, at_unix_ms: u64) -> io::Result<Open> {

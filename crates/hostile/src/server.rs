@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_session::{Identity, ListenOptions, Listener, PublicKey, Service, Session};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// How long a session is kept at most.
@@ -29,7 +29,7 @@ pub struct HostileServer {
     pub address: SocketAddr,
     /// Its key.
     pub key: PublicKey,
-    task: AbortHandle,
+    _task: JoinSet<()>,
 }
 
 impl HostileServer {
@@ -44,7 +44,8 @@ impl HostileServer {
         let listener = Listener::bind(options).await.map_err(io::Error::other)?;
         let address = listener.local_addr();
         let answer = Arc::new(answer);
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             while let Ok(session) = listener.accept().await {
                 let answer = Arc::clone(&answer);
                 tokio::spawn(async move { timeout(LIFE, say(session, &answer)).await });
@@ -53,14 +54,8 @@ impl HostileServer {
         Ok(Self {
             address,
             key,
-            task: task.abort_handle(),
+            _task: task,
         })
-    }
-}
-
-impl Drop for HostileServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

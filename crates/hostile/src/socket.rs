@@ -1,9 +1,10 @@
-//! Connections from an address of one's choice.
+//! Connections from an address of one's choice, and to one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 
 /// Connects to `target`, from `source` if one is given.
 ///
@@ -19,4 +20,26 @@ pub(crate) async fn connect(target: SocketAddr, source: Option<IpAddr>) -> io::R
         socket.bind(SocketAddr::new(source, 0))?;
     }
     socket.connect(target).await
+}
+
+/// Takes connections at `address`, each by `take` and beside the others, until what is returned with the address is dropped.
+///
+/// # Errors
+/// The address cannot be had.
+pub(crate) async fn listen<F>(
+    address: SocketAddr,
+    take: impl Fn(TcpStream) -> F + Send + 'static,
+) -> io::Result<(SocketAddr, JoinSet<()>)>
+where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(take(stream));
+        }
+    });
+    Ok((address, task))
 }

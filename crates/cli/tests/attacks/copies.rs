@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use longhaul_hostile::client::{self, Heard, Stream};
 use longhaul_hostile::{Usage, frames};
-use tokio::task::JoinSet;
 
 use crate::stage::Service;
 use crate::world::*;
@@ -30,22 +29,9 @@ fn serve(world: &World, attacker: &str) -> Service {
 /// So many sessions of the attacker, each of which has said what `hello` gives.
 fn streams(world: &World, server: &Service, count: usize, hello: impl Fn() -> Vec<u8>) -> Vec<Stream> {
     let target = world.target(server, "attacker");
-    world.attackers.block_on(async {
-        let mut set = JoinSet::new();
-        for _ in 0..count {
-            let (target, hello) = (target.clone(), hello());
-            set.spawn(async move {
-                let mut stream = target.connect().await.ok()?;
-                stream.hold(&hello).await.ok()?;
-                // What is refused has been said by then, and what is accepted has begun.
-                if !hello.is_empty() {
-                    stream.hear_a_little(ATTACK).await;
-                }
-                Some(stream)
-            });
-        }
-        set.join_all().await.into_iter().flatten().collect()
-    })
+    let hellos = (0..count).map(|_| hello());
+    let held = client::hold_sessions(&target, hellos, ATTACK);
+    world.attackers.block_on(held)
 }
 
 /// Says `pieces` on a stream of its own that pushes to `to`; what was heard, and the stream.
@@ -95,22 +81,8 @@ fn a_key_cannot_take_every_descriptor() {
     let world = World::new();
     let server = serve(&world, "--write");
     let target = world.target(&server, "attacker");
-    let _held: Vec<Stream> = world.attackers.block_on(async {
-        let mut set = JoinSet::new();
-        for copy in 0..7 {
-            let target = target.clone();
-            set.spawn(async move {
-                let mut stream = target.connect().await.ok()?;
-                let hello = frames::push_hello(format!("d{copy}").as_bytes(), &[b"s"]);
-                let said = std::iter::once(hello)
-                    .chain(std::iter::once(frames::directory(0xffff, b"")))
-                    .chain(client::open_files(3_900));
-                stream.say(said, ATTACK, |heard| heard.total >= 3_900 * 21).await;
-                Some(stream)
-            });
-        }
-        set.join_all().await.into_iter().flatten().collect()
-    });
+    let held = client::hold_open_files(&target, 7, 3_900, ATTACK);
+    let _held: Vec<Stream> = world.attackers.block_on(held);
     let usage = Usage::of(server.process()).unwrap();
     assert!(
         usage.descriptors <= MAX_DESCRIPTORS_UNDER_ONE_KEY,

@@ -184,12 +184,7 @@ fn nothing_is_written_or_read_outside_of_the_grant() {
     let through_a_link = [
         push("incoming", b"s", true),
         frames::directory(0, b""),
-        frames::symlink(1, b"link", target),
-        frames::honest_small(2, b"link/evil", b"evil"),
-        frames::directory(3, b"link/dir"),
-        frames::file(4, b"link/more", 3),
-        frames::block(4, 0, 3, b"abc"),
-        frames::file_end(4, *blake3::hash(b"abc").as_bytes()),
+        frames::beneath_a_link(1, target),
         frames::end(5),
     ];
     drop(say(&world, &server, &through_a_link));
@@ -244,7 +239,7 @@ fn a_hangup_reloads_the_grants_of_serve() {
     let refused = copy();
     assert_eq!(refused.status.code(), Some(4), "{}", errors(&refused));
     std::fs::write(&file, grant(&me) + &grant(&friend)).unwrap();
-    server.signal("HUP");
+    server.hang_up();
     let deadline = Instant::now() + HONEST;
     while copy().status.code() != Some(0) {
         assert_eq!(server.ended(), None, "the signal ended it");
@@ -252,7 +247,7 @@ fn a_hangup_reloads_the_grants_of_serve() {
     }
     // A mistake leaves what is in force.
     std::fs::write(&file, "[[grant]]\nkey = 7\n").unwrap();
-    server.signal("HUP");
+    server.hang_up();
     world.assert_honest_copy(&server, "direct");
     assert_eq!(server.ended(), None);
 }

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use longhaul_hop::unix_ms;
 use longhaul_hostile::status::Told;
 use longhaul_hostile::{Flood, opens};
 use longhaul_proto::{Endpoint, Open, StatusCode};
@@ -78,7 +79,7 @@ fn forged_bent_and_misrouted_opens_lead_nowhere() {
             me.signing_key(),
             address,
             destination.clone(),
-            opens::now_unix_ms() - 130_000,
+            unix_ms() - 130_000,
         )
         .unwrap(),
         StatusCode::Expired,
@@ -119,7 +120,7 @@ fn an_open_signed_far_ahead_of_the_clock_is_refused() {
     let depot = world.open_depot();
     let (listener, destination) = place();
     let me = world.identity("me");
-    let ahead = opens::now_unix_ms() + 100_000;
+    let ahead = unix_ms() + 100_000;
     let address = depot.address.parse().unwrap();
     let open = opens::signed(me.signing_key(), address, destination, ahead).unwrap();
     assert_eq!(ask_open(&world, &depot.address, &open), StatusCode::Expired);

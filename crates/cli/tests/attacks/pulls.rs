@@ -116,12 +116,7 @@ fn a_tree_that_was_asked_for_stays_in_its_place() {
     let target = outside.to_str().unwrap().as_bytes();
     let said = [
         frames::directory(0, b""),
-        frames::symlink(1, b"link", target),
-        frames::honest_small(2, b"link/evil", b"evil"),
-        frames::directory(3, b"link/dir"),
-        frames::file(4, b"link/more", 3),
-        frames::block(4, 0, 3, b"abc"),
-        frames::file_end(4, *blake3::hash(b"abc").as_bytes()),
+        frames::beneath_a_link(1, target),
         frames::honest_small(5, b"good", b"good"),
         frames::end(6),
     ];

@@ -32,11 +32,6 @@ impl Service {
         self.child.id()
     }
 
-    /// Sends it a signal.
-    pub fn signal(&self, name: &str) {
-        signal(&self.child, name);
-    }
-
     /// Its exit code, if it has ended.
     pub fn ended(&mut self) -> Option<Option<i32>> {
         self.child.try_wait().unwrap().map(|status| status.code())

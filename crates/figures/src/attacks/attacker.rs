@@ -190,18 +190,8 @@ impl Attacker {
 
     /// Sessions that say what `hello` gives, and hear no more than the first answer.
     async fn held(&self, count: usize, hello: impl Fn(usize) -> Vec<u8>) -> Result<Under> {
-        let target = self.target()?;
-        let mut set = JoinSet::new();
-        for number in 0..count {
-            let (target, hello) = (target.clone(), hello(number));
-            set.spawn(async move {
-                let mut stream = target.connect().await.ok()?;
-                stream.hold(&hello).await.ok()?;
-                stream.hear_a_little(Duration::from_secs(5)).await;
-                Some(stream)
-            });
-        }
-        let streams: Vec<Stream> = set.join_all().await.into_iter().flatten().collect();
+        let hellos = (0..count).map(hello);
+        let streams = client::hold_sessions(&self.target()?, hellos, Duration::from_secs(5)).await;
         if streams.is_empty() {
             bail!("no session was to be had");
         }
@@ -209,25 +199,8 @@ impl Attacker {
     }
 
     async fn open_files(&self) -> Result<Under> {
-        let target = self.target()?;
-        let mut set = JoinSet::new();
-        for copy in 0..7 {
-            let target = target.clone();
-            set.spawn(async move {
-                let mut stream = target.connect().await.ok()?;
-                let hello = frames::push_hello(format!("d{copy}").as_bytes(), &[b"s"]);
-                let said = std::iter::once(hello)
-                    .chain(std::iter::once(frames::directory(0xffff, b"")))
-                    .chain(client::open_files(4000));
-                stream
-                    .say(said, Duration::from_secs(8), |heard| heard.total >= 4000 * 21)
-                    .await;
-                Some(stream)
-            });
-        }
-        Ok(Under::Streams(
-            set.join_all().await.into_iter().flatten().collect(),
-        ))
+        let streams = client::hold_open_files(&self.target()?, 7, 4000, Duration::from_secs(8)).await;
+        Ok(Under::Streams(streams))
     }
 
     /// Four streams that push what `pieces` gives, over and over, each time as a copy of its own; at their height after so many

@@ -4,16 +4,38 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use longhaul_transfer::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::JoinHandle;
 
 use crate::attacks::attack_as;
 use crate::harness::*;
 use crate::wire;
 
-/// RESULT of entry `id` with this code among the answers of the server.
-fn answers(heard: &[u8], id: u64, code: u8) -> bool {
-    let result = [&[14u8][..], &id.to_le_bytes(), &[code]].concat();
-    heard.windows(result.len()).any(|w| w == result)
+/// Says `bytes` as key `who`, and hears what is answered until the RESULT of entry `id` tells `code`. The stream is still open: it is
+/// `Client::leave` that ends it.
+async fn say_until(bench: &Bench, who: u8, bytes: &[u8], id: u64, code: u8) -> Client {
+    let (mut ours, theirs) = tokio::io::duplex(1 << 20);
+    let server = bench.server.clone();
+    let served = tokio::spawn(async move { server.serve(theirs, key(who)).await });
+    ours.write_all(bytes).await.unwrap();
+    let mut heard = Vec::new();
+    while wire::result_of(&heard, id) != Some(code) {
+        assert!(ours.read_buf(&mut heard).await.unwrap() > 0, "{heard:?}");
+    }
+    Client { ours, served, heard }
+}
+
+struct Client {
+    ours: DuplexStream,
+    served: JoinHandle<Result<(), Error>>,
+    heard: Vec<u8>,
+}
+
+impl Client {
+    async fn leave(self) {
+        drop(self.ours);
+        let _ = self.served.await;
+    }
 }
 
 fn mode(path: &Path) -> u32 {
@@ -37,19 +59,10 @@ async fn nothing_is_made_outside_of_the_granted_directory_not_even_for_a_moment(
             wire::block(2, 0, 1 << 18, b"x"),
         ]
         .concat();
-        let (mut ours, theirs) = tokio::io::duplex(1 << 20);
-        let server = bench.server.clone();
-        let served = tokio::spawn(async move { server.serve(theirs, key(2)).await });
-        ours.write_all(&bytes).await.unwrap();
-        // Until the block has been answered, and the stream is still open.
-        let mut heard = Vec::new();
-        while !answers(&heard, 2, 5) {
-            assert!(ours.read_buf(&mut heard).await.unwrap() > 0, "{heard:?}");
-        }
-        assert!(answers(&heard, 0, 5) && answers(&heard, 1, 5));
+        let client = say_until(&bench, 2, &bytes, 2, 5).await;
+        assert_eq!([0, 1].map(|id| wire::result_of(&client.heard, id)), [Some(5); 2]);
         assert_eq!(describe(&bench.root("")), before);
-        drop(ours);
-        let _ = served.await;
+        client.leave().await;
         if exists {
             std::fs::remove_dir(bench.root("in")).unwrap();
         }
@@ -100,16 +113,7 @@ async fn what_a_broken_off_copy_made_has_the_senders_modes() {
         wire::directory(1, b"sub"),
     ]
     .concat();
-    let (mut ours, theirs) = tokio::io::duplex(1 << 20);
-    let server = bench.server.clone();
-    let served = tokio::spawn(async move { server.serve(theirs, key(1)).await });
-    ours.write_all(&bytes).await.unwrap();
-    let mut heard = Vec::new();
-    while !answers(&heard, 1, 0) {
-        assert!(ours.read_buf(&mut heard).await.unwrap() > 0, "{heard:?}");
-    }
-    drop(ours);
-    let _ = served.await;
+    say_until(&bench, 1, &bytes, 1, 0).await.leave().await;
     // The thread that answered may hold the copy for a moment longer.
     let given_up = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while (mode(&bench.root("d")), mode(&bench.root("d/sub"))) != (0o644, 0o644) {
@@ -190,16 +194,7 @@ async fn who_may_not_read_learns_only_that_something_exists() {
             wire::block(id, 0, 1 << 18, b"x"),
         ]
         .concat();
-        let (mut ours, theirs) = tokio::io::duplex(1 << 20);
-        let server = bench.server.clone();
-        let served = tokio::spawn(async move { server.serve(theirs, key(2)).await });
-        ours.write_all(&bytes).await.unwrap();
-        let mut heard = Vec::new();
-        while !answers(&heard, id, 6) {
-            assert!(ours.read_buf(&mut heard).await.unwrap() > 0, "{size}: {heard:?}");
-        }
-        drop(ours);
-        let _ = served.await;
+        say_until(&bench, 2, &bytes, id, 6).await.leave().await;
     }
     // Who may read is told that it is the same.
     bench
