@@ -2,24 +2,18 @@
 #
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
-#   make figures   every published measurement, with tables and plots in docs/results/
-#   make drs       right-sizing beside fixed buffers and the kernel's autotuning; fairness; friendliness
-#   make drs-run   unmodified programs under `drs run`
-#   make classify  how often the verdict on what limits a flow is right
-#   make streams   how many streams a copy takes, beside fixed numbers
-#   make attacks   honest copies under attack
-#   make lsr       the Land Speed Record's path, beside iperf3
+#   make figures   every published measurement anew, with tables and plots in docs/results/; NAMES="lsr depots" measures some
 #   make bench     the relay beside HAProxy
 #   make fuzz      every parser of what strangers and operators write, ten minutes each
 #
-# Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy, `make lsr` iperf3. `make deps` installs what is
-# missing from the distribution's packages, and each target says so in one line where it could not.
+# Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy, `make figures` iperf3 and the programs that are compared.
+# `make deps` and `make bench-deps` install what is missing from the distribution's packages, and say so in one line where they could not.
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test figures drs drs-run classify streams attacks lsr bench deps bench-deps build lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small test figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -27,26 +21,14 @@ demo: deps build
 demo-small: deps build
 	$(FIGURES) demo --small --out $(TARGET_DIR)/demo
 
-figures: deps build
-	$(FIGURES) figures --out docs/results --readme README.md
+NAMES ?= all
 
-drs: deps build
-	$(FIGURES) drs --out docs/results
+figures: bench-deps build
+	$(FIGURES) figures $(NAMES)
 
-drs-run: deps build
-	$(FIGURES) drs-run --out docs/results
-
-classify: deps build
-	$(FIGURES) classify --first 101 --out docs/results
-
-streams: deps build
-	$(FIGURES) streams --out docs/results
-
-attacks: deps build
-	$(FIGURES) attacks --out docs/results
-
-lsr: bench-deps build
-	$(FIGURES) lsr --out docs/results
+# Whether the published pages say what the published runs say.
+figures-check:
+	$(CARGO) run --quiet --locked -p longhaul-figures -- figures --check
 
 test: deps
 	$(CARGO) test --workspace --locked
@@ -84,7 +66,7 @@ build:
 deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base
 
-bench-deps:
+bench-deps: deps
 	@scripts/install-deps ip:iproute2 haproxy:haproxy iperf3:iperf3
 
 clean:

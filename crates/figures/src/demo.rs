@@ -1,24 +1,147 @@
-//! The demonstration: a real data set crosses emulated long-haul paths, direct and through depots.
+//! The demonstration: what Longhaul does, act by act, on emulated long-haul paths.
 
-use crate::attacks;
-use crate::copy::{Source, Tools, measure};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+use crate::copy::{Copied, Source, copy};
 use crate::dataset;
-use crate::plan::Job;
-use crate::record::Run;
-use crate::report;
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiments::attacks::{Attack, Attacks};
+use crate::experiments::drs_run::{self, DrsRun, Hosts};
+use crate::experiments::{attacks, lsr};
+use crate::noise::Noise;
+use crate::page::Page;
+use crate::record::{Key, Record};
+use crate::runner;
+use crate::runs::Runs;
 use crate::schedule::run_all;
 use crate::setting::{self, Mnemonic, Setting, Way};
-use crate::stats::Spread;
-use crate::table;
-use anyhow::{Result, bail};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use crate::store::Store;
+use crate::tools::Tools;
 
 const MIB: u64 = 1 << 20;
 
-/// How much is copied.
-struct Size {
+/// How long the stream over the record's path lasts, in seconds.
+const RECORD_SECONDS: u32 = 12;
+
+/// Runs the demonstration and writes `report.json` into `out`.
+///
+/// # Errors
+/// A copy failed or did not verify.
+pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result<()> {
+    let started = Instant::now();
+    let tools = Tools::prepare(scenarios)?;
+    let mut failed = 0;
+
+    println!("Copies of real files of this machine over the papers' paths, direct and through depots:");
+    let crossings = if small {
+        Crossings::small()
+    } else {
+        Crossings::full()
+    };
+    let keys = crossings.keys(first_seed);
+    let records = act(&crossings, &tools, &keys, &mut failed)?;
+    Store::of(out, "report").write(&records)?;
+
+    if !small {
+        println!("\nOne stream that nobody tuned over the Land Speed Record's path, 180 ms and 2.4 Gbit/s:");
+        let record = lsr::Lsr {
+            seconds: RECORD_SECONDS,
+        };
+        act(
+            &record,
+            &tools,
+            &[key(lsr::Cell::LONGHAUL, first_seed)],
+            &mut failed,
+        )?;
+        println!("\nAn unmodified program on a host with windows of 64 KB, as it is and under `drs run`:");
+        let hosts = Hosts::LowCeiling;
+        let cells = [false, true].map(|drs| key(drs_run::Cell { hosts, drs }, first_seed));
+        act(&DrsRun, &tools, &cells, &mut failed)?;
+    }
+
+    println!("\nHonest copies of 24 MiB at 100 Mbit/s, alone and under attack:");
+    let under = |attack: &Attack| {
+        [false, true].map(|under_attack| {
+            let attack = *attack;
+            key(attacks::Cell { attack, under_attack }, first_seed)
+        })
+    };
+    let shown = if small {
+        &DEMONSTRATED[..1]
+    } else {
+        &DEMONSTRATED[..]
+    };
+    let cells: Vec<_> = shown.iter().flat_map(under).collect();
+    act(&Attacks, &tools, &cells, &mut failed)?;
+
+    crossings.print_table(&Runs::of(&records));
+    println!(
+        "\n{:.0} s in all; {}",
+        started.elapsed().as_secs_f64(),
+        out.join("report.json").display()
+    );
+    if failed > 0 {
+        bail!("{failed} runs failed; the lines above say which and why");
+    }
+    Ok(())
+}
+
+/// Attacks that are shown: a crowd of strangers at a server and at a depot, a key that takes all it can, names that nobody answers for.
+const DEMONSTRATED: [Attack; 4] = [
+    Attack::IdleAtServe,
+    Attack::IdleAtDepot,
+    Attack::HeldCopies,
+    Attack::SlowNames,
+];
+
+fn key<C>(factors: C, seed: u64) -> Key<C> {
+    Key {
+        factors,
+        seed,
+        noise: Noise::None,
+    }
+}
+
+/// Makes these runs, a line each, and gives those that came to an end.
+fn act<E: Experiment>(
+    experiment: &E,
+    tools: &Tools,
+    keys: &[Key<E::Cell>],
+    failed: &mut usize,
+) -> Result<Vec<Record<E::Cell, E::Seen>>> {
+    let setup = experiment.prepare(tools)?;
+    let progress = ProgressBar::new(keys.len() as u64);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} of {len} runs, {elapsed}") {
+        progress.set_style(style);
+    }
+    progress.enable_steady_tick(Duration::from_millis(200));
+    let outcomes = run_all(
+        keys,
+        |key| experiment.cost(&key.factors).share,
+        |key| {
+            let outcome = runner::run(experiment, tools, &setup, key, runner::DEFAULT_RETRIES, "");
+            let line = match &outcome {
+                Ok(record) => runner::line(experiment, record),
+                Err(error) => format!("FAILED {error:#}"),
+            };
+            // `ProgressBar::println` is silent where there is no terminal.
+            progress.suspend(|| println!("{line}"));
+            progress.inc(1);
+            outcome
+        },
+    );
+    progress.finish_and_clear();
+    *failed += outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    Ok(outcomes.into_iter().flatten().collect())
+}
+
+/// Copies of a tree of real files and a large one.
+struct Crossings {
     /// Bytes of real files, and how many at most.
     real: (u64, u64),
     /// Bytes of the large file between hosts whose window or loss keeps them slow.
@@ -29,114 +152,93 @@ struct Size {
     settings: Vec<(Setting, u64)>,
 }
 
-impl Size {
+/// One copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Cell {
+    setting: String,
+    way: Way,
+}
+
+impl Crossings {
     fn full() -> Self {
-        let settings = vec![
-            (setting::anl_utk(), 6),
-            (setting::ucsd_utk(), 6),
-            (setting::mnemonic_untuned(Mnemonic::Short), 2),
-            (setting::mnemonic_untuned(Mnemonic::Long), 2),
-            (setting::mnemonic_tuned(Mnemonic::Short, "reno"), 4),
-            (setting::mnemonic_tuned(Mnemonic::Long, "reno"), 4),
-        ];
         Self {
             real: (24 * MIB, 400),
             slow: 24 * MIB,
             fast: 504 * MIB,
-            settings,
+            settings: vec![
+                (setting::anl_utk(), 4),
+                (setting::ucsd_utk(), 4),
+                (setting::mnemonic_untuned(Mnemonic::Short), 1),
+                (setting::mnemonic_untuned(Mnemonic::Long), 1),
+                (setting::mnemonic_tuned(Mnemonic::Short, "reno"), 4),
+                (setting::mnemonic_tuned(Mnemonic::Long, "reno"), 3),
+            ],
         }
     }
 
     fn small() -> Self {
-        let settings = vec![
-            (setting::ucsd_utk(), 1),
-            (setting::mnemonic_untuned(Mnemonic::Short), 1),
-        ];
         Self {
             real: (3 * MIB, 200),
             slow: MIB,
             fast: MIB,
-            settings,
+            settings: vec![
+                (setting::ucsd_utk(), 1),
+                (setting::mnemonic_untuned(Mnemonic::Short), 1),
+            ],
         }
     }
-}
 
-/// Runs the demonstration and writes `report.json` into `out`.
-///
-/// # Errors
-/// A copy failed or did not verify, or the lab could not keep up with one of them.
-pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result<()> {
-    let started = Instant::now();
-    let tools = Tools::prepare(scenarios)?;
-    let size = if small { Size::small() } else { Size::full() };
-    let root = tools.scratch.path().join("demo");
-    let slow = dataset::real_tree(&root.join("slow"), size.real.0, size.real.1, size.slow)?;
-    let fast = dataset::real_tree(&root.join("fast"), size.real.0, size.real.1, size.fast)?;
-    println!(
-        "data set: {} real files of this machine and one large one, {} MB for the slow settings, {} MB for the fast",
-        slow.files - 1,
-        slow.bytes / 1_000_000,
-        fast.bytes / 1_000_000
-    );
-
-    let mut jobs: Vec<Job> = size
-        .settings
-        .iter()
-        .flat_map(|(setting, seeds)| {
-            let bytes = if is_fast(setting) { fast.bytes } else { slow.bytes };
-            (first_seed..first_seed.saturating_add(*seeds)).flat_map(move |seed| {
-                Way::BOTH.map(|way| Job {
-                    setting: setting.clone(),
-                    bytes,
-                    way,
-                    seed,
+    /// All runs, those that need little of the machine first.
+    fn keys(&self, first_seed: u64) -> Vec<Key<Cell>> {
+        let mut keys: Vec<Key<Cell>> = self
+            .settings
+            .iter()
+            .flat_map(|(setting, seeds)| {
+                (first_seed..first_seed.saturating_add(*seeds)).flat_map(move |seed| {
+                    Way::BOTH.map(|way| {
+                        let setting = setting.id.to_owned();
+                        key(Cell { setting, way }, seed)
+                    })
                 })
             })
-        })
-        .collect();
-    jobs.sort_by(|a, b| a.setting.load(a.way).total_cmp(&b.setting.load(b.way)));
-    let lines = MultiProgress::new();
-    let results = run_all(
-        &jobs,
-        |job| job.setting.load(job.way),
-        |job| {
-            let line = running_line(&lines, job);
-            let name = if is_fast(&job.setting) { "fast" } else { "slow" };
-            let result = measure(
-                &tools,
-                job,
-                &Source {
-                    root: root.clone(),
-                    name: name.into(),
-                },
-                Some(1),
-            );
-            line.finish_and_clear();
-            let said = match &result {
-                Ok(run) => finished_line(job, run),
-                Err(error) => format!("FAILED {} {}: {error:#}", job.setting.title, job.way.word()),
-            };
-            // `MultiProgress::println` is silent where there is no terminal.
-            lines.suspend(|| println!("{said}"));
-            result
-        },
-    );
-    let failed = results.iter().filter(|result| result.is_err()).count();
-    let runs: Vec<Run> = results.into_iter().flatten().collect();
-    report::write(&out.join("report.json"), &runs)?;
-    print_table(&size.settings, &runs);
-    attacks::demonstrate(small)?;
-    println!(
-        "{} copies in {:.0} s; {}",
-        jobs.len(),
-        started.elapsed().as_secs_f64(),
-        out.join("report.json").display()
-    );
-    let unverified = runs.iter().filter(|run| !run.verified).count();
-    if failed + unverified > 0 {
-        bail!("{failed} copies failed and {unverified} did not verify; the lines above say which and why");
+            .collect();
+        keys.sort_by(|a, b| {
+            let share = |key: &Key<Cell>| self.cost(&key.factors).share;
+            share(a).total_cmp(&share(b))
+        });
+        keys
     }
-    Ok(())
+
+    fn setting(&self, cell: &Cell) -> Result<&Setting> {
+        let mut all = self.settings.iter().map(|(setting, _)| setting);
+        all.find(|setting| setting.id == cell.setting)
+            .ok_or_else(|| anyhow::anyhow!("there is no setting {}", cell.setting))
+    }
+
+    /// Means over the seeds, as the papers print averages, with the least and the most.
+    fn print_table(&self, runs: &Runs<'_, Cell, Copied>) {
+        println!(
+            "\n{:<66} {:>26} {:>26} {:>7}",
+            "mean Mbit/s (least..most), one stream", "direct", "depots", "ratio"
+        );
+        for (setting, _) in &self.settings {
+            let [direct, depots] = Way::BOTH.map(|way| {
+                let setting = setting.id.to_owned();
+                runs.spread(&Cell { setting, way }, Copied::mbps)
+            });
+            let (Some(direct), Some(depots)) = (direct, depots) else {
+                println!("{:<66} no run counts: the lines above say why", setting.title);
+                continue;
+            };
+            let [shown_direct, shown_depots] = [direct, depots]
+                .map(|spread| format!("{:.2} ({:.2}..{:.2})", spread.mean, spread.min, spread.max));
+            println!(
+                "{:<66} {shown_direct:>26} {shown_depots:>26} {:>6.1}x",
+                setting.title,
+                depots.mean / direct.mean
+            );
+        }
+    }
 }
 
 /// Whether a setting's hosts are limited by neither a small window nor a loss rate fitted to a slow path.
@@ -144,63 +246,67 @@ fn is_fast(setting: &Setting) -> bool {
     setting.hosts == "large buffers"
 }
 
-fn running_line(lines: &MultiProgress, job: &Job) -> ProgressBar {
-    let line = lines.add(ProgressBar::new_spinner());
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-        line.set_style(style);
+impl Experiment for Crossings {
+    type Cell = Cell;
+    type Seen = Copied;
+    type Setup = PathBuf;
+
+    fn name(&self) -> &'static str {
+        "copy"
     }
-    line.set_message(format!(
-        "{}, {}, seed {}",
-        job.setting.title,
-        job.way.word(),
-        job.seed
-    ));
-    line.enable_steady_tick(Duration::from_millis(200));
-    line
-}
 
-fn finished_line(job: &Job, run: &Run) -> String {
-    format!(
-        "{:<66} {:>6}, seed {:>2}: {:>8.2} Mbit/s, {:>6.1} s, {} files {}{}",
-        job.setting.title,
-        job.way.word(),
-        job.seed,
-        run.mbps(),
-        run.seconds,
-        run.files,
-        if run.verified { "verified" } else { "NOT VERIFIED" },
-        if run.valid {
-            String::new()
-        } else {
-            format!(" (lab too slow: {})", run.invalid_because.join(", "))
-        },
-    )
-}
+    fn title(&self) -> &'static str {
+        "Copies of real files"
+    }
 
-/// Means over the seeds, as the papers print averages, with the least and the most.
-fn print_table(settings: &[(Setting, u64)], runs: &[Run]) {
-    println!(
-        "\n{:<66} {:>26} {:>26} {:>7}",
-        "mean Mbit/s (least..most), one stream", "direct", "depots", "ratio"
-    );
-    for (setting, _) in settings {
-        let rates = |way| {
-            let of_setting = runs
-                .iter()
-                .filter(|run| run.scenario == setting.id && run.route == way && run.counts());
-            Spread::of(&of_setting.map(Run::mbps).collect::<Vec<_>>())
+    fn cells(&self) -> Vec<Cell> {
+        self.keys(0).into_iter().map(|key| key.factors).collect()
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        self.setting(cell).map_or(
+            Cost {
+                share: 1.0,
+                seconds: 0.0,
+            },
+            |setting| {
+                let bytes = if is_fast(setting) { self.fast } else { self.slow };
+                setting.cost(cell.way, bytes + self.real.0)
+            },
+        )
+    }
+
+    fn prepare(&self, tools: &Tools) -> Result<PathBuf> {
+        let root = tools.scratch.path().join("demo");
+        let slow = dataset::real_tree(&root.join("slow"), self.real.0, self.real.1, self.slow)?;
+        let fast = dataset::real_tree(&root.join("fast"), self.real.0, self.real.1, self.fast)?;
+        println!(
+            "{} real files and a large one, {} MB for the slow settings, {} MB for the fast",
+            slow.files - 1,
+            slow.bytes / 1_000_000,
+            fast.bytes / 1_000_000
+        );
+        Ok(root)
+    }
+
+    fn network(&self, tools: &Tools, _root: &PathBuf, cell: &Cell, _seed: u64) -> Result<Network> {
+        self.setting(cell)?.network(tools)
+    }
+
+    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Copied> {
+        let setting = self.setting(cell)?;
+        let source = Source {
+            root: here.setup.clone(),
+            name: if is_fast(setting) { "fast" } else { "slow" }.into(),
         };
-        let shown = |spread: &Spread| format!("{:.2} ({:.2}..{:.2})", spread.mean, spread.min, spread.max);
-        match (rates(Way::Direct), rates(Way::Depots)) {
-            (Some(direct), Some(depots)) => println!(
-                "{:<66} {:>26} {:>26} {:>6.1}x",
-                setting.title,
-                shown(&direct),
-                shown(&depots),
-                depots.mean / direct.mean
-            ),
-            _ => println!("{:<66} no run counts: the lines above say why", setting.title),
-        }
+        copy(here, setting, cell.way, &source, Some(1))
     }
-    println!("\n{}", table::validity(runs).trim());
+
+    fn outcome(&self, seen: &Copied) -> String {
+        format!("{}, {} files verified", seen.words(), seen.files)
+    }
+
+    fn page(&self, _runs: &Runs<'_, Cell, Copied>) -> Result<Page> {
+        Ok(Page::default())
+    }
 }

@@ -3,13 +3,23 @@
 //! A Reno flow's rate falls with its loss by a power law (Mathis et al. 1997: loss^-1/2 for an endless flow), so each step is
 //! taken on logarithmic axes; the spread of the seeds sets how close it is worth getting.
 
-use crate::copy::{Source, Tools, measure};
-use crate::plan::Job;
-use crate::record::Run;
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::copy::{Copied, Source, copy};
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::noise::Noise;
+use crate::page::Page;
+use crate::record::Key;
+use crate::runner;
+use crate::runs::Runs;
 use crate::schedule::run_all;
 use crate::setting::{self, Setting, Way};
 use crate::stats::Spread;
-use anyhow::{Result, bail};
+use crate::tools::Tools;
+
+/// The first seed: the published figures do not use it, so a rate is predicted on losses that it was not fitted to.
+const FIRST_SEED: u64 = 1001;
 
 /// What is fitted.
 pub struct Fit {
@@ -117,36 +127,82 @@ fn next(tried: &[(f64, f64)], wanted: f64) -> f64 {
 }
 
 fn average(tools: &Tools, fit: &Fit, loss: f64, seeds: u64) -> Result<Spread> {
-    let mut setting = fit.setting.clone();
-    setting.set.push((fit.knob.into(), format!("{loss:e}")));
-    let source = Source::sized(tools, fit.bytes)?;
-    // Seeds that the published figures do not use: a rate is predicted on losses that it was not fitted to.
-    let jobs: Vec<Job> = (1001..=1000 + seeds)
-        .map(|seed| Job {
-            setting: setting.clone(),
-            bytes: fit.bytes,
-            way: fit.way,
+    let round = Round { fit, loss };
+    let keys: Vec<Key<Nothing>> = (FIRST_SEED..FIRST_SEED + seeds)
+        .map(|seed| Key {
+            factors: Nothing {},
             seed,
+            noise: Noise::None,
         })
         .collect();
-    let runs = run_all(
-        &jobs,
-        |job| job.setting.load(job.way),
-        |job| measure(tools, job, &source, Some(1)),
+    let outcomes = run_all(
+        &keys,
+        |key| round.cost(&key.factors).share,
+        |key| runner::run(&round, tools, &(), key, runner::DEFAULT_RETRIES, ""),
     );
-    let rates: Vec<f64> = runs
-        .iter()
-        .flatten()
-        .filter(|run| run.counts())
-        .map(Run::mbps)
-        .collect();
+    let counted = outcomes.iter().flatten().filter(|record| record.gate.valid);
+    let rates: Vec<f64> = counted.map(|record| record.seen.mbps()).collect();
     match Spread::of(&rates) {
         Some(spread) => Ok(spread),
         None => bail!(
             "no valid copy of {}: {:?}",
             fit.setting.id,
-            runs.into_iter().find_map(Result::err)
+            outcomes.into_iter().find_map(Result::err)
         ),
+    }
+}
+
+/// Copies at one loss rate.
+struct Round<'a> {
+    fit: &'a Fit,
+    loss: f64,
+}
+
+/// Only the seed tells its runs apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Nothing {}
+
+impl Experiment for Round<'_> {
+    type Cell = Nothing;
+    type Seen = Copied;
+    type Setup = ();
+
+    fn name(&self) -> &'static str {
+        "fit"
+    }
+
+    fn title(&self) -> &'static str {
+        "The loss that a scenario needs"
+    }
+
+    fn cells(&self) -> Vec<Nothing> {
+        vec![Nothing {}]
+    }
+
+    fn cost(&self, _cell: &Nothing) -> Cost {
+        self.fit.setting.cost(self.fit.way, self.fit.bytes)
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<()> {
+        Ok(())
+    }
+
+    fn network(&self, tools: &Tools, (): &(), _cell: &Nothing, _seed: u64) -> Result<Network> {
+        let network = self.fit.setting.network(tools)?;
+        Ok(network.set(self.fit.knob, format!("{:e}", self.loss)))
+    }
+
+    fn run(&self, here: &Here<'_, ()>, _cell: &Nothing) -> Result<Copied> {
+        let source = Source::sized(here.tools, self.fit.bytes)?;
+        copy(here, &self.fit.setting, self.fit.way, &source, Some(1))
+    }
+
+    fn outcome(&self, seen: &Copied) -> String {
+        seen.words()
+    }
+
+    fn page(&self, _runs: &Runs<'_, Nothing, Copied>) -> Result<Page> {
+        Ok(Page::default())
     }
 }
 

@@ -3,34 +3,45 @@
 //! Every figure of this project's documents comes out of here: `demo` for a first look, `figures` for all of them,
 //! `fit` for the loss rates that the LSL scenarios state.
 
-mod attacks;
 mod children;
-mod classify;
 mod copy;
 mod dataset;
 mod demo;
-mod drs_run;
+mod experiment;
+mod experiments;
 mod fit;
 mod identities;
-mod lsr;
+mod listed;
+mod marks;
+mod noise;
+mod page;
 mod paper;
-mod plan;
 mod plot;
+mod provenance;
+mod publish;
 mod record;
-mod report;
-mod right_sizing;
+mod runner;
+mod runs;
 mod schedule;
 mod setting;
 mod stats;
-mod streams;
-mod sweep;
-mod table;
+mod store;
+mod tools;
 
-use anyhow::{Context, Result};
-use clap::{Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+
+use experiments::attacks::attacker::Attacker;
+use experiments::classify::flow::Flow;
+use experiments::right_sizing::program;
+use listed::Listed;
+use noise::Noise;
+use runner::{DEFAULT_RETRIES, Extent, FIRST_PUBLISHED_SEED};
+use tools::Tools;
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -44,7 +55,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Copies a real data set over each setting, direct and through depots.
+    /// Shows what Longhaul does, on emulated long-haul paths.
     Demo {
         /// Folder for report.json.
         #[arg(long, default_value = "target/demo")]
@@ -56,90 +67,8 @@ enum What {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Measures every size and seed; a part that is measured again replaces its earlier runs.
-    Figures {
-        /// Folder for runs.json, the tables and the plots.
-        #[arg(long, default_value = "docs/results")]
-        out: PathBuf,
-        /// Which parts; all of them when not given.
-        #[arg(long, value_enum)]
-        only: Vec<Part>,
-        /// Seeds of each cell; each part has its own default.
-        #[arg(long)]
-        seeds: Option<u64>,
-        /// Keep the valid runs that are there, and measure only what has none.
-        #[arg(long)]
-        resume: bool,
-        /// Start no run after so many minutes; `--resume` goes on another time.
-        #[arg(long)]
-        minutes: Option<f64>,
-        /// How often a run is repeated when the lab did not keep up.
-        #[arg(long, default_value_t = 2)]
-        repeats: u32,
-        /// A README with marks for the short table.
-        #[arg(long)]
-        readme: Option<PathBuf>,
-        /// Write tables and plots from the runs that are there, and measure nothing.
-        #[arg(long)]
-        render: bool,
-    },
-    /// Measures the Land Speed Record's path with `longhaul perf` and iperf3.
-    Lsr {
-        /// Folder for lsr.json and lsr.md.
-        #[arg(long, default_value = "docs/results")]
-        out: PathBuf,
-        /// Runs of each sender.
-        #[arg(long, default_value_t = 3)]
-        repeats: u32,
-        /// How long each sends, in seconds.
-        #[arg(long, default_value_t = 60)]
-        seconds: u32,
-        /// How often a run is repeated when the lab did not keep up.
-        #[arg(long, default_value_t = 2)]
-        retries: u32,
-        /// Begin no run after this many minutes; what is there is kept, so that another call goes on.
-        #[arg(long)]
-        minutes: Option<f64>,
-    },
-    /// Makes flows whose limit is known, and counts how often the estimator names it.
-    Classify(classify::Options),
-    /// One end of such a flow, in a lab's node.
-    #[command(hide = true)]
-    Flow(classify::flow::Flow),
-    /// Measures unmodified programs under `drs run`: busybox httpd sends a file to curl.
-    DrsRun {
-        /// Folder for drs-run.json and drs-run.md.
-        #[arg(long, default_value = "docs/results")]
-        out: PathBuf,
-        /// Which hosts; all of them when not given.
-        #[arg(long, value_enum)]
-        only: Vec<drs_run::Place>,
-        /// Copies each way.
-        #[arg(long, default_value_t = 5)]
-        runs: u32,
-    },
-    /// Measures right-sizing: Figure 4 of the DRS paper, fairness under a budget, friendliness.
-    Drs(right_sizing::Arguments),
-    /// The receiving program of `drs`, in a node of the lab.
-    #[command(hide = true)]
-    DrsReceive(right_sizing::program::Receive),
-    /// The sending program of `drs`, in a node of the lab.
-    #[command(hide = true)]
-    DrsSend(right_sizing::program::Send),
-    /// Measures copies with fixed numbers of streams, and with as many as they take by themselves.
-    Streams {
-        /// Folder for streams.json and streams.md.
-        #[arg(long, default_value = "docs/results")]
-        out: PathBuf,
-        /// Seeds of each cell.
-        #[arg(long, default_value_t = 3)]
-        seeds: u64,
-    },
-    /// Measures honest copies under attack, and what attacked processes hold.
-    Attacks(attacks::Arguments),
-    /// The attacker of `attacks`, in a node of the lab.
-    #[command(hide = true)]
-    Attacker(attacks::attacker::Attacker),
+    /// Lists the experiments; measures those that are named, anew; writes their pages.
+    Figures(Figures),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
         /// What to fit.
@@ -155,23 +84,59 @@ enum What {
         #[arg(long, default_value_t = 4)]
         steps: u32,
     },
+    /// One end of a flow whose limit is known, in a lab's node.
+    #[command(hide = true)]
+    Flow(Flow),
+    /// The receiving program of right-sizing, in a lab's node.
+    #[command(hide = true)]
+    DrsReceive(program::Receive),
+    /// The sending program of right-sizing, in a lab's node.
+    #[command(hide = true)]
+    DrsSend(program::Send),
+    /// The attacker, in a lab's node.
+    #[command(hide = true)]
+    Attacker(Attacker),
 }
 
-/// A part of the full figures.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
-    /// Both LSL paths at all sizes.
-    Lsl,
-    /// LSL path 2 with 64 KB hosts.
-    #[value(name = "lsl-64k")]
-    Lsl64k,
-    /// MNEMONIC with 64 KB hosts.
-    Untuned,
-    /// MNEMONIC with large buffers under each congestion control.
-    Tuned,
-    /// The clean path.
-    Clean,
+/// What to measure.
+#[derive(clap::Args)]
+struct Figures {
+    /// Experiments, or `all`; none lists them.
+    names: Vec<String>,
+    /// Seeds of each cell; each experiment has its own, small number.
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// The first seed. Thresholds were chosen and losses fitted with seeds below the default.
+    #[arg(long, default_value_t = FIRST_PUBLISHED_SEED)]
+    first_seed: u64,
+    /// Keep the valid runs of this code that are there, and measure only what is missing.
+    #[arg(long)]
+    resume: bool,
+    /// Begin no run that would end after so many minutes; `--resume` goes on another time.
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// How often a run is repeated when the lab did not keep up.
+    #[arg(long, default_value_t = DEFAULT_RETRIES)]
+    retries: u32,
+    /// With which noise on the links (repeatable); as they are when not given.
+    #[arg(long, value_enum)]
+    noise: Vec<Noise>,
+    /// Only cells that name this (repeatable): a setting, a congestion control.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Write pages from the runs that are there, and measure nothing.
+    #[arg(long)]
+    render: bool,
+    /// Say which pages do not say what the runs say, and write nothing.
+    #[arg(long)]
+    check: bool,
+    /// Folder for runs, pages and plots. Documents quote figures from the default alone.
+    #[arg(long, default_value = RESULTS)]
+    out: PathBuf,
 }
+
+/// Where the published results are.
+const RESULTS: &str = "docs/results";
 
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
@@ -187,90 +152,123 @@ fn run(arguments: Arguments) -> Result<()> {
     let scenarios = &arguments.scenarios;
     match arguments.what {
         What::Demo { out, small, seed } => demo::run(scenarios, &out, small, seed),
-        What::Figures {
-            out,
-            readme,
-            render: true,
-            ..
-        } => publish(&out, readme.as_deref()),
-        What::Figures {
-            out,
-            only,
-            seeds,
-            readme,
-            resume,
-            repeats,
-            minutes,
-            render: false,
-        } => {
-            let until = minutes
-                .map(|minutes| Duration::try_from_secs_f64(60.0 * minutes))
-                .transpose()
-                .context("--minutes")?
-                .and_then(|time| Instant::now().checked_add(time));
-            let parts: &[Part] = if only.is_empty() {
-                Part::value_variants()
-            } else {
-                &only
-            };
-            for part in parts {
-                let cells = match part {
-                    Part::Lsl => plan::lsl(seeds.unwrap_or(16)),
-                    Part::Lsl64k => plan::lsl_64k(seeds.unwrap_or(16)),
-                    Part::Untuned => plan::untuned(seeds.unwrap_or(8)),
-                    Part::Tuned => plan::tuned(seeds.unwrap_or(8)),
-                    Part::Clean => plan::clean(seeds.unwrap_or(8)),
-                };
-                sweep::run(scenarios, &out, &cells, resume, repeats, until)?;
-                publish(&out, readme.as_deref())?;
-            }
-            Ok(())
-        }
-        What::Lsr {
-            out,
-            repeats,
-            seconds,
-            retries,
-            minutes,
-        } => {
-            let extent = lsr::Extent {
-                repeats,
-                seconds,
-                retries,
-                minutes,
-            };
-            lsr::run(scenarios, &out, &extent)
-        }
-        What::Classify(options) => classify::run(scenarios, &options),
-        What::Flow(flow) => flow.run(),
-        What::DrsRun { out, only, runs } => {
-            let all = drs_run::Place::value_variants();
-            let places: &[drs_run::Place] = if only.is_empty() { all } else { &only };
-            drs_run::run(scenarios, &out, places, runs)
-        }
-        What::Drs(what) => right_sizing::run(scenarios, &what),
-        What::DrsReceive(what) => right_sizing::program::receive(&what),
-        What::DrsSend(what) => right_sizing::program::send(&what),
-        What::Streams { out, seeds } => streams::run(scenarios, &out, seeds),
-        What::Attacks(what) => attacks::run(&what),
-        What::Attacker(attacker) => attacker.run(),
+        What::Figures(what) => figures(scenarios, &what),
         What::Fit {
             what,
             start,
             seeds,
             steps,
         } => {
-            let tools = copy::Tools::prepare(scenarios)?;
+            let tools = Tools::prepare(scenarios)?;
             fit::fit(&tools, &what.fit(), start / 100.0, seeds, steps).map(|_| ())
         }
+        What::Flow(flow) => flow.run(),
+        What::DrsReceive(what) => program::receive(&what),
+        What::DrsSend(what) => program::send(&what),
+        What::Attacker(attacker) => attacker.run(),
     }
 }
 
-/// Writes all that is made of the runs in `out`.
-fn publish(out: &Path, readme: Option<&Path>) -> Result<()> {
-    report::render(out)?;
-    match readme {
-        Some(readme) => report::put_into_readme(readme, &report::read(&out.join("runs.json"))?),
-        None => Ok(()),
+fn figures(scenarios: &Path, what: &Figures) -> Result<()> {
+    let documents = if what.out == Path::new(RESULTS) {
+        documents()?
+    } else {
+        vec![]
+    };
+    if what.check {
+        return publish::check(&what.out, &documents);
     }
+    if what.render {
+        return publish::write(&what.out, &documents);
+    }
+    let extent = what.extent()?;
+    let all = experiments::all();
+    if what.names.is_empty() {
+        list(&all, &extent);
+        return Ok(());
+    }
+    let chosen = choose(&all, &what.names)?;
+    let tools = Tools::prepare(scenarios)?;
+    let commit = provenance::commit(Path::new("."));
+    let mut failures = vec![];
+    for experiment in chosen {
+        // The others are measured all the same.
+        if let Err(error) = experiment.measure(&tools, &extent, &what.out, &commit) {
+            failures.push(format!("{error:#}"));
+        }
+        publish::write(&what.out, &documents)?;
+    }
+    if !failures.is_empty() {
+        bail!("{}", failures.join("\n"));
+    }
+    Ok(())
+}
+
+impl Figures {
+    fn extent(&self) -> Result<Extent> {
+        let until = self
+            .minutes
+            .map(|minutes| Duration::try_from_secs_f64(60.0 * minutes))
+            .transpose()
+            .context("--minutes")?
+            .and_then(|time| Instant::now().checked_add(time));
+        let noises = match self.noise.is_empty() {
+            true => vec![Noise::None],
+            false => self.noise.clone(),
+        };
+        Ok(Extent {
+            seeds: self.seeds,
+            first_seed: self.first_seed,
+            resume: self.resume,
+            until,
+            retries: self.retries,
+            noises,
+            only: self.only.clone(),
+        })
+    }
+}
+
+/// The experiments of these names, in the order of the index.
+fn choose<'a>(all: &'a [Box<dyn Listed>], names: &[String]) -> Result<Vec<&'a dyn Listed>> {
+    for name in names {
+        if name != "all" && !all.iter().any(|one| one.name() == name) {
+            let known: Vec<&str> = all.iter().map(|one| one.name()).collect();
+            bail!(
+                "there is no experiment {name:?}: there are {}, and all",
+                known.join(", ")
+            );
+        }
+    }
+    let chosen = |one: &&dyn Listed| names.iter().any(|name| name == "all" || name == one.name());
+    Ok(all.iter().map(AsRef::as_ref).filter(chosen).collect())
+}
+
+fn list(all: &[Box<dyn Listed>], extent: &Extent) {
+    let mut sum = Duration::ZERO;
+    for one in all {
+        let (runs, about) = one.size(extent);
+        sum += about;
+        let minutes = about.as_secs_f64() / 60.0;
+        println!(
+            "{:<10} {runs:>4} runs, about {minutes:>4.1} min  {}",
+            one.name(),
+            one.title()
+        );
+    }
+    println!("all of them: about {:.0} min", sum.as_secs_f64() / 60.0);
+}
+
+/// The documents that may quote figures.
+fn documents() -> Result<Vec<PathBuf>> {
+    let mut documents = vec![PathBuf::from("README.md")];
+    let entries =
+        std::fs::read_dir("docs").context("docs is not here: run this in the project's own folder")?;
+    for entry in entries {
+        let path = entry.context("docs")?.path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            documents.push(path);
+        }
+    }
+    documents.sort();
+    Ok(documents)
 }

@@ -1,8 +1,7 @@
-//! The plots, as SVG files.
+//! The plots, as SVG.
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
-use std::path::Path;
 
 /// One curve of a rate-by-size plot.
 pub struct Curve {
@@ -17,11 +16,27 @@ pub struct Curve {
 }
 
 /// Rate against transfer size, both axes logarithmic, as in the LSL paper.
-pub fn rate_by_size(path: &Path, title: &str, curves: &[Curve]) -> Result<()> {
-    draw_rate_by_size(path, title, curves).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
+///
+/// # Errors
+/// The drawing library fails.
+pub fn rate_by_size(title: &str, curves: &[Curve]) -> Result<String> {
+    drawn(title, |svg| draw_rate_by_size(svg, title, curves))
 }
 
-fn draw_rate_by_size(path: &Path, title: &str, curves: &[Curve]) -> Result<(), Box<dyn std::error::Error>> {
+/// What `draw` draws.
+///
+/// # Errors
+/// The drawing library fails.
+pub fn drawn(title: &str, draw: impl FnOnce(&mut String) -> Drawing) -> Result<String> {
+    let mut svg = String::new();
+    draw(&mut svg).map_err(|error| anyhow!("cannot draw {title:?}: {error}"))?;
+    Ok(svg)
+}
+
+/// How a drawing went.
+pub type Drawing = Result<(), Box<dyn std::error::Error>>;
+
+fn draw_rate_by_size(svg: &mut String, title: &str, curves: &[Curve]) -> Drawing {
     let points = || curves.iter().flat_map(|curve| curve.points.iter());
     let size = points()
         .map(|point| point.0)
@@ -31,7 +46,7 @@ fn draw_rate_by_size(path: &Path, title: &str, curves: &[Curve]) -> Result<(), B
         .fold((f64::MAX, 0.0), |(low, high), y| {
             (f64::min(low, y), f64::max(high, y))
         });
-    let canvas = SVGBackend::new(path, (800, 500)).into_drawing_area();
+    let canvas = SVGBackend::with_string(svg, (800, 500)).into_drawing_area();
     canvas.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&canvas)
         .caption(title, ("sans-serif", 18))
@@ -46,7 +61,7 @@ fn draw_rate_by_size(path: &Path, title: &str, curves: &[Curve]) -> Result<(), B
         .configure_mesh()
         .x_desc("transfer size")
         .y_desc("Mbit/s")
-        .x_label_formatter(&|bytes| crate::table::size(*bytes as u64))
+        .x_label_formatter(&|bytes| crate::experiments::depots::size(*bytes as u64))
         .y_label_formatter(&|rate| format!("{rate:.1}"))
         .draw()?;
     for curve in curves {
@@ -83,17 +98,20 @@ pub struct Strip {
 }
 
 /// Every paired ratio as a point, a row for each setting, with a line at 1.
-pub fn ratio_strips(path: &Path, title: &str, strips: &[Strip]) -> Result<()> {
-    draw_ratio_strips(path, title, strips).map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
+///
+/// # Errors
+/// The drawing library fails.
+pub fn ratio_strips(title: &str, strips: &[Strip]) -> Result<String> {
+    drawn(title, |svg| draw_ratio_strips(svg, title, strips))
 }
 
-fn draw_ratio_strips(path: &Path, title: &str, strips: &[Strip]) -> Result<(), Box<dyn std::error::Error>> {
+fn draw_ratio_strips(svg: &mut String, title: &str, strips: &[Strip]) -> Drawing {
     let most = strips
         .iter()
         .flat_map(|strip| strip.ratios.iter())
         .fold(2.0, |most: f64, ratio| most.max(*ratio));
     let rows = strips.len() as f64;
-    let canvas = SVGBackend::new(path, (800, 80 + 40 * strips.len() as u32)).into_drawing_area();
+    let canvas = SVGBackend::with_string(svg, (800, 80 + 40 * strips.len() as u32)).into_drawing_area();
     canvas.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&canvas)
         .caption(title, ("sans-serif", 18))
@@ -162,22 +180,19 @@ pub struct Line {
 }
 
 /// Lines over time, from zero.
-pub fn over_time(path: &Path, title: &str, unit: &str, lines: &[Line]) -> Result<()> {
-    draw_over_time(path, title, unit, lines)
-        .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))
+///
+/// # Errors
+/// The drawing library fails.
+pub fn over_time(title: &str, unit: &str, lines: &[Line]) -> Result<String> {
+    drawn(title, |svg| draw_over_time(svg, title, unit, lines))
 }
 
-fn draw_over_time(
-    path: &Path,
-    title: &str,
-    unit: &str,
-    lines: &[Line],
-) -> Result<(), Box<dyn std::error::Error>> {
+fn draw_over_time(svg: &mut String, title: &str, unit: &str, lines: &[Line]) -> Drawing {
     let points = || lines.iter().flat_map(|line| line.points.iter());
     let most = points().fold((1.0, 1.0), |(x, y), point| {
         (f64::max(x, point.0), f64::max(y, point.1))
     });
-    let canvas = SVGBackend::new(path, (800, 400)).into_drawing_area();
+    let canvas = SVGBackend::with_string(svg, (800, 400)).into_drawing_area();
     canvas.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&canvas)
         .caption(title, ("sans-serif", 18))

@@ -1,63 +1,82 @@
-//! One measured copy, as it is written into reports.
+//! One run as it is kept: what was asked, what was seen, whether the lab was good enough to say so, and where it was made.
 
-use crate::plan::Job;
-use crate::setting::Way;
 use serde::{Deserialize, Serialize};
+use wanbed::Report;
 
-/// One copy over one path: what was asked, what came out, and whether the lab was good enough to say so.
+use crate::noise::Noise;
+
+/// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Run {
-    /// The setting's short name.
-    pub scenario: String,
-    /// Which way the bytes took.
-    pub route: Way,
-    /// Congestion control of the end hosts.
-    pub congestion: String,
-    /// Buffers of the end hosts.
-    pub hosts: String,
-    /// Bytes of file content that arrived.
-    pub bytes: u64,
-    /// Files that arrived.
-    pub files: u64,
-    /// From the start of the copy to its verified end, seconds, set-up included.
-    pub seconds: f64,
-    /// `bytes * 8 / seconds`.
-    pub goodput_bps: f64,
-    /// Whether every file matched its BLAKE3 hash at both ends and the copy ended without a failure.
-    pub verified: bool,
-    /// Seed of the lab's losses: the same seed loses the same segments of a direction.
+pub struct Record<C, S> {
+    /// Everything that tells it from other runs.
+    pub cell: Key<C>,
+    /// What was seen.
+    pub seen: S,
+    /// Whether the lab kept up.
+    pub gate: Gate,
+    /// Where and when it was made.
+    pub made: Made,
+}
+
+/// Everything that tells a run from the others of its experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Key<C> {
+    /// What the experiment varies.
+    #[serde(flatten)]
+    pub factors: C,
+    /// The seed of the lab and of whatever the experiment draws: runs of the same seed meet the same losses where they use the same links.
     pub seed: u64,
-    /// Streams of the copy.
-    pub streams: u32,
-    /// Segments the sending ends of the copy's own connections sent again, as far as this end sees them.
-    pub retransmits: u64,
-    /// What limited it for longest, by its own account.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limited_by: Option<String>,
-    /// Whether the lab kept up (emulator lag, drops of its own, stolen processor time).
+    /// What was added to the scenario's links.
+    pub noise: Noise,
+}
+
+/// The verdict of the one gate that every run passes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gate {
+    /// Whether the lab kept up: only then does the run count.
     pub valid: bool,
-    /// Why not, where it did not.
-    pub invalid_because: Vec<String>,
-    /// The worst 99th percentile of lag over the lab's links, microseconds.
+    /// Why not, a clause each.
+    pub reasons: Vec<String>,
+    /// The worst 99th percentile of lag over the lab's links, in microseconds.
     pub lag_p99_us: u64,
-    /// Runs of the same cell and seed thrown away before this one because the lab did not keep up.
+    /// Share of the machine's processors that was busy, 0 to 1.
+    pub busy: f64,
+    /// Share that other guests of the host took, 0 to 1.
+    pub steal: f64,
+    /// Runs of the same cell that were thrown away before this one because the lab did not keep up.
     pub discarded: u32,
 }
 
-impl Run {
-    /// Goodput in Mbit/s, the unit of the papers.
-    pub fn mbps(&self) -> f64 {
-        self.goodput_bps / 1e6
+impl Gate {
+    /// The verdict on a lab's run.
+    pub fn of(report: &Report, discarded: u32) -> Self {
+        let both = report
+            .links
+            .iter()
+            .flat_map(|link| [&link.counters.forward, &link.counters.backward]);
+        let rounded = |share: f64| (share * 1e4).round() / 1e4;
+        Self {
+            valid: report.valid,
+            reasons: report.reasons.clone(),
+            lag_p99_us: both.map(|direction| direction.lag.p99).max().unwrap_or(0),
+            busy: rounded(report.cpu.busy),
+            steal: rounded(report.cpu.steal),
+            discarded,
+        }
     }
+}
 
-    /// Whether it belongs into a figure: the copy verified, and the lab kept up.
-    pub fn counts(&self) -> bool {
-        self.verified && self.valid
-    }
-
-    /// Whether it is a run of this job.
-    pub fn is_of(&self, job: &Job) -> bool {
-        (self.scenario.as_str(), self.bytes, self.route, self.seed)
-            == (job.setting.id, job.bytes, job.way, job.seed)
-    }
+/// Where and when a run was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// The code that was measured: see [`crate::provenance`].
+    pub commit: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// What carried the links.
+    pub backend: String,
+    /// Model and number of the processors.
+    pub processor: String,
+    /// The day, in UTC: YYYY-MM-DD.
+    pub date: String,
 }

@@ -1,6 +1,10 @@
 //! The settings that are measured: a scenario, its hosts, and who copies from whom through which depots.
 
+use anyhow::Result;
+
+use crate::experiment::{Cost, Network};
 use crate::paper::{self, PaperCurve};
+use crate::tools::Tools;
 
 /// Which way a copy takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -49,17 +53,33 @@ pub struct Setting {
     /// Share of this machine that one run needs, direct and through depots: runs go side by side while the
     /// shares sum to at most 1.
     pub load: (f64, f64),
+    /// About what a copy comes to, direct and through depots, in Mbit/s: how long it lasts follows from it.
+    pub about_mbps: (f64, f64),
     /// What the paper printed for this setting.
     pub paper: Option<&'static PaperCurve>,
 }
 
 impl Setting {
-    /// Share of the machine that one run takes on `way`.
-    pub fn load(&self, way: Way) -> f64 {
-        match way {
-            Way::Direct => self.load.0,
-            Way::Depots => self.load.1,
+    /// What a copy of so many bytes takes, set-up of the lab included.
+    pub fn cost(&self, way: Way, bytes: u64) -> Cost {
+        let of = |(direct, depots): (f64, f64)| match way {
+            Way::Direct => direct,
+            Way::Depots => depots,
+        };
+        Cost {
+            share: of(self.load),
+            seconds: 2.0 + bytes as f64 * 8.0 / (1e6 * of(self.about_mbps)),
         }
+    }
+
+    /// The network of one copy.
+    ///
+    /// # Errors
+    /// The scenario cannot be read.
+    pub fn network(&self, tools: &Tools) -> Result<Network> {
+        let network = Network::of(tools, self.scenario)?;
+        let set = self.set.iter();
+        Ok(set.fold(network, |network, (path, value)| network.set(path, value)))
     }
 }
 
@@ -76,6 +96,7 @@ pub fn anl_utk() -> Setting {
         server: "anl",
         depots: &["ornl"],
         load: (0.125, 0.2),
+        about_mbps: (4.5, 10.0),
         paper: Some(&paper::ANL_UTK),
     }
 }
@@ -93,6 +114,7 @@ pub fn ucsd_utk() -> Setting {
         server: "ucsd",
         depots: &["houston"],
         load: (0.125, 0.2),
+        about_mbps: (3.5, 6.0),
         paper: Some(&paper::UCSD_UTK),
     }
 }
@@ -139,6 +161,7 @@ pub fn mnemonic_untuned(path: Mnemonic) -> Setting {
         set,
         hosts: "64 KB",
         load: (0.125, 0.2),
+        about_mbps: (3.4, 18.0),
         ..base
     }
 }
@@ -193,6 +216,11 @@ pub fn mnemonic_tuned(path: Mnemonic, congestion: &'static str) -> Setting {
             "cubic" => (0.5, 1.0),
             _ => (1.0, 1.0),
         },
+        about_mbps: match congestion {
+            "reno" => (60.0, 350.0),
+            "cubic" => (180.0, 500.0),
+            _ => (700.0, 700.0),
+        },
         paper: None,
     }
 }
@@ -211,6 +239,7 @@ pub fn clean_long() -> Setting {
         depots: &["depot"],
         // One at a time: the two ways differ by less than what a neighbour's copy does to them.
         load: (1.0, 1.0),
+        about_mbps: (143.0, 143.0),
         paper: None,
     }
 }

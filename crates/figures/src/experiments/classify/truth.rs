@@ -30,7 +30,7 @@ const SMALLEST_CEILING: f64 = 80_000.0;
 /// So many losses are due, at the wire's rate, before a flow that losses limit counts as steady.
 const FIRST_LOSSES: f64 = 8.0;
 /// How long flows last.
-const SECONDS: f64 = 6.0;
+pub const SECONDS: f64 = 6.0;
 
 /// One flow to make.
 #[derive(Debug, Clone)]
@@ -39,8 +39,6 @@ pub struct Case {
     pub class: Limit,
     /// The sender's congestion control.
     pub congestion: &'static str,
-    /// What its numbers were drawn from; also the seed of the lab's losses.
-    pub seed: u64,
     /// The path's round trip without queue.
     pub rtt: Duration,
     /// The bottleneck's rate, in bit/s.
@@ -55,13 +53,6 @@ pub struct Case {
     pub seconds: f64,
     /// When it is steady: intervals that lie in here are judged.
     pub steady: Range<Duration>,
-}
-
-impl Case {
-    /// A name for files: unlike any other case's.
-    pub fn name(&self) -> String {
-        format!("{}-{}-{}", self.class, self.congestion, self.seed)
-    }
 }
 
 /// The congestion controls under which a limit is made: BBR is not limited by losses.
@@ -152,7 +143,6 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
     Case {
         class,
         congestion,
-        seed,
         rtt,
         rate,
         set,

@@ -24,7 +24,7 @@ pub fn write(to: &Path, traces: &Path, case: &Case) -> Result<()> {
     ];
     for (end, limit) in ends {
         let until = case.steady.end.min(case.steady.start + STEADY);
-        let kept: Vec<_> = read(&trace_of(traces, case, end))?
+        let kept: Vec<_> = read(&trace_of(traces, end))?
             .into_iter()
             .take_while(|sample| sample.at <= until)
             .step_by(EVERY)

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use wanbed::{Lab, Overrides, Scenario};
+use wanbed::Lab;
 
-use super::{COURSE, Run, Way};
+use super::{Seen, Sender};
 use crate::children::{Server, output_within};
-use crate::copy::Tools;
+use crate::tools::Tools;
 
+/// The distance of the record, in km, and the router hops of the scenario in each direction.
+const COURSE: (&str, &str) = ("10037", "3");
 /// The ends of the path: the sender, and the receiver.
 const SENDER: &str = "geneva";
 const RECEIVER: &str = "sunnyvale";
@@ -22,7 +24,7 @@ const BY_HAND: &str = "2380M";
 /// Slow start and its end lie before this, in seconds.
 const SUSTAINED_FROM: f64 = 5.0;
 /// A measurement may take this much longer than it sends, set-up and drain included.
-const SLACK: Duration = Duration::from_secs(60);
+const SET_UP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The part of the JSON that both programs write.
 #[derive(Deserialize)]
@@ -64,28 +66,21 @@ struct Cpu {
     remote_total: f64,
 }
 
-/// Brings the path up, measures once, and takes it down.
-pub(super) fn once(tools: &Tools, way: Way, repeat: u32, seconds: u32) -> Result<Run> {
-    let scenario = Scenario::read(tools.scenarios.join("lsr.toml"))?;
-    let buffers = format!("\"{}\"", way.buffers());
-    let overrides = Overrides::default().set("nodes.*.buffers", buffers);
-    let lab = Lab::up(&scenario, &overrides)?;
-    let (server, client) = match way {
-        Way::Longhaul | Way::LonghaulPlain => longhaul(tools, &lab, way, seconds)?,
-        Way::Iperf3 | Way::Iperf3Window | Way::Iperf3Paced => iperf3(&lab, way, seconds)?,
+/// Measures once.
+pub(super) fn once(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Result<Seen> {
+    let (server, client) = match sender {
+        Sender::Longhaul | Sender::LonghaulPlain => longhaul(tools, lab, sender, seconds)?,
+        Sender::Iperf3 | Sender::Iperf3Window | Sender::Iperf3Paced => iperf3(lab, sender, seconds)?,
     };
-    let limit = Duration::from_secs(seconds.into()) + SLACK;
-    let (status, out, err) = output_within(client, way.title(), limit)?;
-    let links = lab.links()?;
+    let limit = Duration::from_secs(seconds.into()) + SET_UP_TIMEOUT;
+    let (status, out, err) = output_within(client, sender.title(), limit)?;
     drop(server);
     let json: Json = serde_json::from_str(&out)
-        .with_context(|| format!("{} ended with {status}: {}", way.title(), err.trim()))?;
+        .with_context(|| format!("{} ended with {status}: {}", sender.title(), err.trim()))?;
     let Some(end) = json.end.filter(|_| status.success() && json.error.is_none()) else {
-        bail!("{}: {}", way.title(), json.error.unwrap_or(err));
+        bail!("{}: {}", sender.title(), json.error.unwrap_or(err));
     };
-    Ok(Run {
-        way,
-        repeat,
+    Ok(Seen {
         seconds: end.sum_received.seconds,
         bits_per_second: end.sum_received.bits_per_second,
         sustained_bits_per_second: sustained(&json.intervals),
@@ -93,11 +88,6 @@ pub(super) fn once(tools: &Tools, way: Way, repeat: u32, seconds: u32) -> Result
         congestion: end.sender_tcp_congestion,
         sender_cpu: end.cpu_utilization_percent.host_total,
         receiver_cpu: end.cpu_utilization_percent.remote_total,
-        machine_busy: links.cpu.busy,
-        machine_steal: links.cpu.steal,
-        valid: links.valid,
-        invalid_because: links.reasons,
-        discarded: 0,
     })
 }
 
@@ -116,7 +106,7 @@ fn sustained(intervals: &[Interval]) -> f64 {
     }
 }
 
-fn longhaul(tools: &Tools, lab: &Lab, way: Way, seconds: u32) -> Result<(Server, Command)> {
+fn longhaul(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Result<(Server, Command)> {
     let keys = &tools.identities;
     let mut server = lab.command(RECEIVER, &tools.longhaul)?;
     server
@@ -131,13 +121,13 @@ fn longhaul(tools: &Tools, lab: &Lab, way: Way, seconds: u32) -> Result<(Server,
         .args(["--time", &seconds.to_string()])
         .args(["--distance", COURSE.0, "--hops", COURSE.1])
         .arg(format!("{}:{PERF_PORT}", lab.address(RECEIVER)?));
-    if way == Way::LonghaulPlain {
+    if sender == Sender::LonghaulPlain {
         client.arg("--no-encryption");
     }
     Ok((server, client))
 }
 
-fn iperf3(lab: &Lab, way: Way, seconds: u32) -> Result<(Server, Command)> {
+fn iperf3(lab: &Lab, sender: Sender, seconds: u32) -> Result<(Server, Command)> {
     let mut server = lab.command(RECEIVER, "iperf3")?;
     server.args(["-s", "--forceflush", "-p", &IPERF_PORT.to_string()]);
     let server = Server::start(server, "iperf3 -s", "listening")?;
@@ -145,7 +135,7 @@ fn iperf3(lab: &Lab, way: Way, seconds: u32) -> Result<(Server, Command)> {
     client
         .args(["-J", "-t", &seconds.to_string(), "-p", &IPERF_PORT.to_string()])
         .args(["-c", &lab.address(RECEIVER)?.to_string()]);
-    if way == Way::Iperf3Paced {
+    if sender == Sender::Iperf3Paced {
         client.args(["--fq-rate", BY_HAND]);
     }
     Ok((server, client))

@@ -9,17 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use wanbed::{Lab, Overrides, Scenario};
-
 use super::Attack;
 use super::attack::Victim;
 use super::attacker::READY;
 use super::bed::Bed;
 use crate::children::{Server, output_within};
+use crate::experiment::Here;
+use anyhow::{Context, Result, bail};
 
 /// The honest copy goes over the depot's node to the server; the attacker has links of its own to both.
-const LAB: &str = r#"
+pub const LAB: &str = r#"
 title = "a client, a depot and a server, and an attacker with links of its own"
 [nodes.client]
 [nodes.depot]
@@ -47,15 +46,13 @@ rate = "100 Mbit/s"
 /// Addresses of the attacker beside its node's own.
 const OTHERS: (&str, &str) = ("10.99.0.0", "10.99.0.0/16");
 /// A copy that has not ended by then has failed.
-const LIMIT: Duration = Duration::from_secs(25);
+const COPY_TIMEOUT: Duration = Duration::from_secs(25);
 /// How often the arrival of the first byte is looked for.
-const ARRIVAL: Duration = Duration::from_millis(2);
+const ARRIVAL_SAMPLE_PERIOD: Duration = Duration::from_millis(2);
 
 /// A lab that has carried nothing yet, and the keys and files.
 pub struct Place<'a> {
-    /// The lab.
-    pub lab: Lab,
-    bed: &'a Bed,
+    here: &'a Here<'a, Bed>,
 }
 
 /// A server or depot: its process, key and log.
@@ -76,13 +73,12 @@ impl Drop for Process {
 }
 
 impl<'a> Place<'a> {
-    /// Brings up a lab.
+    /// Gives the attacker its addresses in a lab.
     ///
     /// # Errors
-    /// What the lab says.
-    pub fn up(bed: &'a Bed) -> Result<Self> {
-        let lab = Lab::up(&Scenario::from_text("attacks", LAB), &Overrides::default())?;
-        let place = Self { lab, bed };
+    /// What `ip` says.
+    pub fn at(here: &'a Here<'a, Bed>) -> Result<Self> {
+        let place = Self { here };
         place.give_addresses()?;
         Ok(place)
     }
@@ -94,29 +90,32 @@ impl<'a> Place<'a> {
             ("depot", "unicast", "to-depot"),
             ("server", "unicast", "to-server"),
         ] {
-            let mut ip = self.lab.command(node, "ip")?;
+            let mut ip = self.here.lab.command(node, "ip")?;
             ip.args(["route", "add", kind, OTHERS.1, "dev", device]);
-            let (status, _, told) = output_within(ip, "ip route", LIMIT)?;
+            let (status, _, reported) = output_within(ip, "ip route", COPY_TIMEOUT)?;
             if !status.success() {
-                bail!("ip route in {node}: {}", told.trim());
+                bail!("ip route in {node}: {}", reported.trim());
             }
         }
-        let names = format!("nameserver {}\n", self.lab.address("attacker")?);
-        let mut tee = self.lab.command("depot", "sh")?;
+        let names = format!("nameserver {}\n", self.here.lab.address("attacker")?);
+        let mut tee = self.here.lab.command("depot", "sh")?;
         tee.args(["-c", &format!("printf '{names}' > /etc/resolv.conf")]);
-        let (status, _, told) = output_within(tee, "sh", LIMIT)?;
+        let (status, _, reported) = output_within(tee, "sh", COPY_TIMEOUT)?;
         if !status.success() {
-            bail!("resolv.conf of the depot: {}", told.trim());
+            bail!("resolv.conf of the depot: {}", reported.trim());
         }
         Ok(())
     }
 
     /// Starts `longhaul serve` for the client, who may read, and the attacker, who may do everything.
-    pub fn serve(&self, program: &Path, root: &Path) -> Result<Process> {
-        let mut command = self.lab.command("server", program)?;
-        let (client, attacker) = (&self.bed.identities.client_key, &self.bed.attacker_key);
+    pub fn serve(&self, root: &Path) -> Result<Process> {
+        let mut command = self.here.lab.command("server", &self.here.tools.longhaul)?;
+        let (client, attacker) = (
+            &self.here.tools.identities.client_key,
+            &self.here.setup.attacker_key,
+        );
         command
-            .env("LONGHAUL_HOME", &self.bed.identities.server_home)
+            .env("LONGHAUL_HOME", &self.here.tools.identities.server_home)
             .args(["serve", "--json", "--listen", "0.0.0.0:7511"])
             .args(["--read", client, "--read", attacker, "--write", attacker])
             .arg("--root")
@@ -125,18 +124,18 @@ impl<'a> Place<'a> {
     }
 
     /// Starts `longhaul depot`.
-    pub fn depot(&self, program: &Path) -> Result<Process> {
-        let mut command = self.lab.command("depot", program)?;
+    pub fn depot(&self) -> Result<Process> {
+        let mut command = self.here.lab.command("depot", &self.here.tools.longhaul)?;
         command
-            .env("LONGHAUL_HOME", self.bed.identities.depot_home("depot"))
+            .env("LONGHAUL_HOME", self.here.tools.identities.depot_home("depot"))
             .args(["depot", "--json", "--listen", "0.0.0.0:7510", "--policy"])
-            .arg(self.bed.policy_file());
+            .arg(&self.here.setup.policy_file);
         self.start(command, "depot")
     }
 
     /// Starts a process that prints its key as JSON, and logs to a file.
     fn start(&self, mut command: Command, name: &str) -> Result<Process> {
-        let log = self.bed.scratch.path().join(format!("{name}.log"));
+        let log = self.here.folder.join(format!("{name}.log"));
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -147,13 +146,13 @@ impl<'a> Place<'a> {
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line)?;
         }
-        let told: serde_json::Value = serde_json::from_str(&line).with_context(|| {
+        let reported: serde_json::Value = serde_json::from_str(&line).with_context(|| {
             format!(
                 "longhaul {name}: {}",
                 fs::read_to_string(&log).unwrap_or_default()
             )
         })?;
-        let key = told["key"].as_str().unwrap_or_default().to_owned();
+        let key = reported["key"].as_str().unwrap_or_default().to_owned();
         Ok(Process { child, key, log })
     }
 
@@ -165,32 +164,32 @@ impl<'a> Place<'a> {
             Victim::Depot => ("depot", 7510),
         };
         let word = clap::ValueEnum::to_possible_value(&attack).context("an attack without a name")?;
-        let mut command = self.lab.command("attacker", own)?;
+        let mut command = self.here.lab.command("attacker", own)?;
         command
             .args(["attacker", "--attack", word.get_name()])
-            .args(["--target", &format!("{}:{port}", self.lab.address(node)?)])
-            .args(["--key", key, "--listed", &self.bed.identities.client_key])
-            .args(["--own", &self.lab.address("attacker")?.to_string()])
+            .args(["--target", &format!("{}:{port}", self.here.lab.address(node)?)])
+            .args(["--key", key, "--listed", &self.here.tools.identities.client_key])
+            .args(["--own", &self.here.lab.address("attacker")?.to_string()])
             .args(["--others", OTHERS.0, "--home"])
-            .arg(&self.bed.attacker_home);
+            .arg(&self.here.setup.attacker_home);
         Server::start_within(command, "the attacker", READY, Duration::from_secs(60))
     }
 
     /// Copies honestly: seconds until data arrived, and from then to the end; or what was said instead.
-    pub fn copy(&self, program: &Path, attack: Attack, key: &str) -> Result<Result<(f64, f64), String>> {
-        let target = tempfile::tempdir_in(self.bed.scratch.path())?;
-        let mut command = self.lab.command("client", program)?;
+    pub fn copy(&self, attack: Attack, key: &str) -> Result<Result<(f64, f64), String>> {
+        let target = tempfile::tempdir_in(self.here.folder)?;
+        let mut command = self.here.lab.command("client", &self.here.tools.longhaul)?;
         let route = match attack.victim() {
             Victim::Serve => "direct".to_owned(),
-            Victim::Depot => format!("{}:7510", self.lab.address("depot")?),
+            Victim::Depot => format!("{}:7510", self.here.lab.address("depot")?),
         };
         // By name where look-ups are attacked: the depot knows it from its own file.
         let server = match attack {
             Attack::SlowNames => "server".to_owned(),
-            _ => self.lab.address("server")?.to_string(),
+            _ => self.here.lab.address("server")?.to_string(),
         };
         command
-            .env("LONGHAUL_HOME", &self.bed.identities.client_home)
+            .env("LONGHAUL_HOME", &self.here.tools.identities.client_home)
             .args([
                 "cp",
                 "--quiet",
@@ -211,11 +210,11 @@ impl<'a> Place<'a> {
                     if has_data(target.path()) {
                         return Some(began.elapsed());
                     }
-                    thread::sleep(ARRIVAL);
+                    thread::sleep(ARRIVAL_SAMPLE_PERIOD);
                 }
                 None
             });
-            let output = output_within(command, "longhaul cp", LIMIT);
+            let output = output_within(command, "longhaul cp", COPY_TIMEOUT);
             let ended = began.elapsed();
             over.store(true, Ordering::Relaxed);
             let arrived = arrival.join().unwrap_or_default();
@@ -223,7 +222,7 @@ impl<'a> Place<'a> {
                 (Ok((status, ..)), Some(arrived)) if status.success() => {
                     Ok((arrived.as_secs_f64(), (ended - arrived).as_secs_f64()))
                 }
-                (Ok((status, _, told)), _) => Err(format!("{status}: {}", told.trim())),
+                (Ok((status, _, reported)), _) => Err(format!("{status}: {}", reported.trim())),
                 (Err(error), _) => Err(format!("{error:#}")),
             })
         })

@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 
-use super::{Attack, Build, Run};
+use super::{Attack, Cell, Seen};
+use crate::page::{Figure, Page, Table, cell};
+use crate::record::Record;
+use crate::runs::Runs;
 use crate::stats::Spread;
 
 /// An honest copy begins within this time, in seconds.
@@ -30,37 +33,37 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(runs: &[Run], attack: Attack, build: Build) -> Option<Self> {
-        let of = |under: bool| {
-            let mut some: Vec<&Run> = runs
-                .iter()
-                .filter(|run| run.attack == attack && run.build == build && run.under_attack == under)
-                .collect();
-            some.sort_by_key(|run| run.round);
-            some
-        };
+    fn of(runs: &Runs<'_, Cell, Seen>, attack: Attack) -> Option<Self> {
+        let of = |under_attack| runs.cell(&Cell { attack, under_attack });
         let (plain, attacked) = (of(false), of(true));
-        let begins = |runs: &[&Run]| {
-            let seconds: Vec<f64> = runs.iter().filter_map(|run| run.begins_s).collect();
+        let begins = |runs: &[&Record<Cell, Seen>]| {
+            let seconds: Vec<f64> = runs.iter().filter_map(|run| run.seen.begins_s).collect();
             Spread::of(&seconds)
         };
         let ratios: Vec<f64> = attacked
             .iter()
             .filter_map(|run| {
-                let pair = plain.iter().find(|other| other.round == run.round)?;
-                Some(run.rate_bps? / pair.rate_bps?)
+                let pair = plain.iter().find(|other| other.cell.seed == run.cell.seed)?;
+                Some(run.seen.rate_bps? / pair.seen.rate_bps?)
             })
             .collect();
         attacked.first()?;
         Some(Self {
             runs: attacked.len(),
-            failed: attacked.iter().filter(|run| run.error.is_some()).count(),
+            failed: attacked.iter().filter(|run| run.seen.error.is_some()).count(),
             begins: begins(&attacked),
             begins_unattacked: begins(&plain),
             ratio: Spread::of(&ratios),
-            memory: attacked.iter().map(|run| run.peak_memory).max().unwrap_or(0),
-            descriptors: attacked.iter().map(|run| run.peak_descriptors).max().unwrap_or(0),
-            log: attacked.iter().map(|run| run.log_bytes_per_s).fold(0.0, f64::max),
+            memory: attacked.iter().map(|run| run.seen.peak_memory).max().unwrap_or(0),
+            descriptors: attacked
+                .iter()
+                .map(|run| run.seen.peak_descriptors)
+                .max()
+                .unwrap_or(0),
+            log: attacked
+                .iter()
+                .map(|run| run.seen.log_bytes_per_s)
+                .fold(0.0, f64::max),
         })
     }
 
@@ -82,75 +85,74 @@ impl Figures {
             failed => format!("{failed} of {} fail", self.runs),
         };
         match (&self.begins, failed.is_empty()) {
-            (Some(begins), true) => spread(begins),
-            (Some(begins), false) => format!("{failed}, {}", spread(begins)),
+            (begins, true) => cell(*begins, 2),
+            (Some(begins), false) => format!("{failed}, {}", cell(Some(*begins), 2)),
             (None, _) => failed,
         }
     }
-
-    fn ratio_text(&self) -> String {
-        self.ratio.as_ref().map_or_else(|| "-".to_owned(), spread)
-    }
-}
-
-fn spread(spread: &Spread) -> String {
-    format!("{:.2} ({:.2}..{:.2})", spread.median, spread.min, spread.max)
 }
 
 /// The page of these runs.
-pub fn of(runs: &[Run]) -> String {
-    let mut text = String::from(HEAD);
-    let before = runs.iter().any(|run| run.build == Build::Before);
-    text.push_str("| attack | begins without, s | begins within, s | rate, share of that without | peak memory, MiB | descriptors | log, bytes/s |");
-    text.push_str(if before {
-        " before: begins within, s | before: rate | before: memory, MiB | before: descriptors | before: log, bytes/s |\n"
-    } else {
-        "\n"
-    });
-    text.push_str(&"|---".repeat(if before { 12 } else { 7 }));
-    text.push_str("|\n");
-    let mut measured = Vec::new();
-    for &attack in Attack::value_variants() {
-        let [now, earlier] = [Build::Now, Build::Before].map(|build| Figures::of(runs, attack, build));
-        let Some(any) = now.as_ref().or(earlier.as_ref()) else {
-            continue;
-        };
-        let without = any
-            .begins_unattacked
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), spread);
-        let _ = write!(text, "| {} | {without} |", attack.title());
-        row(&mut text, now.as_ref());
-        if before {
-            row(&mut text, earlier.as_ref());
-        }
-        text.push('\n');
-        measured.extend(now.map(|now| (attack, now)));
+pub fn of(runs: &Runs<'_, Cell, Seen>) -> Page {
+    let mut table = Table::new([
+        "attack",
+        "begins without, s",
+        "begins within, s",
+        "rate, share of that without",
+        "peak memory, MiB",
+        "descriptors",
+        "log, bytes/s",
+        "runs",
+    ]);
+    let measured = measured(runs);
+    for (attack, figures) in &measured {
+        table.row([
+            attack.title().to_owned(),
+            cell(figures.begins_unattacked, 2),
+            figures.begins_text(),
+            cell(figures.ratio, 2),
+            format!("{:.0}", figures.memory as f64 / f64::from(1 << 20)),
+            figures.descriptors.to_string(),
+            format!("{:.0}", figures.log),
+            figures.runs.to_string(),
+        ]);
     }
-    text.push('\n');
-    text.push_str(&judge(&measured));
-    let doubtful = runs.iter().filter(|run| !run.valid).count();
-    let _ = writeln!(
-        text,
-        "\nThe lab did not keep up with {doubtful} of {} copies; they are counted all the same.",
-        runs.len()
-    );
-    text
+    Page::new(HEAD).table(&table).paragraph(&judge(&measured))
 }
 
-fn row(text: &mut String, figures: Option<&Figures>) {
-    let Some(figures) = figures else {
-        return text.push_str(" - | - | - | - | - |");
+/// What holds over all attacks.
+pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    let measured = measured(runs);
+    let of = |value: fn(&Figures) -> Option<f64>| {
+        let values: Vec<f64> = measured
+            .iter()
+            .filter_map(|(_, figures)| value(figures))
+            .collect();
+        Spread::of(&values)
     };
-    let _ = write!(
-        text,
-        " {} | {} | {:.0} | {} | {:.0} |",
-        figures.begins_text(),
-        figures.ratio_text(),
-        figures.memory as f64 / f64::from(1 << 20),
-        figures.descriptors,
-        figures.log
-    );
+    vec![
+        Figure::new(
+            "begins",
+            "the latest begin of an honest copy under each attack, s",
+            cell(of(|figures| Some(figures.begins?.max)), 2),
+        ),
+        Figure::new(
+            "rate",
+            "the share of its rate that an honest copy keeps under each attack, medians",
+            cell(of(|figures| Some(figures.ratio?.median)), 2),
+        ),
+        Figure::new(
+            "memory",
+            "the most memory of an attacked process under each attack, MiB",
+            cell(of(|figures| Some(figures.memory as f64 / f64::from(1 << 20))), 0),
+        ),
+    ]
+}
+
+fn measured(runs: &Runs<'_, Cell, Seen>) -> Vec<(Attack, Figures)> {
+    let all = Attack::value_variants().iter();
+    all.filter_map(|attack| Some((*attack, Figures::of(runs, *attack)?)))
+        .collect()
 }
 
 /// Whether a claim holds.
@@ -197,7 +199,7 @@ fn judge(measured: &[(Attack, Figures)]) -> String {
     text
 }
 
-const HEAD: &str = "# Honest copies under attack\n\nWritten by `make attacks`; every run is in [attacks.json](attacks.json). In a lab, a client pulls 24 MiB over one stream, 20 ms of \
+const HEAD: &str = "In a lab, a client pulls 24 MiB over one stream, 20 ms of \
 round trip and 100 Mbit/s, from `longhaul serve`, or through `longhaul depot` where that is attacked. The attacker has links of its own to both, other addresses and \
 another key than the client. Each copy is made of fresh processes, without the attack and under it in turn. *Begins* is the time from the start of the command until data has \
 arrived; the rate is that from then on. Medians (least..greatest); peaks are the greatest of all runs and of the process that is attacked. Client, server, depot, attacker and lab share \

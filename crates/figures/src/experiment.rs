@@ -1,0 +1,146 @@
+//! What an experiment is: its cells, the network they need, one run, and its page.
+//!
+//! An experiment says what it measures; the [runner](crate::runner) does the rest for all of them alike: labs, the gate of validity,
+//! repeats, deadlines, runs side by side, the store, and the parts of the page that every page has.
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wanbed::{Lab, Overrides, Scenario};
+
+use crate::page::{Figure, Page};
+use crate::runs::Runs;
+use crate::tools::Tools;
+
+/// One thing that is measured, run by run.
+pub trait Experiment: Send + Sync {
+    /// What tells its runs apart, beside the seed and the noise.
+    type Cell: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync;
+    /// What one run sees.
+    type Seen: Clone + Serialize + DeserializeOwned + Send + Sync;
+    /// What is made once, before the first run.
+    type Setup: Send + Sync;
+
+    /// The name on the command line, and of its files.
+    fn name(&self) -> &'static str;
+
+    /// What it shows, in a line.
+    fn title(&self) -> &'static str;
+
+    /// Its cells, in the order of its tables.
+    fn cells(&self) -> Vec<Self::Cell>;
+
+    /// Seeds of a cell where nobody says how many: few, so that all experiments together take some 40 minutes.
+    fn seeds(&self, _cell: &Self::Cell) -> u64 {
+        2
+    }
+
+    /// What one run of a cell takes.
+    fn cost(&self, cell: &Self::Cell) -> Cost;
+
+    /// Makes what all runs use: files, keys, programs.
+    ///
+    /// # Errors
+    /// A program is missing, or a file cannot be made.
+    fn prepare(&self, tools: &Tools) -> Result<Self::Setup>;
+
+    /// The network of a cell. The runner adds seed and noise.
+    ///
+    /// # Errors
+    /// The scenario cannot be read.
+    fn network(&self, tools: &Tools, setup: &Self::Setup, cell: &Self::Cell, seed: u64) -> Result<Network>;
+
+    /// One run, in a lab that has carried nothing yet.
+    ///
+    /// # Errors
+    /// Whatever keeps the run from having a result.
+    fn run(&self, here: &Here<'_, Self::Setup>, cell: &Self::Cell) -> Result<Self::Seen>;
+
+    /// What a run came to, in some words, for the line that reports its end.
+    fn outcome(&self, seen: &Self::Seen) -> String;
+
+    /// Tables and plots of the runs without noise.
+    ///
+    /// # Errors
+    /// A plot cannot be drawn.
+    fn page(&self, runs: &Runs<'_, Self::Cell, Self::Seen>) -> Result<Page>;
+
+    /// The figures that documents quote and that are compared under noise.
+    fn figures(&self, _runs: &Runs<'_, Self::Cell, Self::Seen>) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    /// Whether a cell is measured under noise as well.
+    fn under_noise(&self, _cell: &Self::Cell) -> bool {
+        true
+    }
+
+    /// The links that jitter and reorder; `*` is all of them.
+    fn noisy_links(&self, _cell: &Self::Cell) -> &'static [&'static str] {
+        &["*"]
+    }
+}
+
+/// What one run takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Share of the machine, above 0 and up to 1: runs go side by side while their shares sum to at most 1.
+    pub share: f64,
+    /// About how long it lasts, in seconds.
+    pub seconds: f64,
+}
+
+/// A network to bring up.
+pub struct Network {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// What differs from it.
+    pub overrides: Overrides,
+}
+
+impl Network {
+    /// A scenario file, as it is.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of(tools: &Tools, file: &str) -> Result<Self> {
+        Ok(Self {
+            scenario: Scenario::read(tools.scenarios.join(file))?,
+            overrides: Overrides::default(),
+        })
+    }
+
+    /// A scenario in text.
+    pub fn of_text(name: &str, text: &str) -> Self {
+        Self {
+            scenario: Scenario::from_text(name, text),
+            overrides: Overrides::default(),
+        }
+    }
+
+    /// The same with one value changed.
+    #[must_use]
+    pub fn set(self, path: impl Into<String>, value: impl Into<String>) -> Self {
+        Self {
+            overrides: self.overrides.set(path, value),
+            ..self
+        }
+    }
+}
+
+/// Where a run takes place.
+pub struct Here<'a, S> {
+    /// Programs, keys, and a folder.
+    pub tools: &'a Tools,
+    /// What was made once.
+    pub setup: &'a S,
+    /// The network, which has carried nothing yet.
+    pub lab: &'a Lab,
+    /// The seed of this run.
+    pub seed: u64,
+    /// An empty folder of this run's own, removed after it.
+    pub folder: &'a Path,
+}

@@ -1,0 +1,114 @@
+//! Attacks on the built programs, measured: what an honest copy loses to them, and what they make a server or a depot hold.
+
+mod attack;
+pub mod attacker;
+mod bed;
+mod page;
+mod place;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page};
+use crate::runs::Runs;
+use crate::tools::Tools;
+pub use attack::Attack;
+use bed::Bed;
+use place::LAB;
+
+/// The experiment.
+pub struct Attacks;
+
+/// One honest copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The attack.
+    pub attack: Attack,
+    /// Whether it is under way during the copy.
+    pub under_attack: bool,
+}
+
+/// What the copy came to, and what the attacked process held. A copy that fails is a result.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    /// From the start of the command until data arrived, in seconds.
+    begins_s: Option<f64>,
+    /// From then to the end of the copy, in bit/s.
+    rate_bps: Option<f64>,
+    /// Why there was no copy.
+    error: Option<String>,
+    /// The most resident memory of the attacked process, in bytes.
+    peak_memory: u64,
+    /// The most descriptors of the attacked process that were seen.
+    peak_descriptors: u64,
+    /// What the attacked process logged, in bytes a second.
+    log_bytes_per_s: f64,
+}
+
+impl Experiment for Attacks {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = Bed;
+
+    fn name(&self) -> &'static str {
+        "attacks"
+    }
+
+    fn title(&self) -> &'static str {
+        "Honest copies under attack"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let both = |attack: &Attack| {
+            [false, true].map(|under_attack| Cell {
+                attack: *attack,
+                under_attack,
+            })
+        };
+        Attack::value_variants().iter().flat_map(both).collect()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        1
+    }
+
+    fn cost(&self, _cell: &Cell) -> Cost {
+        Cost {
+            share: 1.0,
+            seconds: 6.0,
+        }
+    }
+
+    fn prepare(&self, tools: &Tools) -> Result<Bed> {
+        Bed::make(tools)
+    }
+
+    fn network(&self, _tools: &Tools, _bed: &Bed, _cell: &Cell, _seed: u64) -> Result<Network> {
+        Ok(Network::of_text("attacks", LAB))
+    }
+
+    fn run(&self, here: &Here<'_, Bed>, cell: &Cell) -> Result<Seen> {
+        here.setup.run(here, cell)
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        match (seen.begins_s, seen.rate_bps, &seen.error) {
+            (Some(begins), Some(rate), None) => format!("after {begins:.2} s at {:.1} Mbit/s", rate / 1e6),
+            (.., error) => format!("FAILED {}", error.as_deref().unwrap_or_default()),
+        }
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        Ok(page::of(runs))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        page::figures(runs)
+    }
+}

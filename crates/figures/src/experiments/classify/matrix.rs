@@ -1,0 +1,192 @@
+//! The confusion matrix: as a table, as JSON, as a picture.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use drs::Limit;
+use plotters::prelude::*;
+
+use super::{Cell, Seen, truth};
+use crate::page::{Figure, Page, Table};
+use crate::plot;
+use crate::runs::Runs;
+
+/// How many intervals got which verdict.
+pub type Judgements = BTreeMap<String, u32>;
+
+/// What the receiving side can say at best of a flow that `class` limits.
+pub fn seen_by_receiver(class: Limit) -> Limit {
+    match class {
+        Limit::SendingApplication | Limit::SendBuffer | Limit::Pacing | Limit::Growing => Limit::Sender,
+        other => other,
+    }
+}
+
+/// One row: a class under one congestion control, or under all.
+struct Row {
+    class: Limit,
+    congestion: Option<&'static str>,
+    counts: Judgements,
+}
+
+impl Row {
+    fn total(&self) -> u32 {
+        self.counts.values().sum()
+    }
+
+    fn share(&self, limit: Limit) -> f64 {
+        f64::from(self.counts.get(limit.word()).copied().unwrap_or(0)) / f64::from(self.total().max(1))
+    }
+}
+
+/// The rows of a table, each class followed by its congestion controls.
+fn rows(runs: &Runs<'_, Cell, Seen>, of: impl Fn(&Seen) -> &Judgements) -> Vec<Row> {
+    let mut rows = vec![];
+    for class in truth::CLASSES {
+        let congestions = truth::congestions(class).iter().copied().map(Some);
+        for congestion in std::iter::once(None).chain(congestions) {
+            let mut counts = Judgements::new();
+            let fitting = runs.pick(|cell| {
+                cell.limited_by == class.word() && congestion.is_none_or(|name| name == cell.congestion)
+            });
+            for (word, count) in fitting.iter().flat_map(|record| of(&record.seen)) {
+                *counts.entry(word.clone()).or_default() += count;
+            }
+            rows.push(Row {
+                class,
+                congestion,
+                counts,
+            });
+        }
+    }
+    rows
+}
+
+fn table(rows: &[Row], verdicts: &[Limit], expected: impl Fn(Limit) -> Limit) -> Table {
+    let heads = ["limited by", "congestion control", "intervals", "right"].map(str::to_owned);
+    let mut table = Table::new(
+        heads
+            .into_iter()
+            .chain(verdicts.iter().map(|verdict| verdict.to_string())),
+    );
+    for row in rows.iter().filter(|row| row.total() > 0) {
+        let (name, congestion) = match row.congestion {
+            None => (format!("**{}**", row.class), "all"),
+            Some(congestion) => (String::new(), congestion),
+        };
+        let right = format!("**{:.1} %**", 100.0 * row.share(expected(row.class)));
+        let counts = verdicts.iter().map(|verdict| {
+            let count = row.counts.get(verdict.word());
+            count.map_or_else(String::new, u32::to_string)
+        });
+        let first = [name, congestion.to_owned(), row.total().to_string(), right];
+        table.row(first.into_iter().chain(counts));
+    }
+    table
+}
+
+/// The page of results.
+pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    let without_sender: Vec<Limit> = Limit::ALL
+        .into_iter()
+        .filter(|limit| *limit != Limit::Sender)
+        .collect();
+    let (sending, receiving) = (
+        rows(runs, |seen| &seen.sending),
+        rows(runs, |seen| &seen.receiving),
+    );
+    Ok(Page::new(HEAD)
+        .heading("From the sending side")
+        .table(&table(&sending, &without_sender, |class| class))
+        .plot("classify", plot::drawn("verdicts", |svg| draw(svg, &sending))?)
+        .heading("From the receiving side")
+        .paragraph(RECEIVING)
+        .table(&table(&receiving, &Limit::ALL, seen_by_receiver)))
+}
+
+/// How often the verdict is right, class by class.
+pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    let of_side = |side: &'static str, rows: Vec<Row>, expected: fn(Limit) -> Limit| {
+        let all = rows
+            .into_iter()
+            .filter(|row| row.congestion.is_none() && row.total() > 0);
+        all.map(move |row| {
+            Figure::new(
+                format!("{side}-{}", row.class.word()),
+                format!("verdict right, {side} side, limited by {}", row.class),
+                format!("{:.1} %", 100.0 * row.share(expected(row.class))),
+            )
+        })
+    };
+    of_side("sending", rows(runs, |seen| &seen.sending), |class| class)
+        .chain(of_side(
+            "receiving",
+            rows(runs, |seen| &seen.receiving),
+            seen_by_receiver,
+        ))
+        .collect()
+}
+
+const HEAD: &str = "Each flow was built so that one thing limits it
+(`scenarios/classify.toml` and `crates/figures/src/experiments/classify/truth.rs` say how), its numbers drawn by its seed: round trip, rate, queue, and the rate, buffer or
+loss that makes the limit. A row counts verdicts on the intervals of the flows' steady part: from 3 s or ten round trips on,
+whichever is later; for growing flows from the second round trip until doubling the window every round trip would have filled half of
+the path.
+
+";
+
+const RECEIVING: &str = "The receiving side cannot tell the sending program, its send buffer, its pacing and a growing window apart: `sender` is right for all four.
+BBR keeps next to no queue, so a full path under BBR looks to the receiver like a sender that sends no faster.
+
+";
+
+/// The matrix as shades: a row a class, a column a verdict.
+fn draw(svg: &mut String, rows: &[Row]) -> plot::Drawing {
+    const LEFT: i32 = 210;
+    const TOP: i32 = 60;
+    const CELL: (i32, i32) = (88, 34);
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.congestion.is_none()).collect();
+    let size = (
+        LEFT + CELL.0 * truth::CLASSES.len() as i32 + 12,
+        TOP + CELL.1 * rows.len() as i32 + 12,
+    );
+    let canvas =
+        SVGBackend::with_string(svg, (size.0.cast_unsigned(), size.1.cast_unsigned())).into_drawing_area();
+    canvas.fill(&WHITE)?;
+    let label = ("sans-serif", 12);
+    canvas.draw(&Text::new(
+        "built limit (row), verdict (column), % of steady intervals",
+        (12, 10),
+        ("sans-serif", 15),
+    ))?;
+    for (column, verdict) in truth::CLASSES.into_iter().enumerate() {
+        let x = LEFT + CELL.0 * column as i32;
+        let (first, second) = verdict.word().split_once('-').unwrap_or((verdict.word(), ""));
+        canvas.draw(&Text::new(first.to_owned(), (x + 4, TOP - 28), label))?;
+        canvas.draw(&Text::new(second.to_owned(), (x + 4, TOP - 15), label))?;
+        for (line, row) in rows.iter().enumerate() {
+            let y = TOP + CELL.1 * line as i32;
+            let share = row.share(verdict);
+            let colour = if row.class == verdict { BLUE } else { RED };
+            let corners = [(x, y), (x + CELL.0 - 2, y + CELL.1 - 2)];
+            canvas.draw(&Rectangle::new(corners, colour.mix(0.04 + 0.6 * share).filled()))?;
+            if share > 0.0 {
+                canvas.draw(&Text::new(
+                    format!("{:.1}", 100.0 * share),
+                    (x + 28, y + 10),
+                    label,
+                ))?;
+            }
+        }
+    }
+    for (line, row) in rows.iter().enumerate() {
+        let y = TOP + CELL.1 * line as i32 + 10;
+        canvas.draw(&Text::new(
+            format!("{} ({})", row.class, row.total()),
+            (12, y),
+            label,
+        ))?;
+    }
+    canvas.present()?;
+    Ok(())
+}

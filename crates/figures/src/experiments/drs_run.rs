@@ -1,0 +1,321 @@
+//! `drs run` with programs that know nothing of it: Debian's busybox (`httpd`) sends a file to
+//! curl, each as it is and under `drs run`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use wanbed::Lab;
+
+use crate::children::{Server, output_within};
+use crate::dataset;
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page, Table, cell};
+use crate::runs::Runs;
+use crate::stats::Spread;
+use crate::tools::{Tools, built, installed};
+
+/// A copy at 5 Mbit/s takes under a minute.
+const COPY_TIMEOUT: Duration = Duration::from_secs(240);
+/// How long the server may take until it answers.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+/// Port of the server inside the lab, whose nodes run nothing else.
+const PORT: u16 = 8080;
+const MIB: u64 = 1 << 20;
+
+/// The experiment.
+pub struct DrsRun;
+
+/// Where `drs run` is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hosts {
+    /// Hosts whose autotuning ends at 64 KB.
+    LowCeiling,
+    /// Hosts whose autotuning is right.
+    Tuned,
+    /// Hosts without window scaling.
+    Unscaled,
+}
+
+/// One copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Between which hosts.
+    pub hosts: Hosts,
+    /// Whether both programs run under `drs run`.
+    pub drs: bool,
+}
+
+/// What a copy came to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    bytes: u64,
+    seconds: f64,
+    goodput_bps: f64,
+    /// What both programs' connections had done to them, and what was found: the log's last lines.
+    log: Vec<serde_json::Value>,
+    /// The summary that `drs run` printed after curl.
+    summary: String,
+}
+
+/// The programs.
+pub struct Programs {
+    drs: PathBuf,
+    busybox: PathBuf,
+    curl: PathBuf,
+}
+
+impl Hosts {
+    const ALL: [Self; 3] = [Self::LowCeiling, Self::Tuned, Self::Unscaled];
+
+    fn key(self) -> &'static str {
+        match self {
+            Self::LowCeiling => "low-ceiling",
+            Self::Tuned => "tuned",
+            Self::Unscaled => "unscaled",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::LowCeiling => "Autotuning ends at 64 KB, explicit buffers do not",
+            Self::Tuned => "Autotuning up to 8 MB: right already",
+            Self::Unscaled => "Window scaling off: 64 KB and no more",
+        }
+    }
+
+    /// What is copied, in bytes: enough for a rate to settle, and no minute at 5 Mbit/s.
+    fn bytes(self) -> u64 {
+        match self {
+            Self::LowCeiling | Self::Tuned => 32 * MIB,
+            Self::Unscaled => 8 * MIB,
+        }
+    }
+}
+
+impl Experiment for DrsRun {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = Programs;
+
+    fn name(&self) -> &'static str {
+        "drs-run"
+    }
+
+    fn title(&self) -> &'static str {
+        "`drs run`: unmodified programs, right-sized"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let both = |hosts| [false, true].map(|drs| Cell { hosts, drs });
+        Hosts::ALL.into_iter().flat_map(both).collect()
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        let mbps = match (cell.hosts, cell.drs) {
+            (Hosts::Tuned, _) | (Hosts::LowCeiling, true) => 25.0,
+            _ => 5.0,
+        };
+        Cost {
+            share: 0.2,
+            seconds: 3.0 + cell.hosts.bytes() as f64 * 8.0 / (1e6 * mbps),
+        }
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<Programs> {
+        Ok(Programs {
+            drs: built("drs")?,
+            busybox: installed("busybox", "busybox")?,
+            curl: installed("curl", "curl")?,
+        })
+    }
+
+    fn network(&self, tools: &Tools, _setup: &Programs, cell: &Cell, _seed: u64) -> Result<Network> {
+        match cell.hosts {
+            Hosts::LowCeiling => Network::of(tools, "drs-low-ceiling.toml"),
+            Hosts::Tuned => Ok(Network::of(tools, "drs.toml")?.set("nodes.*.buffers", "\"8 MB\"")),
+            Hosts::Unscaled => Network::of(tools, "drs.toml"),
+        }
+    }
+
+    fn run(&self, here: &Here<'_, Programs>, cell: &Cell) -> Result<Seen> {
+        let (programs, lab) = (here.setup, here.lab);
+        let (root, bytes) = (here.folder.join("root"), cell.hosts.bytes());
+        let source = root.join("file");
+        dataset::sized_file(&source, bytes, bytes)?;
+        let logs = ["sender.log", "receiver.log"].map(|name| here.folder.join(name));
+        let _server = programs.serve(lab, &root, cell.drs.then_some(logs[0].as_path()))?;
+        let url = format!("http://{}:{PORT}/file", lab.address("sender")?);
+        wait_until_answered(programs, lab, &url)?;
+        let copy = here.folder.join("copy");
+        let (seconds, summary) = programs.fetch(lab, &url, &copy, cell.drs.then_some(logs[1].as_path()))?;
+        if fs::read(&copy).ok() != fs::read(&source).ok() {
+            bail!("the copy differs from what was served");
+        }
+        Ok(Seen {
+            bytes,
+            seconds,
+            goodput_bps: bytes as f64 * 8.0 / seconds,
+            log: logs.iter().flat_map(|log| last_lines(log)).collect(),
+            summary,
+        })
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        format!("{:.1} Mbit/s", seen.goodput_bps / 1e6)
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        let mut table = Table::new([
+            "hosts",
+            "size",
+            "as it is, Mbit/s",
+            "drs run, Mbit/s",
+            "gain",
+            "runs",
+        ]);
+        let mut page = Page::new(HEAD);
+        let mut summaries = Page::default();
+        for hosts in Hosts::ALL {
+            let Some((before, after)) = both(runs, hosts) else {
+                continue;
+            };
+            table.row([
+                hosts.title().to_owned(),
+                format!("{} MB", hosts.bytes() / MIB),
+                cell(Some(before), 1),
+                cell(Some(after), 1),
+                format!("**{:.2}x**", after.median / before.median),
+                format!("{}+{}", before.count, after.count),
+            ]);
+            if let Some(first) = runs.cell(&Cell { hosts, drs: true }).first() {
+                let summary = &first.seen.summary;
+                summaries = summaries.paragraph(&format!("{}:\n\n```text\n{summary}```", hosts.title()));
+            }
+        }
+        page = page
+            .table(&table)
+            .heading("What `drs run --summary` said of curl in the first run");
+        page.text.push_str(&summaries.text);
+        Ok(page)
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        let mut figures = vec![];
+        for hosts in Hosts::ALL {
+            let Some((before, after)) = both(runs, hosts) else {
+                continue;
+            };
+            let gain = after.median / before.median;
+            figures.push(Figure::new(
+                hosts.key(),
+                format!("`drs run`, gain: {}", hosts.title()),
+                format!("{gain:.2} ({:.1} by {:.1} Mbit/s)", after.median, before.median),
+            ));
+            figures.push(Figure::quoted(
+                format!("{}-gain", hosts.key()),
+                format!("{gain:.1}"),
+            ));
+        }
+        figures
+    }
+}
+
+/// As they are, and under `drs run`, in Mbit/s.
+fn both(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Option<(Spread, Spread)> {
+    let rate = |drs| runs.spread(&Cell { hosts, drs }, |seen| seen.goodput_bps / 1e6);
+    Some((rate(false)?, rate(true)?))
+}
+
+impl Programs {
+    /// A program in a node, as it is or under `drs run`.
+    fn command(&self, lab: &Lab, node: &str, program: &Path, drs: Option<&[&OsStr]>) -> Result<Command> {
+        let Some(options) = drs else {
+            return Ok(lab.command(node, program)?);
+        };
+        let mut command = lab.command(node, &self.drs)?;
+        command.arg("run").args(options).arg("--").arg(program);
+        Ok(command)
+    }
+
+    fn serve(&self, lab: &Lab, root: &Path, log: Option<&Path>) -> Result<Server> {
+        let options = log.map(|log| [OsStr::new("--log"), log.as_os_str()]);
+        let mut server = self.command(
+            lab,
+            "sender",
+            &self.busybox,
+            options.as_ref().map(|all| all.as_slice()),
+        )?;
+        server
+            .args(["httpd", "-f", "-p", &PORT.to_string(), "-h"])
+            .arg(root);
+        Server::start_silent(server, "busybox httpd")
+    }
+
+    /// The seconds that curl reports, and what `drs run` says.
+    fn fetch(&self, lab: &Lab, url: &str, to: &Path, log: Option<&Path>) -> Result<(f64, String)> {
+        let options = log.map(|log| [OsStr::new("--log"), log.as_os_str(), OsStr::new("--summary")]);
+        let mut client = self.command(
+            lab,
+            "receiver",
+            &self.curl,
+            options.as_ref().map(|all| all.as_slice()),
+        )?;
+        client
+            .args([
+                "--silent",
+                "--show-error",
+                "--write-out",
+                "%{time_total}",
+                "--output",
+            ])
+            .arg(to)
+            .arg(url);
+        let (status, reported, errors) = output_within(client, "curl", COPY_TIMEOUT)?;
+        if !status.success() {
+            bail!("curl ended with {status}: {}", errors.trim());
+        }
+        Ok((reported.trim().parse().context("curl reported no time")?, errors))
+    }
+}
+
+/// Asks until the server answers. Each attempt takes a round trip, so this does not spin.
+fn wait_until_answered(programs: &Programs, lab: &Lab, url: &str) -> Result<()> {
+    let deadline = Instant::now() + READY_WITHIN;
+    loop {
+        let status = lab
+            .command("receiver", &programs.curl)?
+            .args(["--silent", "--head", url])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .context("cannot start curl")?;
+        if status.success() {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!(
+                "busybox httpd did not answer within {} s ({status})",
+                READY_WITHIN.as_secs()
+            );
+        }
+    }
+}
+
+/// Actions and ends of a log.
+fn last_lines(log: &Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+    lines
+        .filter(|line: &serde_json::Value| line["event"] != "verdict")
+        .collect()
+}
+
+const HEAD: &str = "Debian's busybox (`httpd`) sends a file to curl over 102.1 ms and 36 Mbit/s, one stream, set-up included; median (least to most). Both programs run \
+                    as they are, or both under `drs run` (mode auto).";

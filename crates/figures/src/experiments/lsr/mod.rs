@@ -1,0 +1,259 @@
+//! The Land Speed Record's path: one stream of `longhaul perf` that nobody tuned, beside iperf3, as it comes and tuned by hand.
+
+mod run;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page, Table, number};
+use crate::runs::Runs;
+use crate::stats::Spread;
+use crate::tools::{Tools, installed};
+
+/// The bottleneck of the scenario, of IP bytes, in bit/s.
+const BOTTLENECK: f64 = 2.4e9;
+/// What of it is payload: 8948 bytes of a segment of 9000.
+const GOODPUT: f64 = BOTTLENECK * 8948.0 / 9000.0;
+/// The bandwidth-delay product and the segments that the scenario's buffers hold: what a person works out for this path.
+const FITTED: &str = "54 MB";
+/// A ceiling of the kernel's autotuning that fits no path in particular.
+const ROOMY: &str = "256 MB";
+/// How long each sends, in seconds.
+pub const SECONDS: u32 = 40;
+
+/// The experiment.
+pub struct Lsr {
+    /// How long each sends, in seconds.
+    pub seconds: u32,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    sender: Sender,
+}
+
+impl Cell {
+    /// `longhaul perf`, nothing tuned.
+    pub const LONGHAUL: Self = Self {
+        sender: Sender::Longhaul,
+    };
+}
+
+/// Who sends, and what was done for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Sender {
+    /// `longhaul perf`, nothing tuned.
+    Longhaul,
+    /// The same, with the measured bytes as they are.
+    LonghaulPlain,
+    /// `iperf3`, nothing tuned.
+    Iperf3,
+    /// `iperf3` on hosts whose buffers are the path's bandwidth-delay product, as the record's were.
+    Iperf3Window,
+    /// The same, and paced by hand just below the bottleneck's rate.
+    Iperf3Paced,
+}
+
+impl Sender {
+    const ALL: [Self; 5] = [
+        Self::Longhaul,
+        Self::LonghaulPlain,
+        Self::Iperf3,
+        Self::Iperf3Window,
+        Self::Iperf3Paced,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Longhaul => "longhaul perf, nothing tuned, TLS",
+            Self::LonghaulPlain => "longhaul perf, nothing tuned, no encryption",
+            Self::Iperf3 => "iperf3, nothing tuned",
+            Self::Iperf3Window => "iperf3, buffers fitted by hand",
+            Self::Iperf3Paced => "iperf3, buffers fitted and paced by hand",
+        }
+    }
+
+    fn key(self) -> &'static str {
+        match self {
+            Self::Longhaul => "longhaul",
+            Self::LonghaulPlain => "longhaul-plain",
+            Self::Iperf3 => "iperf3",
+            Self::Iperf3Window => "iperf3-window",
+            Self::Iperf3Paced => "iperf3-paced",
+        }
+    }
+
+    fn buffers(self) -> &'static str {
+        match self {
+            Self::Iperf3Window | Self::Iperf3Paced => FITTED,
+            _ => ROOMY,
+        }
+    }
+}
+
+/// What a measurement came to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    seconds: f64,
+    /// Received over the whole time, slow start included, in bit/s.
+    bits_per_second: f64,
+    /// Sent from the fifth second on, in bit/s: what is sustained.
+    sustained_bits_per_second: f64,
+    retransmits: u64,
+    /// Sender's congestion control.
+    congestion: String,
+    /// Percent of one processor, sender and receiver.
+    sender_cpu: f64,
+    receiver_cpu: f64,
+}
+
+impl Experiment for Lsr {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = ();
+
+    fn name(&self) -> &'static str {
+        "lsr"
+    }
+
+    fn title(&self) -> &'static str {
+        "The Land Speed Record's path: one stream that nobody tuned, beside iperf3"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        Sender::ALL.map(|sender| Cell { sender }).into()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        1
+    }
+
+    fn cost(&self, _cell: &Cell) -> Cost {
+        Cost {
+            share: 1.0,
+            seconds: f64::from(self.seconds) + 5.0,
+        }
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<()> {
+        installed("iperf3", "iperf3").map(|_| ())
+    }
+
+    fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
+        let buffers = format!("\"{}\"", cell.sender.buffers());
+        Ok(Network::of(tools, "lsr.toml")?.set("nodes.*.buffers", buffers))
+    }
+
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+        run::once(here.tools, here.lab, cell.sender, self.seconds)
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        format!(
+            "{:.1} Mbit/s, sustained {:.1}, {} retransmissions",
+            seen.bits_per_second / 1e6,
+            seen.sustained_bits_per_second / 1e6,
+            seen.retransmits
+        )
+    }
+
+    fn noisy_links(&self, _cell: &Cell) -> &'static [&'static str] {
+        &["stm16"]
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        let mut table = Table::new([
+            "sender",
+            "runs",
+            "whole, Mbit/s median (min..max)",
+            "share",
+            "sustained, Mbit/s median (min..max)",
+            "share",
+            "retransmissions",
+            "processors: sender, receiver",
+        ]);
+        for sender in Sender::ALL {
+            let of = |value: fn(&Seen) -> f64| runs.spread(&Cell { sender }, value);
+            let Some(count) = of(|_| 0.0).map(|spread| spread.count) else {
+                continue;
+            };
+            let rate = |spread: Option<Spread>| {
+                spread.map_or("-".to_owned(), |spread| {
+                    format!(
+                        "{:.0} ({:.0}..{:.0})",
+                        spread.median / 1e6,
+                        spread.min / 1e6,
+                        spread.max / 1e6
+                    )
+                })
+            };
+            let share = |spread: Option<Spread>| {
+                number(spread.map(|spread| 100.0 * spread.median / GOODPUT), 1) + " %"
+            };
+            let median = |spread: Option<Spread>| number(spread.map(|spread| spread.median), 0);
+            let (whole, sustained) = (
+                of(|seen| seen.bits_per_second),
+                of(|seen| seen.sustained_bits_per_second),
+            );
+            table.row([
+                sender.title().to_owned(),
+                count.to_string(),
+                rate(whole),
+                share(whole),
+                rate(sustained),
+                share(sustained),
+                crate::page::cell(of(|seen| seen.retransmits as f64), 0),
+                format!(
+                    "{} %, {} %",
+                    median(of(|seen| seen.sender_cpu)),
+                    median(of(|seen| seen.receiver_cpu))
+                ),
+            ]);
+        }
+        Ok(Page::new(&head(self.seconds)).table(&table))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        let share = |sender: Sender| {
+            runs.spread(&Cell { sender }, |seen| {
+                100.0 * seen.sustained_bits_per_second / GOODPUT
+            })
+        };
+        let mut figures = vec![];
+        for sender in Sender::ALL {
+            let Some(share) = share(sender) else { continue };
+            let lost = runs.spread(&Cell { sender }, |seen| seen.retransmits as f64);
+            figures.push(Figure::new(
+                sender.key(),
+                format!("{}: sustained share of the bottleneck", sender.title()),
+                format!(
+                    "{:.1} % ({:.1}..{:.1}), {} retransmissions",
+                    share.median,
+                    share.min,
+                    share.max,
+                    number(lost.map(|lost| lost.median), 0)
+                ),
+            ));
+            figures.push(Figure::quoted(
+                format!("{}-share", sender.key()),
+                format!("{:.1} %", share.median),
+            ));
+        }
+        figures
+    }
+}
+
+fn head(seconds: u32) -> String {
+    format!(
+        "One TCP stream for {seconds} s, Geneva - Chicago - Sunnyvale as in `scenarios/lsr.toml`: 2.4 Gbit/s at the bottleneck, a round trip of 180 ms, MTU 9000, Reno, a \
+         queue of 4 MB at the bottleneck, no loss but that of a full queue.\n\n\"Nothing tuned\" are hosts whose kernel may give a connection up to 256 MB, which fits no path in \
+         particular. \"Fitted by hand\" are 54 MB, the bandwidth-delay product, as the record's hosts had it; \"paced\" adds `--fq-rate`, just below the bottleneck's rate. The share is \
+         of the payload that the bottleneck carries, {:.0} Mbit/s; TLS takes 0.13 % of it. *Whole* counts from the first byte on: a sender that doubles its window each \
+         round trip from ten segments on has lost 1.5 s by the time that it is as wide as the path, so {:.1} % is the most that {seconds} s can show. *Sustained* counts from the fifth second on.",
+        GOODPUT / 1e6,
+        100.0 * (1.0 - 1.5 / f64::from(seconds))
+    )
+}

@@ -1,0 +1,28 @@
+//! Every experiment.
+
+pub mod attacks;
+pub mod classify;
+pub mod depots;
+pub mod drs_run;
+pub mod lsr;
+pub mod right_sizing;
+pub mod streams;
+
+use crate::listed::Listed;
+
+/// All of them, in the order of the index.
+pub fn all() -> Vec<Box<dyn Listed>> {
+    vec![
+        Box::new(depots::Depots),
+        Box::new(streams::Streams),
+        Box::new(lsr::Lsr {
+            seconds: lsr::SECONDS,
+        }),
+        Box::new(classify::Classify),
+        Box::new(right_sizing::figure4::Figure4),
+        Box::new(right_sizing::fairness::Fairness),
+        Box::new(right_sizing::friendly::Friendly),
+        Box::new(drs_run::DrsRun),
+        Box::new(attacks::Attacks),
+    ]
+}

@@ -1,0 +1,182 @@
+//! Right-sized flows beside stock ones on one bottleneck.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::column::Column;
+use super::program::PORT;
+use super::{ends, payload, rates, word};
+use crate::children::{Server, output_within};
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page, Table, cell};
+use crate::runs::Runs;
+use crate::tools::Tools;
+
+/// Flows of each kind.
+const EACH: usize = 4;
+/// How long they last, in seconds.
+const SECONDS: u32 = 60;
+/// What is put beside stock flows; the first is the same twice, and shows the noise.
+const COLUMNS: [Column; 4] = [Column::Kernel, Column::Auto, Column::Classic, Column::PaperPlus];
+const CONGESTION: [&str; 3] = ["reno", "cubic", "bbr"];
+
+/// The experiment.
+pub struct Friendly;
+
+/// Flows of one kind beside as many stock ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    column: Column,
+    congestion: String,
+}
+
+/// Goodput of each flow, Mbit/s.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    sized: Vec<f64>,
+    stock: Vec<f64>,
+}
+
+impl Seen {
+    /// The right-sized flows' share of what all carried.
+    fn share(&self) -> f64 {
+        let (sized, stock) = (self.sized.iter().sum::<f64>(), self.stock.iter().sum::<f64>());
+        sized / (sized + stock)
+    }
+}
+
+impl Experiment for Friendly {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = PathBuf;
+
+    fn name(&self) -> &'static str {
+        "friendly"
+    }
+
+    fn title(&self) -> &'static str {
+        "Right-sized flows beside stock flows"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let under = |column| {
+            CONGESTION.map(|congestion| Cell {
+                column,
+                congestion: congestion.into(),
+            })
+        };
+        COLUMNS.into_iter().flat_map(under).collect()
+    }
+
+    fn cost(&self, _cell: &Cell) -> Cost {
+        Cost {
+            share: 0.1,
+            seconds: f64::from(SECONDS) + 5.0,
+        }
+    }
+
+    fn prepare(&self, tools: &Tools) -> Result<PathBuf> {
+        payload(tools)
+    }
+
+    fn network(&self, tools: &Tools, _payload: &PathBuf, _cell: &Cell, _seed: u64) -> Result<Network> {
+        Ok(Network::of(tools, "drs.toml")?.set("nodes.*.buffers", "\"8 MB\""))
+    }
+
+    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
+        let (sized, stock) = std::thread::scope(|scope| {
+            let stock = scope.spawn(|| flows(here, Column::Kernel, &cell.congestion, PORT + 1));
+            (
+                flows(here, cell.column, &cell.congestion, PORT),
+                stock
+                    .join()
+                    .unwrap_or_else(|_| bail!("the stock flows' thread ended badly")),
+            )
+        });
+        Ok(Seen {
+            sized: sized?,
+            stock: stock?,
+        })
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        format!("share {:.3}", seen.share())
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        let mut table = Table::new(["flows"].into_iter().chain(CONGESTION));
+        for column in COLUMNS {
+            let shares = CONGESTION.map(|congestion| {
+                let key = Cell {
+                    column,
+                    congestion: congestion.into(),
+                };
+                cell(runs.spread(&key, Seen::share), 3)
+            });
+            table.row([column.title().to_owned()].into_iter().chain(shares));
+        }
+        Ok(Page::new(
+            "Four flows of each kind, 60 s over 36 Mbit/s and 102.1 ms. The share of the first kind in what all carried (0.5 is even); the stock flows are autotuned by \
+             the kernel. \"kernel\" beside stock is the same twice, and shows the noise.",
+        )
+        .table(&table))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        CONGESTION
+            .into_iter()
+            .filter_map(|congestion| {
+                let of = |column| {
+                    let key = Cell {
+                        column,
+                        congestion: congestion.into(),
+                    };
+                    runs.spread(&key, Seen::share)
+                };
+                Some(Figure::new(
+                    congestion,
+                    format!("share of `auto` beside stock flows, {congestion} (stock beside stock)"),
+                    format!(
+                        "{} ({})",
+                        cell(Some(of(Column::Auto)?), 3),
+                        cell(of(Column::Kernel), 3)
+                    ),
+                ))
+            })
+            .collect()
+    }
+}
+
+/// Runs the flows of one kind to their ends.
+fn flows(here: &Here<'_, PathBuf>, column: Column, congestion: &str, port: u16) -> Result<Vec<f64>> {
+    let limit = Duration::from_secs(u64::from(SECONDS) + 60);
+    let own = std::env::current_exe()?;
+    let (word, count) = (word(column), EACH.to_string());
+    let mut command = here.lab.command("receiver", &own)?;
+    command
+        .args(["drs-receive", "--column", &word, "--connections", &count])
+        .args(["--port", &port.to_string(), "--seconds", &SECONDS.to_string()]);
+    let receiver = Server::start(command, "the receiver", "listening")?;
+    let mut command = here.lab.command("sender", &own)?;
+    command
+        .args(["drs-send", "--column", &word, "--connections", &count])
+        .args(["--congestion", congestion])
+        .args([
+            "--to",
+            &format!("{}:{port}", here.lab.address("receiver")?),
+            "--file",
+        ])
+        .arg(here.setup);
+    let (status, _, err) = output_within(command, "the sender", limit)?;
+    if !status.success() {
+        bail!("the sender ended with {status}: {}", err.trim());
+    }
+    Ok(rates(&ends(&receiver.rest(limit)?.join("\n"))?, SECONDS))
+}

@@ -1,0 +1,51 @@
+//! Right-sizing, measured: Figure 4 of the DRS paper, and what it left open.
+
+pub mod column;
+pub mod fairness;
+pub mod figure4;
+pub mod friendly;
+pub mod program;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use crate::dataset;
+use crate::tools::Tools;
+use column::Column;
+use program::End;
+
+/// The file whose bytes are sent, over and over.
+///
+/// # Errors
+/// It cannot be written.
+fn payload(tools: &Tools) -> Result<PathBuf> {
+    let payload = tools.scratch.path().join("payload");
+    dataset::sized_file(&payload, 16 << 20, 4)?;
+    Ok(payload)
+}
+
+/// The word for a column on the command line.
+fn word(column: Column) -> String {
+    column
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned())
+        .unwrap_or_default()
+}
+
+/// The [`End`]s in the last line that a program wrote.
+fn ends(text: &str) -> Result<Vec<End>> {
+    let line = text
+        .lines()
+        .rfind(|line| line.starts_with('['))
+        .with_context(|| format!("no report came: {text}"))?;
+    serde_json::from_str(line).context("a program's report does not parse")
+}
+
+/// Goodput of each connection over so many seconds, in Mbit/s.
+fn rates(ends: &[End], seconds: u32) -> Vec<f64> {
+    ends.iter()
+        .map(|end| end.bytes as f64 * 8.0 / f64::from(seconds) / 1e6)
+        .collect()
+}

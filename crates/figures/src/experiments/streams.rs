@@ -1,0 +1,253 @@
+//! How many streams a copy takes by itself, beside fixed numbers of them.
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::copy::{Copied, Source, copy};
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page, Table, cell, number};
+use crate::runs::Runs;
+use crate::setting::{self, Mnemonic, Setting, Way};
+use crate::stats::Spread;
+use crate::tools::Tools;
+
+const MIB: u64 = 1 << 20;
+/// The numbers that a user might give; `None` is what the copy finds by itself.
+const NUMBERS: [Option<u32>; 6] = [Some(1), Some(2), Some(4), Some(8), Some(16), None];
+
+/// The experiment.
+pub struct Streams;
+
+/// One copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The setting's short name.
+    setting: String,
+    /// The number of streams that it is told, if any.
+    told: Option<u32>,
+}
+
+/// What is copied over what: each a limit of another kind.
+fn settings() -> [(Setting, u64); 4] {
+    // Streams of one copy are what is compared, not neighbours.
+    let alone = |setting: Setting| Setting {
+        load: (1.0, 1.0),
+        ..setting
+    };
+    [
+        (setting::mnemonic_untuned(Mnemonic::Long), 24 * MIB),
+        (setting::ucsd_utk(), 48 * MIB),
+        (alone(setting::mnemonic_tuned(Mnemonic::Long, "reno")), 512 * MIB),
+        (setting::clean_long(), 256 * MIB),
+    ]
+}
+
+fn setting_of(cell: &Cell) -> Result<(Setting, u64)> {
+    let found = settings()
+        .into_iter()
+        .find(|(setting, _)| setting.id == cell.setting);
+    found.ok_or_else(|| anyhow::anyhow!("there is no setting {}", cell.setting))
+}
+
+impl Experiment for Streams {
+    type Cell = Cell;
+    type Seen = Copied;
+    type Setup = ();
+
+    fn name(&self) -> &'static str {
+        "streams"
+    }
+
+    fn title(&self) -> &'static str {
+        "How many streams a copy takes by itself, beside fixed numbers of them"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let numbers = |(setting, _): (Setting, u64)| {
+            NUMBERS.map(|told| Cell {
+                setting: setting.id.into(),
+                told,
+            })
+        };
+        settings().into_iter().flat_map(numbers).collect()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        1
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        // Two streams and more are about twice as fast, at least.
+        let bytes = |bytes| if cell.told == Some(1) { bytes } else { bytes / 2 };
+        setting_of(cell).map_or(
+            Cost {
+                share: 1.0,
+                seconds: 0.0,
+            },
+            |(setting, all)| setting.cost(Way::Direct, bytes(all)),
+        )
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<()> {
+        Ok(())
+    }
+
+    fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
+        setting_of(cell)?.0.network(tools)
+    }
+
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {
+        let (setting, bytes) = setting_of(cell)?;
+        let source = Source::sized(here.tools, bytes)?;
+        copy(here, &setting, Way::Direct, &source, cell.told)
+    }
+
+    fn outcome(&self, seen: &Copied) -> String {
+        format!("{}, {} streams", seen.words(), seen.streams)
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Copied>) -> Result<Page> {
+        let numbers = NUMBERS.map(|told| told.map_or("not told".to_owned(), |number| number.to_string()));
+        let heads = ["setting".to_owned(), "size".to_owned()]
+            .into_iter()
+            .chain(numbers);
+        let mut table = Table::new(
+            heads.chain(
+                [
+                    "streams it came to",
+                    "share of the best",
+                    "by one stream",
+                    "one stream is limited by",
+                ]
+                .map(str::to_owned),
+            ),
+        );
+        for (setting, bytes) in settings() {
+            let mut row = vec![setting.title.to_owned(), format!("{} MiB", bytes / MIB)];
+            row.extend(NUMBERS.map(|told| cell(rate(runs, &setting, told), 1)));
+            let streams = runs.spread(&key(&setting, None), |seen| f64::from(seen.streams));
+            row.push(cell(streams, 0));
+            row.push(number(share(runs, &setting).map(|share| 100.0 * share), 0) + " %");
+            row.push(number(gain(runs, &setting), 1) + "x");
+            row.push(limits(runs, &setting));
+            table.row(row);
+        }
+        Ok(Page::new(HEAD).table(&table))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Copied>) -> Vec<Figure> {
+        let mut figures: Vec<Figure> = settings()
+            .iter()
+            .filter_map(|(setting, _)| {
+                let share = share(runs, setting)?;
+                Some(Figure::new(
+                    setting.id,
+                    format!(
+                        "copy that finds its streams, share of the best number, {}",
+                        setting.title
+                    ),
+                    format!("{:.0} %", 100.0 * share),
+                ))
+            })
+            .collect();
+        let of = |value: fn(&Runs<'_, Cell, Copied>, &Setting) -> Option<f64>| {
+            let values: Vec<f64> = settings()
+                .iter()
+                .filter_map(|(setting, _)| value(runs, setting))
+                .collect();
+            Spread::of(&values)
+        };
+        if let (Some(shares), Some(gains)) = (of(share), of(gain)) {
+            figures.push(Figure::quoted(
+                "shares",
+                format!("{:.0} to {:.0} %", 100.0 * shares.min, 100.0 * shares.max),
+            ));
+            figures.push(Figure::quoted(
+                "gains",
+                format!("{:.1} to {:.1} times", gains.min, gains.max),
+            ));
+        }
+        figures
+    }
+}
+
+fn key(setting: &Setting, told: Option<u32>) -> Cell {
+    Cell {
+        setting: setting.id.into(),
+        told,
+    }
+}
+
+fn rate(runs: &Runs<'_, Cell, Copied>, setting: &Setting, told: Option<u32>) -> Option<Spread> {
+    runs.spread(&key(setting, told), Copied::mbps)
+}
+
+/// What a copy that is not told comes to, of the best that was told.
+fn share(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Option<f64> {
+    let told = NUMBERS.into_iter().flatten();
+    let best = told
+        .filter_map(|number| rate(runs, setting, Some(number)))
+        .map(|spread| spread.median)
+        .reduce(f64::max)?;
+    Some(rate(runs, setting, None)?.median / best)
+}
+
+/// The same by one stream.
+fn gain(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Option<f64> {
+    Some(rate(runs, setting, None)?.median / rate(runs, setting, Some(1))?.median)
+}
+
+/// What the copies with one stream say of themselves.
+fn limits(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> String {
+    let of_one = runs.cell(&key(setting, Some(1)));
+    let mut words: Vec<&str> = of_one
+        .iter()
+        .filter_map(|record| record.seen.limited_by.as_deref())
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    words.join(", ")
+}
+
+const HEAD: &str = "`longhaul cp` without depots, told how many streams to use, and not told: then it begins with one and tries more while it runs (`docs/copying.md`). \
+     Goodput in Mbit/s, from the start of the copy to its verified end; the median of the seeds, with the least and the greatest. The share is of the best \
+     fixed number; the last column is what a copy with one stream says of itself.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::tests::record;
+
+    #[test]
+    fn the_table_holds_what_counts_and_what_it_is_compared_with() {
+        let (setting, bytes) = &settings()[0];
+        let run = |told, mbps: f64, streams, valid| {
+            let seen = Copied {
+                bytes: *bytes,
+                files: 1,
+                seconds: 1.0,
+                goodput_bps: mbps * 1e6,
+                streams,
+                retransmits: 0,
+                limited_by: Some("receive-window".into()),
+            };
+            record(key(setting, told), 1, seen, valid)
+        };
+        let records = [
+            run(Some(1), 3.0, 1, true),
+            run(Some(8), 20.0, 8, true),
+            run(Some(16), 90.0, 16, false),
+            run(None, 15.0, 4, true),
+        ];
+        let text = Streams.page(&Runs::of(&records)).unwrap().text;
+        let line = text.lines().find(|line| line.contains(setting.title)).unwrap();
+        assert!(
+            line.ends_with("| 15.0 (15.0..15.0) | 4 (4..4) | 75 % | 5.0x | receive-window |"),
+            "{line}"
+        );
+        assert!(
+            line.contains("| - |"),
+            "a run that does not count is not there: {line}"
+        );
+    }
+}

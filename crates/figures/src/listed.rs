@@ -1,0 +1,202 @@
+//! Experiments of all kinds in one list.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::experiment::Experiment;
+use crate::noise::Noise;
+use crate::page::{Figure, Page, Table};
+use crate::record::Record;
+use crate::runner::{self, Extent};
+use crate::runs::Runs;
+use crate::store::Store;
+use crate::tools::Tools;
+
+/// An experiment whose types its user need not know.
+pub trait Listed: Sync {
+    /// See [`Experiment::name`].
+    fn name(&self) -> &'static str;
+
+    /// See [`Experiment::title`].
+    fn title(&self) -> &'static str;
+
+    /// How many runs an extent has, and how long they take.
+    fn size(&self, extent: &Extent) -> (usize, Duration);
+
+    /// See [`runner::measure`].
+    ///
+    /// # Errors
+    /// As there.
+    fn measure(&self, tools: &Tools, extent: &Extent, out: &Path, commit: &str) -> Result<()>;
+
+    /// What is made of the runs in `out`; `None` where there are none.
+    ///
+    /// # Errors
+    /// The runs cannot be read, or a plot cannot be drawn.
+    fn render(&self, out: &Path) -> Result<Option<Rendered>>;
+}
+
+/// What is made of an experiment's runs.
+pub struct Rendered {
+    /// The name of the experiment.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// The whole page.
+    pub page: Page,
+    /// What documents quote.
+    pub figures: Vec<Figure>,
+    /// How many runs count, of how many.
+    pub runs: (usize, usize),
+    /// The commit and the last day of the runs.
+    pub made: (String, String),
+}
+
+impl<E: Experiment> Listed for E {
+    fn name(&self) -> &'static str {
+        Experiment::name(self)
+    }
+
+    fn title(&self) -> &'static str {
+        Experiment::title(self)
+    }
+
+    fn size(&self, extent: &Extent) -> (usize, Duration) {
+        let keys = extent.keys(self);
+        (keys.len(), runner::about(self, &keys))
+    }
+
+    fn measure(&self, tools: &Tools, extent: &Extent, out: &Path, commit: &str) -> Result<()> {
+        runner::measure(
+            self,
+            tools,
+            extent,
+            &Store::of(out, Experiment::name(self)),
+            commit,
+        )
+    }
+
+    fn render(&self, out: &Path) -> Result<Option<Rendered>> {
+        let (name, title) = (Experiment::name(self), Experiment::title(self));
+        let records: Vec<Record<E::Cell, E::Seen>> = Store::of(out, name).read()?;
+        let Some(last) = records.iter().max_by_key(|record| &record.made.date) else {
+            return Ok(None);
+        };
+        let of = |noise| Runs::of(records.iter().filter(move |record| record.cell.noise == noise));
+        let clean = of(Noise::None);
+        let figures = self.figures(&clean);
+        let inner = self.page(&clean)?;
+        let mut page = Page::new(&format!(
+            "# {title}\n\nWritten by `longhaul-figures figures {name}`; every run is in [{name}.json]({name}.json)."
+        ));
+        page.text.push_str(&inner.text);
+        page.plots = inner.plots;
+        let noisy: Vec<(Noise, Vec<Figure>)> = Noise::ALL
+            .into_iter()
+            .map(|noise| (noise, of(noise)))
+            .filter(|(_, runs)| !runs.is_empty())
+            .map(|(noise, runs)| (noise, self.figures(&runs)))
+            .collect();
+        if !noisy.is_empty() {
+            page = page
+                .heading("Under noise")
+                .paragraph(UNDER_NOISE)
+                .table(&noise_table(&figures, &noisy));
+        }
+        let page = page.heading("Validity").paragraph(&validity(&records));
+        Ok(Some(Rendered {
+            name,
+            title,
+            page,
+            figures,
+            runs: (
+                records.iter().filter(|record| record.gate.valid).count(),
+                records.len(),
+            ),
+            made: (last.made.commit.clone(), last.made.date.clone()),
+        }))
+    }
+}
+
+const UNDER_NOISE: &str = "The same figures where the links are not as steady as the scenario has them (`docs/wanbed.md` says how each is made).";
+
+fn noise_table(clean: &[Figure], noisy: &[(Noise, Vec<Figure>)]) -> Table {
+    let heads = noisy.iter().map(|(noise, _)| noise.title());
+    let mut table = Table::new(["figure", Noise::None.title()].into_iter().chain(heads));
+    for figure in clean.iter().filter(|figure| !figure.title.is_empty()) {
+        let others: Vec<&str> = noisy
+            .iter()
+            .map(|(_, figures)| {
+                let same = figures.iter().find(|other| other.key == figure.key);
+                same.map_or("-", |other| other.text.as_str())
+            })
+            .collect();
+        // A figure that is not measured under noise has nothing to compare.
+        if others.iter().any(|text| *text != "-") {
+            table.row([figure.title.as_str(), &figure.text].into_iter().chain(others));
+        }
+    }
+    table
+}
+
+/// Which runs count, and where they were made.
+fn validity<C, S>(records: &[Record<C, S>]) -> String {
+    let valid = records.iter().filter(|record| record.gate.valid).count();
+    let discarded: u32 = records.iter().map(|record| record.gate.discarded).sum();
+    let worst = records
+        .iter()
+        .map(|record| record.gate.lag_p99_us)
+        .max()
+        .unwrap_or(0);
+    let distinct = |of: &dyn Fn(&Record<C, S>) -> &String| {
+        let mut all: Vec<&str> = records.iter().map(|record| of(record).as_str()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.join(", ")
+    };
+    let first = records
+        .iter()
+        .map(|record| record.made.date.as_str())
+        .min()
+        .unwrap_or_default();
+    let last = records
+        .iter()
+        .map(|record| record.made.date.as_str())
+        .max()
+        .unwrap_or_default();
+    let dates = match first == last {
+        true => first.to_owned(),
+        false => format!("{first} to {last}"),
+    };
+    format!(
+        "{valid} runs of {} count. The others do not, because the lab did not keep up: late deliveries, drops of its own, or over 1 % of the \
+         processors' time taken by other guests of the host. {discarded} were thrown away for that and repeated. The worst lag (99th \
+         percentile of a link) was {:.1} ms.\n\nMade {dates} from {}, on Linux {}, links by {}, {}.",
+        records.len(),
+        worst as f64 / 1e3,
+        distinct(&|record| &record.made.commit),
+        distinct(&|record| &record.made.kernel),
+        distinct(&|record| &record.made.backend),
+        distinct(&|record| &record.made.processor),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_measured_under_noise_is_compared() {
+        let clean = [
+            Figure::new("a", "gain", "2.0"),
+            Figure::new("b", "rate", "9"),
+            Figure::quoted("c", "quoted"),
+        ];
+        let noisy = [(Noise::Codel, vec![Figure::new("a", "gain", "1.5")])];
+        let text = noise_table(&clean, &noisy).markdown();
+        assert!(text.contains("| gain | 2.0 | 1.5 |"), "{text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
+    }
+}

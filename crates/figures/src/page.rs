@@ -1,0 +1,149 @@
+//! Pages: text, tables and plots, as an experiment makes them.
+
+use std::fmt::Write as _;
+
+use crate::stats::Spread;
+
+/// What an experiment has to say of its runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// Markdown.
+    pub text: String,
+    /// Plots: file name and SVG.
+    pub plots: Vec<(String, String)>,
+}
+
+impl Page {
+    /// A page that begins with this paragraph.
+    pub fn new(text: &str) -> Self {
+        Self::default().paragraph(text)
+    }
+
+    /// Adds a heading.
+    #[must_use]
+    pub fn heading(self, text: &str) -> Self {
+        self.paragraph(&format!("## {text}"))
+    }
+
+    /// Adds a paragraph.
+    #[must_use]
+    pub fn paragraph(mut self, text: &str) -> Self {
+        let _ = write!(self.text, "{}\n\n", text.trim_end());
+        self
+    }
+
+    /// Adds a table; nothing where it has no rows.
+    #[must_use]
+    pub fn table(self, table: &Table) -> Self {
+        if table.is_empty() {
+            return self;
+        }
+        self.paragraph(&table.markdown())
+    }
+
+    /// Adds a plot, in a file of its own.
+    #[must_use]
+    pub fn plot(mut self, name: &str, svg: String) -> Self {
+        self.plots.push((format!("{name}.svg"), svg));
+        self.paragraph(&format!("![{name}]({name}.svg)"))
+    }
+}
+
+/// A table, row by row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    heads: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these heads.
+    pub fn new<T: ToString>(heads: impl IntoIterator<Item = T>) -> Self {
+        Self {
+            heads: heads.into_iter().map(|head| head.to_string()).collect(),
+            rows: vec![],
+        }
+    }
+
+    /// Adds a row.
+    pub fn row<T: ToString>(&mut self, cells: impl IntoIterator<Item = T>) {
+        self.rows
+            .push(cells.into_iter().map(|cell| cell.to_string()).collect());
+    }
+
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// As Markdown. What would end a cell is escaped.
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let mut text = line(&self.heads);
+        let _ = writeln!(text, "|{}", "---|".repeat(self.heads.len()));
+        self.rows.iter().for_each(|row| text.push_str(&line(row)));
+        text
+    }
+}
+
+/// A figure that documents quote by its key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Unlike any other's of the experiment.
+    pub key: String,
+    /// What it is, as the head of a row; empty where it is only quoted.
+    pub title: String,
+    /// The figure.
+    pub text: String,
+}
+
+impl Figure {
+    /// A figure that stands in the index and is compared under noise.
+    pub fn new(key: impl Into<String>, title: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            title: title.into(),
+            text: text.into(),
+        }
+    }
+
+    /// Text that documents quote, and that stands nowhere else.
+    pub fn quoted(key: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::new(key, "", text)
+    }
+}
+
+/// A spread in a cell: the median, the least and the greatest, with so many digits behind the point; `-` where there is none.
+pub fn cell(spread: Option<Spread>, digits: usize) -> String {
+    spread.map_or_else(
+        || "-".to_owned(),
+        |Spread { median, min, max, .. }| format!("{median:.digits$} ({min:.digits$}..{max:.digits$})"),
+    )
+}
+
+/// A number in a cell, with so many digits behind the point; `-` where there is none.
+pub fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_without_rows_is_not_there_and_cells_cannot_end_their_row() {
+        let mut table = Table::new(["a", "b"]);
+        assert_eq!(Page::default().table(&table).text, "");
+        table.row(["1", "x|y"]);
+        assert_eq!(table.markdown(), "| a | b |\n|---|---|\n| 1 | x\\|y |\n");
+    }
+
+    #[test]
+    fn a_spread_shows_its_ends() {
+        assert_eq!(cell(Spread::of(&[1.0, 3.0, 2.0]), 1), "2.0 (1.0..3.0)");
+        assert_eq!(cell(None, 1), "-");
+    }
+}

@@ -1,0 +1,280 @@
+//! Runs an experiment: every cell, seed and noise that is asked for, in labs of their own, through one gate, into one store.
+
+use std::fmt::Display;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use wanbed::Lab;
+
+use crate::experiment::{Cost, Experiment, Here};
+use crate::noise::Noise;
+use crate::record::{Gate, Key, Made, Record};
+use crate::schedule::run_all;
+use crate::store::Store;
+use crate::tools::Tools;
+
+/// The first seed of what is published: thresholds were chosen, and losses fitted, with seeds below it.
+pub const FIRST_PUBLISHED_SEED: u64 = 2001;
+
+/// How often a run is repeated when the lab did not keep up, where nobody says.
+pub const DEFAULT_RETRIES: u32 = 2;
+
+/// How much is measured.
+#[derive(Clone, Debug)]
+pub struct Extent {
+    /// Seeds of each cell, instead of the experiment's own number.
+    pub seeds: Option<u64>,
+    /// The first of them.
+    pub first_seed: u64,
+    /// Keep the valid runs that are there, and make only what is missing.
+    pub resume: bool,
+    /// Begin no run that would end after this.
+    pub until: Option<Instant>,
+    /// How often a run is repeated when the lab did not keep up.
+    pub retries: u32,
+    /// With which kinds of noise.
+    pub noises: Vec<Noise>,
+    /// Only cells whose JSON holds one of these words; all cells when empty.
+    pub only: Vec<String>,
+}
+
+type RecordOf<E> = Record<<E as Experiment>::Cell, <E as Experiment>::Seen>;
+type KeyOf<E> = Key<<E as Experiment>::Cell>;
+
+impl Extent {
+    /// The runs of an experiment: seed after seed, so that ways to be compared are measured in turn.
+    pub fn keys<E: Experiment>(&self, experiment: &E) -> Vec<KeyOf<E>> {
+        let cells: Vec<E::Cell> = experiment
+            .cells()
+            .into_iter()
+            .filter(|cell| self.wants(cell))
+            .collect();
+        let seeds = |cell: &E::Cell| self.seeds.unwrap_or_else(|| experiment.seeds(cell));
+        let most = cells.iter().map(seeds).max().unwrap_or(0);
+        let mut keys = Vec::new();
+        for &noise in &self.noises {
+            for nth in 0..most {
+                for cell in &cells {
+                    if nth < seeds(cell) && (noise == Noise::None || experiment.under_noise(cell)) {
+                        keys.push(Key {
+                            factors: cell.clone(),
+                            seed: self.first_seed.saturating_add(nth),
+                            noise,
+                        });
+                    }
+                }
+            }
+        }
+        keys
+    }
+
+    fn wants(&self, cell: &impl serde::Serialize) -> bool {
+        let text = serde_json::to_string(cell).unwrap_or_default();
+        self.only.is_empty() || self.only.iter().any(|word| text.contains(word.as_str()))
+    }
+}
+
+/// What these runs take when as many go side by side as fit.
+pub fn about<E: Experiment>(experiment: &E, keys: &[KeyOf<E>]) -> Duration {
+    let costs = keys.iter().map(|key| experiment.cost(&key.factors));
+    Duration::from_secs_f64(costs.map(|Cost { share, seconds }| share * seconds).sum::<f64>())
+}
+
+/// Measures what is asked for and puts it into `store`, in place of earlier runs of the same cells. Runs that another commit
+/// made are not kept beside it: no table mixes two programs.
+///
+/// # Errors
+/// A run failed, after all others were made; or the store cannot be read or written.
+pub fn measure<E: Experiment>(
+    experiment: &E,
+    tools: &Tools,
+    extent: &Extent,
+    store: &Store,
+    commit: &str,
+) -> Result<()> {
+    let mut kept: Vec<RecordOf<E>> = store.read()?;
+    let before = kept.len();
+    kept.retain(|record| record.made.commit == commit);
+    if kept.len() < before {
+        eprintln!(
+            "{}: {} runs of other commits make way for those of {commit}",
+            experiment.name(),
+            before - kept.len()
+        );
+    }
+    let mut keys = extent.keys(experiment);
+    if extent.resume {
+        let has = |key: &KeyOf<E>| kept.iter().any(|old| old.gate.valid && old.cell == *key);
+        keys.retain(|key| !has(key));
+    }
+    kept.retain(|old| !keys.contains(&old.cell));
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let setup = experiment.prepare(tools)?;
+    let cells = experiment.cells();
+    let place = |record: &RecordOf<E>| {
+        let cell = cells.iter().position(|cell| *cell == record.cell.factors);
+        (record.cell.noise, cell, record.cell.seed)
+    };
+    // Light ones together, so that they can go side by side.
+    keys.sort_by(|a, b| {
+        let share = |key: &KeyOf<E>| experiment.cost(&key.factors).share;
+        share(a).total_cmp(&share(b))
+    });
+    let kept = Mutex::new(kept);
+    let outcomes = run_all(
+        &keys,
+        |key| experiment.cost(&key.factors).share,
+        |key| -> Result<bool> {
+            let length = Duration::from_secs_f64(experiment.cost(&key.factors).seconds);
+            if extent.until.is_some_and(|until| Instant::now() + length > until) {
+                return Ok(false);
+            }
+            let record = run(experiment, tools, &setup, key, extent.retries, commit)?;
+            eprintln!("{}", line(experiment, &record));
+            let mut kept = kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            kept.push(record);
+            kept.sort_by_key(place);
+            store.write(&kept)?;
+            Ok(true)
+        },
+    );
+    conclude(experiment.name(), outcomes)
+}
+
+fn conclude(name: &str, outcomes: Vec<Result<bool>>) -> Result<()> {
+    let left = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome, Ok(false)))
+        .count();
+    if left > 0 {
+        eprintln!("{name}: time is over; {left} runs are left for `--resume`");
+    }
+    let failures: Vec<String> = outcomes
+        .into_iter()
+        .filter_map(Result::err)
+        .map(|error| format!("{error:#}"))
+        .collect();
+    if !failures.is_empty() {
+        bail!("{name}: {} runs failed: {}", failures.len(), failures.join("; "));
+    }
+    Ok(())
+}
+
+/// What a run came to, for a person.
+pub fn line<E: Experiment>(experiment: &E, record: &RecordOf<E>) -> String {
+    let doubt = match record.gate.valid {
+        true => String::new(),
+        false => format!(" (the lab did not keep up: {})", record.gate.reasons.join("; ")),
+    };
+    format!(
+        "{} {}: {}{doubt}",
+        experiment.name(),
+        words(&record.cell),
+        experiment.outcome(&record.seen)
+    )
+}
+
+/// A run's key for a person.
+fn words<C: serde::Serialize>(key: &Key<C>) -> String {
+    let fields = match serde_json::to_value(key) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => return String::new(),
+    };
+    let word = |(name, value): (&String, &serde_json::Value)| match value {
+        serde_json::Value::String(text) => text.clone(),
+        other => format!("{name} {other}"),
+    };
+    fields.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// Makes one run; repeats it where the lab did not keep up, and says how often.
+///
+/// # Errors
+/// The lab cannot be brought up, or the run failed in a lab that kept up.
+pub fn run<E: Experiment>(
+    experiment: &E,
+    tools: &Tools,
+    setup: &E::Setup,
+    key: &KeyOf<E>,
+    retries: u32,
+    commit: &str,
+) -> Result<RecordOf<E>> {
+    let cell = &key.factors;
+    let context = || format!("{} {}", experiment.name(), words(key));
+    let discard = |why: &dyn Display| eprintln!("thrown away and repeated: {}: {why}", context());
+    let mut discarded = 0;
+    loop {
+        let network = experiment.network(tools, setup, cell, key.seed)?;
+        let network = key.noise.add_to(network, experiment.noisy_links(cell));
+        let lab = Lab::up(&network.scenario, &network.overrides.seed(key.seed)).with_context(context)?;
+        let folder = tempfile::tempdir_in(tools.scratch.path()).context("cannot make a folder for a run")?;
+        let here = Here {
+            tools,
+            setup,
+            lab: &lab,
+            seed: key.seed,
+            folder: folder.path(),
+        };
+        let seen = experiment.run(&here, cell);
+        let gate = Gate::of(&lab.links()?, discarded);
+        let again = !gate.valid && discarded < retries;
+        match seen {
+            Ok(_) if again => discard(&gate.reasons.join("; ")),
+            // What fails in a lab that was held up says nothing of the program.
+            Err(error) if again => discard(&format!("{error:#} ({})", gate.reasons.join("; "))),
+            Err(error) => return Err(error).with_context(context),
+            Ok(seen) => {
+                return Ok(Record {
+                    cell: key.clone(),
+                    seen,
+                    gate,
+                    made: Made::here(commit, lab.backend()),
+                });
+            }
+        }
+        discarded += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::depots::Depots;
+
+    fn extent() -> Extent {
+        Extent {
+            seeds: Some(2),
+            first_seed: 7,
+            resume: false,
+            until: None,
+            retries: 0,
+            noises: vec![Noise::None, Noise::Codel],
+            only: vec![],
+        }
+    }
+
+    #[test]
+    fn every_cell_has_every_seed_and_seeds_go_in_turn() {
+        let keys = extent().keys(&Depots);
+        let cells = Depots.cells();
+        let clean: Vec<_> = keys.iter().filter(|key| key.noise == Noise::None).collect();
+        assert_eq!(clean.len(), 2 * cells.len());
+        assert!(clean[..cells.len()].iter().all(|key| key.seed == 7));
+        let noisy = cells.iter().filter(|cell| Depots.under_noise(cell)).count();
+        assert_eq!(keys.len(), clean.len() + 2 * noisy);
+    }
+
+    #[test]
+    fn a_word_picks_cells() {
+        let only = Extent {
+            only: vec!["lsl-anl-utk".into()],
+            ..extent()
+        };
+        let keys = only.keys(&Depots);
+        assert!(!keys.is_empty());
+        assert!(keys.iter().all(|key| words(key).contains("lsl-anl-utk")));
+    }
+}

@@ -1,0 +1,94 @@
+//! The file of an experiment's runs.
+
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Where the runs of one experiment are kept.
+#[derive(Clone, Debug)]
+pub struct Store {
+    path: PathBuf,
+}
+
+impl Store {
+    /// `NAME.json` in `folder`.
+    pub fn of(folder: &Path, name: &str) -> Self {
+        Self {
+            path: folder.join(format!("{name}.json")),
+        }
+    }
+
+    /// All runs; none where there is no file.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read, or does not parse.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
+        match fs::read(&self.path) {
+            Ok(text) => serde_json::from_slice(&text).with_context(|| {
+                format!(
+                    "{} does not parse: measure again, or remove it",
+                    self.path.display()
+                )
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(vec![]),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", self.path.display())),
+        }
+    }
+
+    /// Writes all runs, one a line, so that a change of one run is one line of a diff. The old file stays until the new one is whole.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write<T: Serialize>(&self, runs: &[T]) -> Result<()> {
+        let lines: Vec<String> = runs.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+        replace(&self.path, &format!("[\n{}\n]\n", lines.join(",\n")))
+    }
+}
+
+/// Writes a file beside the old one and renames it, so that whoever is cut short has lost nothing.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn replace(path: &Path, text: &str) -> Result<()> {
+    let write = || -> std::io::Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(folder)?;
+        let mut part = tempfile::NamedTempFile::new_in(folder)?;
+        part.write_all(text.as_bytes())?;
+        // A temporary file is its owner's alone; a page is everybody's to read.
+        part.as_file()
+            .set_permissions(fs::Permissions::from_mode(0o644))?;
+        part.persist(path)?;
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_come_back_as_they_were_and_no_file_is_no_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::of(folder.path(), "some");
+        assert!(store.read::<f64>().unwrap().is_empty());
+        let runs = [0.1, 1.0 / 3.0, 1e300];
+        store.write(&runs).unwrap();
+        assert_eq!(store.read::<f64>().unwrap(), runs);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_does_not_parse_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("some.json"), "[1,").unwrap();
+        let error = Store::of(folder.path(), "some").read::<f64>().unwrap_err();
+        assert!(format!("{error:#}").contains("some.json"), "{error:#}");
+    }
+}

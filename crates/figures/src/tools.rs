@@ -1,0 +1,86 @@
+//! What every run uses: the built programs, the scenarios, keys, and a folder for files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::identities::Identities;
+
+/// Programs, scenarios, keys, and a folder.
+pub struct Tools {
+    /// The `longhaul` binary.
+    pub longhaul: PathBuf,
+    /// The folder of scenario files.
+    pub scenarios: PathBuf,
+    /// Where sources and copies lie: memory-backed where there is one, so that no disk is measured.
+    pub scratch: tempfile::TempDir,
+    /// Keys of client, server and depots.
+    pub identities: Identities,
+}
+
+impl Tools {
+    /// Finds the programs beside this one, and makes keys and a folder.
+    ///
+    /// # Errors
+    /// `longhaul` has not been built, or the folder cannot be made.
+    pub fn prepare(scenarios: &Path) -> Result<Self> {
+        let longhaul = built("longhaul")?;
+        let scratch = scratch()?;
+        let identities = Identities::create(&longhaul, &scratch.path().join("keys"))?;
+        Ok(Self {
+            longhaul,
+            scenarios: scenarios.to_path_buf(),
+            scratch,
+            identities,
+        })
+    }
+}
+
+/// A program that is built beside this one.
+///
+/// # Errors
+/// It has not been built.
+pub fn built(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program's own folder")?;
+    let program = own.with_file_name(name);
+    if !program.exists() {
+        bail!(
+            "{} is missing: build it with `cargo build --release --workspace`",
+            program.display()
+        );
+    }
+    Ok(program)
+}
+
+/// A program of the distribution's, and the package that has it.
+///
+/// # Errors
+/// It is not installed.
+pub fn installed(name: &str, package: &str) -> Result<PathBuf> {
+    let folders = [
+        "/usr/sbin",
+        "/usr/bin",
+        "/sbin",
+        "/bin",
+        "/usr/local/sbin",
+        "/usr/local/bin",
+    ];
+    folders
+        .iter()
+        .map(|folder| Path::new(folder).join(name))
+        .find(|path| path.is_file())
+        .with_context(|| format!("{name} is not installed: apt-get install {package}, or `make deps`"))
+}
+
+fn scratch() -> Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    let base = if memory.is_dir() {
+        memory.to_path_buf()
+    } else {
+        std::env::temp_dir()
+    };
+    tempfile::Builder::new()
+        .prefix("longhaul-figures-")
+        .tempdir_in(&base)
+        .with_context(|| format!("cannot make a folder in {}", base.display()))
+}
