@@ -170,11 +170,14 @@ fn validity<C, S>(records: &[Record<C, S>]) -> String {
         true => first.to_owned(),
         false => format!("{first} to {last}"),
     };
+    let counted = match records.len() - valid {
+        0 => format!("All {valid} runs count."),
+        others => format!("{valid} runs of {} count; with {others} the lab did not keep up.", records.len()),
+    };
     format!(
-        "{valid} runs of {} count. The others do not, because the lab did not keep up: late deliveries, drops of its own, or over 1 % of the \
-         processors' time taken by other guests of the host. {discarded} were thrown away for that and repeated. The worst lag (99th \
-         percentile of a link) was {:.1} ms.\n\nMade {dates} from {}, on Linux {}, links by {}, {}.",
-        records.len(),
+        "{counted} {discarded} were thrown away and repeated because the lab did not keep up: late deliveries, drops of its own, or over 1 % of the \
+         processors' time taken by other guests of the host. The worst lag (99th percentile of a link) was {:.1} ms.\n\n\
+         Made {dates} from {}, on Linux {}, links by {}, {}.",
         worst as f64 / 1e3,
         distinct(&|record| &record.made.commit),
         distinct(&|record| &record.made.kernel),

@@ -102,7 +102,7 @@ impl Experiment for Depots {
 
     fn seeds(&self, cell: &Cell) -> u64 {
         // Long copies between fast hosts need the whole machine.
-        if cell.bytes >= TUNED_BYTES { 1 } else { 4 }
+        if cell.bytes >= TUNED_BYTES { 1 } else { 3 }
     }
 
     fn cost(&self, cell: &Cell) -> Cost {

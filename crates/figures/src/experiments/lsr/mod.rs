@@ -20,7 +20,7 @@ const FITTED: &str = "54 MB";
 /// A ceiling of the kernel's autotuning that fits no path in particular.
 const ROOMY: &str = "256 MB";
 /// How long each sends, in seconds.
-pub const SECONDS: u32 = 40;
+pub const SECONDS: u32 = 30;
 
 /// The experiment.
 pub struct Lsr {
