@@ -42,6 +42,14 @@ pub fn some_loss(text: &str) -> Result<Probability, String> {
     )
 }
 
+/// A size of memory; a bare number is MiB, as it was before units were read here.
+pub fn memory(text: &str) -> Result<ByteCount, String> {
+    if let Ok(mebibytes) = text.parse::<u64>() {
+        return Ok(ByteCount(mebibytes.saturating_mul(1 << 20)));
+    }
+    ByteCount::with_unit(text).map_err(|error| error.to_string())
+}
+
 /// What a path should carry; the unit is named.
 pub fn path_rate(text: &str) -> Result<Rate, String> {
     let rate = Rate::with_unit(text).map_err(|error| error.to_string())?;
@@ -123,6 +131,17 @@ mod tests {
             assert!(some_loss(bad).is_err(), "{bad}");
         }
         assert!(some_rate("0").is_err() && some_bytes("0").is_err());
+    }
+
+    #[test]
+    fn memory_is_in_mebibytes_unless_it_says_otherwise() {
+        for text in ["256", "256MiB", "256 MB", "0.25G"] {
+            assert_eq!(memory(text), Ok(ByteCount(256 << 20)), "{text}");
+        }
+        assert_eq!(memory("0"), Ok(ByteCount(0)));
+        for bad in ["", "-1", "1.5", "256 bit"] {
+            assert!(memory(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
