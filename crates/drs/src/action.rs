@@ -84,7 +84,7 @@ pub enum Cause {
     RandomLoss {
         /// Losses in a million segments.
         per_million: u32,
-        /// What Reno can carry there, in bit/s (Mathis et al. 1997: 1.22 MSS / (RTT sqrt p)).
+        /// What Reno can carry there, in bit/s (Mathis et al. 1997: sqrt(3/2) MSS / (RTT sqrt p)).
         mathis_bps: u64,
     },
     /// The flow is in a slow start that only losses end.
