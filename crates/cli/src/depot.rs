@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use longhaul_depot::{Depot, DepotConfig, Listen, NextCongestion, Policy};
+use quantities::Time;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
@@ -39,9 +39,9 @@ pub struct Relay {
     /// Sessions carried at once.
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
-    /// How long sessions may take to finish once the depot is told to stop, in seconds.
-    #[arg(long, value_name = "SECONDS")]
-    drain: Option<u64>,
+    /// How long sessions may take to finish once the depot is told to stop: 90s, 10min; a bare number is seconds.
+    #[arg(long, value_name = "TIME")]
+    drain: Option<Time>,
     /// Print addresses and key as one JSON object.
     #[arg(long)]
     json: bool,
@@ -70,8 +70,8 @@ impl Relay {
         if let Some(sessions) = self.max_sessions {
             config.limits.sessions = sessions;
         }
-        if let Some(seconds) = self.drain {
-            config.timeouts.drain = Duration::from_secs(seconds);
+        if let Some(Time(drain)) = self.drain {
+            config.timeouts.drain = drain;
         }
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;

@@ -11,13 +11,14 @@ use longhaul_doctor::{
 };
 use longhaul_session::{Endpoint, PublicKey};
 use longhaul_transfer::Error;
+use quantities::{Rate, Time};
 
 use crate::answer;
 use crate::exit::Exit;
+use crate::quantity::{path_rate, path_round_trip};
 use crate::target::{SERVER_PORT, Target};
 
 mod far;
-mod quantity;
 
 pub use far::Answering;
 
@@ -42,11 +43,11 @@ pub struct Doctor {
     #[arg(value_name = "HOST")]
     host: Option<String>,
     /// What the path should carry, such as 10Gbit/s [default: the rate of the device that leads there, else 1Gbit/s].
-    #[arg(long, value_name = "RATE", value_parser = quantity::parse_rate)]
-    rate: Option<f64>,
+    #[arg(long, value_name = "RATE", value_parser = path_rate)]
+    rate: Option<Rate>,
     /// The path's round-trip time, such as 100ms [default: measured to HOST, else 100ms].
-    #[arg(long, value_name = "TIME", value_parser = quantity::parse_time)]
-    rtt: Option<f64>,
+    #[arg(long, value_name = "TIME", value_parser = path_round_trip)]
+    rtt: Option<Time>,
     /// Measure the disk of this directory too: writes at most 256 MiB there for about 2 s, reads it back, and removes it.
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
@@ -98,10 +99,10 @@ impl Doctor {
         });
         path.take_rate_of(&here);
         if let Some(rate) = self.rate {
-            (path.rate_bps, path.rate_from) = (rate, Source::Given);
+            (path.rate_bps, path.rate_from) = (rate.bits_per_second(), Source::Given);
         }
         if let Some(rtt) = self.rtt {
-            (path.rtt_seconds, path.rtt_from) = (rtt, Source::Given);
+            (path.rtt_seconds, path.rtt_from) = (rtt.seconds(), Source::Given);
         }
         let asked = match &host {
             Some((endpoint, true)) => Some(runtime.block_on(self.ask(endpoint))),

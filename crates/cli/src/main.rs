@@ -16,6 +16,7 @@ mod home;
 mod keys;
 mod logging;
 mod perf;
+mod quantity;
 mod report;
 mod serve;
 mod target;

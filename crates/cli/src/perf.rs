@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use longhaul_perf::{
-    Limits,
-    plan::{Control, Mtu},
-    units::{Bytes, LossRate, Rate, Time},
-};
+use longhaul_perf::{Limits, plan::Mtu};
 use longhaul_session::{PublicKey, Route};
+use quantities::{ByteCount, Probability, Rate, Time, path::CongestionControl};
 
 use crate::exit::Exit;
+use crate::quantity::{some_bytes, some_loss, some_rate, some_time};
 
 mod lines;
 mod measure;
@@ -62,12 +60,13 @@ struct Measure {
         long,
         value_name = "TIME",
         default_value = "10s",
+        value_parser = some_time,
         conflicts_with = "bytes"
     )]
     time: Time,
     /// Send this many bytes in each direction instead (1 K is 1024).
-    #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "omit")]
-    bytes: Option<Bytes>,
+    #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "omit", value_parser = some_bytes)]
+    bytes: Option<ByteCount>,
     /// Streams in each direction.
     #[arg(short = 'P', long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(longhaul_perf::wire::MAX_STREAMS)))]
@@ -79,10 +78,10 @@ struct Measure {
     #[arg(long, visible_alias = "bidir", conflicts_with = "reverse")]
     both: bool,
     /// Leave this much of the beginning out of the count; it comes on top of the time.
-    #[arg(short = 'O', long, value_name = "TIME")]
+    #[arg(short = 'O', long, value_name = "TIME", value_parser = some_time)]
     omit: Option<Time>,
     /// How often to tell.
-    #[arg(short, long, value_name = "TIME", default_value = "1s")]
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
     interval: Time,
     /// Send the measured bytes as they are. Both ends still prove their keys, and compare their counts, under TLS; but whoever is on
     /// the path could change measured bytes unseen.
@@ -121,7 +120,7 @@ struct Serve {
     #[arg(long, value_name = "N", requires = "serve", default_value_t = Limits::default().streams)]
     max_streams: u16,
     /// Longest measurement.
-    #[arg(long, value_name = "TIME", requires = "serve", default_value = "1h")]
+    #[arg(long, value_name = "TIME", requires = "serve", default_value = "1h", value_parser = some_time)]
     max_time: Time,
     /// Measurements at once.
     #[arg(long, value_name = "N", requires = "serve", default_value_t = Limits::default().at_once)]
@@ -138,23 +137,23 @@ struct Plan {
     #[arg(long = "plan", requires = "rate", requires = "rtt")]
     plan: bool,
     /// The rate to reach: 2.5Gbit/s, 155M.
-    #[arg(long, value_name = "RATE", requires = "plan")]
+    #[arg(long, value_name = "RATE", requires = "plan", value_parser = some_rate)]
     rate: Option<Rate>,
     /// The round trip: 180ms.
-    #[arg(long, value_name = "TIME", requires = "plan")]
+    #[arg(long, value_name = "TIME", requires = "plan", value_parser = some_time)]
     rtt: Option<Time>,
     /// The path MTU, in bytes.
     #[arg(long, value_name = "BYTES", requires = "plan", default_value = "1500", value_parser = mtu)]
     mtu: Mtu,
     /// The hosts' congestion control: reno or cubic.
     #[arg(long, value_name = "NAME", requires = "plan", default_value = "reno")]
-    hosts: Control,
+    hosts: CongestionControl,
     /// The hosts' largest window: 64K, 4M.
-    #[arg(long, value_name = "SIZE", requires = "plan")]
-    window: Option<Bytes>,
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = some_bytes)]
+    window: Option<ByteCount>,
     /// The chance that a segment is lost: 8e-4, 0.001%.
-    #[arg(long, value_name = "RATE", requires = "plan")]
-    loss: Option<LossRate>,
+    #[arg(long, value_name = "RATE", requires = "plan", value_parser = some_loss)]
+    loss: Option<Probability>,
 }
 
 fn mtu(text: &str) -> Result<Mtu, String> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use drs::{Limit, Tally};
 use longhaul_proto::text::printable;
 use longhaul_transfer::{Outcome, Picture, StreamCounters, explain};
+use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
 use crate::cp::Interrupted;
@@ -170,12 +171,12 @@ impl Report {
                 n => format!("; {n} not copied"),
             };
             eprintln!(
-                "{} file{}, {} in {:.2} s, {}{some}{root}",
+                "{} file{}, {} in {}, {}{some}{root}",
                 self.files,
                 if self.files == 1 { "" } else { "s" },
-                indicatif::HumanBytes(self.bytes),
-                self.seconds,
-                rate(self.goodput_bps),
+                ByteCount(self.bytes),
+                Time::from_seconds(self.seconds),
+                Rate::nearest(self.goodput_bps),
             );
         }
         if explain && let Some(explanation) = &self.explanation {
@@ -261,15 +262,6 @@ impl Limits {
             streams,
             goodput_bps,
         })
-    }
-}
-
-/// A rate in bits per second, as network people write it.
-pub fn rate(bps: f64) -> String {
-    match bps {
-        b if b >= 1e9 => format!("{:.2} Gbit/s", b / 1e9),
-        b if b >= 1e6 => format!("{:.1} Mbit/s", b / 1e6),
-        b => format!("{:.0} kbit/s", b / 1e3),
     }
 }
 

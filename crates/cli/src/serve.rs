@@ -10,9 +10,11 @@ use longhaul_hop::EventLog;
 use longhaul_session::{ListenOptions, Listener, Service};
 use longhaul_transfer::confine::Dir;
 use longhaul_transfer::{Access, Grants, Limits, MIN_OPEN_FILES, Server, serve_session};
+use quantities::ByteCount;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
+use crate::quantity::memory;
 use crate::target::SERVER_PORT;
 use crate::{answer, descriptors, doctor, home, logging, perf};
 
@@ -60,9 +62,9 @@ pub struct Serve {
     /// Files open at once to be written or read in blocks; less if the limit on descriptors (ulimit -n) leaves no room for them.
     #[arg(long, value_name = "N", default_value_t = Limits::default().open_files)]
     max_open_files: usize,
-    /// Memory for what is remembered of copies, in MiB, beside the buffers of their streams.
-    #[arg(long, value_name = "MIB", default_value_t = Limits::default().bookkeeping >> 20)]
-    max_memory: usize,
+    /// Memory for what is remembered of copies, beside the buffers of their streams: 512MiB; a bare number is MiB.
+    #[arg(long, value_name = "SIZE", default_value_t = ByteCount(Limits::default().bookkeeping as u64), value_parser = memory)]
+    max_memory: ByteCount,
     /// Let the keys that are granted anything here measure the path as well (`longhaul perf`).
     #[arg(long)]
     perf: bool,
@@ -91,7 +93,7 @@ impl Serve {
             copies: self.max_copies,
             streams_per_copy: self.max_streams,
             open_files: self.max_open_files,
-            bookkeeping: self.max_memory.saturating_mul(1 << 20),
+            bookkeeping: usize::try_from(self.max_memory.0).unwrap_or(usize::MAX),
             ..Limits::default()
         };
         let descriptors = descriptors::raise();

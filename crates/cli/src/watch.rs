@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_proto::text::printable;
 use longhaul_transfer::{Event, Hash, Observer, Progress};
+use quantities::{ByteCount, Rate, Time};
 use serde_json::{Value, json};
 
-use crate::report::{FailedEntry, Report, hex, rate};
+use crate::report::{FailedEntry, Report, hex};
 
 /// Failures listed in the report; all are counted and told as they happen.
-const LISTED: usize = 1000;
-const REDRAW: Duration = Duration::from_millis(200);
-const JSON_EVERY: Duration = Duration::from_millis(250);
+const MAX_LISTED_FAILURES: usize = 1000;
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
+const JSON_INTERVAL: Duration = Duration::from_millis(250);
 /// A copy shorter than this shows no progress line.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PROGRESS_LINE_AFTER: Duration = Duration::from_millis(500);
 
 /// See the module.
 pub struct Watch {
@@ -67,7 +68,7 @@ impl Watch {
         if json || drawn {
             tokio::spawn(async move {
                 let mut rates = Rates::default();
-                let mut tick = tokio::time::interval(if json { JSON_EVERY } else { REDRAW });
+                let mut tick = tokio::time::interval(if json { JSON_INTERVAL } else { REDRAW_INTERVAL });
                 loop {
                     tick.tick().await;
                     let Some(watch) = looker.upgrade() else { return };
@@ -99,10 +100,9 @@ impl Watch {
                 "walk_complete": complete, "files": progress.files_done.load(Ordering::Relaxed),
                 "entries_found": progress.entries_found.load(Ordering::Relaxed), "bps": speed.round(), "routes_bps": routes,
             }));
-        } else if drawn && self.started.elapsed() >= PATIENCE {
+        } else if drawn && self.started.elapsed() >= PROGRESS_LINE_AFTER {
             if self.bar.is_hidden() {
-                let style =
-                    ProgressStyle::with_template("{bar:24} {percent:>3}% {bytes}/{total_bytes} {msg}");
+                let style = ProgressStyle::with_template("{bar:24} {percent:>3}% {msg}");
                 if let Ok(style) = style {
                     self.bar.set_style(style);
                 }
@@ -113,22 +113,24 @@ impl Watch {
             let left = complete
                 .then(|| time_left(found.saturating_sub(done), speed))
                 .flatten();
-            let eta = left.map_or(String::new(), |left| {
-                format!(", {} left", indicatif::HumanDuration(left))
-            });
+            let eta = left.map_or(String::new(), |left| format!(", {} left", Time(left)));
             let per_route = match routes.len() {
                 0 | 1 => String::new(),
                 _ => {
                     let list: Vec<_> = routes
                         .iter()
-                        .map(|(route, bps)| format!("{route} {}", rate(*bps)))
+                        .map(|(route, bps)| format!("{route} {}", Rate::nearest(*bps)))
                         .collect();
                     format!(" [{}]", list.join(", "))
                 }
             };
             let files = progress.files_done.load(Ordering::Relaxed);
-            self.bar
-                .set_message(format!("{}{eta}, {files} files{per_route}", rate(speed)));
+            self.bar.set_message(format!(
+                "{}/{} {}{eta}, {files} files{per_route}",
+                ByteCount(done),
+                ByteCount(found),
+                Rate::nearest(speed)
+            ));
         }
     }
 
@@ -218,7 +220,7 @@ impl Observer for Watch {
                     self.bar.suspend(|| eprintln!("longhaul: {path}: {message}"));
                 }
                 let mut seen = self.seen();
-                if seen.failures.len() < LISTED {
+                if seen.failures.len() < MAX_LISTED_FAILURES {
                     seen.failures.push(FailedEntry {
                         path,
                         kind: failure.kind,
@@ -233,25 +235,25 @@ impl Observer for Watch {
 /// How long `bytes` take at `bps`; none where it can't be told, or is told best by saying nothing: over a year. What is to come is
 /// the peer's word, and may be any number.
 fn time_left(bytes: u64, bps: f64) -> Option<Duration> {
-    const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+    const MAX_TIME_LEFT: Duration = Duration::from_secs(365 * 24 * 3600);
     let left = Duration::try_from_secs_f64(bytes as f64 * 8.0 / bps).ok()?;
-    (left <= LONGEST).then_some(left)
+    (left <= MAX_TIME_LEFT).then_some(left)
 }
 
 /// Rates between two looks, smoothed over a few.
 #[derive(Default)]
 struct Rates {
-    total: Rate,
-    routes: Vec<(String, Rate)>,
+    total: SmoothedRate,
+    routes: Vec<(String, SmoothedRate)>,
 }
 
 #[derive(Default)]
-struct Rate {
+struct SmoothedRate {
     last: Option<(Instant, u64)>,
     bps: f64,
 }
 
-impl Rate {
+impl SmoothedRate {
     fn update(&mut self, bytes: u64) -> f64 {
         let now = Instant::now();
         if let Some((then, before)) = self.last {
@@ -291,7 +293,7 @@ impl Rates {
                 .iter()
                 .position(|(r, _)| *r == route)
                 .unwrap_or_else(|| {
-                    self.routes.push((route.clone(), Rate::default()));
+                    self.routes.push((route.clone(), SmoothedRate::default()));
                     self.routes.len() - 1
                 });
             list.push((route, self.routes[known].1.update(sum)));
@@ -315,7 +317,9 @@ mod tests {
                     quiet: false,
                     explain: true,
                 },
-                started: Instant::now().checked_sub(2 * PATIENCE).unwrap_or(Instant::now()),
+                started: Instant::now()
+                    .checked_sub(2 * PROGRESS_LINE_AFTER)
+                    .unwrap_or(Instant::now()),
                 bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
                 seen: Mutex::default(),
             };

@@ -179,16 +179,3 @@ impl List<'_> {
         }
     }
 }
-
-/// Segments of a bandwidth-delay product, with the largest segment of the path (1448 bytes unless it was measured).
-fn segments(path: &Path) -> f64 {
-    (path.bdp() / segment_bytes(path)).max(1.0)
-}
-
-fn segment_bytes(path: &Path) -> f64 {
-    let negotiated = path
-        .measured
-        .as_ref()
-        .and_then(|measured| measured.negotiated.known());
-    negotiated.map_or(1448.0, |negotiated| f64::from(negotiated.send_mss.max(48)))
-}

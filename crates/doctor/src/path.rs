@@ -3,6 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use quantities::{
+    Rate, Time,
+    path::{ETHERNET_MSS, Hop},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::fact::{Fact, Name};
@@ -41,6 +45,10 @@ pub enum Source {
 pub const DEFAULT_RATE_BPS: f64 = 1e9;
 /// And 100 ms, about an ocean's crossing and back.
 pub const DEFAULT_RTT_SECONDS: f64 = 0.1;
+/// Shorter round trips, in seconds, are taken for this one: nothing is divided by zero.
+const LEAST_RTT_SECONDS: f64 = 1e-6;
+/// The least segment that a kernel sends, in bytes.
+const LEAST_MSS: u32 = 48;
 
 impl Path {
     /// A path of which nothing is known.
@@ -69,14 +77,17 @@ impl Path {
         }
     }
 
-    /// The bandwidth-delay product, in bytes.
-    pub fn bdp(&self) -> f64 {
-        self.rate_bps * self.rtt_seconds / 8.0
-    }
-
-    /// What a window of so many bytes carries, in bit/s.
-    pub fn carried_by(&self, window: f64) -> f64 {
-        window * 8.0 / self.rtt_seconds.max(1e-6)
+    /// One stream's way over it, with its largest segment (1448 bytes unless it was measured).
+    pub fn hop(&self) -> Hop {
+        let negotiated = self
+            .measured
+            .as_ref()
+            .and_then(|measured| measured.negotiated.known());
+        let rtt = Time::from_seconds(self.rtt_seconds.max(LEAST_RTT_SECONDS)).0;
+        Hop {
+            mss: negotiated.map_or(ETHERNET_MSS, |negotiated| negotiated.send_mss.max(LEAST_MSS)),
+            ..Hop::new(rtt, Rate::nearest(self.rate_bps))
+        }
     }
 }
 

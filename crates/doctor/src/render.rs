@@ -21,7 +21,7 @@ pub fn path(path: &Path) -> String {
         from(path.rate_from, "--rate"),
         seconds(path.rtt_seconds),
         from(path.rtt_from, "--rtt, or a host"),
-        bytes(path.bdp())
+        bytes(path.hop().bandwidth_delay_product())
     );
     let Some(measured) = &path.measured else {
         return text;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use drs::{Action, Advice, Applied, Limit, Outcome, Side, TcpInfo, Verdict};
+use quantities::ByteCount;
 use rustix::fs::{Mode as Permissions, OFlags};
 
 use crate::account::{Account, now};
@@ -154,8 +155,8 @@ impl Log {
         self.line("action", |line| {
             write!(
                 line,
-                r#","what":"unlock-receive","cause":"the window scale is settled with the SYN, and the program's own buffer of {} bytes would hold it down""#,
-                freed.buffer
+                r#","what":"unlock-receive","cause":"the window scale is settled with the SYN, and the program's own buffer of {} would hold it down""#,
+                ByteCount(u64::from(freed.buffer))
             )
         });
     }
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(lines[0]["verdicts"]["receiving receive-window"], 2);
         assert_eq!(lines[0]["verdicts"]["sending path"], 1);
         assert_eq!(lines[0]["flow"], 3);
-        assert!(lines[1]["cause"].as_str().unwrap().contains("4096"));
+        assert!(lines[1]["cause"].as_str().unwrap().contains("4 KiB"));
     }
 
     #[test]

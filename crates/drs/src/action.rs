@@ -1,6 +1,9 @@
 //! What right-sizing does to a socket, and why; and what it can only advise.
 
 use std::fmt;
+use std::time::Duration;
+
+use quantities::{ByteCount, Rate, Time};
 
 use crate::CongestionName;
 
@@ -81,7 +84,7 @@ pub enum Cause {
     RandomLoss {
         /// Losses in a million segments.
         per_million: u32,
-        /// What Reno can carry there, in bit/s (Mathis et al. 1997: 1.22 MSS / (RTT sqrt p)).
+        /// What Reno can carry there, in bit/s (Mathis et al. 1997: sqrt(3/2) MSS / (RTT sqrt p)).
         mathis_bps: u64,
     },
     /// The flow is in a slow start that only losses end.
@@ -196,16 +199,26 @@ impl Action {
     }
 }
 
+/// A size as the kernel's options take it.
+fn size(bytes: u32) -> ByteCount {
+    ByteCount(u64::from(bytes))
+}
+
+/// A rate that is given in bytes a second.
+fn rate_of(bytes_per_second: u64) -> Rate {
+    Rate::nearest(bytes_per_second as f64 * 8.0)
+}
+
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnlockReceive => f.write_str("receive buffer back to autotuning"),
             Self::UnlockSend => f.write_str("send buffer back to autotuning"),
-            Self::ReceiveBuffer(bytes) => write!(f, "receive buffer {bytes} bytes"),
-            Self::SendBuffer(bytes) => write!(f, "send buffer {bytes} bytes"),
-            Self::WindowClamp(bytes) => write!(f, "window at most {bytes} bytes"),
-            Self::UnsentLimit(bytes) => write!(f, "at most {bytes} bytes unsent"),
-            Self::PacingRate(rate) => write!(f, "pace at {} bit/s", rate.saturating_mul(8)),
+            Self::ReceiveBuffer(bytes) => write!(f, "receive buffer {}", size(*bytes)),
+            Self::SendBuffer(bytes) => write!(f, "send buffer {}", size(*bytes)),
+            Self::WindowClamp(bytes) => write!(f, "window at most {}", size(*bytes)),
+            Self::UnsentLimit(bytes) => write!(f, "at most {} unsent", size(*bytes)),
+            Self::PacingRate(rate) => write!(f, "pace at {}", rate_of(*rate)),
             Self::CongestionControl(name) => write!(f, "congestion control {}", name.as_str()),
         }
     }
@@ -215,49 +228,68 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ProgramsOwnBuffer { buffer } => {
-                write!(f, "the program's own buffer of {buffer} bytes limits the flow")
+                write!(f, "the program's own buffer of {} limits the flow", size(*buffer))
             }
             Self::AutotuneCeiling { ceiling } => {
-                write!(f, "autotuning stands at its ceiling of {ceiling} bytes")
+                write!(f, "autotuning stands at its ceiling of {}", size(*ceiling))
             }
             Self::AutotuneStalled { buffer } => write!(
                 f,
-                "autotuning does not grow a buffer of {buffer} bytes that limits the flow"
+                "autotuning does not grow a buffer of {} that limits the flow",
+                size(*buffer)
             ),
-            Self::HostLimit { limit } => write!(f, "this host gives no buffer over {limit} bytes"),
+            Self::HostLimit { limit } => write!(f, "this host gives no buffer over {}", size(*limit)),
             Self::WindowScale { largest } => {
-                write!(f, "the connection's window scaling allows {largest} bytes")
+                write!(f, "the connection's window scaling allows {}", size(*largest))
             }
             Self::Excess { buffer, carried } => write!(
                 f,
-                "a buffer of {buffer} bytes where {carried} come in a round trip"
+                "a buffer of {} where {} come in a round trip",
+                size(*buffer),
+                ByteCount(*carried)
             ),
-            Self::PeerWindow { window } => write!(f, "the peer offers a window of {window} bytes"),
-            Self::ClampBelowBuffer { window } => write!(f, "the window was held to {window} bytes"),
-            Self::UnsentBacklog { unsent } => write!(f, "{unsent} bytes wait to be sent"),
+            Self::PeerWindow { window } => write!(f, "the peer offers a window of {}", ByteCount(*window)),
+            Self::ClampBelowBuffer { window } => write!(f, "the window was held to {}", size(*window)),
+            Self::UnsentBacklog { unsent } => write!(f, "{} wait to be sent", ByteCount(*unsent)),
             Self::RandomLoss {
                 per_million,
                 mathis_bps,
             } => {
                 write!(
                     f,
-                    "{per_million} in a million segments are lost, which holds Reno to {mathis_bps} bit/s"
+                    "{per_million} in a million segments are lost, which holds Reno to {}",
+                    Rate::nearest(*mathis_bps as f64)
                 )
             }
             Self::BlindSlowStart => f.write_str("only losses end the slow start of reno"),
             Self::SlowStartOver { window } => {
-                write!(f, "slow start is over, at a congestion window of {window} bytes")
+                write!(
+                    f,
+                    "slow start is over, at a congestion window of {}",
+                    ByteCount(*window)
+                )
             }
-            Self::Reserved { rate } => write!(f, "{} bit/s are reserved", rate.saturating_mul(8)),
-            Self::PacedElsewhere { bps } => write!(f, "someone paces the flow at {bps} bit/s"),
+            Self::Reserved { rate } => write!(f, "{} are reserved", rate_of(*rate)),
+            Self::PacedElsewhere { bps } => {
+                write!(f, "someone paces the flow at {}", Rate::nearest(*bps as f64))
+            }
             Self::TwiceTheWindow { window, rtt_us } => {
-                write!(f, "{window} bytes came in a round trip of {rtt_us} us")
+                write!(
+                    f,
+                    "{} came in a round trip of {}",
+                    ByteCount(*window),
+                    Time(Duration::from_micros(u64::from(*rtt_us)))
+                )
             }
-            Self::SlowStartEnded { window } => write!(f, "slow start ended at {window} bytes a round trip"),
-            Self::PathChanged { window } => write!(f, "the path now carries {window} bytes a round trip"),
-            Self::OfferUsedUp { window } => write!(f, "no more than {window} bytes are on offer"),
-            Self::ClampLifted { window } => write!(f, "still {window} bytes are on offer"),
-            Self::Budget { share } => write!(f, "the budget gives {share} bytes"),
+            Self::SlowStartEnded { window } => {
+                write!(f, "slow start ended at {} a round trip", ByteCount(*window))
+            }
+            Self::PathChanged { window } => {
+                write!(f, "the path now carries {} a round trip", ByteCount(*window))
+            }
+            Self::OfferUsedUp { window } => write!(f, "no more than {} are on offer", size(*window)),
+            Self::ClampLifted { window } => write!(f, "still {} are on offer", size(*window)),
+            Self::Budget { share } => write!(f, "the budget gives {}", ByteCount(*share)),
         }
     }
 }

@@ -4,6 +4,13 @@
 //! so a size is set only where autotuning stands at its ceiling and the explicit limit is higher. A buffer that the program
 //! set is given back to autotuning where the kernel can do that.
 
+use std::time::Duration;
+
+use quantities::{
+    Probability, Rate,
+    path::{CongestionControl, Hop},
+};
+
 use crate::{
     Action, Advice, Cause, CongestionName, Host, Limit, Sample, Side, Verdict, options::Locks, orders::Orders,
 };
@@ -320,15 +327,16 @@ impl Auto {
             return Orders::default();
         }
         let share = (lost as f64 / sent as f64).min(1.0);
-        let rtt = verdict
-            .evidence
-            .min_rtt
-            .max(verdict.evidence.rtt)
-            .as_secs_f64()
-            .max(1e-6);
+        let rtt = verdict.evidence.min_rtt.max(verdict.evidence.rtt);
+        let reno = Hop {
+            loss: Probability::nearest(share),
+            mss: sample.info.send_mss,
+            control: CongestionControl::Reno,
+            ..Hop::new(rtt.max(Duration::from_micros(1)), Rate::ZERO)
+        };
         let cause = Cause::RandomLoss {
             per_million: (share * 1e6) as u32,
-            mathis_bps: (1.22 * 8.0 * mss as f64 / (rtt * share.sqrt())) as u64,
+            mathis_bps: reno.carried_under_loss() as u64,
         };
         let name = sample.congestion.name.as_str();
         if !self.keeps_congestion && self.host.may_use_bbr && matches!(name, "reno" | "cubic" | "bic") {

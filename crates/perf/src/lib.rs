@@ -22,7 +22,6 @@ mod pump;
 pub mod record;
 pub mod report;
 mod server;
-pub mod units;
 mod watch;
 mod window;
 pub mod wire;

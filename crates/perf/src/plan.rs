@@ -1,49 +1,39 @@
 //! What has to hold for a flow to fill a long path: window, recovery, loss, streams and depots.
 //!
-//! Rates here are of payload. `W` is the bandwidth-delay product in segments, `R` the round trip, `p` the chance that a segment is
-//! lost, independently of others.
-//!
-//! - One segment more a round trip after a window that was cut in half: back after `C * R^2 / (2 * MSS)`, as the slides of the Land
-//!   Speed Record of 2003 have it. A receiver that acknowledges every second segment doubles that on stacks that count
-//!   acknowledgements instead of bytes; today's Linux counts segments.
-//! - What a Reno flow carries under loss: Mathis, Semke, Mahdavi and Ott, "The macroscopic behavior of the TCP congestion
-//!   avoidance algorithm", 1997.
-//! - What a CUBIC flow carries, and how long it takes back to its window: RFC 9438, sections 4.2 and 5.1.
+//! Rates here are of payload. The formulas, and where they come from, are [`quantities::path`]'s.
 
-mod model;
 mod remedy;
 
 use std::time::Duration;
 
-use serde::Serialize;
+use quantities::{
+    ByteCount, Probability, Rate, Time,
+    path::{Bound, CongestionControl, Hop},
+};
+use serde::{Serialize, Serializer};
 
-pub use model::Control;
 pub use remedy::{Depots, MOST_HOPS, MOST_STREAMS, Remedy};
-
-use crate::units::{Bytes, LossRate, Rate, Time};
 
 /// Headers of IPv4 and TCP, timestamps included, in bytes.
 pub const HEADERS: u32 = 40 + 12;
-/// Segments that a connection may send before the first acknowledgement (RFC 6928).
-const INITIAL_WINDOW: f64 = 10.0;
 /// What light covers in fibre in a millisecond of *round trip*, in kilometres of way: 200,000 km/s, there and back.
 const KM_PER_MS: f64 = 100.0;
 
 /// What is wanted of which path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
-    /// The rate to reach, of payload.
+    /// The rate to reach, of payload; more than nothing.
     pub rate: Rate,
-    /// The round trip.
+    /// The round trip; more than nothing.
     pub rtt: Time,
     /// The path MTU.
     pub mtu: Mtu,
     /// The congestion control of the hosts.
-    pub control: Control,
+    pub control: CongestionControl,
     /// The largest window of the hosts, where there is one.
-    pub window: Option<Bytes>,
+    pub window: Option<ByteCount>,
     /// The chance that a segment is lost, where it is known.
-    pub loss: Option<LossRate>,
+    pub loss: Option<Probability>,
 }
 
 /// A path MTU in bytes: 576 to 65535.
@@ -60,7 +50,8 @@ pub struct Plan {
     /// Payload of a segment, in bytes.
     pub mss_bytes: u32,
     /// Congestion control of the hosts.
-    pub control: Control,
+    #[serde(serialize_with = "name")]
+    pub control: CongestionControl,
     /// Bandwidth-delay product: the window that just fills the path, in bytes.
     pub window_bytes: u64,
     /// The same, in segments.
@@ -108,22 +99,10 @@ impl Mtu {
         }
     }
 
-    /// Payload of a full segment over IPv4 with timestamps.
+    /// Payload of a full segment over IPv4 with timestamps, in bytes.
     #[must_use]
-    pub const fn mss(self) -> Segment {
-        Segment(self.0 as u32 - HEADERS)
-    }
-}
-
-/// Payload of a full segment, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Segment(pub u32);
-
-impl Segment {
-    /// In bits.
-    #[must_use]
-    pub fn bits(self) -> f64 {
-        f64::from(self.0) * 8.0
+    pub const fn mss(self) -> u32 {
+        self.0 as u32 - HEADERS
     }
 }
 
@@ -131,71 +110,57 @@ impl Target {
     /// Works it out.
     #[must_use]
     pub fn plan(&self) -> Plan {
-        let mss = self.mtu.mss();
-        let segments = window_segments(self.rate, self.rtt.0, mss);
-        let most_loss = self.control.most_loss(segments, self.rtt.0);
-        let segments_per_second = self.rate.bits_per_second() / mss.bits();
-        let one_stream = self.one_stream(self.rtt.0, self.loss);
-        let held_by = self.held_by();
+        // What the target takes does not depend on what holds the hosts back.
+        let wanted = Hop {
+            mss: self.mtu.mss(),
+            control: self.control,
+            ..Hop::new(self.rtt.0, self.rate)
+        };
+        let one_stream = self.hop(self.rtt.0, self.loss).steady();
+        let held_by = HeldBy::of(one_stream.bound);
+        let most_loss = wanted.most_loss().value();
+        let segments_per_second = self.rate.bits_per_second() / 8.0 / f64::from(wanted.mss);
         Plan {
             rate_bps: self.rate.bits_per_second(),
-            rtt_s: self.rtt.0.as_secs_f64(),
-            mss_bytes: mss.0,
+            rtt_s: self.rtt.seconds(),
+            mss_bytes: wanted.mss,
             control: self.control,
-            window_bytes: (self.rate.bits_per_second() * self.rtt.0.as_secs_f64() / 8.0).ceil() as u64,
-            window_segments: segments,
-            slow_start_s: slow_start(segments, self.rtt.0).as_secs_f64(),
-            recovery_s: self.control.recovery(segments, self.rtt.0).as_secs_f64(),
+            window_bytes: wanted.bandwidth_delay_product().ceil() as u64,
+            window_segments: wanted.full_window(),
+            slow_start_s: wanted.ramp(ByteCount(u64::MAX)).time.as_secs_f64(),
+            recovery_s: wanted.recovery().as_secs_f64(),
             most_loss,
             between_losses_s: 1.0 / (most_loss * segments_per_second),
-            one_stream_bps: one_stream,
+            one_stream_bps: one_stream.rate.bits_per_second(),
             held_by,
             remedy: held_by.map(|_| Remedy::of(self)),
         }
     }
 
-    /// What one stream carries over a path or hop of this round trip and loss, in bit/s; the target at most.
-    pub(crate) fn one_stream(&self, rtt: Duration, loss: Option<LossRate>) -> f64 {
-        let by_window = self.by_window(rtt);
-        let by_loss = self.by_loss(rtt, loss);
-        self.rate.bits_per_second().min(by_window).min(by_loss)
-    }
-
-    fn by_window(&self, rtt: Duration) -> f64 {
-        self.window
-            .map_or(f64::INFINITY, |window| window.0 as f64 * 8.0 / rtt.as_secs_f64())
-    }
-
-    fn by_loss(&self, rtt: Duration, loss: Option<LossRate>) -> f64 {
-        loss.map_or(f64::INFINITY, |loss| {
-            self.control.average_window(loss, rtt) * self.mtu.mss().bits() / rtt.as_secs_f64()
-        })
-    }
-
-    fn held_by(&self) -> Option<HeldBy> {
-        let (window, loss) = (self.by_window(self.rtt.0), self.by_loss(self.rtt.0, self.loss));
-        match window.min(loss) < self.rate.bits_per_second() {
-            true if window <= loss => Some(HeldBy::Window),
-            true => Some(HeldBy::Loss),
-            false => None,
+    /// The whole path, or a hop of it, with the hosts' window.
+    fn hop(&self, rtt: Duration, loss: Option<Probability>) -> Hop {
+        Hop {
+            loss: loss.unwrap_or_default(),
+            mss: self.mtu.mss(),
+            window: self.window,
+            control: self.control,
+            ..Hop::new(rtt, self.rate)
         }
     }
 }
 
-/// Segments in flight that fill a path: rate times round trip.
-fn window_segments(rate: Rate, rtt: Duration, mss: Segment) -> f64 {
-    (rate.bits_per_second() * rtt.as_secs_f64() / mss.bits()).max(1.0)
+impl HeldBy {
+    fn of(bound: Bound) -> Option<Self> {
+        match bound {
+            Bound::Rate => None,
+            Bound::Window => Some(Self::Window),
+            Bound::Loss => Some(Self::Loss),
+        }
+    }
 }
 
-/// Slow start doubles the window every round trip from [`INITIAL_WINDOW`] on.
-fn slow_start(window_segments: f64, rtt: Duration) -> Duration {
-    let doublings = (window_segments / INITIAL_WINDOW).log2().max(0.0).ceil();
-    seconds(doublings * rtt.as_secs_f64())
-}
-
-/// Seconds as a duration; what is too long for one becomes the longest.
-fn seconds(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+fn name<S: Serializer>(control: &CongestionControl, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(control.name())
 }
 
 #[cfg(test)]

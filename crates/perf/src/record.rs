@@ -5,9 +5,8 @@
 
 use std::fmt;
 
+use quantities::{ByteCount, Rate};
 use serde::Serialize;
-
-use crate::units::{Bytes, Rate};
 
 /// The least that must be transferred, in bytes.
 pub const LEAST_BYTES: u64 = 100_000_000;
@@ -51,7 +50,7 @@ pub enum BrokenRule {
 impl fmt::Display for BrokenRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TooFewBytes => "less than 100 MB arrived",
+            Self::TooFewBytes => "less than 100,000,000 bytes arrived",
             Self::TooShort => "the distance is under 100 km",
             Self::TooFewHops => "fewer than two router hops each way",
         })
@@ -59,9 +58,9 @@ impl fmt::Display for BrokenRule {
 }
 
 impl Attempt {
-    /// Judges `bytes` that arrived at `rate` (`None` when nothing did) over `course`.
+    /// Judges `bytes` that arrived at `rate` over `course`.
     #[must_use]
-    pub fn judge(bytes: Bytes, rate: Option<Rate>, course: Course) -> Self {
+    pub fn judge(bytes: ByteCount, rate: Rate, course: Course) -> Self {
         let rules = [
             (bytes.0 >= LEAST_BYTES, BrokenRule::TooFewBytes),
             (course.km >= LEAST_KM, BrokenRule::TooShort),
@@ -73,7 +72,7 @@ impl Attempt {
             .collect();
         let metres = course.km * 1e3;
         Self {
-            terabit_metres_per_second: rate.map_or(0.0, Rate::bits_per_second) * metres / 1e12,
+            terabit_metres_per_second: rate.bits_per_second() * metres / 1e12,
             valid: broken.is_empty(),
             broken,
         }
@@ -85,7 +84,11 @@ mod tests {
     use super::*;
 
     fn judged(bytes: u64, bits_per_second: f64, km: f64, hops: u32) -> Attempt {
-        Attempt::judge(Bytes(bytes), Rate::new(bits_per_second), Course { km, hops })
+        Attempt::judge(
+            ByteCount(bytes),
+            Rate::nearest(bits_per_second),
+            Course { km, hops },
+        )
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use quantities::{ByteCount, Rate};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -13,7 +14,6 @@ use crate::{
     client::Connection,
     pump::BLOCK,
     record::Attempt,
-    units::{Bytes, Rate},
     wire::{Direction, Length, Protection},
 };
 
@@ -81,8 +81,8 @@ impl Sum {
 
     /// For the contest's rules.
     #[must_use]
-    pub fn for_record(&self) -> (Bytes, Option<Rate>) {
-        (Bytes(self.bytes), Rate::new(self.bits_per_second()))
+    pub fn for_record(&self) -> (ByteCount, Rate) {
+        (ByteCount(self.bytes), Rate::nearest(self.bits_per_second()))
     }
 }
 

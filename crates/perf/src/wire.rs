@@ -14,10 +14,11 @@
 use std::fmt;
 
 use longhaul_proto::text::printable_within;
+use quantities::ByteCount;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::{Error, units::Bytes};
+use crate::Error;
 
 /// The version of these messages.
 pub const VERSION: u16 = 1;
@@ -241,9 +242,9 @@ impl Hello {
 
     /// Bytes wanted in each direction, if that is what ends it.
     #[must_use]
-    pub const fn bytes(&self) -> Option<Bytes> {
+    pub const fn bytes(&self) -> Option<ByteCount> {
         match self.length {
-            Length::Bytes(bytes) => Some(Bytes(bytes)),
+            Length::Bytes(bytes) => Some(ByteCount(bytes)),
             Length::Milliseconds(_) => None,
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use drs::{Evidence, Limit, Tally};
+use quantities::{ByteCount, Rate, Time};
 
 /// What is known of a copy's flows. All streams taken together.
 #[derive(Debug, Clone, Copy)]
@@ -68,25 +69,25 @@ fn sentence(picture: &Picture<'_>, limit: Limit, evidence: &Evidence) -> String 
         Limit::SendBuffer => format!(
             "limited by the send buffer of {sender}: {} for a round trip of {}",
             bytes(evidence.send_buffer),
-            ms(evidence.rtt)
+            time(evidence.rtt)
         ),
         Limit::ReceiveWindow => format!(
             "limited by the receive window of {receiver}: {} for a round trip of {}",
             bytes(evidence.peer_window),
-            ms(evidence.rtt)
+            time(evidence.rtt)
         ),
         Limit::Pacing => format!("limited by a pacing rate set on {sender}: {rate}"),
         Limit::Growing => format!(
             "the copy was still gaining speed{to} when it ended: too short for this round trip of {}",
-            ms(evidence.rtt)
+            time(evidence.rtt)
         ),
         Limit::Loss => format!(
             "limited by lost packets{to}: each one slows a stream for many round trips of {}",
-            ms(evidence.rtt)
+            time(evidence.rtt)
         ),
         Limit::Path => format!(
             "limited by the path itself{to}: it is full at {rate}, and {} of queue stand in it",
-            ms(evidence.rtt.saturating_sub(evidence.min_rtt))
+            time(evidence.rtt.saturating_sub(evidence.min_rtt))
         ),
         Limit::Sender => format!("limited by {sender}, which does not say why"),
     }
@@ -129,24 +130,18 @@ fn behind(picture: &Picture<'_>, depot: &str, share: f64) -> String {
     )
 }
 
+// Estimates: three digits say enough.
+
 fn rate(bps: f64) -> String {
-    if bps >= 1e9 {
-        format!("{:.2} Gbit/s", bps / 1e9)
-    } else {
-        format!("{:.1} Mbit/s", bps / 1e6)
-    }
+    format!("{:.3}", Rate::nearest(bps))
 }
 
 fn bytes(bytes: u64) -> String {
-    if bytes >= 1 << 20 {
-        format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
-    } else {
-        format!("{} KiB", bytes >> 10)
-    }
+    format!("{:.3}", ByteCount(bytes))
 }
 
-fn ms(time: Duration) -> String {
-    format!("{:.0} ms", time.as_secs_f64() * 1e3)
+fn time(time: Duration) -> String {
+    format!("{:.3}", Time(time))
 }
 
 #[cfg(test)]

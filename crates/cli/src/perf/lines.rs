@@ -2,13 +2,9 @@
 
 use std::fmt::Display;
 
-use longhaul_perf::{
-    Interval, Outcome, StreamInterval, Test,
-    record::Attempt,
-    report::Sum,
-    units::{Bytes, Rate, Time},
-    wire::Direction,
-};
+use longhaul_perf::{Interval, Outcome, StreamInterval, Test, record::Attempt, report::Sum, wire::Direction};
+
+use quantities::{ByteCount, Rate, Time};
 
 use crate::answer;
 
@@ -36,7 +32,7 @@ pub(super) fn interval(interval: &Interval, header: bool) {
 }
 
 fn line(interval: &Interval, name: &dyn Display, streams: &[StreamInterval]) {
-    let seconds = interval.end.saturating_sub(interval.start).as_secs_f64();
+    let time = Time(interval.end.saturating_sub(interval.start));
     let bytes: u64 = streams.iter().map(|stream| stream.bytes).sum();
     let sends = streams.iter().any(|stream| stream.sends);
     let retransmits: u64 = streams.iter().map(|stream| stream.retransmits).sum();
@@ -45,8 +41,8 @@ fn line(interval: &Interval, name: &dyn Display, streams: &[StreamInterval]) {
         _ => None,
     };
     let sender = one.filter(|one| one.sends).and_then(|one| one.tcp);
-    let window =
-        sender.map(|info| Bytes(u64::from(info.congestion_window) * u64::from(info.send_mss)).to_string());
+    let window = sender
+        .map(|info| ByteCount(u64::from(info.congestion_window) * u64::from(info.send_mss)).to_string());
     let rtt = sender.map(|info| Time(info.rtt).to_string());
     let limit = one
         .and_then(|one| one.verdict)
@@ -55,8 +51,8 @@ fn line(interval: &Interval, name: &dyn Display, streams: &[StreamInterval]) {
         "[{name:>4}] {:>7.2}-{:<7.2} s  {:<11}  {:<15}  {:>4}  {:<10}  {:<10}  {}{}",
         interval.start.as_secs_f64(),
         interval.end.as_secs_f64(),
-        Bytes(bytes).to_string(),
-        rate(bytes, seconds),
+        ByteCount(bytes).to_string(),
+        Rate::of(ByteCount(bytes), time).to_string(),
         if sends {
             retransmits.to_string()
         } else {
@@ -80,18 +76,11 @@ pub(super) fn end(outcome: &Outcome, test: &Test) {
     for &(sends, way) in directions {
         let (sent, received) = (Sum::sent(outcome, sends), Sum::received(outcome, sends));
         answer::line(format_args!(
-            "sent{way}      {} in {:.2} s, {}, {} retransmissions",
-            Bytes(sent.bytes),
-            sent.seconds,
-            rate(sent.bytes, sent.seconds),
+            "sent{way}      {}, {} retransmissions",
+            moved(&sent),
             sent.retransmits
         ));
-        answer::line(format_args!(
-            "received{way}  {} in {:.2} s, {}",
-            Bytes(received.bytes),
-            received.seconds,
-            rate(received.bytes, received.seconds)
-        ));
+        answer::line(format_args!("received{way}  {}", moved(&received)));
     }
     answer::line(format_args!(
         "processor  here {:.0} %, there {:.0} % of one; congestion control here {}, there {}",
@@ -115,7 +104,7 @@ pub(super) fn record(attempt: &Attempt) {
     ));
 }
 
-fn rate(bytes: u64, seconds: f64) -> String {
-    let rate = Rate::new(bytes as f64 * 8.0 / seconds.max(1e-9));
-    rate.map_or_else(|| "0 bit/s".to_owned(), |rate| rate.to_string())
+fn moved(sum: &Sum) -> String {
+    let (bytes, time) = (ByteCount(sum.bytes), Time::from_seconds(sum.seconds));
+    format!("{bytes} in {time}, {}", Rate::of(bytes, time))
 }

@@ -12,6 +12,7 @@ use longhaul_perf::{
 };
 use longhaul_proto::text::printable;
 use longhaul_session::{ConnectOptions, Endpoint, Service};
+use quantities::Time;
 use serde_json::{Map, Value};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -39,7 +40,7 @@ pub(super) fn run(perf: &Perf, server: &str) -> Result<Exit> {
 
 fn test(perf: &Perf) -> Result<Test> {
     let asked = &perf.measure;
-    let millis = |time: longhaul_perf::units::Time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX);
+    let millis = |time: Time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX);
     let length = match asked.bytes {
         Some(bytes) => Length::Bytes(bytes.0),
         None => Length::Milliseconds(millis(asked.time)),

@@ -1,12 +1,8 @@
 //! `longhaul perf --plan`: what the paper works out by hand, as a table.
 
-use std::time::Duration;
-
 use anyhow::{Result, bail};
-use longhaul_perf::{
-    plan::{Depots, HeldBy, MOST_HOPS, MOST_STREAMS, Plan, Remedy, Target},
-    units::{Bytes, LossRate, Rate, Time},
-};
+use longhaul_perf::plan::{Depots, HeldBy, MOST_HOPS, MOST_STREAMS, Plan, Remedy, Target};
+use quantities::{ByteCount, Probability, Rate, Time};
 
 use crate::answer;
 use crate::exit::Exit;
@@ -48,18 +44,24 @@ fn lines(target: &Target, plan: &Plan) {
         "window (bandwidth x round trip)",
         format!(
             "{} ({:.0} segments)",
-            Bytes(plan.window_bytes),
+            ByteCount(plan.window_bytes),
             plan.window_segments
         ),
     );
-    row("slow start to a full window", time(plan.slow_start_s));
-    row("recovery from one loss", time(plan.recovery_s));
+    row(
+        "slow start to a full window",
+        Time::from_seconds(plan.slow_start_s).to_string(),
+    );
+    row(
+        "recovery from one loss",
+        Time::from_seconds(plan.recovery_s).to_string(),
+    );
     row(
         "most loss for one stream",
         format!(
             "{} (one loss every {})",
             loss(plan.most_loss),
-            time(plan.between_losses_s)
+            Time::from_seconds(plan.between_losses_s)
         ),
     );
     let Some(held_by) = plan.held_by else {
@@ -70,7 +72,10 @@ fn lines(target: &Target, plan: &Plan) {
         HeldBy::Window => "held by the hosts' window",
         HeldBy::Loss => "held by loss",
     };
-    row("one stream", format!("{}, {why}", rate(plan.one_stream_bps)));
+    row(
+        "one stream",
+        format!("{}, {why}", Rate::nearest(plan.one_stream_bps)),
+    );
     if let Some(remedy) = &plan.remedy {
         remedies(target, remedy, &row);
     }
@@ -88,7 +93,7 @@ fn remedies(target: &Target, remedy: &Remedy, row: &impl Fn(&str, String)) {
         Some(found) => format!(
             "{}, a hop every {} (about {:.0} km of fibre)",
             found.depots,
-            time(found.hop_rtt_s),
+            Time::from_seconds(found.hop_rtt_s),
             found.hop_km
         ),
         None => format!("more than a route holds ({})", MOST_HOPS - 1),
@@ -104,14 +109,11 @@ fn remedies(target: &Target, remedy: &Remedy, row: &impl Fn(&str, String)) {
     }
 }
 
-fn time(seconds: f64) -> String {
-    Time(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)).to_string()
-}
-
-fn rate(bits_per_second: f64) -> String {
-    Rate::new(bits_per_second).map_or_else(|| "nothing".to_owned(), |rate| rate.to_string())
-}
-
-fn loss(probability: f64) -> String {
-    LossRate::new(probability).map_or_else(|| "any".to_owned(), |loss| loss.to_string())
+/// A loss rate of 1 is no bound.
+fn loss(most: f64) -> String {
+    if most < 1.0 {
+        Probability::nearest(most).to_string()
+    } else {
+        "any".to_owned()
+    }
 }

@@ -249,7 +249,7 @@ fn the_contests_rules_are_applied() {
     let small = perf(&stage, &server, &[&["-n", "1M"][..], &course].concat());
     let said = String::from_utf8(small.stdout).unwrap();
     assert!(
-        said.contains("not valid") && said.contains("less than 100 MB"),
+        said.contains("not valid") && said.contains("less than 100,000,000 bytes"),
         "{said}"
     );
 }
@@ -277,7 +277,7 @@ fn a_plan_is_printed_without_any_network() {
         String::from_utf8(output.stdout).unwrap()
     };
     let text = plan(&[]);
-    assert!(text.contains("54 MB") && text.contains("9.052 min"), "{text}");
+    assert!(text.contains("51.5 MiB") && text.contains("9.052 min"), "{text}");
     let json: Value = serde_json::from_str(&plan(&["--json", "--window", "4M", "--loss", "1e-6"])).unwrap();
     assert_eq!(json["window_bytes"], 54_000_000);
     assert_eq!(json["held_by"], "window");

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use longhaul_proto::DEPOT_PORT;
 use longhaul_proto::text::{is_printable, printable};
+use quantities::Rate;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
@@ -264,32 +265,23 @@ fn next_hop(text: &str) -> Result<NextHop, String> {
     Ok(NextHop::Depot(host.parse()?, port))
 }
 
+/// The rates that a rule can cap to, in bit/s: from a byte a second to more than any link.
+const RATES: std::ops::RangeInclusive<f64> = 8.0..=1e15;
+
 /// A rate in bits a second: a number and a unit.
 fn bit_rate(text: &str) -> Result<u64, String> {
-    let problem = || format!("{text:?} is no rate: write a number and bit/s, kbit/s, Mbit/s or Gbit/s");
-    let digits = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .ok_or_else(problem)?;
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit.trim() {
-        "bit/s" => 1.0,
-        "kbit/s" => 1e3,
-        "Mbit/s" => 1e6,
-        "Gbit/s" => 1e9,
-        _ => return Err(problem()),
-    };
-    let rate = number.parse::<f64>().map_err(|_| problem())? * scale;
-    if !(8.0..=1e15).contains(&rate) {
-        return Err(format!(
-            "{text:?} is out of range: write 8 bit/s to 1000000 Gbit/s"
-        ));
+    let rate = Rate::with_unit(text)
+        .map_err(|error| error.to_string())?
+        .bits_per_second();
+    if !RATES.contains(&rate) {
+        return Err(format!("{text:?} is out of range: write 8 bit/s to 1000 Tbit/s"));
     }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "the range is checked above"
     )]
-    Ok(rate as u64)
+    Ok(rate.round() as u64)
 }
 
 /// The line, counted from 1, of byte `at`.

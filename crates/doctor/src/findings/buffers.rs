@@ -24,7 +24,7 @@ pub(super) fn look(list: &mut List<'_>) {
 /// A buffer that holds two bandwidth-delay products: one of data, one of bookkeeping or, at the sender, of what waits to
 /// be sent. In whole MiB.
 fn wanted(list: &List<'_>) -> f64 {
-    ((2.0 * list.path.bdp() / MIB).ceil() * MIB).clamp(MIB, LARGEST)
+    ((2.0 * list.path.hop().bandwidth_delay_product() / MIB).ceil() * MIB).clamp(MIB, LARGEST)
 }
 
 fn ceiling(key: &str, now: [u64; 3], most: f64) -> Mend {
@@ -45,7 +45,7 @@ fn receive(list: &mut List<'_>) {
     let Some(&rmem) = tcp.rmem.known() else { return };
     let (path, most) = (list.path, rmem[2] as f64);
     let tuned = tcp.moderate_rcvbuf.known() != Some(&false);
-    let at_most = path.carried_by(most * RECEIVE_SHARE);
+    let at_most = path.hop().carried_by(most * RECEIVE_SHARE);
     let what = format!(
         "tcp_rmem ceiling {}: about half of it holds data that is received",
         bytes(most)
@@ -61,7 +61,7 @@ fn receive(list: &mut List<'_>) {
         let mends = vec![Mend::sysctl("net.ipv4.tcp_moderate_rcvbuf", 1)];
         list.bound(
             "receive-autotuning-off",
-            path.carried_by(first * RECEIVE_SHARE),
+            path.hop().carried_by(first * RECEIVE_SHARE),
             what,
             mends,
         );
@@ -72,7 +72,12 @@ fn receive(list: &mut List<'_>) {
             bytes(PLAIN_WINDOW)
         );
         let mends = vec![Mend::sysctl("net.ipv4.tcp_window_scaling", 1)];
-        list.bound("window-scaling-off", path.carried_by(PLAIN_WINDOW), what, mends);
+        list.bound(
+            "window-scaling-off",
+            path.hop().carried_by(PLAIN_WINDOW),
+            what,
+            mends,
+        );
     }
 }
 
@@ -88,7 +93,7 @@ fn send(list: &mut List<'_>) {
     let mends = vec![ceiling("tcp_wmem", wmem, wanted(list))];
     list.bound(
         "send-buffer-ceiling",
-        list.path.carried_by(most * SEND_SHARE),
+        list.path.hop().carried_by(most * SEND_SHARE),
         what,
         mends,
     );
@@ -102,10 +107,10 @@ fn explicit(list: &mut List<'_>) {
         ("rmem_max", tcp.rmem_max.known()),
         ("wmem_max", tcp.wmem_max.known()),
     ];
-    let needed = ((list.path.bdp() / MIB).ceil() * MIB).clamp(MIB, LARGEST);
+    let needed = ((list.path.hop().bandwidth_delay_product() / MIB).ceil() * MIB).clamp(MIB, LARGEST);
     for (name, limit) in limits {
         let Some(&limit) = limit else { continue };
-        let at_most = list.path.carried_by(limit as f64);
+        let at_most = list.path.hop().carried_by(limit as f64);
         if at_most < list.path.rate_bps {
             let what = format!(
                 "{name} {}: programs that set their own buffers get no more",
@@ -136,9 +141,9 @@ fn memory(list: &mut List<'_>) {
     let Some(&mem) = tcp.mem.known() else { return };
     let page = tcp.page_size.max(1) as f64;
     let pressure = mem[1] as f64 * page;
-    let needed = 2.0 * list.path.bdp();
+    let needed = 2.0 * list.path.hop().bandwidth_delay_product();
     if pressure < needed {
-        let at_most = list.path.carried_by(pressure * RECEIVE_SHARE);
+        let at_most = list.path.hop().carried_by(pressure * RECEIVE_SHARE);
         let pages = (2.0 * needed / page).ceil();
         let what = format!(
             "tcp_mem: all connections together are pressed for memory from {} on",

@@ -2,7 +2,7 @@
 
 use longhaul_proto::{SIGNING_AHEAD, SIGNING_WINDOW};
 
-use super::{Cost, List, Mend, Severity, Side, rate};
+use super::{Cost, List, Mend, Severity, Side, rate, seconds};
 
 /// A copy holds a file open for every one under way, a depot several descriptors for every session.
 const DESCRIPTORS: u64 = 4096;
@@ -95,12 +95,13 @@ fn clock(list: &mut List<'_>) {
         // Half the window is left for the time a set-up takes and for what the clocks go on to drift.
         if apart - skew.uncertainty_seconds > window.as_secs_f64() / 2.0 {
             let what = format!(
-                "the far clock is {apart:.1} s {} this one",
+                "the far clock is {} {} this one",
+                seconds(apart),
                 if skew.seconds > 0.0 { "ahead of" } else { "behind" }
             );
             let cost = Cost::words(format!(
-                "sessions are refused from {} s on: a signed request must not be older or newer",
-                window.as_secs()
+                "sessions are refused from {} on: a signed request must not be older or newer",
+                seconds(window.as_secs_f64())
             ));
             let mends = vec![synchronise().noting("on the machine whose clock is wrong")];
             list.add("clock-skew", Severity::Serious, what, cost, mends);

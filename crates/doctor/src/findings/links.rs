@@ -2,7 +2,12 @@
 
 use std::net::IpAddr;
 
-use super::{Cost, List, Mend, Severity, bytes, rate, segment_bytes};
+use quantities::{
+    Probability,
+    path::{CongestionControl, Hop},
+};
+
+use super::{Cost, List, Mend, Severity, bytes, rate};
 use crate::facts::{Link, Route};
 
 /// Up to here a core's stack carries single packets without trouble.
@@ -114,7 +119,7 @@ fn offloads(list: &mut List<'_>, link: &Link) {
     let text = format!(
         "at {} the kernel handles {:.0} packets a second one by one, instead of {:.0} of up to {}",
         rate(list.path.rate_bps),
-        per_second / segment_bytes(list.path),
+        per_second / f64::from(list.path.hop().mss),
         per_second / SUPER_PACKET,
         bytes(SUPER_PACKET)
     );
@@ -142,8 +147,12 @@ fn errors(list: &mut List<'_>, link: &Link) {
         return;
     }
     let p = lost as f64 / counters.rx_packets.saturating_add(lost) as f64;
-    // Mathis et al. 1997: what a Reno flow carries at that loss.
-    let at_most = list.path.carried_by(segment_bytes(list.path)) * 1.5f64.sqrt() / p.sqrt();
+    let reno = Hop {
+        loss: Probability::nearest(p),
+        control: CongestionControl::Reno,
+        ..list.path.hop()
+    };
+    let at_most = reno.carried_under_loss();
     if at_most < list.path.rate_bps {
         let what = format!(
             "{} lost {lost} of {} packets it received ({} damaged, {} for want of room)",

@@ -67,7 +67,7 @@ fn agreed(list: &mut List<'_>, negotiated: &Negotiated) {
     let where_ = "the far end has it off, or something on the way takes it out of the packets";
     if !negotiated.window_scaling && on(&tcp_here.window_scaling) {
         let mends = vec![Mend::sysctl("net.ipv4.tcp_window_scaling", 1).noting("on the far machine")];
-        let at_most = list.path.carried_by(65_535.0);
+        let at_most = list.path.hop().carried_by(65_535.0);
         list.bound(
             "no-window-scaling",
             at_most,

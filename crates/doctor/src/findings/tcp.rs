@@ -1,6 +1,11 @@
 //! How TCP behaves: what it tells the other end, how it answers losses, what it remembers.
 
-use super::{Cost, List, Mend, Severity, rate, seconds, segments};
+use quantities::{
+    ByteCount,
+    path::{CongestionControl, Hop, INITIAL_WINDOW},
+};
+
+use super::{Cost, List, Mend, Severity, rate, seconds};
 use crate::fact::Name;
 use crate::facts::CachedMetrics;
 
@@ -94,19 +99,21 @@ fn congestion(list: &mut List<'_>) {
     let Some(current) = of_connection.or(of_route).or(list.facts.tcp.congestion.known()) else {
         return;
     };
-    let (window, rtt) = (segments(list.path), list.path.rtt_seconds);
+    let under = |control| Hop {
+        control,
+        ..list.path.hop()
+    };
+    let one_in = |hop: &Hop| 1.0 / hop.most_loss().value();
     let current = current.clone();
     match current.as_str() {
         "reno" => {
-            // From half a window back to a whole one, a segment each round trip (RFC 5681).
-            let recovery = window / 2.0 * rtt;
-            // Mathis et al. 1997: a window of sqrt(3/2)/sqrt(p) segments.
-            let one_in = window * window / 1.5;
+            let reno = under(CongestionControl::Reno);
+            let recovery = reno.recovery().as_secs_f64();
             let text = format!(
                 "after a single loss reno takes {} to come back to {}: it fills the path only if fewer than one segment in {} is lost",
                 seconds(recovery),
                 rate(list.path.rate_bps),
-                count(one_in)
+                count(one_in(&reno))
             );
             let severity = if recovery >= LONG_RECOVERY {
                 Severity::Serious
@@ -119,9 +126,7 @@ fn congestion(list: &mut List<'_>) {
             list.add("congestion-control", severity, what, Cost::words(text), mends);
         }
         "cubic" => {
-            // RFC 9438, 5.1 (figure 6, with C = 0.4): window = 1.054 (rtt/p)^(3/4); below some windows it is no slower than Reno.
-            let p = (1.054 * rtt.powf(0.75) / window).powf(4.0 / 3.0);
-            let one_in = (1.0 / p.max(1e-18)).min(window * window / 1.5);
+            let one_in = one_in(&under(CongestionControl::Cubic));
             // One loss in a hundred thousand segments is a clean wire; more than it bears is no matter.
             if one_in > 1e5
                 && let Some(mend) = change_to(list, &["bbr"], &current)
@@ -189,7 +194,7 @@ fn count(n: f64) -> String {
 fn memory_of_hosts(list: &mut List<'_>) {
     let tcp = &list.facts.tcp;
     let forgets = tcp.no_metrics_save.known() != Some(&false);
-    let window = segments(list.path);
+    let window = list.path.hop().full_window();
     if let Some(Some(CachedMetrics {
         host,
         ssthresh: Some(ssthresh),
@@ -232,13 +237,12 @@ fn idle(list: &mut List<'_>) {
     if list.facts.tcp.slow_start_after_idle.known() != Some(&true) {
         return;
     }
-    // From ten segments (RFC 6928), doubling each round trip.
-    let rounds = (segments(list.path) / 10.0).log2().ceil();
-    let lost = rounds * list.path.rtt_seconds;
+    let ramp = list.path.hop().ramp(ByteCount(u64::MAX));
+    let (rounds, lost) = (ramp.round_trips, ramp.time.as_secs_f64());
     // Below a second nobody notices.
     if lost >= 0.5 {
         let text = format!(
-            "a stream that paused for longer than its retransmission timeout begins again with 10 segments: {rounds:.0} round trips, {}, until it is back at {}",
+            "a stream that paused for longer than its retransmission timeout begins again with {INITIAL_WINDOW} segments: {rounds} round trips, {}, until it is back at {}",
             seconds(lost),
             rate(list.path.rate_bps)
         );

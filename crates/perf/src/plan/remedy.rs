@@ -1,9 +1,9 @@
 //! Streams beside each other, or depots on the way, where one stream does not do.
 
+use quantities::{Probability, path::Bound};
 use serde::Serialize;
 
 use super::{KM_PER_MS, Target};
-use crate::units::LossRate;
 
 /// More streams than this are no plan.
 pub const MOST_STREAMS: u64 = 65_536;
@@ -35,28 +35,31 @@ pub struct Depots {
 impl Remedy {
     /// For a target that one stream does not reach.
     pub(super) fn of(target: &Target) -> Self {
-        let one = target.one_stream(target.rtt.0, target.loss);
+        let one = target
+            .hop(target.rtt.0, target.loss)
+            .steady()
+            .rate
+            .bits_per_second();
         // Streams lose independently; each carries what one alone would.
         let streams = (target.rate.bits_per_second() / one * (1.0 - 1e-12)).ceil();
         Self {
             streams: (streams <= MOST_STREAMS as f64).then_some(streams as u64),
             depots: Depots::of(target, |loss, hops| {
-                LossRate::new(loss.probability() / f64::from(hops))
+                Probability::nearest(loss.value() / f64::from(hops))
             }),
-            depots_if_loss_is_in_one_place: Depots::of(target, |loss, _| Some(loss)),
+            depots_if_loss_is_in_one_place: Depots::of(target, |loss, _| loss),
         }
     }
 }
 
 impl Depots {
     /// The fewest hops of equal round trip that each carry the target. `loss_of_hop` says what loss a hop then has.
-    fn of(target: &Target, loss_of_hop: impl Fn(LossRate, u32) -> Option<LossRate>) -> Option<Self> {
+    fn of(target: &Target, loss_of_hop: impl Fn(Probability, u32) -> Probability) -> Option<Self> {
         let hops = (1..=MOST_HOPS).find(|&hops| {
-            let loss = target.loss.and_then(|loss| loss_of_hop(loss, hops));
-            let carried = target.one_stream(target.rtt.0 / hops, loss);
-            carried >= target.rate.bits_per_second()
+            let loss = target.loss.map(|loss| loss_of_hop(loss, hops));
+            target.hop(target.rtt.0 / hops, loss).steady().bound == Bound::Rate
         })?;
-        let hop_rtt_s = target.rtt.0.as_secs_f64() / f64::from(hops);
+        let hop_rtt_s = target.rtt.seconds() / f64::from(hops);
         Some(Self {
             depots: hops - 1,
             hop_rtt_s,

@@ -1,91 +1,52 @@
 //! Quantities with their units, as a scenario writes them: "155 Mbit/s", "53 ms", "256 KB", "0.001%", "1.5 bdp".
 //!
-//! Bit rates are decimal (1 Mbit/s = 10^6 bit/s). Sizes follow the habit of the papers and of socket buffers:
-//! KB, MB and GB are powers of 1024, the same as KiB, MiB and GiB.
+//! The crate `quantities` reads them; a unit is always named here, and what a link can have is bounded.
 
 use std::time::Duration;
 
-/// Splits "12.5 Mbit/s" into its number and its unit. The number may not be negative, infinite or in hexadecimal.
-fn number_and_unit(text: &str) -> Option<(f64, &str)> {
-    let text = text.trim();
-    let end = text
-        .char_indices()
-        .find(|&(at, c)| {
-            let exponent = matches!(c, 'e' | 'E')
-                && text[at + 1..].starts_with(|d: char| d.is_ascii_digit() || d == '-' || d == '+');
-            let sign = matches!(c, '-' | '+') && at > 0 && text[..at].ends_with(['e', 'E']);
-            !(c.is_ascii_digit() || c == '.' || exponent || sign)
-        })
-        .map_or(text.len(), |(at, _)| at);
-    let number: f64 = text[..end].parse().ok()?;
-    number.is_finite().then(|| (number, text[end..].trim()))
-}
+use quantities::{ByteCount, Probability, Rate, Time};
 
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let (number, unit) = number_and_unit(text)?;
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    Some(number * factor)
-}
+/// The highest rate of a link: 1 Tbit/s, in bit/s.
+const MAX_RATE: f64 = 1e12;
+/// The largest size, in bytes: more than any queue or buffer.
+const MAX_BYTES: u64 = 1_000_000_000_000_000;
 
 /// A span of time: "53 ms", "20 s", "100 us".
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, f64); 5] = [
-        ("ns", 1e-9),
-        ("us", 1e-6),
-        ("ms", 1e-3),
-        ("s", 1.0),
-        ("min", 60.0),
-    ];
-    scaled(text, &UNITS)
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| format!("{text:?} is not a time: write it like \"53 ms\" (ns, us, ms, s, min)"))
+    Time::with_unit(text)
+        .map(|Time(time)| time)
+        .map_err(|error| error.to_string())
 }
 
 /// A bit rate in bit/s: "155 Mbit/s"; `None` for "unlimited", zero for an outage.
 pub(super) fn bit_rate(text: &str) -> Result<Option<u64>, String> {
-    const UNITS: [(&str, f64); 4] = [("bit/s", 1.0), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Gbit/s", 1e9)];
     if text.trim() == "unlimited" {
         return Ok(None);
     }
-    scaled(text, &UNITS).map(f64::round).filter(|rate| (0.0..=1e12).contains(rate)).map(|rate| Some(rate as u64)).ok_or_else(
-        || format!("{text:?} is not a rate: write it like \"155 Mbit/s\" (bit/s, kbit/s, Mbit/s, Gbit/s) or \"unlimited\""),
-    )
+    let rate = Rate::with_unit(text).map_err(|error| format!("{error}, or \"unlimited\""))?;
+    let bits = rate.bits_per_second().round();
+    if bits > MAX_RATE {
+        return Err(format!(
+            "{text:?} is more than a link carries: up to 1 Tbit/s, or \"unlimited\""
+        ));
+    }
+    Ok(Some(bits as u64))
 }
 
 /// A size in bytes: "256 KB".
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, f64); 9] = [
-        ("B", 1.0),
-        ("bytes", 1.0),
-        ("KB", 1024.0),
-        ("KiB", 1024.0),
-        ("MB", 1_048_576.0),
-        ("MiB", 1_048_576.0),
-        ("GB", 1_073_741_824.0),
-        ("GiB", 1_073_741_824.0),
-        ("kB", 1024.0),
-    ];
-    scaled(text, &UNITS)
-        .map(f64::round)
-        .filter(|size| (0.0..=1e15).contains(size))
-        .map(|size| size as u64)
-        .ok_or_else(|| {
-            format!("{text:?} is not a size: write it like \"256 KB\" (B, KB, MB, GB; 1 KB = 1024 B)")
-        })
+    match ByteCount::with_unit(text) {
+        Ok(ByteCount(bytes @ ..=MAX_BYTES)) => Ok(bytes),
+        Ok(_) => Err(format!("{text:?} is more than a queue or a buffer holds")),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// A probability: "0.001%", "8e-4", "none".
 pub(super) fn probability(text: &str) -> Result<f64, String> {
-    if text.trim() == "none" {
-        return Ok(0.0);
-    }
-    scaled(text, &[("", 1.0), ("%", 0.01)])
-        .filter(|p| (0.0..=1.0).contains(p))
-        .ok_or_else(|| {
-            format!(
-                "{text:?} is not a probability from 0 to 1: write it like \"0.001%\", \"8e-4\" or \"none\""
-            )
-        })
+    text.parse::<Probability>()
+        .map(Probability::value)
+        .map_err(|error| error.to_string())
 }
 
 /// How long a queue may grow.
@@ -118,8 +79,11 @@ pub(super) fn queue_length(text: &str) -> Result<QueueLength, String> {
             Err(wrong())
         };
     };
-    let multiple = scaled(multiple, &[("", 1.0)])
-        .filter(|m| *m > 0.0)
+    let multiple = multiple
+        .trim()
+        .parse()
+        .ok()
+        .filter(|m: &f64| m.is_finite() && *m > 0.0)
         .ok_or_else(wrong)?;
     let rtt = match of.trim() {
         "" => None,
@@ -162,6 +126,34 @@ mod tests {
     }
 
     #[test]
+    fn every_spelling_of_a_unit_stays_valid() {
+        let second = Duration::from_secs(1);
+        for text in ["1000000000 ns", "1e6 us", "1000ms", "1 s"] {
+            assert_eq!(duration(text), Ok(second), "{text}");
+        }
+        assert_eq!(duration("1 min"), Ok(60 * second));
+        assert_eq!(duration("0 ms"), Ok(Duration::ZERO));
+        for text in ["2.5e9 bit/s", "2500000 kbit/s", "2500 Mbit/s", "2.5Gbit/s"] {
+            assert_eq!(bit_rate(text), Ok(Some(2_500_000_000)), "{text}");
+        }
+        assert_eq!(bit_rate("0 bit/s"), Ok(Some(0)));
+        assert_eq!(bit_rate("1000 Gbit/s"), Ok(Some(1_000_000_000_000)));
+        for text in [
+            "1048576 B",
+            "1048576 bytes",
+            "1024 KB",
+            "1024 kB",
+            "1024 KiB",
+            "1 MB",
+            "1 MiB",
+        ] {
+            assert_eq!(bytes(text), Ok(1 << 20), "{text}");
+        }
+        assert_eq!((bytes("1 GB"), bytes("1 GiB")), (Ok(1 << 30), Ok(1 << 30)));
+        assert_eq!((probability("none"), probability("1%")), (Ok(0.0), Ok(0.01)));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for text in [
             "", "ms", "53", "-1 ms", "53 m", "inf s", "NaN s", "1e400 s", "0x10 s",
@@ -174,9 +166,14 @@ mod tests {
         for text in ["101%", "1.1", "-0.1", "1 %%"] {
             assert!(probability(text).is_err(), "{text:?} passed as a probability");
         }
+        for text in ["64", "-1 KB", "1e16 B", "64 mb"] {
+            assert!(bytes(text).is_err(), "{text:?} passed as a size");
+        }
         for text in [
             "bdp",
             "0 bdp",
+            "-1 bdp",
+            "inf bdp",
             "1 bdp 106 ms",
             "1 bdp, 4 KB",
             "64 KB, at least 1 KB",

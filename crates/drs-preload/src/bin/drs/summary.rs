@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use quantities::{ByteCount, Time};
 use serde::Deserialize;
 
 /// A line of the log, with the members that are used here.
@@ -126,12 +127,12 @@ impl fmt::Display for Flow {
                 let unknown = "unknown".to_owned();
                 writeln!(
                     f,
-                    "  {} - {}: sent {} and received {} bytes in {:.2} s",
+                    "  {} - {}: sent {} and received {} in {}",
                     end.local.as_ref().unwrap_or(&unknown),
                     end.peer.as_ref().unwrap_or(&unknown),
-                    end.sent,
-                    end.received,
-                    end.seconds
+                    ByteCount(end.sent),
+                    ByteCount(end.received),
+                    Time::from_seconds(end.seconds)
                 )?;
                 writeln!(f, "    limited by: {}", Limits(&end.verdicts))?;
             }
@@ -165,7 +166,7 @@ impl Flow {
             "receiving-application" => "the receiving program read no faster",
             // The receiving side cannot tell a sender that waits for the window from one that waits for something else.
             "send-buffer" | "receive-window" | "sender" if end.unscaled => {
-                "window scaling is off at one of the ends (net.ipv4.tcp_window_scaling), so no window can be over 64 KB"
+                "window scaling is off at one of the ends (net.ipv4.tcp_window_scaling), so no window can be over 64 KiB"
             }
             "send-buffer" | "receive-window" => "no larger buffer can be had from this end",
             "pacing" => "someone set a pacing rate",

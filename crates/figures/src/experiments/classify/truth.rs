@@ -1,6 +1,7 @@
 //! Flows whose limit is known because it was built so, and when they are steady. Nothing here looks at a verdict.
 
 use drs::Limit;
+use quantities::path::CongestionControl;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::ops::Range;
@@ -153,16 +154,14 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
     }
 }
 
-/// The loss rate that holds a flow to about `window` segments: Mathis et al. 1997 for Reno (1.22 / sqrt p); for CUBIC the larger of that and RFC
-/// 9438's own (1.054 rtt^0.75 / p^0.75).
+/// The loss rate that holds a flow to about `window` segments, over a round trip of `rtt` seconds.
 fn loss_for(window: f64, rtt: f64, congestion: &str) -> f64 {
-    let reno = (1.22 / window).powi(2);
-    let cubic = (1.054 * rtt.powf(0.75) / window).powf(4.0 / 3.0);
-    if congestion == "cubic" {
-        reno.max(cubic)
+    let control = if congestion == "cubic" {
+        CongestionControl::Cubic
     } else {
-        reno
-    }
+        CongestionControl::Reno
+    };
+    control.most_loss(window, Duration::from_secs_f64(rtt)).value()
 }
 
 #[cfg(test)]
@@ -191,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_loss_allows_the_window_that_was_asked() {
-        assert!((loss_for(122.0, 0.05, "reno") - 1e-4).abs() < 1e-9);
+        assert!((loss_for(1.5e4f64.sqrt(), 0.05, "reno") - 1e-4).abs() < 1e-12);
         assert!(loss_for(500.0, 0.1, "cubic") > loss_for(500.0, 0.1, "reno"));
     }
 }

@@ -1,0 +1,185 @@
+//! Quantities of the command line, with the bounds that make sense there.
+
+#![deny(clippy::indexing_slicing)] // what is read here comes from the command line
+
+use std::time::Duration;
+
+use quantities::{ByteCount, Probability, Rate, Time};
+
+/// No measurement is longer, and no round trip: a year.
+const MAX_TIME: Time = Time(Duration::from_secs(365 * 86_400));
+/// What a path of the doctor's can carry, in bit/s.
+const PATH_RATES: std::ops::RangeInclusive<f64> = 1e3..=1e13;
+/// The round trips that it can have.
+const PATH_ROUND_TRIPS: std::ops::RangeInclusive<Time> =
+    Time(Duration::from_micros(1))..=Time(Duration::from_secs(100));
+
+/// A rate that is more than nothing; a bare number is bit/s, as in iperf3.
+pub fn some_rate(text: &str) -> Result<Rate, String> {
+    read(text, |rate: &Rate| *rate > Rate::ZERO, "a rate over 0")
+}
+
+/// A size that is more than nothing; a bare number is bytes, as in iperf3.
+pub fn some_bytes(text: &str) -> Result<ByteCount, String> {
+    read(text, |count: &ByteCount| count.0 > 0, "a size over 0")
+}
+
+/// A time that is more than nothing and within [`MAX_TIME`]; a bare number is seconds, as in iperf3.
+pub fn some_time(text: &str) -> Result<Time, String> {
+    read(
+        text,
+        |time: &Time| !time.0.is_zero() && *time <= MAX_TIME,
+        "a time over 0 and up to 365 days",
+    )
+}
+
+/// A loss rate between 0 and 1.
+pub fn some_loss(text: &str) -> Result<Probability, String> {
+    read(
+        text,
+        |loss: &Probability| *loss > Probability::ZERO && *loss < Probability::ONE,
+        "a loss rate between 0 and 1, neither of them included",
+    )
+}
+
+/// A size of memory; a bare number is MiB, as it was before units were read here.
+pub fn memory(text: &str) -> Result<ByteCount, String> {
+    if let Ok(mebibytes) = text.parse::<u64>() {
+        return Ok(ByteCount(mebibytes.saturating_mul(1 << 20)));
+    }
+    ByteCount::with_unit(text).map_err(|error| error.to_string())
+}
+
+/// What a path should carry; the unit is named.
+pub fn path_rate(text: &str) -> Result<Rate, String> {
+    let rate = Rate::with_unit(text).map_err(|error| error.to_string())?;
+    if PATH_RATES.contains(&rate.bits_per_second()) {
+        return Ok(rate);
+    }
+    Err("not a rate from 1 kbit/s to 10 Tbit/s".to_owned())
+}
+
+/// A path's round trip; the unit is named.
+pub fn path_round_trip(text: &str) -> Result<Time, String> {
+    let time = Time::with_unit(text).map_err(|error| error.to_string())?;
+    if PATH_ROUND_TRIPS.contains(&time) {
+        return Ok(time);
+    }
+    Err("not a round trip from 1 us to 100 s".to_owned())
+}
+
+fn read<T>(text: &str, fits: impl Fn(&T) -> bool, wanted: &str) -> Result<T, String>
+where
+    T: std::str::FromStr<Err = quantities::QuantityError>,
+{
+    match text.parse() {
+        Ok(value) if fits(&value) => Ok(value),
+        Ok(_) => Err(format!("write {wanted}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_perf_are_read_as_ever() {
+        let rate = |text| some_rate(text).map(Rate::bits_per_second);
+        for text in [
+            "2.4 Gbit/s",
+            "2.4G",
+            "2.4g",
+            "2400M",
+            "2400m",
+            "2.4e9",
+            "2400000000",
+            "2400000 kbit/s",
+            "0.0024T",
+        ] {
+            assert_eq!(rate(text), Ok(2.4e9), "{text}");
+        }
+        for (text, bytes) in [
+            ("64K", 65_536),
+            ("64k", 65_536),
+            ("64KB", 65_536),
+            ("64KiB", 65_536),
+            ("1.5M", 1_572_864),
+            ("1g", 1 << 30),
+            ("1TB", 1 << 40),
+            ("7", 7),
+            ("7B", 7),
+        ] {
+            assert_eq!(some_bytes(text), Ok(ByteCount(bytes)), "{text}");
+        }
+        for (text, millis) in [
+            ("180ms", 180),
+            ("10", 10_000),
+            ("10s", 10_000),
+            ("250000us", 250),
+            ("2 min", 120_000),
+            ("1h", 3_600_000),
+        ] {
+            assert_eq!(some_time(text), Ok(Time(Duration::from_millis(millis))), "{text}");
+        }
+        assert_eq!(some_loss("0.001%").map(Probability::value), Ok(1e-5));
+        assert_eq!(some_loss("8e-4").map(Probability::value), Ok(8e-4));
+        for bad in ["0", "-1", "", "fast", "367 days"] {
+            assert!(some_time(bad).is_err(), "{bad}");
+        }
+        for bad in ["0", "1", "100%", "none", "-1"] {
+            assert!(some_loss(bad).is_err(), "{bad}");
+        }
+        assert!(some_rate("0").is_err() && some_bytes("0").is_err());
+    }
+
+    #[test]
+    fn memory_is_in_mebibytes_unless_it_says_otherwise() {
+        for text in ["256", "256MiB", "256 MB", "0.25G"] {
+            assert_eq!(memory(text), Ok(ByteCount(256 << 20)), "{text}");
+        }
+        assert_eq!(memory("0"), Ok(ByteCount(0)));
+        for bad in ["", "-1", "1.5", "256 bit"] {
+            assert!(memory(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_doctor_are_read_as_ever() {
+        let rate = |text| path_rate(text).map(Rate::bits_per_second);
+        for (text, bps) in [
+            ("10Gbit/s", 1e10),
+            ("155 Mbit/s", 155e6),
+            ("2.5g", 2.5e9),
+            ("1000Mbps", 1e9),
+            ("1000 MBIT/S", 1e9),
+            ("10 Gb/s", 1e10),
+            ("10gbit", 1e10),
+            ("2000 bit/s", 2000.0),
+            ("2000 b", 2000.0),
+        ] {
+            assert_eq!(rate(text), Ok(bps), "{text}");
+        }
+        for bad in [
+            "",
+            "10",
+            "Gbit/s",
+            "-1Gbit/s",
+            "0Gbit/s",
+            "10 parsecs",
+            "99Tbit/s",
+            "1.2.3Mbit/s",
+            "infGbit/s",
+            "155 MB/s",
+        ] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+        let seconds = |text| path_round_trip(text).map(Time::seconds);
+        assert_eq!(seconds("100ms"), Ok(0.1));
+        assert_eq!(seconds("0.25 s"), Ok(0.25));
+        assert_eq!(seconds("7us"), Ok(7e-6));
+        for bad in ["", "100", "ms", "-1ms", "0ms", "1h", "1000s"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

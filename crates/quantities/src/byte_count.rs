@@ -1,0 +1,104 @@
+//! Sizes, in bytes.
+
+use std::{fmt, str::FromStr};
+
+use crate::QuantityError;
+use crate::printing::{self, Unit};
+use crate::reading::Written;
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteCount(pub u64);
+
+const BYTE: Unit = Unit::new("B", 1.0);
+const LARGER: [Unit; 6] = [
+    Unit::new("KiB", 1024.0),
+    Unit::new("MiB", 1_048_576.0),
+    Unit::new("GiB", 1_073_741_824.0),
+    Unit::new("TiB", 1_099_511_627_776.0),
+    Unit::new("PiB", 1_125_899_906_842_624.0),
+    Unit::new("EiB", 1_152_921_504_606_846_976.0),
+];
+/// One more than the largest count, in bytes.
+const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
+
+impl ByteCount {
+    /// The count nearest to `bytes`: zero for what is negative or no number.
+    #[must_use]
+    pub fn nearest(bytes: f64) -> Self {
+        Self(bytes.round() as u64)
+    }
+
+    /// Reads a size that names its unit.
+    ///
+    /// # Errors
+    /// [`QuantityError`] when `text` is no size, or a bare number.
+    pub fn with_unit(text: &str) -> Result<Self, QuantityError> {
+        read(text)
+            .and_then(|(count, has_unit)| has_unit.then_some(count))
+            .ok_or_else(|| error(text))
+    }
+}
+
+impl FromStr for ByteCount {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        read(text).map(|(count, _)| count).ok_or_else(|| error(text))
+    }
+}
+
+fn read(text: &str) -> Option<(ByteCount, bool)> {
+    let written = Written::split(text)?;
+    let shift = shift(written.unit)?;
+    let exactly = written
+        .whole()
+        .map(|whole| u128::from(whole) << shift)
+        .and_then(|bytes| u64::try_from(bytes).ok());
+    let rounded = || {
+        let bytes = (written.times_ten_to(0)? * 2f64.powi(shift)).round();
+        // "16 EiB", as the largest counts print, is one more than fits.
+        (bytes <= TOO_LARGE).then_some(bytes as u64)
+    };
+    let bytes = exactly.or_else(rounded)?;
+    Some((ByteCount(bytes), !written.unit.is_empty()))
+}
+
+/// The power of two that a unit stands for.
+fn shift(unit: &str) -> Option<i32> {
+    if matches!(unit, "" | "B" | "bytes") {
+        return Some(0);
+    }
+    let mut rest = unit.chars();
+    let shift = match rest.next()? {
+        'k' | 'K' => 10,
+        'm' | 'M' => 20,
+        'g' | 'G' => 30,
+        't' | 'T' => 40,
+        'P' => 50,
+        'E' => 60,
+        _ => return None,
+    };
+    // "mb" would be millibits to one reader and megabytes to the next.
+    let known = match rest.as_str() {
+        "" => true,
+        "B" => unit == "kB" || unit.starts_with(char::is_uppercase),
+        "iB" => unit.starts_with(char::is_uppercase),
+        _ => false,
+    };
+    known.then_some(shift)
+}
+
+fn error(text: &str) -> QuantityError {
+    QuantityError::new(
+        text,
+        "size",
+        "512KiB (B, KiB, MiB, GiB or TiB; 1 K, KB or KiB is 1024 bytes)",
+    )
+}
+
+impl fmt::Display for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        printing::write(f, self.0 as f64, &BYTE, &LARGER)
+    }
+}
