@@ -8,18 +8,20 @@
 #   make classify  how often the verdict on what limits a flow is right
 #   make streams   how many streams a copy takes, beside fixed numbers
 #   make attacks   honest copies under attack
+#   make peers     scp, rsync, GridFTP and others over a clean path
 #   make lsr       the Land Speed Record's path, beside iperf3
 #   make bench     the relay beside HAProxy
 #   make fuzz      every parser of what strangers and operators write, ten minutes each
 #
-# Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy, `make lsr` iperf3. `make deps` installs what is
-# missing from the distribution's packages, and each target says so in one line where it could not.
+# Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy, `make lsr` iperf3, `make peers` the programs that it
+# measures. `make deps` and `make bench-deps` install what is missing from the distribution's packages, and start none of their services;
+# each target says so in one line where it could not.
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test figures drs drs-run classify streams attacks lsr bench deps bench-deps build lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small test figures drs drs-run classify streams attacks lsr peers bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -47,6 +49,9 @@ attacks: deps build
 
 lsr: bench-deps build
 	$(FIGURES) lsr --out docs/results
+
+peers: bench-deps build
+	$(FIGURES) peers
 
 test: deps
 	$(CARGO) test --workspace --locked
@@ -85,7 +90,9 @@ deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base
 
 bench-deps:
-	@scripts/install-deps ip:iproute2 haproxy:haproxy iperf3:iperf3
+	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 sshd:openssh-server ssh:openssh-client \
+		rsync:rsync rclone:rclone globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
+		xrootd:xrootd-server xrdcp:xrootd-client lftp:lftp danted:dante-server nc.openbsd:netcat-openbsd
 
 clean:
 	$(CARGO) clean

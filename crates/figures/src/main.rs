@@ -14,6 +14,7 @@ mod fit;
 mod identities;
 mod lsr;
 mod paper;
+mod peers;
 mod plan;
 mod plot;
 mod record;
@@ -137,6 +138,8 @@ enum What {
     },
     /// Measures honest copies under attack, and what attacked processes hold.
     Attacks(attacks::Arguments),
+    /// Copies a file with each peer (scp, rsync, GridFTP, ...) over a clean path, and prints the rates.
+    Peers(peers::Arguments),
     /// The attacker of `attacks`, in a node of the lab.
     #[command(hide = true)]
     Attacker(attacks::attacker::Attacker),
@@ -253,6 +256,7 @@ fn run(arguments: Arguments) -> Result<()> {
         What::DrsSend(what) => right_sizing::program::send(&what),
         What::Streams { out, seeds } => streams::run(scenarios, &out, seeds),
         What::Attacks(what) => attacks::run(&what),
+        What::Peers(what) => peers::run(&what),
         What::Attacker(attacker) => attacker.run(),
         What::Fit {
             what,
