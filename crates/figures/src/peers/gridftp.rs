@@ -19,7 +19,7 @@ const CLIENT: Need = Need {
 const PORT: u16 = 2811;
 
 /// globus-url-copy: `-fast` ("recommended when using GridFTP servers": extended block mode, data channels used again) and `-p`, parallel
-/// data connections; the GridFTP user's guide advises `-cc` (files at a time) for many small files. Buffers are left to the kernel's tuning.
+/// data connections; folders with `-cc`, files at a time. All by globus-url-copy(1). Buffers are left to the kernel's tuning.
 pub struct GridFtp;
 
 impl GridFtp {

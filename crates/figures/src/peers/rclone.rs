@@ -1,8 +1,9 @@
 //! rclone, with an SSH server and with an HTTP server.
 //!
-//! rclone.org/docs: `--multi-thread-streams` splits a large file that is fetched, from `--multi-thread-cutoff` on, and `--transfers` is the
-//! number of files at a time. rclone.org/sftp: `--sftp-chunk-size` of 255k "can increase throughput considerably on high latency links", and
-//! is right for OpenSSH. It compares hashes after a copy where the server has them, at a round trip or more for each file.
+//! rclone(1): `--multi-thread-streams` is the most streams of one file that is fetched, a stream for every `--multi-thread-cutoff` of its
+//! bytes, and `--transfers` the number of files at a time; a file that is sent has one stream. `--sftp-chunk-size` "will increase transfer
+//! speed dramatically on high latency links", and 255k "works well" with OpenSSH. After a copy it compares hashes where the server has them,
+//! which takes round trips for each file.
 
 use super::http::{self, RCLONE};
 use super::place::{Place, SERVED, Serving, USER};

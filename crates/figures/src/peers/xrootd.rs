@@ -20,13 +20,17 @@ const PORT: u16 = 1094;
 /// The most that `-S` takes, by xrdcp(1).
 const STREAMS_AT_MOST: u32 = 15;
 
-/// xrdcp(1): `-S`, TCP connections of a copy; folders with `--parallel 4`, the most files at a time that it takes.
+/// xrdcp(1): `-S`, data connections beside the one that then only controls (without it, that one carries the data); folders with
+/// `--parallel`, files at a time.
 pub struct Xrootd;
 
 impl Xrootd {
     fn command(place: &Place, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
         let mut command = place.client(&CLIENT, serving)?;
-        command.args(["-f", "-s", "-S", &streams.min(STREAMS_AT_MOST).to_string()]);
+        command.args(["-f", "-s"]);
+        if streams > 1 {
+            command.args(["-S", &streams.min(STREAMS_AT_MOST).to_string()]);
+        }
         if item.tree {
             command.args(["-r", "--parallel", "4"]);
         }
