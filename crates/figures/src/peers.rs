@@ -99,7 +99,7 @@ pub struct Abilities {
 /// One file or folder below a root.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Its name below the root, without a separator.
+    /// Its name below the root: letters, digits, `.`, `-` and `_`, which no client's language takes for anything else.
     pub name: String,
     /// Whether it is a folder.
     pub tree: bool,

@@ -31,7 +31,7 @@ const PASSWD: &str = "root:x:0:0:root:/run:/bin/sh\npeer:x:1000:1000:peer:/run:/
 const GROUP: &str = "root:x:0:\npeer:x:1000:\n";
 
 /// Runs in the server's namespaces, as root of them, before the server: folder of the files above, node, served folder, server.
-const SETTLE: &str = "set -eu
+const PREPARE_NAMESPACES: &str = "set -eu
 settings=$1 node=$2 served=$3; shift 3
 hostname \"$node\"
 mount --bind \"$settings/passwd\" /etc/passwd
@@ -125,7 +125,7 @@ impl Place<'_> {
         let mut command = self.lab.command(self.node, UNSHARE.find()?)?;
         command
             .args(["--mount", "--uts", "--pid", "--fork", "--kill-child", "--"])
-            .args(["sh", "-c", SETTLE, "sh"])
+            .args(["sh", "-c", PREPARE_NAMESPACES, "sh"])
             .arg(settings.path())
             .arg(self.node)
             .arg(root)

@@ -250,9 +250,18 @@ fn a_server_ends_with_all_its_processes_when_it_is_dropped() {
         scratch: bench.scratch.path(),
     };
     let serving = scp::Scp.serve(&place("server"), &bench.file.root).unwrap();
-    // The last process of the server's namespace takes the port with it, so the next server has it to itself at once.
+    let listening = || {
+        let mut command = bench.lab.command("server", "cat").unwrap();
+        let table = command.arg("/proc/self/net/tcp").output().unwrap().stdout;
+        let port = format!(":{:04X}", ssh::PORT);
+        String::from_utf8_lossy(&table).lines().any(|line| {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            fields[1].ends_with(&port) && fields[3] == "0A"
+        })
+    };
+    assert!(listening());
     drop(serving);
-    drop(scp::Scp.serve(&place("server"), &bench.file.root).unwrap());
+    assert!(!listening(), "the port is free as soon as the server is dropped");
 }
 
 #[test]
