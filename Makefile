@@ -67,7 +67,9 @@ deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base
 
 bench-deps: deps
-	@scripts/install-deps ip:iproute2 haproxy:haproxy iperf3:iperf3
+	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 sshd:openssh-server ssh:openssh-client \
+		rsync:rsync rclone:rclone globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
+		xrootd:xrootd-server xrdcp:xrootd-client lftp:lftp danted:dante-server nc.openbsd:netcat-openbsd
 
 clean:
 	$(CARGO) clean

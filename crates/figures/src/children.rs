@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// How long a server or a depot may take to say that it listens.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
+/// How often it is looked whether a silent server listens.
+const LISTEN_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
 /// A process that serves until it is dropped.
 pub struct Server {
     child: Child,
@@ -45,27 +48,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_within(command: Command, name: &str, ready: &'static str, limit: Duration) -> Result<Self> {
-        let mut child = spawn_heard(command, name)?;
-        let (lines, heard) = mpsc::channel();
-        let out = child
-            .stdout
-            .take()
-            .map(|pipe| Box::new(pipe) as Box<dyn std::io::Read + Send>);
-        let err = child
-            .stderr
-            .take()
-            .map(|pipe| Box::new(pipe) as Box<dyn std::io::Read + Send>);
-        for pipe in [out, err].into_iter().flatten() {
-            let lines = lines.clone();
-            // The pipe is read to its end, so that the server never blocks on what it logs.
-            thread::spawn(move || {
-                for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-                    let _ = lines.send(line);
-                }
-            });
-        }
-        drop(lines);
-        let server = Self { child, said: heard };
+        let server = Self::spawn(command, name)?;
         let deadline = Instant::now() + limit;
         let mut said = Vec::new();
         loop {
@@ -78,6 +61,51 @@ impl Server {
                 Err(_) => bail!("{name} did not start serving: {}", said.join(" | ")),
             }
         }
+    }
+
+    /// Starts `command` and waits until a TCP socket of its network namespace listens on `port`, for servers that do not say when they are
+    /// ready. The port must be the server's own.
+    ///
+    /// # Errors
+    /// It cannot be started, ends before, or does not listen within 20 s: the error quotes what it printed.
+    pub fn start_listening(command: Command, name: &str, port: u16) -> Result<Self> {
+        let server = Self::spawn(command, name)?;
+        let deadline = Instant::now() + READY_WITHIN;
+        let mut said = Vec::new();
+        loop {
+            if listens(server.child.id(), port) {
+                return Ok(server);
+            }
+            match server.said.recv_timeout(LISTEN_POLL_INTERVAL) {
+                Ok(line) => said.push(line),
+                Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
+                Err(_) => bail!("{name} does not listen on port {port}: {}", said.join(" | ")),
+            }
+        }
+    }
+
+    /// Starts `command`, and reads what it prints to its end, so that it never blocks on what it logs.
+    fn spawn(command: Command, name: &str) -> Result<Self> {
+        let mut child = spawn_heard(command, name)?;
+        let (lines, heard) = mpsc::channel();
+        let out = child
+            .stdout
+            .take()
+            .map(|pipe| Box::new(pipe) as Box<dyn std::io::Read + Send>);
+        let err = child
+            .stderr
+            .take()
+            .map(|pipe| Box::new(pipe) as Box<dyn std::io::Read + Send>);
+        for pipe in [out, err].into_iter().flatten() {
+            let lines = lines.clone();
+            thread::spawn(move || {
+                for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                    let _ = lines.send(line);
+                }
+            });
+        }
+        drop(lines);
+        Ok(Self { child, said: heard })
     }
 }
 
@@ -102,11 +130,44 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Kills the processes that it started, and waits until it ends for want of them: for a program that does nothing but wait for another,
+    /// as `unshare --fork` does. Of a process namespace nothing is left then, as its first process ends after all others.
+    pub fn end_with_children(&mut self) {
+        let pid = self.child.id();
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let killed = children
+            .split_ascii_whitespace()
+            .filter_map(|child| rustix::process::Pid::from_raw(child.parse().ok()?))
+            .filter(|child| rustix::process::kill_process(*child, rustix::process::Signal::KILL).is_ok())
+            .count();
+        if killed == 0 {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a TCP socket listens on `port` in the network namespace of process `pid`, by proc_net(5).
+fn listens(pid: u32, port: u16) -> bool {
+    ["tcp", "tcp6"].iter().any(|table| {
+        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        table.lines().skip(1).any(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            // Number, local address and port, remote ones, state: 0A is LISTEN.
+            let local = fields.nth(1).and_then(|local| local.rsplit(':').next());
+            local.is_some_and(|local| u16::from_str_radix(local, 16) == Ok(port))
+                && fields.nth(1) == Some("0A")
+        })
+    })
 }
 
 /// Starts `command` with nothing to read, and with both of its outputs to be heard.

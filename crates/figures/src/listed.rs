@@ -172,7 +172,10 @@ fn validity<C, S>(records: &[Record<C, S>]) -> String {
     };
     let counted = match records.len() - valid {
         0 => format!("All {valid} runs count."),
-        others => format!("{valid} runs of {} count; with {others} the lab did not keep up.", records.len()),
+        others => format!(
+            "{valid} runs of {} count; with {others} the lab did not keep up.",
+            records.len()
+        ),
     };
     format!(
         "{counted} {discarded} were thrown away and repeated because the lab did not keep up: late deliveries, drops of its own, or over 1 % of the \

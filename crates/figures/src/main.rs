@@ -16,6 +16,7 @@ mod marks;
 mod noise;
 mod page;
 mod paper;
+mod peers;
 mod plot;
 mod provenance;
 mod publish;

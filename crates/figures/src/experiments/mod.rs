@@ -5,6 +5,7 @@ pub mod classify;
 pub mod depots;
 pub mod drs_run;
 pub mod lsr;
+pub mod peers;
 pub mod right_sizing;
 pub mod streams;
 
@@ -15,6 +16,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
     vec![
         Box::new(depots::Depots),
         Box::new(streams::Streams),
+        Box::new(peers::Peers),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,
         }),

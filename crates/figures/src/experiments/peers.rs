@@ -1,0 +1,285 @@
+//! Others' programs over one long clean path, each at its documented best, beside `longhaul cp` that is told nothing.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::copy::{Source, copy};
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page, Table, cell};
+use crate::peers::iperf3::Iperf3;
+use crate::peers::one_copy::{Direction, Job, one_copy};
+use crate::peers::place::Place;
+use crate::peers::{self, Peer, Program, Relay, RelayKind};
+use crate::runs::Runs;
+use crate::setting::{self, Way};
+use crate::tools::Tools;
+
+/// What is copied, in bytes.
+const BYTES: u64 = 128 << 20;
+/// The numbers of streams that a peer with a choice is told.
+const STREAMS: [u32; 3] = [1, 4, 16];
+/// Streams of a copy that is sent or goes through a relay, for peers with a choice.
+const SOME_STREAMS: u32 = 4;
+/// The program of this project, among the peers' names.
+const LONGHAUL: &str = "longhaul";
+
+/// The experiment.
+pub struct Peers;
+
+/// One copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// A peer's name, or `longhaul`.
+    program: String,
+    /// The number of streams that it is told; none where it has no choice, or is left to choose.
+    streams: Option<u32>,
+    /// What relays in the node between.
+    through: Through,
+    /// Which way the data flows.
+    direction: Direction,
+}
+
+/// What relays in the node between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Through {
+    /// Nothing: one connection from end to end.
+    Nothing,
+    /// A depot, for `longhaul`; HAProxy, for the others.
+    Relay,
+    /// A SOCKS server.
+    Socks,
+}
+
+/// What a copy came to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    goodput_bps: f64,
+}
+
+impl Seen {
+    fn mbps(&self) -> f64 {
+        self.goodput_bps / 1e6
+    }
+}
+
+fn peer(name: &str) -> Option<Box<dyn Peer>> {
+    peers::all().into_iter().find(|peer| peer.name() == name)
+}
+
+fn relay(kind: RelayKind) -> Result<Box<dyn Relay>> {
+    let found = peers::relays().into_iter().find(|relay| relay.kind() == kind);
+    found.with_context(|| format!("there is no relay of the kind {kind:?}"))
+}
+
+/// The cells of one peer.
+fn cells_of(peer: &dyn Peer) -> Vec<Cell> {
+    let able = peer.abilities();
+    let cell = |streams, through, direction| Cell {
+        program: peer.name().into(),
+        streams,
+        through,
+        direction,
+    };
+    let fetch = |streams, through| cell(streams, through, Direction::Fetch);
+    let mut cells: Vec<Cell> = match able.streams {
+        true => STREAMS.map(|number| fetch(Some(number), Through::Nothing)).into(),
+        false => vec![fetch(None, Through::Nothing)],
+    };
+    let some = able.streams.then_some(SOME_STREAMS);
+    cells.extend(able.send.then(|| cell(some, Through::Nothing, Direction::Send)));
+    cells.extend(able.forward.then(|| fetch(some, Through::Relay)));
+    cells.extend(able.socks.then(|| fetch(some, Through::Socks)));
+    cells
+}
+
+impl Experiment for Peers {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = Source;
+
+    fn name(&self) -> &'static str {
+        "peers"
+    }
+
+    fn title(&self) -> &'static str {
+        "Others' programs over a long clean path, beside `longhaul cp`"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let own = [Through::Nothing, Through::Relay].map(|through| Cell {
+            program: LONGHAUL.into(),
+            streams: None,
+            through,
+            direction: Direction::Fetch,
+        });
+        let memory = Cell {
+            program: Iperf3.name().into(),
+            streams: Some(SOME_STREAMS),
+            through: Through::Nothing,
+            direction: Direction::Fetch,
+        };
+        let others = peers::all().into_iter().flat_map(|peer| cells_of(peer.as_ref()));
+        own.into_iter().chain(others).chain([memory]).collect()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        1
+    }
+
+    fn cost(&self, _cell: &Cell) -> Cost {
+        // The path carries 155 Mbit/s; what copies over it needs a quarter of this machine.
+        Cost {
+            share: 0.25,
+            seconds: 15.0,
+        }
+    }
+
+    fn prepare(&self, tools: &Tools) -> Result<Source> {
+        peers::all().iter().try_for_each(|peer| peer.installed())?;
+        peers::relays().iter().try_for_each(|relay| relay.installed())?;
+        Iperf3.installed()?;
+        Source::sized(tools, BYTES)
+    }
+
+    fn network(&self, tools: &Tools, _source: &Source, _cell: &Cell, _seed: u64) -> Result<Network> {
+        setting::clean_long().network(tools)
+    }
+
+    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Seen> {
+        let goodput_bps = match peer(&cell.program) {
+            Some(peer) => copy_with(peer.as_ref(), here, cell)?,
+            None if cell.program == LONGHAUL => {
+                let way = match cell.through {
+                    Through::Nothing => Way::Direct,
+                    _ => Way::Depots,
+                };
+                copy(here, &setting::clean_long(), way, here.setup, cell.streams)?.goodput_bps
+            }
+            None => memory_to_memory(here, cell)?,
+        };
+        Ok(Seen { goodput_bps })
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        format!("{:.1} Mbit/s", seen.mbps())
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        let mut table = Table::new([
+            "program", "options", "streams", "through", "data", "Mbit/s", "runs",
+        ]);
+        for one in self.cells() {
+            let rate = runs.spread(&one, Seen::mbps);
+            let (title, options) = match peer(&one.program) {
+                Some(peer) => (peer.title(), peer.options()),
+                None if one.program == LONGHAUL => ("longhaul cp", "none"),
+                None => (Iperf3.title(), Iperf3.options()),
+            };
+            let through = match (one.through, one.program == LONGHAUL) {
+                (Through::Nothing, _) => "-",
+                (_, true) => "a depot",
+                (Through::Relay, _) => "HAProxy",
+                (Through::Socks, _) => "a SOCKS server",
+            };
+            table.row([
+                title.to_owned(),
+                options.to_owned(),
+                one.streams.map_or("-".to_owned(), |number| number.to_string()),
+                through.to_owned(),
+                match one.direction {
+                    Direction::Fetch => "fetched",
+                    Direction::Send => "sent",
+                }
+                .to_owned(),
+                cell(rate, 1),
+                rate.map_or(0, |rate| rate.count).to_string(),
+            ]);
+        }
+        Ok(Page::new(HEAD).table(&table))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        let best = |wanted: &dyn Fn(&Cell) -> bool| {
+            let cells = self.cells().into_iter().filter(|one| wanted(one));
+            let rates = cells.filter_map(|one| Some((runs.spread(&one, Seen::mbps)?, one.program)));
+            rates.max_by(|a, b| a.0.median.total_cmp(&b.0.median))
+        };
+        let direct = |one: &Cell| {
+            one.through == Through::Nothing
+                && one.direction == Direction::Fetch
+                && one.program != Iperf3.name()
+        };
+        let own = best(&|one| direct(one) && one.program == LONGHAUL);
+        let others = best(&|one| direct(one) && one.program != LONGHAUL);
+        let (Some((own, _)), Some((other, name))) = (own, others) else {
+            return vec![];
+        };
+        vec![Figure::new(
+            "best",
+            "`longhaul cp` by the best of the others, long clean path",
+            format!(
+                "{:.2} ({:.1} by {:.1} Mbit/s, {name})",
+                own.median / other.median,
+                own.median,
+                other.median
+            ),
+        )]
+    }
+}
+
+/// A copy with a peer, in bit/s.
+fn copy_with(peer: &dyn Peer, here: &Here<'_, Source>, cell: &Cell) -> Result<f64> {
+    let relay = match cell.through {
+        Through::Nothing => None,
+        Through::Relay => Some(relay(RelayKind::Forward)?),
+        Through::Socks => Some(relay(RelayKind::Socks)?),
+    };
+    let job = Job {
+        lab: here.lab,
+        client: "client",
+        server: "server",
+        relay: relay.as_deref().map(|relay| (relay, "depot")),
+        scratch: here.folder,
+        source: here.setup,
+        direction: cell.direction,
+        streams: cell.streams.unwrap_or(1),
+    };
+    Ok(one_copy(peer, &job)?.goodput_bps())
+}
+
+/// iperf3 between the same nodes, in bit/s.
+fn memory_to_memory(here: &Here<'_, Source>, cell: &Cell) -> Result<f64> {
+    let place = |node| Place {
+        lab: here.lab,
+        node,
+        scratch: here.folder,
+    };
+    let serving = Iperf3.serve(&place("server"))?;
+    let streams = cell.streams.unwrap_or(1);
+    Iperf3.goodput_bps(&place("client"), &serving, BYTES, Direction::Fetch, streams)
+}
+
+const HEAD: &str = "A file of 128 MiB between client and server over the clean path of `scenarios/clean-long.toml` (120 ms, 155 Mbit/s, CUBIC), from the start of the client's \
+                    command to its end: logging in counts. What arrived was compared with the source. Options are those that each program's documentation recommends, and \
+                    what each encrypts and checks differs (`docs/peers.md`). iperf3 moves as much from memory to memory, and its set-up does not count.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_peer_is_asked_for_what_it_is_not_able_to_do() {
+        for one in Peers.cells() {
+            let Some(peer) = peer(&one.program) else { continue };
+            let able = peer.abilities();
+            assert_eq!(one.streams.is_some(), able.streams, "{one:?}");
+            assert!(one.through != Through::Relay || able.forward, "{one:?}");
+            assert!(one.through != Through::Socks || able.socks, "{one:?}");
+        }
+    }
+}

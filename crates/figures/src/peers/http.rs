@@ -1,0 +1,38 @@
+//! An HTTP server of files, which answers requests for ranges: `rclone serve http`, for rclone and lftp.
+
+use super::Need;
+use super::place::{Place, SERVED, Serving};
+use anyhow::Result;
+use std::path::Path;
+
+/// Port of the server in its node.
+const PORT: u16 = 8081;
+
+/// Server and client.
+pub const RCLONE: Need = Need {
+    program: "rclone",
+    package: "rclone",
+};
+
+/// Serves [`SERVED`] for reading.
+///
+/// # Errors
+/// rclone is missing, or the server does not start.
+pub fn serve(place: &Place, root: &Path) -> Result<Serving> {
+    let address = format!("{}:{PORT}", place.address()?);
+    let arguments = [
+        "serve",
+        "http",
+        SERVED,
+        "--read-only",
+        "--config=",
+        "--addr",
+        &address,
+    ];
+    place.serve(&RCLONE, &arguments, place.settings()?, root, PORT)
+}
+
+/// The address of a served file or folder.
+pub fn url(serving: &Serving, name: &str) -> String {
+    format!("http://{}/{name}", serving.endpoint.address)
+}

@@ -1,0 +1,67 @@
+//! lftp, which fetches one file in parts at once.
+
+use super::http::{self, RCLONE};
+use super::place::{Place, Serving};
+use super::{Abilities, Item, Need, Peer, Program};
+use anyhow::Result;
+use std::path::Path;
+use std::process::Command;
+
+const LFTP: Need = Need {
+    program: "lftp",
+    package: "lftp",
+};
+
+/// Files at a time in a folder, when one stream is asked for.
+const MIRROR_PARALLEL_AT_LEAST: u32 = 4;
+
+/// lftp(1) with an HTTP server: `pget -n` for a file, `mirror --parallel` for a folder.
+pub struct Lftp;
+
+impl Program for Lftp {
+    fn name(&self) -> &'static str {
+        "lftp"
+    }
+    fn title(&self) -> &'static str {
+        "lftp, http"
+    }
+    fn options(&self) -> &'static str {
+        "pget -n N, folders with mirror --parallel=N (4 or more)"
+    }
+    fn needs(&self) -> &'static [Need] {
+        &[RCLONE, LFTP]
+    }
+}
+
+impl Peer for Lftp {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            send: false,
+            trees: true,
+            streams: true,
+            forward: true,
+            socks: false,
+        }
+    }
+
+    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+        http::serve(place, root)
+    }
+
+    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, streams: u32) -> Result<Command> {
+        let (url, target) = (http::url(from, &item.name), to.join(&item.name));
+        let copy = if item.tree {
+            let parallel = streams.max(MIRROR_PARALLEL_AT_LEAST);
+            format!("mirror --parallel={parallel} \"{url}/\" \"{}\"", target.display())
+        } else {
+            format!("pget -n {streams} \"{url}\" -o \"{}\"", target.display())
+        };
+        let mut command = place.client(&LFTP, from)?;
+        // Its own number of retries, 1000, would hide a server that is gone.
+        command
+            .arg("--norc")
+            .arg("-c")
+            .arg(format!("set cmd:fail-exit yes; set net:max-retries 2; {copy}"));
+        Ok(command)
+    }
+}

@@ -1,0 +1,140 @@
+//! One copy with a peer, timed and checked.
+
+use super::contents::{self, Contents};
+use super::place::Place;
+use super::{Item, Peer, Relay, RelayKind};
+use crate::children::output_within;
+use crate::copy::Source;
+use anyhow::{Context, Result, bail, ensure};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use wanbed::Lab;
+
+/// A copy that takes longer is stopped, so that a hang ends.
+const COPY_TIME_LIMIT: Duration = Duration::from_secs(900);
+
+/// Which way the data flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From the server to the client.
+    Fetch,
+    /// From the client to the server.
+    Send,
+}
+
+/// What is copied, and between which nodes.
+#[derive(Clone, Copy)]
+pub struct Job<'a> {
+    /// The lab, which is up.
+    pub lab: &'a Lab,
+    /// The node whose command is timed.
+    pub client: &'a str,
+    /// The node that serves.
+    pub server: &'a str,
+    /// A relay, and the node that it runs in.
+    pub relay: Option<(&'a dyn Relay, &'a str)>,
+    /// For settings and what arrives; memory-backed, so that no disk is measured.
+    pub scratch: &'a Path,
+    /// The file or folder.
+    pub source: &'a Source,
+    /// Which way the data flows.
+    pub direction: Direction,
+    /// The number of streams, for peers that have a choice; 1 for the others.
+    pub streams: u32,
+}
+
+/// A copy that was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Timed {
+    /// Files and bytes, all of which arrived as they were.
+    pub contents: Contents,
+    /// From the start of the client's command to its end, in seconds.
+    pub seconds: f64,
+}
+
+impl Timed {
+    /// Bits of files per second.
+    pub fn goodput_bps(&self) -> f64 {
+        8.0 * self.contents.bytes as f64 / self.seconds
+    }
+}
+
+/// Serves, copies with one command of the client's, and compares what arrived with the source.
+///
+/// # Errors
+/// The peer or the relay is not installed or not able to do this, a server does not start, the command fails, or what arrived is not what was sent, whatever the command said.
+pub fn one_copy(peer: &dyn Peer, job: &Job) -> Result<Timed> {
+    peer.installed()?;
+    able(peer, job)?;
+    let target = tempfile::tempdir_in(job.scratch).context("cannot make a folder for the copy")?;
+    let place = |node| Place {
+        lab: job.lab,
+        node,
+        scratch: job.scratch,
+    };
+    let root = match job.direction {
+        Direction::Fetch => job.source.root.as_path(),
+        Direction::Send => target.path(),
+    };
+    let mut serving = peer.serve(&place(job.server), root)?;
+    let relaying = match job.relay {
+        None => None,
+        Some((relay, node)) => {
+            relay.installed()?;
+            Some(relay.start(&place(node), serving.endpoint.address)?)
+        }
+    };
+    if let Some(relaying) = &relaying {
+        serving.endpoint = relaying.endpoint;
+    }
+    let (client, item) = (place(job.client), item(job.source));
+    let command = match job.direction {
+        Direction::Fetch => peer.fetch(&client, &serving, &item, target.path(), job.streams)?,
+        Direction::Send => peer.send(&client, &serving, &job.source.root, &item, job.streams)?,
+    };
+    let started = Instant::now();
+    let (status, out, err) = output_within(command, peer.name(), COPY_TIME_LIMIT)?;
+    let seconds = started.elapsed().as_secs_f64();
+    if !status.success() {
+        bail!(
+            "{} ended with {status}: {} {}",
+            peer.name(),
+            out.trim(),
+            err.trim()
+        );
+    }
+    let contents = contents::compare(&job.source.root.join(&item.name), &target.path().join(&item.name))
+        .with_context(|| format!("{} reported success", peer.name()))?;
+    Ok(Timed { contents, seconds })
+}
+
+fn item(source: &Source) -> Item {
+    Item {
+        name: source.name.clone(),
+        tree: source.root.join(&source.name).is_dir(),
+    }
+}
+
+/// Whether the peer can do what is asked.
+fn able(peer: &dyn Peer, job: &Job) -> Result<()> {
+    let (name, able) = (peer.name(), peer.abilities());
+    ensure!(
+        job.direction == Direction::Fetch || able.send,
+        "{name} only fetches"
+    );
+    ensure!(!item(job.source).tree || able.trees, "{name} copies no folders");
+    ensure!(
+        job.streams == 1 || (job.streams > 1 && able.streams),
+        "{name} has one stream, not {}",
+        job.streams
+    );
+    if let Some((relay, _)) = job.relay {
+        let passes = match relay.kind() {
+            RelayKind::Forward => able.forward,
+            RelayKind::Socks => able.socks,
+        };
+        ensure!(passes, "{name} cannot go through {}", relay.name());
+    }
+    Ok(())
+}

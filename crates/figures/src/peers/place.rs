@@ -1,0 +1,161 @@
+//! A node for a peer's server and client, and all that a server needs to run there.
+//!
+//! Servers from Debian expect a machine of their own: a host name that resolves to its address, a user who is not root and whom they can
+//! look up, a private `/run`, permission to read what they serve, and nobody else on their ports. A node of a lab has its own network and
+//! `/etc/hosts` already; a server is given the rest by `unshare` (util-linux): the node's name as its host name, its own user data base with
+//! the user [`USER`], an empty `/run`, the served folder at [`SERVED`], and a process namespace, so that whatever it starts ends with it.
+//! [`USER`] is whoever runs the lab, by another number, in a user namespace. So no server runs as root, in a lab of root's or of an ordinary
+//! user's, and none needs a privilege separation directory or an account on the machine.
+
+use super::Need;
+use crate::children::Server;
+use anyhow::{Context, Result};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+use wanbed::Lab;
+
+/// Whom servers run as, and log in as.
+pub const USER: &str = "peer";
+/// Where a server finds the folder that it serves.
+pub const SERVED: &str = "/run/served";
+
+const UNSHARE: Need = Need {
+    program: "unshare",
+    package: "util-linux",
+};
+
+/// The server's own user data base: [`USER`], whose number the namespace gives to whoever runs the lab.
+const PASSWD: &str = "root:x:0:0:root:/run:/bin/sh\npeer:x:1000:1000:peer:/run:/bin/sh\n";
+const GROUP: &str = "root:x:0:\npeer:x:1000:\n";
+
+/// Runs in the server's namespaces, as root of them, before the server: folder of the files above, node, served folder, server.
+const PREPARE_NAMESPACES: &str = "set -eu
+settings=$1 node=$2 served=$3; shift 3
+hostname \"$node\"
+mount --bind \"$settings/passwd\" /etc/passwd
+mount --bind \"$settings/group\" /etc/group
+mkdir \"$settings/run\"
+mount -t tmpfs -o mode=755 peer \"$settings/run\"
+mkdir \"$settings/run/served\"
+mount --bind \"$served\" \"$settings/run/served\"
+mount --rbind \"$settings/run\" /run
+cd /run
+export HOME=/run
+exec unshare --user --map-user=1000 --map-group=1000 -- \"$@\"";
+
+/// A node of a lab, and a folder for settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The lab.
+    pub lab: &'a Lab,
+    /// The node's name.
+    pub node: &'a str,
+    /// Where settings are written, in a folder for each server.
+    pub scratch: &'a Path,
+}
+
+/// What a client connects to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The server, or the relay that forwards to it.
+    pub address: SocketAddrV4,
+    /// The SOCKS5 server to go through.
+    pub socks: Option<SocketAddrV4>,
+}
+
+/// A server in a node, which ends when it is dropped.
+pub struct Serving {
+    server: Server,
+    settings: TempDir,
+    /// What a client connects to.
+    pub endpoint: Endpoint,
+}
+
+impl Serving {
+    /// A file of the server's settings.
+    pub fn setting(&self, file: &str) -> PathBuf {
+        self.settings.path().join(file)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Until nothing of it is left, so that the port is free for the next.
+        self.server.end_with_children();
+    }
+}
+
+impl Place<'_> {
+    /// The node's address.
+    ///
+    /// # Errors
+    /// The lab has no such node.
+    pub fn address(&self) -> Result<Ipv4Addr> {
+        Ok(self.lab.address(self.node)?)
+    }
+
+    /// A folder for a server's settings.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn settings(&self) -> Result<TempDir> {
+        let folder = tempfile::Builder::new()
+            .prefix("peer-")
+            .tempdir_in(self.scratch)
+            .with_context(|| format!("cannot make a folder in {}", self.scratch.display()))?;
+        write(&folder.path().join("passwd"), PASSWD)?;
+        write(&folder.path().join("group"), GROUP)?;
+        Ok(folder)
+    }
+
+    /// Starts a server as [`USER`] with `root` at [`SERVED`], and returns once it listens on `port`, which is the node's own.
+    ///
+    /// # Errors
+    /// The program or `unshare` is missing, or the server does not listen: the error quotes what it printed.
+    pub fn serve(
+        &self,
+        program: &Need,
+        arguments: &[&str],
+        settings: TempDir,
+        root: &Path,
+        port: u16,
+    ) -> Result<Serving> {
+        let mut command = self.lab.command(self.node, UNSHARE.find()?)?;
+        command
+            .args(["--mount", "--uts", "--pid", "--fork", "--kill-child", "--"])
+            .args(["sh", "-c", PREPARE_NAMESPACES, "sh"])
+            .arg(settings.path())
+            .arg(self.node)
+            .arg(root)
+            .arg(program.find()?)
+            .args(arguments);
+        Ok(Serving {
+            server: Server::start_listening(command, program.program, port)?,
+            settings,
+            endpoint: Endpoint {
+                address: SocketAddrV4::new(self.address()?, port),
+                socks: None,
+            },
+        })
+    }
+
+    /// A client's command in the node. Its home is the server's folder of settings, so that no file of the user's has a say.
+    ///
+    /// # Errors
+    /// The program is missing, or the node is.
+    pub fn client(&self, program: &Need, serving: &Serving) -> Result<Command> {
+        let mut command = self.lab.command(self.node, program.find()?)?;
+        command.env("HOME", serving.settings.path());
+        Ok(command)
+    }
+}
+
+/// Writes a settings file.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

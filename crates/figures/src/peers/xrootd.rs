@@ -1,0 +1,97 @@
+//! xrdcp with an XRootD server, without authentication.
+
+use super::place::{Place, Serving, write};
+use super::{Abilities, Item, Need, Peer, Program};
+use anyhow::Result;
+use std::path::Path;
+use std::process::Command;
+
+const SERVER: Need = Need {
+    program: "xrootd",
+    package: "xrootd-server",
+};
+const CLIENT: Need = Need {
+    program: "xrdcp",
+    package: "xrootd-client",
+};
+
+/// Port of the server in its node.
+const PORT: u16 = 1094;
+/// The most that `-S` takes, by xrdcp(1).
+const STREAMS_AT_MOST: u32 = 15;
+
+/// xrdcp(1): `-S`, data connections beside the one that then only controls (without it, that one carries the data); folders with
+/// `--parallel`, files at a time.
+pub struct Xrootd;
+
+impl Xrootd {
+    fn command(place: &Place, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
+        let mut command = place.client(&CLIENT, serving)?;
+        command.args(["-f", "-s"]);
+        if streams > 1 {
+            command.args(["-S", &streams.min(STREAMS_AT_MOST).to_string()]);
+        }
+        if item.tree {
+            command.args(["-r", "--parallel", "4"]);
+        }
+        Ok(command)
+    }
+}
+
+fn url(serving: &Serving, name: &str) -> String {
+    // The server's root is the folder above the served one: it gives no information on its root, which copying a folder to it asks for.
+    format!("root://{}//served/{name}", serving.endpoint.address)
+}
+
+impl Program for Xrootd {
+    fn name(&self) -> &'static str {
+        "xrdcp"
+    }
+    fn title(&self) -> &'static str {
+        "xrdcp (XRootD)"
+    }
+    fn options(&self) -> &'static str {
+        "-S N (15 at most), folders with --parallel 4"
+    }
+    fn needs(&self) -> &'static [Need] {
+        &[SERVER, CLIENT]
+    }
+}
+
+impl Peer for Xrootd {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            send: true,
+            trees: true,
+            streams: true,
+            forward: false,
+            socks: false,
+        }
+    }
+
+    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+        let settings = place.settings()?;
+        let file = settings.path().join("xrootd.cfg");
+        write(
+            &file,
+            &format!(
+                "all.export /\noss.localroot /run\nxrd.port {PORT}\nall.adminpath /run/admin\nall.pidpath /run/admin\n"
+            ),
+        )?;
+        place.serve(&SERVER, &["-c", &file.to_string_lossy()], settings, root, PORT)
+    }
+
+    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, streams: u32) -> Result<Command> {
+        let mut command = Self::command(place, from, item, streams)?;
+        command
+            .arg(url(from, &item.name))
+            .arg(format!("{}/", to.display()));
+        Ok(command)
+    }
+
+    fn send(&self, place: &Place, to: &Serving, root: &Path, item: &Item, streams: u32) -> Result<Command> {
+        let mut command = Self::command(place, to, item, streams)?;
+        command.arg(root.join(&item.name)).arg(url(to, ""));
+        Ok(command)
+    }
+}
