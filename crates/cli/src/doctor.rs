@@ -12,9 +12,9 @@ use longhaul_doctor::{
 use longhaul_session::{Endpoint, PublicKey};
 use longhaul_transfer::Error;
 
-use crate::answer;
 use crate::exit::Exit;
 use crate::target::{SERVER_PORT, Target};
+use crate::{answer, failure};
 
 mod far;
 mod quantity;
@@ -115,7 +115,7 @@ impl Doctor {
                 }
                 (Some(Fact::Known(facts)), None)
             }
-            Some(Err(error)) => (Some(Fact::unknown(format!("{error:#}"))), Some(error)),
+            Some(Err(error)) => (Some(Fact::unknown(failure::line(&error))), Some(error)),
         };
         let mut found = findings(&here, &path, Side::Here);
         if let Some(facts) = there.as_ref().and_then(Fact::known) {
