@@ -3,7 +3,7 @@
 //! | machine | names | in the text, its address is | what it has |
 //! |---|---|---|---|
 //! | `laptop` | `laptop.example` | 192.0.2.30 | `results/` with four files, `big.dat` |
-//! | `depot` | `depot.example` | 192.0.2.20 | |
+//! | `depot` | `depot.example` | 192.0.2.20 | `policy.toml`, which lets every key go to the store |
 //! | `store` | `store.example` | 192.0.2.10 | `/srv/data/` |
 //!
 //! Commands begin in the home directory. `lhk1:LAPTOP...` stands for the laptop's default key (made when it is first named, if it was not
@@ -51,10 +51,12 @@ const MACHINES: [(&str, &str); 3] = [
     ("depot", "192.0.2.20"),
     ("store", "192.0.2.10"),
 ];
+/// How long a command, or a service of a page, may run.
+const COMMAND_TIMEOUT_SECONDS: &str = "120";
 /// A person's home directory, within a machine's folder.
 const HOME: &str = "home/ana";
-/// Folders of a machine that stand for those of the same name in the text.
-const FOLDERS: [&str; 2] = ["/srv/", "/home/"];
+/// Paths in the text that begin so lie in a machine's own folder.
+const SERVED: &str = "/srv/";
 
 /// The machines, and what runs on them.
 pub struct Place {
@@ -115,6 +117,11 @@ impl Place {
         ] {
             fs::write(results.join(name), noise(bytes)).unwrap();
         }
+        let policy = format!(
+            "[[allow]]\nprincipals = [\"*\"]\nto = [\"{}\"]\n",
+            self.address("store")
+        );
+        fs::write(self.path("depot", HOME).join("policy.toml"), policy).unwrap();
         fs::write(self.path("laptop", HOME).join("big.dat"), noise(64 << 20)).unwrap();
     }
 
@@ -249,9 +256,10 @@ impl Place {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut folders = vec![programs::folder().to_owned()];
         folders.extend(std::env::split_paths(&path));
-        let mut shell = self.lab.command(machine, "sh").unwrap();
+        let mut shell = self.lab.command(machine, "timeout").unwrap();
         shell
-            .args(["-c", &format!("exec 2>&1; {}", self.real(machine, command))])
+            .args([COMMAND_TIMEOUT_SECONDS, "sh", "-c"])
+            .arg(format!("exec 2>&1; {}", self.real(machine, command)))
             .env("HOME", &home)
             .env("PATH", std::env::join_paths(folders).unwrap_or(path))
             .env_remove("LONGHAUL_HOME")
@@ -272,13 +280,7 @@ impl Place {
             }
             text = text.replace(address, &self.address(name));
         }
-        for folder in FOLDERS {
-            text = text.replace(
-                folder,
-                &format!("{}{folder}", self.path(machine, "").display()).replace("//", "/"),
-            );
-        }
-        text
+        text.replace(SERVED, &format!("{}/", self.path(machine, "srv").display()))
     }
 
     /// What was printed, with the machine's own folders by the names that they have in the text.

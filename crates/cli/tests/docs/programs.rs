@@ -58,7 +58,9 @@ pub fn faults(doc: &Doc) -> Vec<String> {
 
 /// The command line that a piece of code in the text is, if it is one. Half of one may stand for all of its kind: `longhaul cp ...`.
 fn command(span: &str) -> Option<&str> {
-    let (_, arguments) = span.split_once(' ')?;
+    let (_, arguments) = span
+        .split_once(' ')
+        .filter(|(program, _)| PROGRAMS.contains(program))?;
     let words = arguments.starts_with(|c: char| c.is_ascii_lowercase() || c == '-');
     (words && !span.contains(['[', '<'])).then(|| span.trim_end_matches("..."))
 }
@@ -169,4 +171,5 @@ fn a_command_line_that_no_program_takes_is_found_out() {
     assert_eq!(command("longhaul cp ..."), Some("longhaul cp "));
     assert_eq!(command("longhaul keys [list]"), None);
     assert_eq!(command("longhaul OPEN"), None);
+    assert_eq!(command("none; make one"), None);
 }

@@ -1,5 +1,7 @@
 //! Whether what a program printed is what a page shows: the same words, whatever the numbers, keys and hashes. Pure.
 
+use drs::Limit;
+
 /// Whether `shown` describes `printed`, line by line. A shown line `...` stands for any lines, and `...` within one for any text. With
 /// `more`, the program may print lines that are not shown.
 pub fn describes(shown: &[String], printed: &[String], more: bool) -> bool {
@@ -33,7 +35,7 @@ fn line_matches(pattern: &str, line: &str) -> bool {
     }
 }
 
-/// A line without what differs from run to run: numbers, the prefixes of their units, keys, hashes and the width of columns.
+/// A line without what differs from run to run: numbers, what limits a flow, the prefixes of their units, keys, hashes and the width of columns.
 fn shape(line: &str) -> String {
     let words = line.split_whitespace().map(word_shape);
     let mut words: Vec<String> = words.collect();
@@ -46,6 +48,9 @@ fn shape(line: &str) -> String {
 }
 
 fn word_shape(word: &str) -> String {
+    if Limit::ALL.iter().any(|limit| limit.word() == word) {
+        return "LIMIT".to_owned();
+    }
     if let Some((before, key)) = word.split_once("lhk1:") {
         let end = key
             .find(|c: char| !(c.is_ascii_alphanumeric() || c == '.'))
@@ -57,6 +62,8 @@ fn word_shape(word: &str) -> String {
     if hash(32) || (word.ends_with("...") && hash(4)) {
         return "HASH".to_owned();
     }
+    // Every address of the machine, of both kinds where there is IPv6.
+    let word = word.replace("[::]", "0.0.0.0");
     let mut shape = String::new();
     let mut chars = word.chars().peekable();
     while let Some(c) = chars.next() {
@@ -108,9 +115,11 @@ mod tests {
             ),
             ("key lhk1:STORE...", "key lhk1:abc234", true),
             ("BLAKE3 9f3c...", "BLAKE3 00ff00ff00ff00ff00ff00ff00ff00ff", true),
-            ("listening on [::]:7511", "listening on 10.0.0.1:99", false),
+            ("listening on [::]:7511", "listening on 0.0.0.0:7511", true),
+            ("listening on [::]:7511", "listens on [::]:7511", false),
             ("one\n...\nfour", "one\ntwo\nthree\nfour", true),
             ("one\n...", "one", true),
+            ("51 ms  loss", "49.9 ms path", true),
             ("one", "one\ntwo", false),
             ("cannot reach ...: refused", "cannot reach here: refused", true),
             ("cannot reach ...: refused", "cannot reach here: lost", false),
