@@ -13,10 +13,10 @@ use longhaul_session::{Endpoint, PublicKey};
 use longhaul_transfer::Error;
 use quantities::{Rate, Time};
 
-use crate::answer;
 use crate::exit::Exit;
 use crate::quantity::{path_rate, path_round_trip};
 use crate::target::{SERVER_PORT, Target};
+use crate::{answer, failure};
 
 mod far;
 
@@ -116,7 +116,7 @@ impl Doctor {
                 }
                 (Some(Fact::Known(facts)), None)
             }
-            Some(Err(error)) => (Some(Fact::unknown(format!("{error:#}"))), Some(error)),
+            Some(Err(error)) => (Some(Fact::unknown(failure::line(&error))), Some(error)),
         };
         let mut found = findings(&here, &path, Side::Here);
         if let Some(facts) = there.as_ref().and_then(Fact::known) {

@@ -1,6 +1,6 @@
 //! `longhaul keys`: makes and lists identities.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use longhaul_proto::text::printable;
 use longhaul_session::Identity;
@@ -45,6 +45,13 @@ impl Keys {
             }
             Action::Show { name } => {
                 let file = home::identity_file(name.as_deref())?;
+                if !file.exists() {
+                    let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+                    bail!(
+                        "{}: no such key; make it with: longhaul keys new{name}",
+                        home::shown(&file)
+                    );
+                }
                 answer::line(format_args!("{}", Identity::load(&file)?.public()));
             }
             Action::List => list()?,

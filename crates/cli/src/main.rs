@@ -12,6 +12,7 @@ mod depot;
 mod descriptors;
 mod doctor;
 mod exit;
+mod failure;
 mod home;
 mod keys;
 mod logging;
@@ -33,7 +34,7 @@ Keys and known servers are kept in ~/.config/longhaul ($LONGHAUL_HOME, else $XDG
 
 /// Moves bulk data over long-haul networks, through depots where that is faster.
 #[derive(Parser)]
-#[command(version, after_help = AFTER_HELP)]
+#[command(name = "longhaul", version, after_help = AFTER_HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
         Ok(code) => code.into(),
         Err(failure) => {
             // It may quote a peer, a file or an argument.
-            eprintln!("longhaul: {}", printable(format!("{failure:#}").as_bytes()));
+            eprintln!("longhaul: {}", printable(failure::line(&failure).as_bytes()));
             exit::Exit::of(&failure).into()
         }
     }

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::cp::Interrupted;
 use crate::exit::Exit;
+use crate::failure;
 use crate::watch::Watch;
 
 /// How a copy went. Field for field what `--json` prints last; documented in `docs/copying.md`.
@@ -117,7 +118,7 @@ impl Report {
             error: result
                 .as_ref()
                 .err()
-                .map(|error| printable(format!("{error:#}").as_bytes())),
+                .map(|error| printable(failure::line(error).as_bytes())),
             bytes,
             files: progress.files_done.load(Ordering::Relaxed),
             entries: progress.entries_found.load(Ordering::Relaxed),

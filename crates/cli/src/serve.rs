@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::exit::Exit;
 use crate::quantity::memory;
 use crate::target::SERVER_PORT;
-use crate::{answer, descriptors, doctor, home, logging, perf};
+use crate::{answer, descriptors, doctor, failure, home, logging, perf};
 
 /// Descriptors for all that is no copy: connections being set up, measurements, listeners, the runtime.
 const OTHER_DESCRIPTORS: usize = 1024;
@@ -187,7 +187,7 @@ impl Serve {
                 server.replace_grants(grants);
                 tracing::info!("the grants have been read again");
             }
-            Err(error) => tracing::error!("the grants in force stay: {error:#}"),
+            Err(error) => tracing::error!("the grants in force stay: {}", failure::line(&error)),
         }
     }
 

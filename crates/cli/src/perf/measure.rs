@@ -20,7 +20,7 @@ use super::{Perf, lines};
 use crate::exit::Exit;
 use crate::target::SERVER_PORT;
 use crate::trust::FirstUse;
-use crate::{answer, home, logging, trust};
+use crate::{answer, failure, home, logging, trust};
 
 /// Measures to `server`.
 pub(super) fn run(perf: &Perf, server: &str) -> Result<Exit> {
@@ -147,7 +147,7 @@ fn whole(
     object.insert("intervals".into(), intervals.into());
     match result {
         Ok(outcome) => object.insert("end".into(), report::end(setting, outcome)),
-        Err(error) => object.insert("error".into(), printable(format!("{error:#}").as_bytes()).into()),
+        Err(error) => object.insert("error".into(), printable(failure::line(error).as_bytes()).into()),
     };
     object.insert("longhaul".into(), report::longhaul(setting, attempt));
     object

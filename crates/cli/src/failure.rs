@@ -1,0 +1,34 @@
+//! What a person is told of an error.
+
+/// An error and what led to it, in one line. A cause that the text before has said already is not said again.
+pub fn line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line.push_str(": ");
+            line.push_str(&cause);
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+    use longhaul_session::Identity;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let missing = anyhow!(Identity::load("/nowhere/identity".as_ref()).unwrap_err());
+        assert_eq!(
+            line(&missing),
+            "cannot read the identity /nowhere/identity: No such file or directory (os error 2)"
+        );
+        let chain = Err::<(), _>(anyhow!("inner")).context("outer").unwrap_err();
+        assert_eq!(line(&chain), "outer: inner");
+    }
+}

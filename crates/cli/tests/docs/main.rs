@@ -1,0 +1,47 @@
+//! The documentation: every command line of README.md, CONTRIBUTING.md and docs/*.md is run in a lab, or says why not and is held
+//! against the programs' own arguments; messages, metrics and layers are those of the sources.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
+
+mod layers;
+mod messages;
+mod page;
+mod pages;
+mod place;
+mod programs;
+mod shape;
+mod shell;
+
+use page::Kind;
+use pages::Doc;
+
+#[test]
+fn every_command_line_is_one_that_the_programs_understand() {
+    let faults: Vec<String> = pages::all().iter().flat_map(programs::faults).collect();
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn every_transcript_runs_as_it_is_written() {
+    let mut faults = Vec::new();
+    for doc in pages::all().iter().filter(|doc| is_run(doc)) {
+        let Some(mut place) = place::Place::up() else {
+            return;
+        };
+        let mut told: Vec<String> = doc
+            .page
+            .parts
+            .iter()
+            .flat_map(|part| place.carry_out(part))
+            .collect();
+        told.extend(place.end());
+        faults.extend(told.into_iter().map(|why| format!("{}: {why}", doc.name)));
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n\n"));
+}
+
+fn is_run(doc: &Doc) -> bool {
+    let mut parts = doc.page.parts.iter();
+    doc.name != programs::READ_ONLY
+        && parts.any(|part| matches!(part.kind, Kind::Transcript(..)) && part.not_run.is_none())
+}
