@@ -200,10 +200,15 @@ impl Shared {
 
     fn watch(&self) {
         let mut flows = self.lock();
+        // The processor's time, and not the clock's: a sweep also waits, for its turn and for sockets that others have locked.
+        let mut before = processor_time();
+        let mut mean = Duration::ZERO;
         while !flows.list.is_empty() {
-            let began = Instant::now();
             flows.sweep();
-            let pause = flows.pause(began.elapsed());
+            let now = processor_time();
+            mean = (mean * 7 + now.saturating_sub(before)) / 8;
+            before = now;
+            let pause = flows.pause(mean);
             flows = self
                 .added
                 .wait_timeout(flows, pause)
@@ -212,6 +217,12 @@ impl Shared {
         }
         flows.is_watched = false;
     }
+}
+
+/// Of this thread so far.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 impl Flows {
