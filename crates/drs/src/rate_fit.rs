@@ -17,6 +17,7 @@
 //! Pure: samples go in, rates come out. [`RateFitter`](crate::RateFitter) does it to sockets.
 
 mod ack_train;
+mod draining;
 mod fitted;
 mod round;
 mod rtt_floor;

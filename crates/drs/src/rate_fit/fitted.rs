@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use super::{FitSample, Siblings, round::Round, rtt_floor::RttFloor};
+use super::{
+    FitSample, Siblings,
+    draining::{Draining, MAX_UNDRAINED_ROUNDS},
+    round::Round,
+    rtt_floor::RttFloor,
+};
 
 /// The part of a train's slope that is sent at first: trains are short, and their ends blurred.
 const FIRST_SHARE_OF_SLOPE: f64 = 0.88;
@@ -25,6 +30,8 @@ const MAX_BACKOFF: f64 = 0.03;
 const MAX_LATER_BACKOFF: f64 = 0.25;
 /// The largest where siblings have more.
 const MAX_BACKOFF_BELOW_SIBLINGS: f64 = 0.005;
+/// The part of what it has over the mean that a flow yields whenever a queue stands.
+const YIELDED_SHARE_OF_EXCESS: f64 = 0.1;
 /// Rates of siblings that differ by less than this part are equal.
 const SIBLING_TOLERANCE: f64 = 0.02;
 /// A flow that delivers less than this part of its rate is held by something else.
@@ -38,11 +45,6 @@ const MIN_REST_ROUNDS: u32 = 6;
 const MAX_REST_ROUNDS: u32 = 48;
 /// Delivery rates that differ by less than this part are the same.
 const SAME_RATE_TOLERANCE: f64 = 0.03;
-/// A queue that has not shrunk in so many rounds while this flow steps back is not its own: others fill it, who would take all.
-const MAX_UNDRAINED_ROUNDS: u32 = 8;
-/// A round of stepping back takes more than this part of the path's round trip off a queue of this flow's own.
-const MIN_DRAINED_RTT_PARTS: u32 = 400;
-
 /// What a sample said of the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -83,44 +85,6 @@ struct LastQueue {
     rest_rounds: u32,
 }
 
-/// How a queue shrinks while the flow steps back.
-#[derive(Debug, Clone, Copy)]
-struct Draining {
-    /// The last round's least round trip; none before the first.
-    last_rtt: Option<Duration>,
-    /// The longest of these since counting began: what was on its way when the flow stepped back still joins the queue.
-    longest_rtt: Duration,
-    rounds: u32,
-}
-
-impl Draining {
-    fn begin(rtt: Duration) -> Self {
-        Self {
-            last_rtt: Some(rtt),
-            longest_rtt: rtt,
-            rounds: 0,
-        }
-    }
-
-    /// Takes a round's least round trip; whether the queue shrinks.
-    fn observe(&mut self, rtt: Duration, min_rtt: Duration, counts: bool) -> bool {
-        let last_rtt = self.last_rtt.replace(rtt);
-        self.longest_rtt = self.longest_rtt.max(rtt);
-        self.rounds += u32::from(counts);
-        last_rtt.is_some_and(|last| rtt + min_rtt / MIN_DRAINED_RTT_PARTS < last)
-    }
-
-    /// Whether others fill the queue. Where they don't, counting begins anew.
-    fn is_in_vain(&mut self, rtt: Duration, min_rtt: Duration) -> bool {
-        if self.rounds < MAX_UNDRAINED_ROUNDS {
-            return false;
-        }
-        let shrunk = self.longest_rtt.saturating_sub(rtt);
-        (self.longest_rtt, self.rounds) = (rtt, 0);
-        shrunk < MAX_UNDRAINED_ROUNDS * (min_rtt / MIN_DRAINED_RTT_PARTS)
-    }
-}
-
 impl Fitted {
     /// From the slope of a train of all siblings' acknowledgements, in bytes a second.
     pub(super) fn from_ack_train(slope: f64, siblings: &Siblings) -> Self {
@@ -148,11 +112,7 @@ impl Fitted {
             rounds_since_step: 0,
             rest_rounds,
             last_queue: None,
-            draining: Some(Draining {
-                last_rtt: None,
-                longest_rtt: Duration::ZERO,
-                rounds: 0,
-            }),
+            draining: Some(Draining::default()),
             siblings: None,
             rounds_since_siblings_changed: 0,
             held_since: None,
@@ -162,6 +122,11 @@ impl Fitted {
     /// Bytes a second.
     pub(super) fn rate(&self) -> f64 {
         self.rate
+    }
+
+    /// Whether something other than the path holds the flow.
+    pub(super) fn is_held(&self) -> bool {
+        self.held_since.is_some()
     }
 
     pub(super) fn observe(
@@ -211,7 +176,10 @@ impl Fitted {
         let rtt = round.least_rtt(sample);
         let delivery_rate = (sample.delivery_rate as f64).max(round.delivered_rate(sample));
         let least = self.rate * (1.0 - self.max_backoff(sample, siblings));
-        let rate = (delivery_rate * DRAINING_SHARE).clamp(least, self.rate);
+        let excess = self.rate - siblings.mean_rate().unwrap_or(self.rate);
+        let rate = (delivery_rate * DRAINING_SHARE)
+            .min(self.rate - YIELDED_SHARE_OF_EXCESS * excess.max(0.0))
+            .clamp(least, self.rate);
         match &mut self.draining {
             None => {
                 self.draining = Some(Draining::begin(rtt));

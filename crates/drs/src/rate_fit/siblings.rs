@@ -21,7 +21,10 @@ pub struct Siblings {
     pub(super) fitted: u32,
     /// These rates in all, in bytes a second.
     pub(super) fitted_rates: f64,
-    /// How many of them came when others had been fitted, who make room.
+    /// How many of them the path holds, and not their program, and their rates in all.
+    pub(super) filling: u32,
+    pub(super) filling_rates: f64,
+    /// How many of the fitted came when others had been fitted, who make room.
     pub(super) newcomers: u32,
     /// Some have been released, because others fill the path's queue.
     pub(super) has_released: bool,
@@ -45,6 +48,10 @@ impl Siblings {
         if let Phase::Fitted(fitted) = &fit.phase {
             self.fitted += 1;
             self.fitted_rates += fitted.rate();
+            if !fitted.is_held() {
+                self.filling += 1;
+                self.filling_rates += fitted.rate();
+            }
             self.newcomers += u32::from(fit.is_newcomer == Some(true));
         }
         if !sample.app_limited {
@@ -54,9 +61,9 @@ impl Siblings {
         }
     }
 
-    /// The mean of the fitted rates, in bytes a second.
+    /// The mean of the fitted rates of those that the path holds, in bytes a second.
     pub(super) fn mean_rate(&self) -> Option<f64> {
-        (self.fitted > 0).then(|| self.fitted_rates / f64::from(self.fitted))
+        (self.filling > 0).then(|| self.filling_rates / f64::from(self.filling))
     }
 
     /// Whether all fitted flows make room for one that comes now.
