@@ -45,6 +45,7 @@ pub struct Flow {
     guard: SlowStartGuard,
     sizing: Sizing,
     claim: Option<Claim>,
+    fitted_rate: Option<u64>,
     refused: [Option<Action>; 8],
     applied: [Applied; MOST],
     latest: Option<Verdict>,
@@ -116,6 +117,7 @@ impl Flow {
                 Mode::PaperPlus => Sizing::PaperPlus(PaperPlus::new(side)),
             },
             claim: None,
+            fitted_rate: None,
             refused: [None; 8],
             applied: [NOTHING; MOST],
             latest: None,
@@ -150,6 +152,12 @@ impl Flow {
         self.auto.reserved = rate;
     }
 
+    /// Says at what rate the caller has the flow send because the path carries no more, in bytes a second
+    /// ([`FlowGuard::fitted_rate`](crate::FlowGuard::fitted_rate)). Held to that rate, the flow is limited by the path, and not by pacing.
+    pub const fn fitted(&mut self, rate: Option<u64>) {
+        self.fitted_rate = rate;
+    }
+
     /// The mode.
     #[must_use]
     pub const fn mode(&self) -> Mode {
@@ -175,7 +183,8 @@ impl Flow {
     /// [`FlowError`] when there is nothing to look at; the socket itself is as it was.
     pub fn step(&mut self, socket: impl AsFd, now: Duration) -> Result<Step<'_>, FlowError> {
         let socket = socket.as_fd();
-        let sample = self.sampler.sample(socket, now)?;
+        let mut sample = self.sampler.sample(socket, now)?;
+        sample.fitted_rate = self.fitted_rate;
         let verdict = self.estimator.observe(&sample);
         self.latest = verdict.or(self.latest);
         let orders = (self.guard.observe(&sample).iter()).fold(

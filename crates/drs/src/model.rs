@@ -115,6 +115,7 @@ impl Model {
     pub(crate) fn look(&self) -> Sample {
         let queueing = Duration::from_secs_f64(self.queue as f64 / self.rate as f64);
         Sample {
+            fitted_rate: None,
             at: self.now,
             info: TcpInfo {
                 bytes_received: Some(self.arrived),

@@ -21,6 +21,9 @@ pub struct Sample {
     pub buffers: Buffers,
     /// What the congestion control tells of itself, where it tells anything.
     pub congestion: Congestion,
+    /// The rate, in bytes a second, that this flow is held to because its path carries no more ([`crate::RateFit`]). The kernel does not know it: whoever
+    /// fits the rate says it.
+    pub fitted_rate: Option<u64>,
 }
 
 /// Bytes that wait in a socket.

@@ -46,6 +46,7 @@ impl Sampler {
             },
             buffers: buffers(socket)?,
             congestion: congestion(socket),
+            fitted_rate: None,
         })
     }
 }

@@ -101,6 +101,8 @@ pub struct Evidence {
     pub unread: u64,
     /// Pacing rate, in bit/s; `None` where nothing paces.
     pub pacing_bps: Option<f64>,
+    /// The rate that the flow is held to because its path carries no more, in bit/s; `None` where none was fitted.
+    pub fitted_bps: Option<f64>,
     /// The kernel's own estimate of the delivery rate, in bit/s.
     pub delivery_bps: Option<f64>,
     /// Segments sent again in the interval.

@@ -10,13 +10,11 @@
 mod carry;
 mod client;
 mod cpu;
-mod cruise;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod limits;
-mod pilot;
 pub mod plan;
 mod pump;
 pub mod record;

@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
-use drs::{Flow, Host, Mode, SAMPLE_PERIOD, Side, TcpInfo, Verdict};
-
-use crate::pilot::Pilot;
+use drs::{
+    FitState, Flow, FlowGuard, Host, Mode, RateFitError, RateFitter, SAMPLE_PERIOD, Side, TcpInfo, Verdict,
+};
 
 /// How often intervals may end.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
@@ -85,11 +85,18 @@ struct Eye {
     last_retransmits: u64,
     verdict: Option<Verdict>,
     /// Fits the sending rate to the path for as long as the stream is looked at.
-    _pilot: Option<Pilot>,
+    fit: Option<Fit>,
     flow: Flow,
     /// When the flow is to be looked at next, and whether it still can be.
     next_step: Option<Duration>,
     seen: Seen,
+}
+
+/// The fitting of one stream's sending rate, which ends with the value.
+struct Fit {
+    guard: FlowGuard,
+    /// What was logged last.
+    state: FitState,
 }
 
 /// Looks at all streams of one end.
@@ -118,8 +125,8 @@ impl Watch {
             ),
             next_step: Some(Duration::ZERO),
             before: TcpInfo::read(&watched.socket).map_or(0, |info| info.retransmits.into()),
-            _pilot: (watched.right_size && watched.sends)
-                .then(|| pilot(&watched))
+            fit: (watched.right_size && watched.sends)
+                .then(|| Fit::begin(&watched))
                 .flatten(),
             watched,
             last_bytes: 0,
@@ -193,6 +200,10 @@ impl Eye {
         if self.next_step.is_none_or(|next| now < next) {
             return;
         }
+        let stream = self.watched.stream;
+        self.fit = self.fit.take().and_then(|fit| fit.followed(stream));
+        let fitted_rate = self.fit.as_ref().and_then(|fit| fit.guard.fitted_rate());
+        self.flow.fitted(fitted_rate);
         // A socket that is closed gives no samples any more.
         self.next_step = match self.flow.step(&self.watched.socket, now) {
             Ok(step) => {
@@ -223,10 +234,40 @@ impl Eye {
     }
 }
 
-fn pilot(watched: &Watched) -> Option<Pilot> {
-    Pilot::start(watched.stream, &watched.socket)
-        .inspect_err(|error| tracing::warn!(%error, "the path is left to TCP alone"))
-        .ok()
+impl Fit {
+    fn begin(watched: &Watched) -> Option<Self> {
+        match RateFitter::of_process().add(&watched.socket, None) {
+            Ok(guard) => Some(Self {
+                guard,
+                state: FitState::Searching,
+            }),
+            Err(error) => {
+                left_to_tcp(watched.stream, &error);
+                None
+            }
+        }
+    }
+
+    /// Logs what has changed; gives nothing back when the fitting has failed.
+    fn followed(mut self, stream: u16) -> Option<Self> {
+        match self.guard.state() {
+            Ok(state) => {
+                if self.state != state {
+                    tracing::debug!(stream, ?state, "sending rate");
+                }
+                self.state = state;
+                Some(self)
+            }
+            Err(error) => {
+                left_to_tcp(stream, &error);
+                None
+            }
+        }
+    }
+}
+
+fn left_to_tcp(stream: u16, error: &RateFitError) {
+    tracing::warn!(stream, %error, "the path is left to TCP alone");
 }
 
 impl Seen {

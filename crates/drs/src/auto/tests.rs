@@ -25,6 +25,7 @@ fn host() -> Host {
 
 fn sample(buffer: u32) -> Sample {
     Sample {
+        fitted_rate: None,
         at: Duration::ZERO,
         info: TcpInfo {
             receive_window: Some(buffer / 2),

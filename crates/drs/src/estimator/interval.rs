@@ -153,6 +153,7 @@ impl Interval {
             unsent: queues.unsent.into(),
             unread: queues.unread.into(),
             pacing_bps: info.pacing_rate.filter(|_| paced).map(bits),
+            fitted_bps: self.last.fitted_rate.map(bits),
             delivery_bps: info.delivery_rate.map(bits),
             retransmits: self.retransmits(),
             busy: self.busy(),

@@ -15,7 +15,7 @@ const STALLED: f64 = 0.5;
 const CLOSED: f64 = 0.75;
 /// A round trip's data fills this part of the peer's window: a sender that paces by a model is limited by the window.
 const FILLED: f64 = 0.75;
-/// A rate that someone set is what limits when the flow gets this part of it.
+/// A rate that was set is what limits when the flow gets this part of it; a rate of less than this part of the fitted one is another.
 const PACED: f64 = 0.85;
 /// A smoothed round trip above the least one by this part of it, and by [`QUEUE_LEAST`], is a standing queue.
 const QUEUE: f64 = 0.15;
@@ -118,8 +118,13 @@ impl Memory {
                 Limit::SendBuffer
             };
         }
-        if paced_by_someone(interval) {
-            Limit::Pacing
+        if gets_set_rate(interval) {
+            // A rate that was fitted to the path is what the path carries.
+            if is_fitted(sample) {
+                Limit::Path
+            } else {
+                Limit::Pacing
+            }
         } else if sample.congestion.is_model_based() {
             self.by_model(interval)
         } else {
@@ -142,7 +147,7 @@ impl Memory {
         match self.cut {
             _ if has_queue(sample) => Limit::Path,
             // Data waits, both windows have room, and yet it does not leave: a queue of this host's own holds it (TCP small queues).
-            _ if held => Limit::Pacing,
+            _ if held && !is_fitted(sample) => Limit::Pacing,
             None => Limit::Growing,
             Some(cut) if !cut.by_queue => Limit::Loss,
             // The way back to where the path was full. Beyond that without a queue, the path has become wider.
@@ -153,12 +158,20 @@ impl Memory {
 }
 
 /// Someone set a rate, the sender paces at it, and that is what the flow gets.
-fn paced_by_someone(interval: &Interval) -> bool {
+fn gets_set_rate(interval: &Interval) -> bool {
     let info = &interval.last().info;
     let (Some(most), Some(now)) = (info.max_pacing_rate, info.pacing_rate) else {
         return false;
     };
     now as f64 >= PACED * most as f64 && interval.acknowledged_rate() >= PACED * most as f64
+}
+
+/// The rate that was set was fitted to the path, and nobody has set a lower one.
+fn is_fitted(sample: &Sample) -> bool {
+    match (sample.fitted_rate, sample.info.max_pacing_rate) {
+        (Some(fitted), Some(most)) => most as f64 >= PACED * fitted as f64,
+        _ => false,
+    }
 }
 
 /// BBR measures the bandwidth that the peer's window allows, and then paces just below it: the window limits although the sender seldom runs

@@ -47,6 +47,7 @@ fn bulk(congestion: &[u8]) -> Sample {
             name: CongestionName::from_kernel(congestion),
             bbr: None,
         },
+        fitted_rate: None,
     }
 }
 
@@ -164,6 +165,41 @@ fn a_rate_that_someone_set_limits_only_when_reached() {
     sample.info.max_pacing_rate = Some(100_000_000);
     sample.info.pacing_rate = Some(1_200_000);
     assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Growing);
+}
+
+#[test]
+fn a_rate_fitted_to_the_path_is_the_paths_limit() {
+    for congestion in [b"reno".as_slice(), b"bbr"] {
+        let mut sample = bulk(congestion);
+        sample.info.max_pacing_rate = Some(1_000_000);
+        sample.info.pacing_rate = Some(1_000_000);
+        sample.fitted_rate = Some(1_000_000);
+        assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Path);
+        let mut estimator = Estimator::new(Side::Sending);
+        let verdict = (0..10).find_map(|_| {
+            sample.at += 50 * MS;
+            estimator.observe(&sample)
+        });
+        assert_eq!(verdict.unwrap().evidence.fitted_bps, Some(8e6));
+        // Somebody else holds the flow to less.
+        sample.fitted_rate = Some(2_000_000);
+        assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Pacing);
+    }
+}
+
+#[test]
+fn a_fitted_rate_that_is_not_reached_does_not_limit() {
+    let mut sample = bulk(b"reno");
+    sample.info.max_pacing_rate = Some(100_000_000);
+    sample.info.pacing_rate = Some(1_200_000);
+    sample.fitted_rate = Some(100_000_000);
+    assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Growing);
+    // A window of twice what the rate needs, which the pacing leaves unused.
+    sample.info.max_pacing_rate = Some(1_000_000);
+    sample.info.pacing_rate = Some(1_000_000);
+    sample.fitted_rate = Some(1_000_000);
+    sample.info.congestion_window = 200;
+    assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Path);
 }
 
 #[test]

@@ -1,0 +1,296 @@
+//! A fitted rate, and how it follows the path: small steps up while no queue stands, back to the delivery rate when one does.
+
+use std::time::Duration;
+
+use super::{
+    FitSample, Siblings,
+    draining::{Draining, MAX_UNDRAINED_ROUNDS},
+    round::Round,
+    rtt_floor::RttFloor,
+};
+
+/// The part of a train's slope that is sent at first: trains are short, and their ends blurred.
+const FIRST_SHARE_OF_SLOPE: f64 = 0.88;
+/// The part of the delivery rate that is sent after a queue stood, so that it drains, and once it has.
+const DRAINING_SHARE: f64 = 0.995;
+const DRAINED_SHARE: f64 = 0.9975;
+/// The least and the largest step up, as parts of the rate. What a step sends too much until its queue is seen, some two round
+/// trips later, a queue of a thirtieth of the window can hold.
+const MIN_STEP: f64 = 0.0025;
+const MAX_STEP: f64 = 0.01;
+/// A step up while no queue has been seen yet: by the time that one too many is seen, a sixteenth of the window waits at most.
+const MAX_STEP_BEFORE_FIRST_QUEUE: f64 = 0.02;
+/// When so many steps have met no queue, the rate must be far too low ...
+const STEPS_OF_LOW_RATE: u32 = 16;
+/// ... and this is the largest step.
+const MAX_STEP_OF_LOW_RATE: f64 = 0.03;
+/// The largest step back when a queue is seen first: the delivery rate is also low for a moment when a host stood still ...
+const MAX_BACKOFF: f64 = 0.03;
+/// ... and in a round after that, or where siblings have less.
+const MAX_LATER_BACKOFF: f64 = 0.25;
+/// The largest where siblings have more.
+const MAX_BACKOFF_BELOW_SIBLINGS: f64 = 0.005;
+/// The part of what it has over the mean that a flow yields whenever a queue stands.
+const YIELDED_SHARE_OF_EXCESS: f64 = 0.1;
+/// Rates of siblings that differ by less than this part are equal.
+const SIBLING_TOLERANCE: f64 = 0.02;
+/// A flow that delivers less than this part of its rate is held by something else.
+const FILLED_SHARE: f64 = 0.97;
+/// When something other than the path has held the flow for so long, the next step comes at once and is large.
+const MAX_AGE_OF_RATE: Duration = Duration::from_secs(10);
+/// Rounds in which a step up shows.
+const STEP_VISIBLE_ROUNDS: u32 = 3;
+/// Rounds without a step after a queue stood: the least, and the most where it stood again and again at the same rate.
+const MIN_REST_ROUNDS: u32 = 6;
+const MAX_REST_ROUNDS: u32 = 48;
+/// Delivery rates that differ by less than this part are the same.
+const SAME_RATE_TOLERANCE: f64 = 0.03;
+/// What a sample said of the rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The round is not over.
+    Undecided,
+    /// The rate is as it should be.
+    Followed,
+    /// Others fill the path's queue.
+    QueueOfOthers,
+}
+
+/// The rate of one flow.
+#[derive(Debug, Clone)]
+pub(super) struct Fitted {
+    /// Bytes a second.
+    rate: f64,
+    /// The next step up, as a part of the rate.
+    step: f64,
+    steps_since_queue: u32,
+    rounds_since_step: u32,
+    /// Rounds before the next step.
+    rest_rounds: u32,
+    last_queue: Option<LastQueue>,
+    /// The last change was a step back.
+    draining: Option<Draining>,
+    /// The siblings at the last sample; none at the first.
+    siblings: Option<Siblings>,
+    rounds_since_siblings_changed: u32,
+    /// Since when something other than the path holds the flow.
+    held_since: Option<Duration>,
+}
+
+/// The last time that a queue stood.
+#[derive(Debug, Clone, Copy)]
+struct LastQueue {
+    delivery_rate: f64,
+    /// Rounds to rest after it.
+    rest_rounds: u32,
+}
+
+impl Fitted {
+    /// From the slope of a train of all siblings' acknowledgements, in bytes a second.
+    pub(super) fn from_ack_train(slope: f64, siblings: &Siblings) -> Self {
+        let share = slope * FIRST_SHARE_OF_SLOPE / f64::from(siblings.flows.max(1));
+        Self::at(share, MAX_STEP_BEFORE_FIRST_QUEUE, 0)
+    }
+
+    /// From the delivery rate while a queue stands.
+    pub(super) fn from_queue(sample: &FitSample) -> Self {
+        let rate = sample.delivery_rate as f64 * DRAINING_SHARE;
+        Self::at(rate, MIN_STEP, MIN_REST_ROUNDS)
+    }
+
+    /// Beside siblings that were fitted before and make room, with this share of the path in bytes a second.
+    pub(super) fn beside(share: f64) -> Self {
+        Self::at(share, MIN_STEP, MIN_REST_ROUNDS)
+    }
+
+    /// What bursts have left in the queue has a round to drain.
+    fn at(rate: f64, step: f64, rest_rounds: u32) -> Self {
+        Self {
+            rate,
+            step,
+            steps_since_queue: 0,
+            rounds_since_step: 0,
+            rest_rounds,
+            last_queue: None,
+            draining: Some(Draining::default()),
+            siblings: None,
+            rounds_since_siblings_changed: 0,
+            held_since: None,
+        }
+    }
+
+    /// Bytes a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Whether something other than the path holds the flow.
+    pub(super) fn is_held(&self) -> bool {
+        self.held_since.is_some()
+    }
+
+    pub(super) fn observe(
+        &mut self,
+        sample: &FitSample,
+        round: &mut Round,
+        floor: &RttFloor,
+        siblings: &Siblings,
+    ) -> Verdict {
+        self.make_room(siblings);
+        let is_full = round.is_full(sample);
+        let is_filled = round.delivered_rate(sample) >= FILLED_SHARE * self.rate;
+        if round.is_held(sample) && !is_filled {
+            if !is_full {
+                return Verdict::Undecided;
+            }
+            *round = Round::begin(sample);
+            self.held_since.get_or_insert(sample.at);
+            return Verdict::Followed;
+        }
+        let has_queue = if self.rounds_since_step < STEP_VISIBLE_ROUNDS && self.draining.is_none() {
+            // After a step up a queue counts as soon as it is seen.
+            round.has_queue_now()
+        } else {
+            // At other times a host may have stood still for a moment; and after a step back a queue has a round to drain.
+            is_full && round.has_standing_queue(floor, sample)
+        };
+        if !has_queue && !is_full {
+            return Verdict::Undecided;
+        }
+        self.end_hold(sample.at);
+        let verdict = if has_queue {
+            self.step_back(sample, round, siblings)
+        } else {
+            self.step_up(sample, round, siblings, is_filled);
+            Verdict::Followed
+        };
+        *round = Round::begin(sample);
+        verdict
+    }
+
+    /// A queue stands.
+    fn step_back(&mut self, sample: &FitSample, round: &Round, siblings: &Siblings) -> Verdict {
+        if siblings.has_released {
+            return Verdict::QueueOfOthers;
+        }
+        let rtt = round.least_rtt(sample);
+        let delivery_rate = (sample.delivery_rate as f64).max(round.delivered_rate(sample));
+        let least = self.rate * (1.0 - self.max_backoff(sample, siblings));
+        let excess = self.rate - siblings.mean_rate().unwrap_or(self.rate);
+        let rate = (delivery_rate * DRAINING_SHARE)
+            .min(self.rate - YIELDED_SHARE_OF_EXCESS * excess.max(0.0))
+            .clamp(least, self.rate);
+        match &mut self.draining {
+            None => {
+                self.draining = Some(Draining::begin(rtt));
+                self.last_queue = Some(self.queue_at(sample.delivery_rate as f64));
+            }
+            Some(draining) => {
+                // A sibling that has found no rate yet, or has just come, fills the queue, too; and while less is delivered than sent, stepping back is not over.
+                let counts = siblings.flows <= siblings.fitted
+                    && self.rounds_since_siblings_changed >= MAX_UNDRAINED_ROUNDS
+                    && rate > self.rate * (1.0 - MAX_BACKOFF);
+                let shrinks = draining.observe(rtt, sample.min_rtt, counts);
+                if draining.is_in_vain(rtt, sample.min_rtt) {
+                    return Verdict::QueueOfOthers;
+                }
+                if shrinks {
+                    // What drains need not drain faster.
+                    return Verdict::Followed;
+                }
+            }
+        }
+        self.step = MIN_STEP;
+        self.rest_rounds = self.last_queue.map_or(MIN_REST_ROUNDS, |queue| queue.rest_rounds);
+        self.steps_since_queue = 0;
+        self.rate = rate;
+        Verdict::Followed
+    }
+
+    /// The largest part that a round may take off the rate.
+    fn max_backoff(&self, sample: &FitSample, siblings: &Siblings) -> f64 {
+        let mean = siblings.mean_rate().unwrap_or(self.rate);
+        let window_allows_rate = sample.congestion_window as f64 >= self.rate * sample.min_rtt.as_secs_f64();
+        if self.rate < mean * (1.0 - SIBLING_TOLERANCE) {
+            MAX_BACKOFF_BELOW_SIBLINGS
+        } else if self.rate > mean * (1.0 + SIBLING_TOLERANCE)
+            || self.draining.is_some() && window_allows_rate
+        {
+            MAX_LATER_BACKOFF
+        } else {
+            MAX_BACKOFF
+        }
+    }
+
+    /// A round without a queue is over.
+    fn step_up(&mut self, sample: &FitSample, round: &Round, siblings: &Siblings, is_filled: bool) {
+        self.rounds_since_step = self.rounds_since_step.saturating_add(1);
+        if round.has_losses(sample) {
+            // Without a queue they were not this flow's doing, and a lower rate would not help.
+            (self.step, self.rest_rounds) = (MIN_STEP, MIN_REST_ROUNDS);
+        }
+        let has_drained = self.draining.take().is_some();
+        if let Some(rest_rounds) = self.rest_rounds.checked_sub(1) {
+            self.rest_rounds = rest_rounds;
+            let drained = self
+                .last_queue
+                .map_or(0.0, |queue| queue.delivery_rate * DRAINED_SHARE);
+            if has_drained && drained > self.rate && drained < self.rate * (1.0 + MAX_STEP) {
+                self.rate = drained;
+            }
+        } else if is_filled {
+            // All siblings take the same step, so that they come closer to each other.
+            self.rate += self.step * siblings.mean_rate().unwrap_or(self.rate);
+            self.rounds_since_step = 0;
+            self.steps_since_queue += 1;
+            let max_step = match self.last_queue {
+                _ if self.steps_since_queue > STEPS_OF_LOW_RATE => MAX_STEP_OF_LOW_RATE,
+                Some(_) => MAX_STEP,
+                None => MAX_STEP_BEFORE_FIRST_QUEUE,
+            };
+            self.step = (self.step * 2.0).min(max_step);
+        }
+    }
+
+    fn queue_at(&self, delivery_rate: f64) -> LastQueue {
+        let rest_rounds = match self.last_queue {
+            Some(last)
+                if (delivery_rate - last.delivery_rate).abs() < last.delivery_rate * SAME_RATE_TOLERANCE =>
+            {
+                (last.rest_rounds * 2).min(MAX_REST_ROUNDS)
+            }
+            _ => MIN_REST_ROUNDS,
+        };
+        LastQueue {
+            delivery_rate,
+            rest_rounds,
+        }
+    }
+
+    /// The path has its say again.
+    fn end_hold(&mut self, at: Duration) {
+        let since = self.held_since.take();
+        if since.is_some_and(|since| at.saturating_sub(since) > MAX_AGE_OF_RATE) {
+            // The path may carry more by now.
+            (self.rest_rounds, self.step) = (0, MAX_STEP);
+        }
+        self.rounds_since_siblings_changed = self.rounds_since_siblings_changed.saturating_add(1);
+    }
+
+    /// Makes room for siblings that have come to sit beside this flow, and takes up what others leave behind.
+    fn make_room(&mut self, siblings: &Siblings) {
+        let Some(before) = self.siblings.replace(*siblings) else {
+            return;
+        };
+        if (siblings.present, siblings.fitted) != (before.present, before.fitted) {
+            self.rounds_since_siblings_changed = 0;
+        }
+        let newcomers = siblings.newcomers.saturating_sub(before.newcomers);
+        if newcomers > 0 {
+            let fitted = f64::from(before.fitted.max(1));
+            self.rate *= fitted / (fitted + f64::from(newcomers));
+        } else if siblings.present < before.present && siblings.fitted < before.fitted {
+            self.rate *= f64::from(before.fitted) / f64::from(siblings.fitted.max(1));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What has happened since a round began. A round is a little more than a round trip of the path without a queue: one that a growing
+//! queue stretches might never end.
+
+use std::time::Duration;
+
+use super::{FitSample, rtt_floor::RttFloor};
+
+/// A path is full when what it delivers grows less than this in a round (as BBR has it).
+const FULL_PATH_GROWTH: f64 = 1.25;
+/// In a step's first rounds a queue counts once so many samples in a row show it.
+const MIN_QUEUED_SAMPLES: u32 = 2;
+/// The flow is held by something other than the path when it is for this part of a round or more.
+const HELD_SHARE: f64 = 0.25;
+/// The kernel counts stalled and busy time in ticks of up to this.
+const MAX_CLOCK_TICK: Duration = Duration::from_millis(10);
+
+/// One round.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Round {
+    began: Option<FitSample>,
+    /// The least of the smoothed round trips seen in it.
+    least_rtt: Option<Duration>,
+    samples: u32,
+    /// Samples in which the program had given nothing to send.
+    starved_samples: u32,
+    /// The last samples in a row that show a queue.
+    queued_samples: u32,
+}
+
+impl Round {
+    pub(super) fn begin(sample: &FitSample) -> Self {
+        Self {
+            began: Some(*sample),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn observe(&mut self, sample: &FitSample, floor: &RttFloor) {
+        self.began.get_or_insert(*sample);
+        self.least_rtt = Some(self.least_rtt.map_or(sample.rtt, |least| least.min(sample.rtt)));
+        self.samples += 1;
+        self.starved_samples += u32::from(sample.app_limited || sample.is_starved());
+        self.queued_samples = if floor.shows_queue(sample) {
+            self.queued_samples + 1
+        } else {
+            0
+        };
+    }
+
+    fn lasted(&self, now: &FitSample) -> Duration {
+        self.began
+            .map_or(Duration::ZERO, |began| now.at.saturating_sub(began.at))
+    }
+
+    pub(super) fn is_full(&self, now: &FitSample) -> bool {
+        self.began.is_some() && self.lasted(now) >= now.min_rtt + now.min_rtt / 4
+    }
+
+    /// The least of the smoothed round trips.
+    pub(super) fn least_rtt(&self, now: &FitSample) -> Duration {
+        self.least_rtt.unwrap_or(now.rtt)
+    }
+
+    /// Whether the last samples all show a queue.
+    pub(super) fn has_queue_now(&self) -> bool {
+        self.queued_samples >= MIN_QUEUED_SAMPLES
+    }
+
+    /// Whether there was a queue all through.
+    pub(super) fn has_standing_queue(&self, floor: &RttFloor, now: &FitSample) -> bool {
+        floor.shows_standing_queue(self.least_rtt(now), now)
+    }
+
+    /// Whether the delivery rate has grown by so much that the path was not full.
+    pub(super) fn is_delivering_more(&self, now: &FitSample) -> bool {
+        self.began
+            .is_none_or(|began| now.delivery_rate as f64 > began.delivery_rate as f64 * FULL_PATH_GROWTH)
+    }
+
+    /// Bytes acknowledged, a second.
+    pub(super) fn delivered_rate(&self, now: &FitSample) -> f64 {
+        let began = self.began.unwrap_or(*now);
+        let seconds = self.lasted(now).as_secs_f64();
+        if seconds > 0.0 {
+            now.bytes_acked.saturating_sub(began.bytes_acked) as f64 / seconds
+        } else {
+            0.0
+        }
+    }
+
+    /// Whether segments were retransmitted.
+    pub(super) fn has_losses(&self, now: &FitSample) -> bool {
+        self.began
+            .is_some_and(|began| now.retransmits > began.retransmits)
+    }
+
+    /// Whether its program, its send buffer or the peer's window held the flow, so that what it delivered says nothing of the path.
+    pub(super) fn is_held(&self, now: &FitSample) -> bool {
+        let Some(began) = self.began else { return true };
+        let lasted = self.lasted(now);
+        let grown = |counter: fn(&FitSample) -> Option<Duration>| {
+            Some(counter(now)?.saturating_sub(counter(&began)?))
+        };
+        let is_much = |time: Duration| time > lasted.mul_f64(HELD_SHARE) + MAX_CLOCK_TICK;
+        let idle = grown(|sample| sample.busy).map(|busy| lasted.saturating_sub(busy));
+        let on_window = grown(|sample| sample.receive_window_limited);
+        let on_buffer = grown(|sample| sample.send_buffer_limited);
+        f64::from(self.starved_samples) >= HELD_SHARE * f64::from(self.samples.max(1))
+            || [idle, on_window, on_buffer].into_iter().flatten().any(is_much)
+    }
+}

@@ -1,0 +1,389 @@
+//! A path with one bottleneck and the flows on it, as fluids, in virtual time. Rates in bytes a second, times in seconds.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::{FitSample, PacingLimit, RateFit, Siblings};
+
+pub(super) const MSS: f64 = 8948.0;
+/// Of the model's time.
+const STEP: f64 = 1e-4;
+/// A timer is this late.
+const TIMER_SLACK: f64 = 2e-4;
+/// CoDel's target and interval (RFC 8289).
+const CODEL_TARGET: f64 = 0.005;
+const CODEL_INTERVAL: f64 = 0.1;
+
+/// The bottleneck, and what shares it.
+pub(super) struct Path {
+    pub(super) capacity: f64,
+    rtt: f64,
+    pub(super) queue_limit: f64,
+    /// Standard deviation of the round-trip times.
+    pub(super) jitter: f64,
+    pub(super) codel: Option<CoDel>,
+    /// What others keep in the queue, in bytes.
+    pub(super) foreign: f64,
+    pub(super) flows: Vec<Flow>,
+    pub(super) now: f64,
+    queue: VecDeque<(usize, f64, f64)>,
+    queued: f64,
+    noise: Noise,
+}
+
+/// One sender.
+pub(super) struct Flow {
+    pub(super) fit: Option<RateFit>,
+    /// What its program gives it to send; `None` is more than it can.
+    pub(super) source: Option<f64>,
+    pub(super) is_gone: bool,
+    pub(super) lost: f64,
+    /// Of this step.
+    lost_now: f64,
+    pub(super) acked: f64,
+    pub(super) window: f64,
+    pub(super) begins: f64,
+    threshold: f64,
+    /// The window before the last loss, and when that was.
+    cut: (f64, f64),
+    unsent: f64,
+    sent: f64,
+    limit: Option<f64>,
+    paces: bool,
+    line: f64,
+    /// What left the bottleneck in each step and is on its way back, with its round-trip time; and what was lost.
+    returning: VecDeque<(f64, f64, f64)>,
+    lately: VecDeque<f64>,
+    lately_sum: f64,
+    /// The kernel's delivery rate, which an idle program does not lower.
+    delivery_rate: f64,
+    srtt: f64,
+    deviation: f64,
+    min_rtt: f64,
+    app_limited_until: f64,
+    next_look: f64,
+}
+
+/// RFC 8289, as far as a fluid can follow it: it drops a segment when the queue has stood over the target for an interval, and then more and
+/// more often.
+#[derive(Default)]
+pub(super) struct CoDel {
+    above_since: Option<f64>,
+    next_drop: f64,
+    drops: f64,
+}
+
+impl Path {
+    pub(super) fn new(capacity: f64, rtt: f64, queue_limit: f64) -> Self {
+        Self {
+            capacity,
+            rtt,
+            queue_limit,
+            jitter: 0.0,
+            codel: None,
+            foreign: 0.0,
+            flows: vec![],
+            now: 0.0,
+            queue: VecDeque::new(),
+            queued: 0.0,
+            noise: Noise::default(),
+        }
+    }
+
+    /// 2.4 Gbit/s over 180 ms with a queue of 4 MB.
+    pub(super) fn of_the_record() -> Self {
+        Self::new(298.3e6, 0.18, 4.0 * 1024.0 * 1024.0)
+    }
+
+    /// Adds a flow that is fitted; it begins now.
+    pub(super) fn fitted(&mut self, ceiling: Option<u64>) -> usize {
+        self.flow(Some(RateFit::new(ceiling)))
+    }
+
+    /// Adds a flow, which begins now.
+    pub(super) fn flow(&mut self, fit: Option<RateFit>) -> usize {
+        let steps = (self.rtt / STEP) as usize;
+        self.flows.push(Flow {
+            fit,
+            source: None,
+            is_gone: false,
+            lost: 0.0,
+            lost_now: 0.0,
+            acked: 0.0,
+            window: 10.0 * MSS,
+            begins: self.now,
+            threshold: f64::INFINITY,
+            cut: (0.0, -1.0),
+            unsent: 0.0,
+            sent: 0.0,
+            limit: None,
+            paces: false,
+            line: self.capacity * 4.0,
+            returning: VecDeque::from(vec![(0.0, self.rtt, 0.0); steps]),
+            lately: VecDeque::from(vec![0.0; steps]),
+            lately_sum: 0.0,
+            delivery_rate: 0.0,
+            srtt: self.rtt,
+            deviation: self.rtt / 2.0,
+            min_rtt: f64::INFINITY,
+            app_limited_until: 0.0,
+            next_look: self.now,
+        });
+        self.flows.len() - 1
+    }
+
+    /// Lets a flow pace from its start.
+    pub(super) fn pace(&mut self, flow: usize) {
+        self.flows[flow].paces = true;
+    }
+
+    pub(super) fn lost(&self) -> f64 {
+        self.flows.iter().map(|flow| flow.lost).sum()
+    }
+
+    /// Runs for so long; the rate of each flow over that time.
+    pub(super) fn run(&mut self, seconds: f64) -> Vec<f64> {
+        let before: Vec<f64> = self.flows.iter().map(|flow| flow.acked).collect();
+        let end = self.now + seconds;
+        while self.now < end {
+            self.step();
+            self.look();
+        }
+        let rates = self.flows.iter().zip(before);
+        rates
+            .map(|(flow, before)| (flow.acked - before) / seconds)
+            .collect()
+    }
+
+    fn step(&mut self) {
+        self.now += STEP;
+        let (now, count) = (self.now, self.flows.len());
+        let first = (now / STEP) as usize;
+        for turn in 0..count {
+            let index = (first + turn) % count;
+            let rtt_noise = match self.jitter {
+                0.0 => 0.0,
+                deviation => (deviation * (3.0 + self.noise.normal())).max(0.0),
+            };
+            let sent = self.flows[index].send(now, rtt_noise);
+            if sent > 0.0 {
+                let room = (self.queue_limit + self.capacity * STEP - self.queued).max(0.0);
+                let fits = sent.min(room);
+                self.queue.push_back((index, fits, now));
+                self.queued += fits;
+                self.flows[index].lose(sent - fits);
+            }
+        }
+        self.serve();
+    }
+
+    fn serve(&mut self) {
+        let mut left = self.capacity * STEP;
+        let mut out = vec![(0.0, 0.0); self.flows.len()];
+        while left > 0.0
+            && let Some((flow, bytes, came)) = self.queue.front_mut()
+        {
+            let part = bytes.min(left);
+            out[*flow].0 += part;
+            out[*flow].1 = self.now - *came;
+            let sojourn = self.now - *came;
+            let flow = *flow;
+            *bytes -= part;
+            left -= part;
+            self.queued -= part;
+            let is_over = *bytes <= 1e-9;
+            if is_over {
+                self.queue.pop_front();
+            }
+            if self
+                .codel
+                .as_mut()
+                .is_some_and(|codel| codel.drops(self.now, sojourn))
+            {
+                let drop = out[flow].0.min(MSS);
+                out[flow].0 -= drop;
+                self.flows[flow].lose(drop);
+            }
+        }
+        for (flow, (bytes, waited)) in self.flows.iter_mut().zip(out) {
+            let lost = std::mem::take(&mut flow.lost_now);
+            flow.returning
+                .push_back((bytes, self.rtt + waited + self.foreign / self.capacity, lost));
+        }
+    }
+
+    /// Every sender looks at its sockets as the thread does: all at once, as often as one of them needs.
+    fn look(&mut self) {
+        let now = self.now;
+        let due = |flow: &Flow| flow.fit.is_some() && !flow.is_gone && now >= flow.next_look;
+        if !self.flows.iter().any(due) {
+            return;
+        }
+        let looked = self.flows.iter().filter(|flow| !flow.is_gone);
+        let looked = looked.filter_map(|flow| Some((flow.fit.as_ref()?, flow.sample(now))));
+        let looked: Vec<_> = looked.collect();
+        let siblings = Siblings::gather(looked.iter().map(|(fit, sample)| (*fit, sample)));
+        for flow in self.flows.iter_mut().filter(|flow| !flow.is_gone) {
+            let sample = flow.sample(now);
+            let Some(fit) = &mut flow.fit else { continue };
+            match fit.observe(&sample, &siblings) {
+                None => {}
+                Some(PacingLimit::Unlimited) => flow.limit = None,
+                Some(PacingLimit::Rate(rate)) => {
+                    (flow.limit, flow.paces) = (Some(rate as f64), true);
+                }
+            }
+            flow.next_look = now + fit.sample_period().as_secs_f64() + TIMER_SLACK;
+        }
+    }
+}
+
+impl Flow {
+    pub(super) fn fitted_rate(&self) -> Option<f64> {
+        match self.fit.as_ref()?.state() {
+            crate::FitState::Fitted(rate) => Some(rate as f64),
+            _ => None,
+        }
+    }
+
+    pub(super) fn limit(&self) -> Option<f64> {
+        self.limit
+    }
+
+    fn lose(&mut self, bytes: f64) {
+        self.lost_now += bytes;
+    }
+
+    /// What comes back in this step, and what is sent on it.
+    fn send(&mut self, now: f64, rtt_noise: f64) -> f64 {
+        self.receive(now, rtt_noise);
+        if self.is_gone || now < self.begins {
+            return 0.0;
+        }
+        match self.source {
+            Some(source) => self.unsent = (self.unsent + source * STEP).min(64e6),
+            None => self.unsent = 64e6,
+        }
+        let flight = self.sent - self.acked - self.lost;
+        let mut rate = self.line;
+        if self.paces {
+            let gain = if self.window < self.threshold / 2.0 {
+                2.0
+            } else {
+                1.2
+            };
+            rate = rate.min(gain * self.window / self.srtt);
+        }
+        rate = self.limit.map_or(rate, |limit| rate.min(limit));
+        let may = (self.window - flight).max(0.0).min(rate * STEP);
+        let sent = may.min(self.unsent);
+        self.unsent -= sent;
+        if self.unsent < MSS && flight + sent + MSS < self.window {
+            self.app_limited_until = now + self.srtt;
+        }
+        self.sent += sent;
+        sent
+    }
+
+    fn receive(&mut self, now: f64, rtt_noise: f64) {
+        let Some((arrived, rtt, lost)) = self.returning.pop_front() else {
+            return;
+        };
+        if arrived > 0.0 {
+            let rtt = rtt + rtt_noise;
+            self.min_rtt = self.min_rtt.min(rtt);
+            let error = rtt - self.srtt;
+            self.srtt += error / 8.0;
+            let mut deviation = error.abs() - self.deviation;
+            if error < 0.0 && deviation > 0.0 {
+                deviation /= 8.0;
+            }
+            self.deviation += deviation / 4.0;
+        }
+        let was_limited = self.sent - self.acked - self.lost > self.window / 2.0;
+        self.acked += arrived;
+        self.lately_sum += arrived - self.lately.pop_front().unwrap_or_default();
+        self.lately.push_back(arrived);
+        let rate = self.lately_sum / (self.lately.len() as f64 * STEP);
+        if now >= self.app_limited_until || rate > self.delivery_rate {
+            self.delivery_rate = rate;
+        }
+        if lost > 0.0 {
+            self.lost += lost;
+            if now > self.cut.1 + self.srtt {
+                self.cut = (self.window, now);
+                self.window = (self.window * 0.7).max(2.0 * MSS);
+                self.threshold = self.window;
+            }
+        } else if was_limited && self.window < self.threshold {
+            self.window += arrived;
+        } else if was_limited {
+            // CUBIC (RFC 9438), never slower than Reno.
+            let (before, at) = self.cut;
+            let lasted = now - at;
+            let k = (before * 0.3 / (0.4 * MSS)).cbrt();
+            let cubic = before + 0.4 * MSS * (lasted - k).powi(3);
+            let reno = self.window + MSS * arrived / self.window;
+            self.window = reno.max(cubic.min(self.window + arrived / 2.0));
+        }
+    }
+
+    pub(super) fn sample(&self, now: f64) -> FitSample {
+        let time = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, 1e6));
+        FitSample {
+            at: time(now - self.begins),
+            bytes_acked: self.acked as u64,
+            rtt: time(self.srtt),
+            rtt_deviation: time(self.deviation),
+            min_rtt: time(self.min_rtt),
+            mss: MSS as u64,
+            congestion_window: self.window as u64,
+            in_flight: (self.sent - self.acked - self.lost).max(0.0) as u64,
+            unsent: self.unsent as u64,
+            delivery_rate: self.delivery_rate as u64,
+            app_limited: now < self.app_limited_until,
+            busy: None,
+            receive_window_limited: None,
+            send_buffer_limited: None,
+            retransmits: (self.lost / MSS) as u64,
+        }
+    }
+}
+
+impl CoDel {
+    fn drops(&mut self, now: f64, sojourn: f64) -> bool {
+        if sojourn < CODEL_TARGET {
+            (self.above_since, self.drops) = (None, 0.0);
+            return false;
+        }
+        let since = *self.above_since.get_or_insert(now);
+        if now < since + CODEL_INTERVAL || now < self.next_drop {
+            return false;
+        }
+        self.drops += 1.0;
+        self.next_drop = now + CODEL_INTERVAL / self.drops.sqrt();
+        true
+    }
+}
+
+/// Noise that is the same in every run: xorshift64 (Marsaglia, 2003).
+struct Noise(u64);
+
+impl Default for Noise {
+    fn default() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl Noise {
+    /// Normally distributed, nearly: the sum of twelve uniform numbers, less six.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+    }
+
+    fn uniform(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

@@ -1,0 +1,287 @@
+//! Fits the sending rates of sockets to their paths: one thread for all flows.
+//!
+//! A thread, and no task of a runtime, because a train of acknowledgements lasts milliseconds, and a runtime that moves bytes may take as long
+//! between two looks of its timer. It starts with the first flow and ends after the last.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    FitSample, FitState, PacingLimit, RateFit, Siblings, TcpInfo, TcpInfoError, set_max_pacing_rate,
+};
+
+/// The most of one processor that looking at sockets may take. One flow in slow start, which is looked at 3000 times a second, takes
+/// less; many are looked at less often.
+const MAX_PROCESSOR_SHARE: f64 = 0.05;
+
+/// Fits flows for as long as their guards live. Clones fit together, and share one thread.
+#[derive(Debug, Clone, Default)]
+pub struct RateFitter(Arc<Shared>);
+
+/// One flow of a [`RateFitter`]. Dropped, it lets the flow go at once: the socket may send as fast as it might before.
+#[derive(Debug)]
+pub struct FlowGuard {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+/// Why a flow cannot be fitted.
+#[derive(Debug, thiserror::Error)]
+pub enum RateFitError {
+    /// The socket tells too little of its flow.
+    #[error(transparent)]
+    TcpInfo(#[from] TcpInfoError),
+    /// The socket is not connected, or there is no descriptor for it.
+    #[error("cannot watch the socket: {0}")]
+    Socket(io::Error),
+    /// The kernel does not limit the rate of this socket.
+    #[error("cannot set SO_MAX_PACING_RATE: {0}")]
+    Pacing(io::Error),
+    /// There is no thread to be had.
+    #[error("cannot start a thread to fit sending rates: {0}")]
+    Thread(io::Error),
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    flows: Mutex<Flows>,
+    added: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Flows {
+    list: Vec<FittedFlow>,
+    next_number: u64,
+    /// The thread runs.
+    is_watched: bool,
+}
+
+#[derive(Debug)]
+struct FittedFlow {
+    number: u64,
+    socket: OwnedFd,
+    /// Flows to the same address share a path.
+    destination: IpAddr,
+    began: Instant,
+    earlier_retransmits: u32,
+    /// What someone had limited the socket to before, which comes back when the flow is let go.
+    earlier_limit: Option<u64>,
+    fit: RateFit,
+    /// The socket, or the kernel, has refused; the flow is left to TCP.
+    failed: Option<Arc<RateFitError>>,
+    /// Taken in the sweep under way.
+    sample: Option<FitSample>,
+}
+
+impl RateFitter {
+    /// A fitter with a thread of its own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The one of this process.
+    #[must_use]
+    pub fn of_process() -> Self {
+        static OF_PROCESS: OnceLock<RateFitter> = OnceLock::new();
+        OF_PROCESS.get_or_init(Self::new).clone()
+    }
+
+    /// Fits the sending rate of a connected TCP socket to its path from now on, and never sets more than `ceiling`, in bytes a second. A limit that
+    /// the socket has already is a ceiling, too.
+    ///
+    /// # Errors
+    /// [`RateFitError`]: it is no connected TCP socket, the kernel tells too little, or there is no descriptor or thread to be had.
+    pub fn add(&self, socket: impl AsFd, ceiling: Option<u64>) -> Result<FlowGuard, RateFitError> {
+        let socket = socket
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(RateFitError::Socket)?;
+        let not_connected = || RateFitError::Socket(io::ErrorKind::NotConnected.into());
+        let peer = rustix::net::getpeername(&socket)
+            .map_err(|error| RateFitError::Socket(error.into()))?
+            .and_then(|peer| SocketAddr::try_from(peer).ok())
+            .ok_or_else(not_connected)?;
+        let info = TcpInfo::read(&socket)?;
+        let earlier_limit = info.max_pacing_rate;
+        let ceiling = [ceiling, earlier_limit].into_iter().flatten().min();
+        let mut flows = self.0.lock();
+        let number = flows.next_number;
+        flows.next_number += 1;
+        flows.list.push(FittedFlow {
+            number,
+            socket,
+            destination: peer.ip().to_canonical(),
+            began: Instant::now(),
+            earlier_retransmits: info.retransmits,
+            earlier_limit,
+            fit: RateFit::new(ceiling),
+            failed: None,
+            sample: None,
+        });
+        if flows.is_watched {
+            self.0.added.notify_one();
+        } else {
+            let shared = self.0.clone();
+            thread::Builder::new()
+                .name("rate fitter".into())
+                .spawn(move || shared.watch())
+                .map_err(|error| {
+                    flows.list.retain(|flow| flow.number != number);
+                    RateFitError::Thread(error)
+                })?;
+            flows.is_watched = true;
+        }
+        drop(flows);
+        Ok(FlowGuard {
+            shared: self.0.clone(),
+            number,
+        })
+    }
+}
+
+impl FlowGuard {
+    /// How far the fitting has come; the error that ended it, where one did.
+    ///
+    /// # Errors
+    /// The socket, or the kernel, refused; the flow is left to TCP.
+    pub fn state(&self) -> Result<FitState, Arc<RateFitError>> {
+        let flows = self.shared.lock();
+        match flows.list.iter().find(|flow| flow.number == self.number) {
+            Some(flow) => flow.failed.clone().map_or(Ok(flow.fit.state()), Err),
+            None => Ok(FitState::Released),
+        }
+    }
+
+    /// The rate that the flow is held to because its path carries no more, in bytes a second.
+    #[must_use]
+    pub fn fitted_rate(&self) -> Option<u64> {
+        match self.state() {
+            Ok(FitState::Fitted(rate)) => Some(rate),
+            _ => None,
+        }
+    }
+
+    /// Sets another ceiling, in bytes a second.
+    pub fn set_ceiling(&self, ceiling: Option<u64>) {
+        let mut flows = self.shared.lock();
+        if let Some(flow) = flows.list.iter_mut().find(|flow| flow.number == self.number) {
+            let ceiling = [ceiling, flow.earlier_limit].into_iter().flatten().min();
+            let limit = flow.fit.set_ceiling(ceiling);
+            flow.limit(limit);
+        }
+    }
+}
+
+impl Drop for FlowGuard {
+    fn drop(&mut self) {
+        let mut flows = self.shared.lock();
+        if let Some(at) = flows.list.iter().position(|flow| flow.number == self.number) {
+            // The descriptor is closed here as well, so that the connection ends when its owner closes it.
+            let flow = flows.list.swap_remove(at);
+            // A socket that refuses has been let go by its end.
+            let _ = set_max_pacing_rate(&flow.socket, flow.earlier_limit);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Flows> {
+        // No sample leaves the list half changed.
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watch(&self) {
+        let mut flows = self.lock();
+        // The processor's time, and not the clock's: a sweep also waits, for its turn and for sockets that others have locked.
+        let mut before = processor_time();
+        let mut mean = Duration::ZERO;
+        while !flows.list.is_empty() {
+            flows.sweep();
+            let now = processor_time();
+            mean = (mean * 7 + now.saturating_sub(before)) / 8;
+            before = now;
+            let pause = flows.pause(mean);
+            flows = self
+                .added
+                .wait_timeout(flows, pause)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        flows.is_watched = false;
+    }
+}
+
+/// Of this thread so far.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+impl Flows {
+    /// Looks at every flow once.
+    fn sweep(&mut self) {
+        for flow in &mut self.list {
+            flow.look();
+        }
+        let mut siblings = BTreeMap::<IpAddr, Siblings>::new();
+        for flow in &self.list {
+            if let Some(sample) = &flow.sample {
+                siblings
+                    .entry(flow.destination)
+                    .or_default()
+                    .add(&flow.fit, sample);
+            }
+        }
+        for flow in &mut self.list {
+            if let (Some(sample), Some(siblings)) = (flow.sample.take(), siblings.get(&flow.destination)) {
+                let limit = flow.fit.observe(&sample, siblings);
+                flow.limit(limit);
+            }
+        }
+    }
+
+    /// How long until the next sweep, when one takes so long.
+    fn pause(&self, sweep: Duration) -> Duration {
+        let wanted = (self.list.iter().filter(|flow| flow.failed.is_none()))
+            .map(|flow| flow.fit.sample_period())
+            .min();
+        let least = sweep.mul_f64(1.0 / MAX_PROCESSOR_SHARE - 1.0);
+        wanted.unwrap_or(Duration::from_secs(1)).max(least)
+    }
+}
+
+impl FittedFlow {
+    fn look(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        match TcpInfo::read(&self.socket) {
+            Ok(info) => {
+                self.sample = FitSample::from_tcp_info(self.began.elapsed(), &info, self.earlier_retransmits);
+            }
+            Err(error) => self.failed = Some(Arc::new(error.into())),
+        }
+    }
+
+    fn limit(&mut self, limit: Option<PacingLimit>) {
+        let rate = match limit {
+            None => return,
+            Some(PacingLimit::Rate(rate)) => Some(rate),
+            Some(PacingLimit::Unlimited) => None,
+        };
+        if let Err(error) = set_max_pacing_rate(&self.socket, rate) {
+            self.failed = Some(Arc::new(RateFitError::Pacing(error)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
