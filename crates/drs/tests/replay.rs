@@ -1,5 +1,5 @@
 //! Traces that real kernels left, judged again. Each was recorded in a lab flow that was built to have the limit its file is named
-//! after (`longhaul-figures classify --examples`), from its start to a second into its steady part, one look in 100 ms.
+//! after (`longhaul-figures figures classify`, with `LONGHAUL_FIGURES_EXAMPLES`), from its start to a second into its steady part, one look in 100 ms.
 
 #![allow(clippy::unwrap_used)] // a test that fails may panic, in its helpers too
 

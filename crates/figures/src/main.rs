@@ -38,6 +38,7 @@ use clap::{Parser, Subcommand};
 
 use experiments::attacks::attacker::Attacker;
 use experiments::classify::flow::Flow;
+use experiments::rate_fit;
 use experiments::right_sizing::program;
 use listed::Listed;
 use noise::Noise;
@@ -94,6 +95,12 @@ enum What {
     /// The sending program of right-sizing, in a lab's node.
     #[command(hide = true)]
     DrsSend(program::Send),
+    /// The sending program of rate fitting, in a lab's node.
+    #[command(hide = true)]
+    FittedSend(rate_fit::program::Send),
+    /// The receiving program of rate fitting, in a lab's node.
+    #[command(hide = true)]
+    FittedReceive,
     /// The attacker, in a lab's node.
     #[command(hide = true)]
     Attacker(Attacker),
@@ -166,6 +173,8 @@ fn run(arguments: Arguments) -> Result<()> {
         What::Flow(flow) => flow.run(),
         What::DrsReceive(what) => program::receive(&what),
         What::DrsSend(what) => program::send(&what),
+        What::FittedSend(what) => rate_fit::program::send(&what),
+        What::FittedReceive => rate_fit::program::receive(),
         What::Attacker(attacker) => attacker.run(),
     }
 }

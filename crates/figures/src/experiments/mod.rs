@@ -2,10 +2,13 @@
 
 pub mod attacks;
 pub mod classify;
+pub mod copies;
 pub mod depots;
 pub mod drs_run;
+pub mod first_byte;
 pub mod lsr;
 pub mod peers;
+pub mod rate_fit;
 pub mod right_sizing;
 pub mod streams;
 
@@ -16,10 +19,12 @@ pub fn all() -> Vec<Box<dyn Listed>> {
     vec![
         Box::new(depots::Depots),
         Box::new(streams::Streams),
+        Box::new(first_byte::FIRST_BYTE),
         Box::new(peers::Peers),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,
         }),
+        Box::new(rate_fit::RateFit),
         Box::new(classify::Classify),
         Box::new(right_sizing::figure4::Figure4),
         Box::new(right_sizing::fairness::Fairness),

@@ -150,6 +150,15 @@ impl Experiment for Streams {
                 ))
             })
             .collect();
+        for (setting, _) in settings() {
+            let streams = runs.spread(&key(&setting, None), |seen| f64::from(seen.streams));
+            figures.extend(streams.map(|streams| {
+                Figure::quoted(
+                    format!("{}-streams", setting.id),
+                    format!("{:.0}", streams.median),
+                )
+            }));
+        }
         let of = |value: fn(&Runs<'_, Cell, Copied>, &Setting) -> Option<f64>| {
             let values: Vec<f64> = settings()
                 .iter()

@@ -208,14 +208,18 @@ impl Experiment for Fairness {
             .filter_map(|budget_mb| {
                 let total = |sharing| runs.spread(&Cell { sharing, budget_mb }, Seen::total);
                 let (equal, budget) = (total(Sharing::Equal)?, total(Sharing::Budget)?);
+                let index = |sharing| runs.spread(&Cell { sharing, budget_mb }, |seen| jain(&seen.rates));
                 Some(Figure::new(
                     format!("{budget_mb}-mb"),
-                    format!("one budget of {budget_mb} MB by equal shares of it, all goodput"),
                     format!(
-                        "{:.2} ({:.0} by {:.0} Mbit/s)",
-                        budget.median / equal.median,
+                        "one budget of {budget_mb} MB beside equal shares of it: all goodput, Jain's index"
+                    ),
+                    format!(
+                        "{:.0} beside {:.0} Mbit/s, {:.2} beside {:.2}",
                         budget.median,
-                        equal.median
+                        equal.median,
+                        index(Sharing::Budget)?.median,
+                        index(Sharing::Equal)?.median
                     ),
                 ))
             })

@@ -247,9 +247,44 @@ impl Experiment for Figure4 {
                     crate::page::cell(Some(rate), 1),
                 ));
             }
+            figures.extend(quoted(path, runs));
         }
         figures
     }
+}
+
+/// What documents say of a path.
+fn quoted(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    let median = |column, size| Some(rate(runs, &Cell { path, column }, size)?.median);
+    let last = |column| Some(runs.spread(&Cell { path, column }, Seen::last)?.median);
+    let medians: Vec<String> = Column::ALL
+        .into_iter()
+        .filter_map(|column| Some(format!("{} {:.1}", column.title(), last(column)?)))
+        .collect();
+    let by = |column, other| Some(format!("{:.1}", last(column)? / last(other)?));
+    let shares: Vec<f64> = SIZES
+        .into_iter()
+        .filter_map(|size| Some(median(Column::Classic, size)? / median(Column::Over, size)?))
+        .collect();
+    let average = (!shares.is_empty()).then(|| {
+        let average = shares.iter().sum::<f64>() / shares.len() as f64;
+        format!("{:.0} %", 100.0 * average)
+    });
+    let texts = [
+        ("medians", Some(medians.join("; "))),
+        ("classic-by-stock", by(Column::Classic, Column::Stock)),
+        ("classic-by-2004", by(Column::Classic, Column::Unlucky2004)),
+        ("classic-by-static", by(Column::Classic, Column::Unlucky)),
+        ("classic-average", average),
+        (
+            "auto-by-best",
+            Some(against_the_best(path, runs).trim_end().to_owned()),
+        ),
+    ];
+    texts
+        .into_iter()
+        .filter_map(|(key, text)| Some(Figure::quoted(format!("{}-{key}", path.key()), text?)))
+        .collect()
 }
 
 /// The made-up series of a seed.

@@ -130,16 +130,27 @@ impl Experiment for Friendly {
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        let share = |column, congestion: &str| {
+            let key = Cell {
+                column,
+                congestion: congestion.into(),
+            };
+            runs.spread(&key, Seen::share)
+        };
+        let quoted = COLUMNS.into_iter().filter_map(|column| {
+            let shares = CONGESTION
+                .into_iter()
+                .map(|name| Some(format!("{:.2} with {name}", share(column, name)?.median)));
+            let shares: Option<Vec<String>> = shares.collect();
+            Some(Figure::quoted(
+                format!("{}-shares", word(column)),
+                shares?.join(", "),
+            ))
+        });
         CONGESTION
             .into_iter()
             .filter_map(|congestion| {
-                let of = |column| {
-                    let key = Cell {
-                        column,
-                        congestion: congestion.into(),
-                    };
-                    runs.spread(&key, Seen::share)
-                };
+                let of = |column| share(column, congestion);
                 Some(Figure::new(
                     congestion,
                     format!("share of `auto` beside stock flows, {congestion} (stock beside stock)"),
@@ -150,6 +161,7 @@ impl Experiment for Friendly {
                     ),
                 ))
             })
+            .chain(quoted)
             .collect()
     }
 }

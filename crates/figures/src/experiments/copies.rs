@@ -1,0 +1,144 @@
+//! Copies as a plan in data: what is copied over what, and which way; the table follows.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::depots::size;
+use crate::copy::{Copied, Source, copy};
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Page, Table, cell};
+use crate::runs::Runs;
+use crate::setting::{Setting, Way};
+use crate::tools::Tools;
+
+/// An experiment that is a list of copies.
+pub struct Copies {
+    /// The name on the command line, and of its files.
+    pub name: &'static str,
+    /// What it shows, in a line.
+    pub title: &'static str,
+    /// What its page begins with.
+    pub head: &'static str,
+    /// Seeds of each copy where nobody says how many.
+    pub seeds: u64,
+    /// The copies, in the order of the table.
+    pub copies: fn() -> Vec<Planned>,
+}
+
+/// One copy to make.
+pub struct Planned {
+    /// Over what.
+    pub setting: Setting,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Which way they take.
+    pub way: Way,
+    /// How many streams it is told, if any.
+    pub streams: Option<u32>,
+}
+
+/// What tells copies apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    setting: String,
+    bytes: u64,
+    way: Way,
+    told: Option<u32>,
+}
+
+impl Planned {
+    fn cell(&self) -> Cell {
+        Cell {
+            setting: self.setting.id.into(),
+            bytes: self.bytes,
+            way: self.way,
+            told: self.streams,
+        }
+    }
+}
+
+impl Copies {
+    fn planned(&self, cell: &Cell) -> Result<Planned> {
+        let found = (self.copies)()
+            .into_iter()
+            .find(|planned| planned.cell() == *cell);
+        found.with_context(|| format!("{} plans no copy {cell:?}", self.name))
+    }
+}
+
+impl Experiment for Copies {
+    type Cell = Cell;
+    type Seen = Copied;
+    type Setup = ();
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        (self.copies)().iter().map(Planned::cell).collect()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        self.seeds
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        self.planned(cell).map_or(
+            Cost {
+                share: 1.0,
+                seconds: 0.0,
+            },
+            |planned| planned.setting.cost(planned.way, planned.bytes),
+        )
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<()> {
+        Ok(())
+    }
+
+    fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
+        self.planned(cell)?.setting.network(tools)
+    }
+
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {
+        let planned = self.planned(cell)?;
+        let source = Source::sized(here.tools, planned.bytes)?;
+        copy(here, &planned.setting, planned.way, &source, planned.streams)
+    }
+
+    fn outcome(&self, seen: &Copied) -> String {
+        seen.words()
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Copied>) -> Result<Page> {
+        let mut table = Table::new([
+            "setting", "hosts", "size", "way", "streams", "seconds", "Mbit/s", "runs",
+        ]);
+        for planned in (self.copies)() {
+            let one = planned.cell();
+            let setting = &planned.setting;
+            table.row([
+                setting.title.to_owned(),
+                format!("{}, {}", setting.hosts, setting.congestion),
+                size(planned.bytes),
+                planned.way.word().to_owned(),
+                planned
+                    .streams
+                    .map_or("not told".to_owned(), |number| number.to_string()),
+                cell(runs.spread(&one, |seen| seen.seconds), 3),
+                cell(runs.spread(&one, Copied::mbps), 2),
+                runs.cell(&one).len().to_string(),
+            ]);
+        }
+        Ok(Page::new(self.head).table(&table))
+    }
+}
