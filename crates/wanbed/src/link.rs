@@ -3,13 +3,20 @@
 //! packet is done for each segment, although TCP's super-packets pass whole wherever that makes no difference.
 
 mod bottleneck;
+mod codel;
+mod cross;
 mod cut;
 mod direction;
 mod engine;
+mod jitter;
 mod layout;
 mod loss;
 pub mod packet;
 mod port;
+mod propagation;
+mod queue;
+mod random;
+mod reorder;
 mod report;
 mod ring;
 #[cfg(test)]

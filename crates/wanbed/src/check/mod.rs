@@ -170,6 +170,7 @@ mod tests {
                 steps: vec![step(10, Some(2), None), step(20, None, Some(70))],
                 repeat_after: Some(Duration::from_secs(30)),
             }),
+            ..DirectionSpec::default()
         };
         let at = |seconds: u64| {
             let (asked, next) = in_force(&way, Duration::from_secs(seconds));

@@ -53,15 +53,12 @@ impl Check {
         let off = checks.iter().filter(|check| check.is_off()).count();
         if self.json {
             let all = serde_json::json!({
-                "lab": report.lab, "backend": lab.backend(), "backends_not_tried": lab.backends_not_tried(),
+                "lab": report.lab, "backend": lab.backend(),
                 "as_asked": off == 0, "links": checks, "machine_fast_enough": report.valid, "reasons": report.reasons,
             });
             println!("{}", serde_json::to_string_pretty(&all)?);
         } else {
             println!("backend: {}", lab.backend());
-            for reason in lab.backends_not_tried() {
-                println!("{reason}");
-            }
             match off {
                 0 => println!("every link is as asked, as far as measured"),
                 _ => println!("{off} of {} directions are off", checks.len()),
