@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::reaper::Reaper;
 use crate::control::{Description, Launch, NodeDescription};
 use crate::error::{Error, Result};
-use crate::link::{self, LinkHandle, Port};
+use crate::link::{self, DirectionSnapshot, LinkHandle, Port};
 use crate::machine::CpuTicks;
 use crate::namespace::{NodeThread, hosts_file};
 use crate::report::{LinkReport, Report, lag_limit_us, reasons};
@@ -147,6 +147,22 @@ impl Running {
             cpu,
             valid: reasons.is_empty(),
             reasons,
+        })
+    }
+
+    /// The counters of one direction of a link.
+    pub(crate) fn direction(&self, link: usize, forward: bool) -> Result<DirectionSnapshot> {
+        let link = self
+            .links
+            .get(link)
+            .ok_or_else(|| Error::Refused(format!("there is no link number {link}")))?;
+        let snapshot = link
+            .counters()
+            .map_err(|error| Error::Refused(error.to_string()))?;
+        Ok(if forward {
+            snapshot.forward
+        } else {
+            snapshot.backward
         })
     }
 
