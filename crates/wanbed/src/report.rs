@@ -12,7 +12,7 @@ const MAX_STEAL: f64 = 0.01;
 /// Lag that 99 of 100 packets stay under may be at most this share of the shortest control loop's round trip ...
 const MAX_LAG_SHARE: f64 = 0.05;
 /// ... or this much, in microseconds, where that is more: what waking a process costs, which every host of a real path pays too.
-const ALWAYS_ALLOWED_LAG: u64 = 250;
+const MIN_LAG_LIMIT_US: u64 = 250;
 
 /// A lab's counters, all since it came up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ pub struct LinkReport {
 
 /// The lag limit of a link that is crossed by a control loop of this round trip.
 pub(crate) fn lag_limit_us(loop_rtt_ms: f64) -> u64 {
-    ((MAX_LAG_SHARE * loop_rtt_ms * 1e3).round() as u64).max(ALWAYS_ALLOWED_LAG)
+    ((MAX_LAG_SHARE * loop_rtt_ms * 1e3).round() as u64).max(MIN_LAG_LIMIT_US)
 }
 
 /// The gate every figure has to pass: why this run may not be believed.

@@ -159,11 +159,11 @@ impl LinkSpec {
 }
 
 /// The longest delay and trace: keeps nanoseconds since the start far from overflow.
-const LONGEST: Duration = Duration::from_secs(86_400);
+const MAX_TIME: Duration = Duration::from_secs(86_400);
 /// Shorter cycles would make the engine chase its own trace.
-const SHORTEST_CYCLE: Duration = Duration::from_millis(1);
+const MIN_TRACE_CYCLE: Duration = Duration::from_millis(1);
 /// 1 Tbit/s: far beyond what any lab carries, and keeps bit-nanoseconds within 128 bits.
-const HIGHEST_RATE: u64 = 1_000_000_000_000;
+const MAX_RATE: u64 = 1_000_000_000_000;
 
 impl DirectionSpec {
     fn check(&self, mtu: u32) -> Result<(), SpecError> {
@@ -241,7 +241,7 @@ impl Trace {
         }
         for (index, step) in self.steps.iter().enumerate() {
             let here = |e: SpecError| e.under(&format!("steps[{index}]"));
-            if step.at > LONGEST {
+            if step.at > MAX_TIME {
                 return Err(here(wrong("at", "must lie within a day")));
             }
             if index > 0 && step.at <= self.steps[index - 1].at {
@@ -255,7 +255,7 @@ impl Trace {
         }
         let last = self.steps.last().map_or(Duration::ZERO, |step| step.at);
         match self.repeat_after {
-            Some(cycle) if cycle <= last || cycle < SHORTEST_CYCLE || cycle > LONGEST => Err(wrong(
+            Some(cycle) if cycle <= last || cycle < MIN_TRACE_CYCLE || cycle > MAX_TIME => Err(wrong(
                 "repeat_after",
                 "must come after the last step, and be between 1 ms and a day",
             )),
@@ -265,7 +265,7 @@ impl Trace {
 }
 
 fn check_delay(delay: Duration) -> Result<(), SpecError> {
-    if delay > LONGEST {
+    if delay > MAX_TIME {
         Err(wrong("delay", "must be at most a day"))
     } else {
         Ok(())
@@ -274,7 +274,7 @@ fn check_delay(delay: Duration) -> Result<(), SpecError> {
 
 fn check_rate(rate: Option<BitRate>) -> Result<(), SpecError> {
     match rate {
-        Some(BitRate(bits)) if bits > HIGHEST_RATE => Err(wrong("rate", "must be at most 1 Tbit/s")),
+        Some(BitRate(bits)) if bits > MAX_RATE => Err(wrong("rate", "must be at most 1 Tbit/s")),
         _ => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_wanbed");
 /// "nobody" almost everywhere; any number without rights will do.
 const NOBODY: u32 = 65_534;
 /// Checks that run side by side: they sleep most of the time at these rates.
-const PARALLEL_CHECKS: usize = 3;
+const PARALLEL_CHECKS: usize = 4;
 const REDUCED: [&str; 1] = ["links.*.rate=20 Mbit/s"];
 /// On one link of each scenario: what moves the delay, and what fills the queue, since either makes the other hard to measure.
 const NOISY_LINE: [&str; 2] = ["jitter=1 ms", "reorder={ probability = \"0.5%\", by = \"3 ms\" }"];

@@ -20,22 +20,22 @@ const JITTER_SPACING: Duration = Duration::from_millis(1);
 const REORDER_PROBES_PER_SECOND: f64 = 15_000.0;
 const REORDER_RATE_SHARE: f64 = 0.3;
 /// Held probes that make their share known well enough.
-const ENOUGH_HELD: f64 = 60.0;
-const FEWEST_REORDER_PROBES: f64 = 2_000.0;
-const REORDER_TIME: f64 = 6.0;
+const SUFFICIENT_HELD_PROBES: f64 = 60.0;
+const MIN_REORDER_PROBES: f64 = 2_000.0;
+const MAX_REORDER_SECONDS: f64 = 6.0;
 /// A rate is measured for so many deviations of the jitter, or times that a held packet is late.
 const RATE_TIME_PER_DEVIATION: u32 = 450;
 /// How often the counters of cross traffic are looked at.
 const CROSS_POLL: Duration = Duration::from_millis(5);
 /// The mean rate of cross traffic is judged after so many bursts, or after this time, counted from the start of the lab.
-const ENOUGH_BURSTS: u32 = 200;
-const LONGEST_CROSS: Duration = Duration::from_secs(20);
+const SUFFICIENT_BURSTS: u32 = 200;
+const MAX_CROSS_TIME: Duration = Duration::from_secs(20);
 /// A fall of the delay is waited for this long, and begins this early.
-const LONGEST_WAIT_FOR_FALL: Duration = Duration::from_secs(30);
+const MAX_WAIT_FOR_FALL: Duration = Duration::from_secs(30);
 const FALL_LEAD: Duration = Duration::from_millis(300);
 const FALL_TAIL: Duration = Duration::from_millis(500);
 /// A fall of less is no burst.
-const LEAST_FALL: Duration = Duration::from_millis(5);
+const MIN_FALL: Duration = Duration::from_millis(5);
 const FALL_RATE_SHARE: f64 = 0.9;
 const FALL_PROBES_PER_SECOND: f64 = 10_000.0;
 
@@ -149,9 +149,9 @@ impl Bench<'_> {
                 let why = "too slow a link for a held packet to be overtaken".to_owned();
                 return Ok(Finding::unmeasured("reorder", why));
             }
-            let count = (ENOUGH_HELD / reorder.probability)
-                .max(FEWEST_REORDER_PROBES)
-                .min(REORDER_TIME * per_second) as u32;
+            let count = (SUFFICIENT_HELD_PROBES / reorder.probability)
+                .max(MIN_REORDER_PROBES)
+                .min(MAX_REORDER_SECONDS * per_second) as u32;
             let spacing = Duration::from_secs_f64(1.0 / per_second);
             let heard = self
                 .probe
@@ -196,7 +196,7 @@ impl Bench<'_> {
 
     pub(super) fn crossed(&self, cross: CrossSpec) -> Result<Finding> {
         // The rate in the long run takes many bursts to show.
-        let enough = ((cross.on + cross.off) * ENOUGH_BURSTS).min(LONGEST_CROSS);
+        let enough = ((cross.on + cross.off) * SUFFICIENT_BURSTS).min(MAX_CROSS_TIME);
         thread::sleep(enough.saturating_sub(self.lab.age()));
         Ok(noise::cross(&cross, self.mtu, self.lab.age(), &self.counters()?))
     }
@@ -209,7 +209,7 @@ impl Bench<'_> {
         };
         let (Some(rate), true) = (
             before.rate.min(after.rate).or(after.rate),
-            at - age <= LONGEST_WAIT_FOR_FALL,
+            at - age <= MAX_WAIT_FOR_FALL,
         ) else {
             let why = "no fall of the delay comes soon on a link with a rate".to_owned();
             return Ok(Some(Finding::unmeasured("fall", why)));
@@ -239,11 +239,11 @@ fn next_fall(
     from: Duration,
 ) -> Option<(Duration, Asked, Asked)> {
     let mut at = from;
-    while at < from + 2 * LONGEST_WAIT_FOR_FALL {
+    while at < from + 2 * MAX_WAIT_FOR_FALL {
         let (before, next) = in_force(at);
         at += next?;
         let (after, _) = in_force(at);
-        if after.delay + LEAST_FALL <= before.delay {
+        if after.delay + MIN_FALL <= before.delay {
             return Some((at, before, after));
         }
     }

@@ -81,20 +81,20 @@ impl Finding {
 }
 
 /// Fewer answers than this say nothing about a median.
-const FEWEST_DELAYS: usize = 10;
+const MIN_DELAYS: usize = 10;
 /// A median may be late by what waking up two processes takes, or 2 % of a long delay; early never by more than the clock.
 pub(super) const DELAY_SLACK: Duration = Duration::from_micros(700);
 /// The clocks of sender and receiver are one, but read by different ways.
 pub(super) const CLOCK_SLACK: f64 = 50e-6;
 const RATE_TOLERANCE: f64 = 0.02;
 /// How many standard deviations of luck a count of losses may have.
-pub(super) const LUCK: f64 = 4.0;
+pub(super) const MAX_DEVIATIONS: f64 = 4.0;
 
 /// The median, or where cross traffic makes most probes wait, the fastest.
 pub(super) fn delay(asked: Asked, delays: &[f64], crossed: bool) -> Finding {
     let mut sorted = delays.to_vec();
     sorted.sort_by(f64::total_cmp);
-    if sorted.len() < FEWEST_DELAYS {
+    if sorted.len() < MIN_DELAYS {
         let off = Finding::unmeasured("delay", format!("only {} probes arrived", sorted.len()));
         return Finding {
             verdict: Verdict::Off,
@@ -161,7 +161,7 @@ pub(super) fn loss(asked: Asked, losses: Losses) -> Finding {
     let deviation = (expected * (1.0 - probability) * spread).sqrt();
     // With few losses expected, a few more are still luck; with none asked, none is allowed.
     let allowed = if probability > 0.0 {
-        LUCK * deviation + 3.0 * spread
+        MAX_DEVIATIONS * deviation + 3.0 * spread
     } else {
         0.0
     };

@@ -21,12 +21,12 @@ pub use judge::{Finding, LinkCheck, Verdict};
 use probe::Probe;
 
 /// A measurement takes no longer, so a traced link has to hold still that long.
-const LONG_ENOUGH: Duration = Duration::from_secs(11);
+const MAX_MEASUREMENT_TIME: Duration = Duration::from_secs(11);
 /// Most that is waited for a traced link to begin its next step.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT_FOR_STEP: Duration = Duration::from_secs(30);
 
 /// How often a property is measured before it is called off.
-const ATTEMPTS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 /// What a direction should do now.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -154,7 +154,7 @@ impl Bench<'_> {
 /// Measures again when the first answer is off: a disturbance of the machine's spoils one measurement, an emulator that is off spoils all.
 fn until_as_asked(mut measure: impl FnMut() -> Result<Finding>) -> Result<Finding> {
     let mut found = measure()?;
-    for _ in 1..ATTEMPTS {
+    for _ in 1..MAX_ATTEMPTS {
         if found.verdict != Verdict::Off {
             break;
         }
@@ -171,11 +171,11 @@ fn drain_time(queue: u64, rate: BitRate) -> Duration {
 fn hold_still(way: &DirectionSpec, age: impl Fn() -> Duration) -> Result<Asked, String> {
     let (asked, next) = in_force(way, age());
     match next {
-        Some(wait) if wait < LONG_ENOUGH => {
-            std::thread::sleep(wait.min(LONGEST_WAIT) + Duration::from_millis(50));
+        Some(wait) if wait < MAX_MEASUREMENT_TIME => {
+            std::thread::sleep(wait.min(MAX_WAIT_FOR_STEP) + Duration::from_millis(50));
             let (asked, next) = in_force(way, age());
             match next {
-                Some(wait) if wait < LONG_ENOUGH => {
+                Some(wait) if wait < MAX_MEASUREMENT_TIME => {
                     Err("its trace changes faster than a measurement takes".to_owned())
                 }
                 _ => Ok(asked),

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::judge::{CLOCK_SLACK, DELAY_SLACK, Finding, LUCK, Verdict};
+use super::judge::{CLOCK_SLACK, DELAY_SLACK, Finding, MAX_DEVIATIONS, Verdict};
 use super::train::{Heard, Load};
 use crate::link::DirectionSnapshot;
 use crate::spec::{BitRate, CodelSpec, CrossSpec, ReorderSpec};
 
 /// Fewer probes than this say nothing about a distribution.
-const FEWEST_PROBES: usize = 100;
+const MIN_PROBES: usize = 100;
 /// Probes that the machine delayed, not the link, at most.
 const MAX_STRAGGLERS: f64 = 0.02;
 /// Spread that waking up processes adds to the deviation.
@@ -58,7 +58,7 @@ pub(super) fn jitter(wanted: &Jittered, heard: &[Heard]) -> [Finding; 2] {
     };
     let kept: Vec<f64> = all.iter().filter(within).copied().collect();
     let outside = all.len() - kept.len();
-    if kept.len() < FEWEST_PROBES || outside as f64 > MAX_STRAGGLERS * all.len() as f64 {
+    if kept.len() < MIN_PROBES || outside as f64 > MAX_STRAGGLERS * all.len() as f64 {
         let why = format!(
             "{outside} of {} probes outside {:.3} ms +- {:.3} ms",
             all.len(),
@@ -72,7 +72,7 @@ pub(super) fn jitter(wanted: &Jittered, heard: &[Heard]) -> [Finding; 2] {
     }
     let (measured_mean, measured) = moments(&kept);
     // The variance of a mean over time of a straight line between independent points is one and a half times theirs by number.
-    let luck = LUCK * deviation * (1.5 / wanted.draws.max(1.0)).sqrt();
+    let luck = MAX_DEVIATIONS * deviation * (1.5 / wanted.draws.max(1.0)).sqrt();
     let good = (measured_mean - mean).abs() <= luck + DELAY_SLACK.as_secs_f64().max(0.02 * mean);
     let text = format!(
         "asked {:.3} ms, mean {:.3} ms, +- {:.3} ms by luck",
@@ -82,7 +82,7 @@ pub(super) fn jitter(wanted: &Jittered, heard: &[Heard]) -> [Finding; 2] {
     );
     let of_delay = Finding::new("delay", mean, measured_mean, good, text);
 
-    let tolerance = LUCK / (2.0 * wanted.draws.max(2.0)).sqrt() * deviation + DEVIATION_SLACK;
+    let tolerance = MAX_DEVIATIONS / (2.0 * wanted.draws.max(2.0)).sqrt() * deviation + DEVIATION_SLACK;
     let ordered = wanted.overtakes || !overtaken.contains(&true);
     let good = (measured - deviation).abs() <= tolerance && ordered;
     let text = format!(
@@ -123,7 +123,7 @@ pub(super) fn reorder(spec: &ReorderSpec, heard: &[Heard]) -> Finding {
         .iter()
         .zip(&overtaken)
         .partition(|(_, overtaken)| **overtaken);
-    if others.len() < FEWEST_PROBES {
+    if others.len() < MIN_PROBES {
         let off = Finding::unmeasured("reorder", format!("only {} probes arrived", heard.len()));
         return Finding {
             verdict: Verdict::Off,
@@ -144,7 +144,7 @@ pub(super) fn reorder(spec: &ReorderSpec, heard: &[Heard]) -> Finding {
     late.sort_by(f64::total_cmp);
     let (count, by) = (heard.len() as f64, spec.by.as_secs_f64());
     let expected = spec.probability * count;
-    let luck = LUCK * (expected * (1.0 - spec.probability)).sqrt() + 3.0;
+    let luck = MAX_DEVIATIONS * (expected * (1.0 - spec.probability)).sqrt() + 3.0;
     let share_good = (held.len() as f64 - expected).abs() <= luck;
     let median = late.get(late.len() / 2).copied();
     let late_good = median.is_none_or(|median| (median - by).abs() <= HELD_SLACK.max(HELD_SHARE * by));
@@ -221,7 +221,7 @@ pub(super) fn cross(spec: &CrossSpec, mtu: u32, age: Duration, counters: &Direct
     // The variance of the time that an alternating process with exponential times is on.
     let (on, off) = (spec.on.as_secs_f64(), spec.off.as_secs_f64());
     let variance = time * 2.0 * on.powi(2) * off.powi(2) / (on + off).powi(3);
-    let luck = LUCK * variance.sqrt() / time * spec.rate.bits_per_second() as f64;
+    let luck = MAX_DEVIATIONS * variance.sqrt() / time * spec.rate.bits_per_second() as f64;
     // What waits in the queue, and the time that setting up took.
     let tolerance = luck + 0.03 * asked + counters.queue_bytes as f64 * 8.0 / time;
     let text = format!(

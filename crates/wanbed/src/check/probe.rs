@@ -23,20 +23,20 @@ const DELAY_PROBES: u32 = 40;
 const DELAY_SPACING: Duration = Duration::from_millis(5);
 /// How much more than asked is offered to find a link's rate.
 const OVERLOAD: f64 = 1.25;
-const OVERLOAD_TIME: Duration = Duration::from_millis(500);
-const LONGEST_OVERLOAD: Duration = Duration::from_secs(4);
+const MIN_OVERLOAD_TIME: Duration = Duration::from_millis(500);
+const MAX_OVERLOAD_TIME: Duration = Duration::from_secs(4);
 /// A loss probe as an IP packet: small, so that many fit.
 const LOSS_BYTES: usize = 228;
 const LOSS_TIME: Duration = Duration::from_secs(2);
 /// Expecting more losses than this makes the answer no better.
-const ENOUGH_LOSSES: f64 = 400.0;
-const FEWEST_LOSS_PROBES: f64 = 2000.0;
+const SUFFICIENT_LOSSES: f64 = 400.0;
+const MIN_LOSS_PROBES: f64 = 2000.0;
 /// Packets a second that a sender and a receiver on one machine surely manage.
-const MOST_LOSS_PROBES: f64 = 100_000.0;
+const MAX_LOSS_PROBES_PER_SECOND: f64 = 100_000.0;
 /// Packets given to the kernel at once, which cuts them itself (UDP segmentation offload); 64 is its oldest limit.
-const BATCH: usize = 40;
+const MAX_PACKETS_PER_SEND: usize = 40;
 /// After the last probe must have arrived.
-const GRACE: Duration = Duration::from_millis(300);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_millis(300);
 const RECEIVE_BUFFER: i32 = 64 << 20;
 
 /// A sender and a receiver at the two ends of a link.
@@ -168,10 +168,10 @@ impl Probe {
         let payload = (self.mtu - HEADERS).min(1472);
         let bits = ((payload + HEADERS) * 8) as f64;
         let per_second = OVERLOAD * rate.bits_per_second().max(1) as f64 / bits;
-        let time = OVERLOAD_TIME
+        let time = MIN_OVERLOAD_TIME
             .max(least)
             .max(Duration::from_secs_f64((100.0 / per_second).min(1e3)))
-            .min(LONGEST_OVERLOAD);
+            .min(MAX_OVERLOAD_TIME);
         let count = (per_second * time.as_secs_f64()).ceil() as u64;
         let (tally, taken) = self.stream(payload, count, per_second, slack)?;
         let span = match (tally.first, tally.last) {
@@ -193,10 +193,10 @@ impl Probe {
         let rate = asked
             .rate
             .map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64);
-        let per_second = (0.4 * rate / bits).clamp(1.0, MOST_LOSS_PROBES);
-        let enough = ENOUGH_LOSSES / super::judge::mean_loss(asked.loss).max(1e-12);
+        let per_second = (0.4 * rate / bits).clamp(1.0, MAX_LOSS_PROBES_PER_SECOND);
+        let enough = SUFFICIENT_LOSSES / super::judge::mean_loss(asked.loss).max(1e-12);
         let count = (per_second * LOSS_TIME.as_secs_f64())
-            .min(enough.max(FEWEST_LOSS_PROBES))
+            .min(enough.max(MIN_LOSS_PROBES))
             .ceil() as u64;
         let (tally, _) = self.stream(LOSS_BYTES - HEADERS, count, per_second, slack)?;
         Ok(Losses {
@@ -214,13 +214,13 @@ impl Probe {
         slack: Duration,
     ) -> Result<(Tally, Duration)> {
         // A batch takes at most a millisecond of line time, or the queue would feel it.
-        let batch = ((per_second / 1000.0) as usize).clamp(1, BATCH.min(60_000 / payload));
+        let batch = ((per_second / 1000.0) as usize).clamp(1, MAX_PACKETS_PER_SEND.min(60_000 / payload));
         let batch = if batch > 1 && self.segment(payload) {
             batch
         } else {
             1
         };
-        self.wait_at_most(slack + GRACE)?;
+        self.wait_at_most(slack + ARRIVAL_TIMEOUT)?;
         let streamed = thread::scope(|scope| {
             let listener = scope.spawn(|| listen(&self.receiver, payload, count));
             let packets = vec![0; batch * payload];

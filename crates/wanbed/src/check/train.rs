@@ -15,9 +15,9 @@ const HEADERS: usize = 28;
 /// A numbered probe as an IP packet, at least: its number and that of its train.
 pub(super) const MIN_PROBE_BYTES: usize = 64;
 /// After the last probe must have arrived.
-const GRACE: Duration = Duration::from_millis(300);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_millis(300);
 /// Longer than this is slept, less is waited for.
-const SHORTEST_SLEEP: Duration = Duration::from_micros(100);
+const MIN_SLEEP: Duration = Duration::from_micros(100);
 /// How long a queue is kept under load. The first half is for the queue to settle.
 pub(super) const LOAD_TIME: Duration = Duration::from_secs(8);
 /// How often the load looks at what arrived and what was dropped.
@@ -93,7 +93,7 @@ impl Probe {
     ) -> Result<Vec<Heard>> {
         let payload = bytes - HEADERS;
         let train = self.next_train();
-        self.wait_at_most(slack + GRACE)?;
+        self.wait_at_most(slack + ARRIVAL_TIMEOUT)?;
         thread::scope(|scope| {
             let listener = scope.spawn(|| {
                 let mut all = Vec::with_capacity(count as usize);
@@ -112,7 +112,7 @@ impl Probe {
             let mut packet = vec![0; payload];
             for number in 0..count {
                 let rest = (begun + spacing * number).saturating_duration_since(Instant::now());
-                if rest > SHORTEST_SLEEP {
+                if rest > MIN_SLEEP {
                     thread::sleep(rest);
                 }
                 write(&mut packet, number, train, self.opened.elapsed());
@@ -153,7 +153,7 @@ impl Probe {
             done: AtomicBool::new(false),
         };
         self.type_of_service(if ecn { ECT_0 } else { 0 })?;
-        self.wait_at_most(base + GRACE)?;
+        self.wait_at_most(base + ARRIVAL_TIMEOUT)?;
         let loaded = thread::scope(|scope| {
             let listener = scope.spawn(|| self.hear_load(&flow));
             let sent = self.offer_load(&flow, counters);
@@ -198,7 +198,7 @@ impl Probe {
                 }
                 seen = now;
             }
-            thread::sleep(SHORTEST_SLEEP);
+            thread::sleep(MIN_SLEEP);
         }
         Ok(sent)
     }

@@ -18,16 +18,16 @@ use crate::spec::{BitRate, DirectionSpec, LinkSpec};
 /// The most memory for the packets of one direction, in bytes.
 const MEMORY_LIMIT: u64 = 1 << 30;
 /// Room for what waits to be written while the engine is held up.
-const SLACK: u64 = 8 << 20;
+const WRITE_BACKLOG_BYTES: u64 = 8 << 20;
 /// Deliveries are put off to be made together by at most this, in nanoseconds ...
-const MAX_BATCHING: Nanos = 250_000;
+const MAX_BATCHING_TIME: Nanos = 250_000;
 /// ... and by at most this part of the delay ...
-const BATCHING_PER_DELAY: Nanos = 100;
+const DELAY_OVER_BATCHING_TIME: Nanos = 100;
 /// ... and, where a full packet takes as long as a piece may, by at most this part of its line time: packets at the
 /// bottleneck's rate then come one by one.
-const BATCHING_PER_PACKET: Nanos = 2;
+const LINE_TIME_OVER_BATCHING_TIME: Nanos = 2;
 /// What memory is measured by where the rate is unlimited.
-const FASTEST: BitRate = BitRate(10_000_000_000);
+const RATE_WHERE_UNLIMITED: BitRate = BitRate(10_000_000_000);
 
 /// One direction of a link.
 #[derive(Debug)]
@@ -219,9 +219,9 @@ impl Direction {
 
     /// How long a delivery may be put off.
     fn batching(&self) -> Nanos {
-        let most = (self.bottleneck.delay() / BATCHING_PER_DELAY).min(MAX_BATCHING);
+        let most = (self.bottleneck.delay() / DELAY_OVER_BATCHING_TIME).min(MAX_BATCHING_TIME);
         match self.bottleneck.line_time(self.mtu) {
-            Some(time) if time >= MAX_PIECE_TIME => most.min(time / BATCHING_PER_PACKET),
+            Some(time) if time >= MAX_PIECE_TIME => most.min(time / LINE_TIME_OVER_BATCHING_TIME),
             _ => most,
         }
     }
@@ -324,8 +324,8 @@ fn memory(spec: &DirectionSpec) -> u64 {
     let steps = || spec.changes.iter().flat_map(|trace| &trace.steps);
     let rates = steps().filter_map(|step| step.rate).chain(spec.rate);
     let rate = match spec.rate {
-        None => FASTEST,
-        Some(_) => rates.max().unwrap_or(FASTEST),
+        None => RATE_WHERE_UNLIMITED,
+        Some(_) => rates.max().unwrap_or(RATE_WHERE_UNLIMITED),
     };
     let delay = steps()
         .filter_map(|step| step.delay)
@@ -336,7 +336,9 @@ fn memory(spec: &DirectionSpec) -> u64 {
         + Duration::from_nanos(spec.jitter.map_or(0, |jitter| 2 * jitter::amplitude(&jitter)));
     let line = rate.bytes_in(delay + late);
     let packets = line.saturating_add(spec.queue);
-    let all = packets.saturating_add(packets / 4).saturating_add(SLACK);
+    let all = packets
+        .saturating_add(packets / 4)
+        .saturating_add(WRITE_BACKLOG_BYTES);
     // Where nothing is promised about the rate, the limit is a limit and no mistake.
     if spec.rate.is_none() {
         all.min(MEMORY_LIMIT)

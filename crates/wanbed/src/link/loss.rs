@@ -7,7 +7,7 @@ use super::random::geometric;
 use crate::spec::LossModel;
 
 /// How far ahead fates are drawn at most, in segments: bounds the work of one draw.
-const FARTHEST: u64 = 65_536;
+const MAX_SEGMENTS_PER_DRAW: u64 = 65_536;
 
 /// What becomes of the next segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Loss {
         self.stay = self.draw_stay();
     }
 
-    /// Draws how many segments pass until the next loss; gives up for now at [`FARTHEST`].
+    /// Draws how many segments pass until the next loss; gives up for now at [`MAX_SEGMENTS_PER_DRAW`].
     fn draw(&mut self) {
         let mut kept = 0_u64;
         loop {
@@ -91,10 +91,10 @@ impl Loss {
                 (self.stay, false)
             };
             // Drawing again from the same state later is sound: these waits have no memory.
-            if kept.saturating_add(passed) >= FARTHEST {
-                let step = FARTHEST - kept;
+            if kept.saturating_add(passed) >= MAX_SEGMENTS_PER_DRAW {
+                let step = MAX_SEGMENTS_PER_DRAW - kept;
                 self.stay -= step;
-                (self.gap, self.then_lost) = (FARTHEST, false);
+                (self.gap, self.then_lost) = (MAX_SEGMENTS_PER_DRAW, false);
                 return self.leave_when_over();
             }
             kept += passed;
@@ -291,7 +291,7 @@ mod tests {
             loss_in_bad: 1e-300,
         };
         let mut loss = process(model, 1, 0);
-        assert_eq!(loss.next_run(u32::MAX), Run::Kept(FARTHEST as u32));
+        assert_eq!(loss.next_run(u32::MAX), Run::Kept(MAX_SEGMENTS_PER_DRAW as u32));
     }
 
     #[test]
