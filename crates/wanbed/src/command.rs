@@ -93,9 +93,12 @@ struct Asked {
     /// Change a value of the scenario, such as links.wan.loss=0.1% or nodes.*.congestion=cubic; may be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     settings: Vec<Setting>,
-    /// What carries the links: auto (netem where there is one, else user), user, tun, packet or netem
-    #[arg(long, value_name = "BACKEND", default_value = "auto")]
+    /// What carries the links: tun, packet, or user (tun where it may be opened, else packet)
+    #[arg(long, value_name = "BACKEND", default_value = "user")]
     backend: Backend,
+    /// The nodes that relay connections in this run, separated by commas, in place of those the scenario says; "" for none
+    #[arg(long, value_name = "NODES")]
+    relays: Option<String>,
 }
 
 impl Asked {
@@ -105,6 +108,10 @@ impl Asked {
             seed: self.seed,
             backend: self.backend,
             name: self.name.clone(),
+            relays: self.relays.as_ref().map(|names| {
+                let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+                names.map(str::to_owned).collect()
+            }),
         }
     }
 }

@@ -100,8 +100,6 @@ pub(crate) struct Description {
     pub(crate) title: String,
     pub(crate) seed: u64,
     pub(crate) backend: String,
-    /// Backends that could not be used here, and why.
-    pub(crate) not_tried: Vec<String>,
     pub(crate) nodes: Vec<NodeDescription>,
     /// Name and the two ends of each link.
     pub(crate) links: Vec<(String, String, String)>,

@@ -36,10 +36,10 @@ pub enum Error {
         package: &'static str,
     },
 
-    /// `ip` or `tc` refused a line of set-up.
+    /// `ip` refused a line of set-up.
     #[error("{program} refused `{line}` in node {node}: {answer}")]
     SetUp {
-        /// `ip` or `tc`.
+        /// `ip`.
         program: &'static str,
         /// The node whose namespace it ran in.
         node: String,
@@ -80,7 +80,7 @@ pub enum Error {
     /// The backend asked for is not to be had on this machine.
     #[error("backend {backend} is not available here: {reason}")]
     Backend {
-        /// `user` or `netem`.
+        /// `tun` or `packet`.
         backend: &'static str,
         /// What is missing.
         reason: String,

@@ -140,14 +140,9 @@ impl Lab {
         self.description.seed
     }
 
-    /// What carries the links: `user/tun`, `user/packet` or `netem`.
+    /// What carries the links: `tun` or `packet`.
     pub fn backend(&self) -> &str {
         &self.description.backend
-    }
-
-    /// Backends that do not carry this lab and why not, one sentence each.
-    pub fn backends_not_tried(&self) -> &[String] {
-        &self.description.not_tried
     }
 
     /// The nodes' names and addresses, in the order of the scenario.

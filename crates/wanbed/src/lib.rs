@@ -14,7 +14,6 @@ mod lab;
 pub mod link;
 mod machine;
 mod namespace;
-mod netem;
 mod place;
 mod report;
 mod route;

@@ -3,13 +3,20 @@
 //! packet is done for each segment, although TCP's super-packets pass whole wherever that makes no difference.
 
 mod bottleneck;
+mod codel;
+mod cross;
 mod cut;
 mod direction;
 mod engine;
+mod jitter;
 mod layout;
 mod loss;
 pub mod packet;
 mod port;
+mod propagation;
+mod queue;
+mod random;
+mod reorder;
 mod report;
 mod ring;
 #[cfg(test)]
@@ -22,9 +29,11 @@ mod virtio;
 use std::io;
 
 pub use engine::{LinkHandle, start};
+pub(crate) use jitter::{amplitude as jitter_amplitude, correlation_time as jitter_correlation_time};
 pub use packet::PacketPort;
 pub use port::Port;
 pub use report::{DirectionSnapshot, Lag, Scheduling, Snapshot};
+pub(crate) use schedule::least_delay;
 pub use tun::TunPort;
 
 use crate::spec::SpecError;

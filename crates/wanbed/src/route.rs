@@ -151,24 +151,26 @@ impl<'a> Ways<'a> {
         (at == to).then_some(links)
     }
 
-    /// For each link, the longest round trip over a way that crosses it: what its lag is measured against. A way is a route of packets,
-    /// or a path that the scenario names, as a relayed session takes it: by one route to the depot, by another from there.
-    pub(crate) fn longest_round_trips(&self) -> Vec<Duration> {
-        let round = |&link: &usize| {
-            let spec = &self.network.links[link].spec;
-            spec.forward.delay + spec.backward.delay
-        };
-        let mut longest: Vec<Duration> = (0..self.network.links.len()).map(|link| round(&link)).collect();
-        let mut consider = |there: &[usize]| {
-            let rtt: Duration = there.iter().map(round).sum();
-            for &link in there {
-                longest[link] = longest[link].max(rtt);
+    /// For each link, the round trip of the shortest control loop that crosses it: what its lag is measured against.
+    ///
+    /// Control loops run between hosts: by the packets' routes, and by the paths that the scenario names, as a relayed session takes them.
+    /// A node that relays ends every loop there. A link that no loop crosses is measured against its own round trip.
+    pub(crate) fn shortest_loops(&self) -> Vec<Duration> {
+        let mut shortest: Vec<Option<Duration>> = vec![None; self.network.links.len()];
+        let mut consider = |path: &[usize]| {
+            for hop in self.hops(path) {
+                let rtt: Duration = hop.iter().map(|&link| self.round_trip(link)).sum();
+                for &link in hop {
+                    shortest[link] = Some(shortest[link].map_or(rtt, |other| other.min(rtt)));
+                }
             }
         };
-        let nodes = 0..self.network.nodes.len();
-        for (from, to) in nodes
-            .clone()
-            .flat_map(|from| nodes.clone().map(move |to| (from, to)))
+        let hosts: Vec<usize> = (0..self.network.nodes.len())
+            .filter(|&node| self.is_host(node))
+            .collect();
+        for (&from, &to) in hosts
+            .iter()
+            .flat_map(|from| hosts.iter().map(move |to| (from, to)))
         {
             if let Some(links) = self.path(from, to) {
                 consider(&links);
@@ -180,7 +182,44 @@ impl<'a> Ways<'a> {
         for path in &self.network.named_paths {
             consider(path);
         }
-        longest
+        shortest
+            .iter()
+            .enumerate()
+            .map(|(link, rtt)| rtt.unwrap_or_else(|| self.round_trip(link)))
+            .collect()
+    }
+
+    fn round_trip(&self, link: usize) -> Duration {
+        let spec = &self.network.links[link].spec;
+        spec.forward.delay + spec.backward.delay
+    }
+
+    /// Whether connections begin or end here: it relays them, or it is the end of a route or of the network. A node that takes no part as a
+    /// relay in this run is none.
+    fn is_host(&self, node: usize) -> bool {
+        let Network {
+            nodes, links, routes, ..
+        } = self.network;
+        nodes[node].relays.unwrap_or_else(|| {
+            let degree = links
+                .iter()
+                .filter(|link| link.a == node || link.b == node)
+                .count();
+            degree <= 1
+                || !nodes[node].forwards
+                || routes.iter().any(|route| route.from == node || route.to == node)
+        })
+    }
+
+    /// A path cut where a relay stands between two of its links.
+    fn hops<'b>(&self, path: &'b [usize]) -> impl Iterator<Item = &'b [usize]> {
+        path.chunk_by(|&one, &next| {
+            let [one, next] = [one, next].map(|link| &self.network.links[link]);
+            let relays = |node: usize| self.network.nodes[node].relays == Some(true);
+            ![one.a, one.b]
+                .into_iter()
+                .any(|node| (node == next.a || node == next.b) && relays(node))
+        })
     }
 }
 
@@ -292,30 +331,55 @@ mod tests {
         );
     }
 
+    fn loops(network: &Network) -> Vec<u128> {
+        let loops = Ways::of(network).shortest_loops();
+        loops.iter().map(Duration::as_millis).collect()
+    }
+
     #[test]
-    fn lag_is_measured_against_the_longest_round_trip_across_a_link() {
-        let network = network(SQUARE);
+    fn a_loop_runs_between_hosts_and_ends_at_a_relay() {
+        // a is no host by its degree, for two links end there; the route makes it one.
+        let routed = format!("{SQUARE}\n[[route]]\nfrom = \"a\"\nto = \"d\"\nvia = [\"ac\"]\n");
         assert_eq!(
-            Ways::of(&network).longest_round_trips(),
-            [82, 82, 106, 82].map(Duration::from_millis)
+            loops(&network(&routed)),
+            [2, 76, 110, 110],
+            "no loop crosses ab and bc"
+        );
+        let relayed = routed.replace("[nodes.b]", "[nodes.b]\nrelays = true");
+        assert_eq!(loops(&network(&relayed)), [2, 80, 110, 80]);
+        let two = relayed.replace("[nodes.c]", "[nodes.c]\nrelays = true");
+        assert_eq!(loops(&network(&two)), [2, 76, 106, 4]);
+    }
+
+    #[test]
+    fn a_run_says_which_nodes_relay() {
+        let text = SQUARE
+            .replace("[nodes.b]", "[nodes.b]\nrelays = true")
+            .replace("[nodes.a]", "[nodes.a]\nforwards = false");
+        let with = |overrides: &Overrides| {
+            loops(
+                &Scenario::from_text("s", text.as_str())
+                    .resolve(overrides)
+                    .unwrap(),
+            )
+        };
+        assert_eq!(with(&Overrides::default()), [2, 80, 106, 80]);
+        assert_eq!(with(&Overrides::default().relays(["b"])), [2, 80, 106, 80]);
+        // From a to d by the shortest way, which b only forwards.
+        assert_eq!(with(&Overrides::default().relays([""; 0])), [82, 82, 106, 82]);
+        let error = Scenario::from_text("s", text.as_str()).resolve(&Overrides::default().relays(["x"]));
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "the relays of this run: there is no node \"x\""
         );
     }
 
     #[test]
-    fn a_relayed_session_takes_a_path_that_no_packet_takes_whole() {
+    fn a_named_path_is_a_loop_unless_a_relay_stands_on_it() {
         let mut network = network(SQUARE);
-        let whole: Vec<usize> = (0..network.links.len()).collect();
-        let rtt: Duration = network
-            .links
-            .iter()
-            .map(|link| link.spec.forward.delay + link.spec.backward.delay)
-            .sum();
-        network.named_paths.push(whole);
-        assert!(
-            Ways::of(&network)
-                .longest_round_trips()
-                .iter()
-                .all(|longest| *longest == rtt)
-        );
+        network.named_paths.push(vec![0, 1, 3]);
+        assert_eq!(loops(&network), [82, 82, 106, 82]);
+        network.nodes[1].relays = Some(true);
+        assert_eq!(loops(&network), [2, 80, 106, 80]);
     }
 }

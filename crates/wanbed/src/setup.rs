@@ -85,10 +85,8 @@ pub(crate) fn choose_congestion(node: &Node) -> Result<Option<String>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeviceKind {
     Tun,
-    /// The node's end of a veth pair; `whole` packets only, no segmentation offload.
-    Veth {
-        whole: bool,
-    },
+    /// The node's end of a veth pair.
+    Veth,
 }
 
 /// The lines for `ip -batch` inside a node, after its devices exist.
@@ -111,10 +109,7 @@ pub(crate) fn node_lines(
     {
         let extra = match device {
             DeviceKind::Tun => String::new(),
-            DeviceKind::Veth { whole } => {
-                let cut = if whole { " gso_max_segs 1" } else { "" };
-                format!(" address {} arp off{cut}", mac(NODE_MAC))
-            }
+            DeviceKind::Veth => format!(" address {} arp off", mac(NODE_MAC)),
         };
         lines.push(format!(
             "link set dev {} mtu {} txqueuelen 10000{extra} up",
@@ -156,7 +151,7 @@ pub(crate) fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Runs lines through `ip -batch` or `tc -batch` in the calling thread's namespaces.
+/// Runs lines through `ip -batch` in the calling thread's namespaces.
 pub(crate) fn batch(program: &'static str, node: &str, lines: &[String]) -> Result<()> {
     let mut child = Command::new(program)
         .args(["-batch", "-"])
@@ -206,7 +201,7 @@ pub(crate) fn missing(program: &'static str, source: std::io::Error) -> Error {
     if source.kind() == std::io::ErrorKind::NotFound {
         Error::Missing {
             program,
-            package: "iproute2 (Fedora: iproute, iproute-tc)",
+            package: "iproute2 (Fedora: iproute)",
         }
     } else {
         Error::System {
@@ -284,14 +279,9 @@ mod tests {
 
     #[test]
     fn veth_devices_need_no_neighbours() {
-        let line = |whole| lines(0, DeviceKind::Veth { whole }, None).swap_remove(3);
         assert_eq!(
-            line(false),
+            lines(0, DeviceKind::Veth, None)[3],
             "link set dev ac mtu 1500 txqueuelen 10000 address 02:77:00:00:00:01 arp off up"
-        );
-        assert_eq!(
-            line(true),
-            "link set dev ac mtu 1500 txqueuelen 10000 address 02:77:00:00:00:01 arp off gso_max_segs 1 up"
         );
     }
 

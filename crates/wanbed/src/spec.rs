@@ -1,10 +1,14 @@
 //! What an emulated link does, with everything resolved to plain numbers: a scenario's "one bandwidth-delay
 //! product" has become bytes here. The link engine takes nothing else.
 
+mod noise;
+
 use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
+
+pub use noise::{CodelSpec, CrossSpec, JitterSpec, ReorderSpec};
 
 /// A bit rate in bit/s of IP bytes (headers of IP and above count, link-layer framing does not).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -48,12 +52,13 @@ pub struct LinkSpec {
     pub forward: DirectionSpec,
     /// From b to a.
     pub backward: DirectionSpec,
-    /// Seeds the loss processes: the same seed loses the same segments, counted in each direction.
+    /// Seeds every random process of the link. Each process of each direction has a sequence of its own: the same seed loses the
+    /// same segments, counted in each direction, whatever else is asked.
     pub seed: u64,
 }
 
-/// One direction of a link.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// One direction of a link. The default is a link without delay, limit or noise.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct DirectionSpec {
     /// One-way propagation delay, on top of the time a packet takes to be serialised.
     pub delay: Duration,
@@ -64,16 +69,27 @@ pub struct DirectionSpec {
     pub queue: u64,
     /// What is lost on the wire, after the queue.
     pub loss: LossModel,
+    /// How the delay varies about `delay`.
+    pub jitter: Option<JitterSpec>,
+    /// Which segments are overtaken.
+    pub reorder: Option<ReorderSpec>,
+    /// The active queue management before the transmitter; the limit of `queue` stays behind it.
+    pub aqm: Option<CodelSpec>,
+    /// Whether the active queue management marks packets that say they can be marked (RFC 3168) instead of dropping them.
+    pub ecn: bool,
+    /// What else crosses the bottleneck.
+    pub cross: Option<CrossSpec>,
     /// Changes over time.
     pub changes: Option<Trace>,
 }
 
 /// How segments get lost on the wire. Probabilities are per segment (per packet on the wire, never per
 /// super-packet of segmentation offload).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossModel {
     /// Nothing is lost.
+    #[default]
     None,
     /// Each segment is lost independently of the others.
     Independent {
@@ -111,7 +127,8 @@ pub struct TraceStep {
     pub at: Duration,
     /// The new rate; zero is an outage.
     pub rate: Option<BitRate>,
-    /// The new one-way delay. Packets never overtake: after a cut in delay the next ones queue up behind those under way.
+    /// The new one-way delay. Packets never overtake: after a cut in delay the next ones queue up behind those under way, and
+    /// arrive no faster than the bottleneck sends.
     pub delay: Option<Duration>,
     /// The new loss model.
     pub loss: Option<LossModel>,
@@ -142,17 +159,18 @@ impl LinkSpec {
 }
 
 /// The longest delay and trace: keeps nanoseconds since the start far from overflow.
-const LONGEST: Duration = Duration::from_secs(86_400);
+const MAX_TIME: Duration = Duration::from_secs(86_400);
 /// Shorter cycles would make the engine chase its own trace.
-const SHORTEST_CYCLE: Duration = Duration::from_millis(1);
+const MIN_TRACE_CYCLE: Duration = Duration::from_millis(1);
 /// 1 Tbit/s: far beyond what any lab carries, and keeps bit-nanoseconds within 128 bits.
-const HIGHEST_RATE: u64 = 1_000_000_000_000;
+const MAX_RATE: u64 = 1_000_000_000_000;
 
 impl DirectionSpec {
     fn check(&self, mtu: u32) -> Result<(), SpecError> {
         check_delay(self.delay)?;
         check_rate(self.rate)?;
         self.loss.check().map_err(|e| e.under("loss"))?;
+        self.check_noise()?;
         let limited = self.rate.is_some()
             || self
                 .changes
@@ -166,6 +184,29 @@ impl DirectionSpec {
             Some(trace) => trace.check().map_err(|e| e.under("changes")),
             None => Ok(()),
         }
+    }
+}
+
+impl DirectionSpec {
+    fn check_noise(&self) -> Result<(), SpecError> {
+        let Self {
+            jitter,
+            reorder,
+            aqm,
+            cross,
+            ..
+        } = self;
+        jitter.map_or(Ok(()), |jitter| jitter.check().map_err(|e| e.under("jitter")))?;
+        reorder.map_or(Ok(()), |reorder| reorder.check().map_err(|e| e.under("reorder")))?;
+        aqm.map_or(Ok(()), |aqm| aqm.check().map_err(|e| e.under("aqm")))?;
+        cross.map_or(Ok(()), |cross| cross.check().map_err(|e| e.under("cross")))?;
+        if self.rate.is_none() && (aqm.is_some() || cross.is_some()) {
+            return Err(wrong("rate", "must be limited: without a rate there is no queue"));
+        }
+        if self.ecn && aqm.is_none() {
+            return Err(wrong("ecn", "needs an aqm, which decides what is marked"));
+        }
+        Ok(())
     }
 }
 
@@ -200,7 +241,7 @@ impl Trace {
         }
         for (index, step) in self.steps.iter().enumerate() {
             let here = |e: SpecError| e.under(&format!("steps[{index}]"));
-            if step.at > LONGEST {
+            if step.at > MAX_TIME {
                 return Err(here(wrong("at", "must lie within a day")));
             }
             if index > 0 && step.at <= self.steps[index - 1].at {
@@ -214,7 +255,7 @@ impl Trace {
         }
         let last = self.steps.last().map_or(Duration::ZERO, |step| step.at);
         match self.repeat_after {
-            Some(cycle) if cycle <= last || cycle < SHORTEST_CYCLE || cycle > LONGEST => Err(wrong(
+            Some(cycle) if cycle <= last || cycle < MIN_TRACE_CYCLE || cycle > MAX_TIME => Err(wrong(
                 "repeat_after",
                 "must come after the last step, and be between 1 ms and a day",
             )),
@@ -224,7 +265,7 @@ impl Trace {
 }
 
 fn check_delay(delay: Duration) -> Result<(), SpecError> {
-    if delay > LONGEST {
+    if delay > MAX_TIME {
         Err(wrong("delay", "must be at most a day"))
     } else {
         Ok(())
@@ -233,7 +274,7 @@ fn check_delay(delay: Duration) -> Result<(), SpecError> {
 
 fn check_rate(rate: Option<BitRate>) -> Result<(), SpecError> {
     match rate {
-        Some(BitRate(bits)) if bits > HIGHEST_RATE => Err(wrong("rate", "must be at most 1 Tbit/s")),
+        Some(BitRate(bits)) if bits > MAX_RATE => Err(wrong("rate", "must be at most 1 Tbit/s")),
         _ => Ok(()),
     }
 }
@@ -262,6 +303,21 @@ mod tests {
             rate: Some(BitRate(1_000_000_000)),
             queue: 1_500,
             loss: LossModel::Independent { probability: 1.0 },
+            jitter: Some(JitterSpec {
+                deviation: Duration::from_millis(1),
+                reorder: false,
+            }),
+            reorder: Some(ReorderSpec {
+                probability: 1e-3,
+                by: Duration::from_millis(3),
+            }),
+            aqm: Some(CodelSpec::RFC_8289),
+            ecn: true,
+            cross: Some(CrossSpec {
+                rate: BitRate(1_000_000),
+                on: Duration::from_millis(200),
+                off: Duration::ZERO,
+            }),
             changes: Some(Trace {
                 steps: vec![
                     TraceStep {
@@ -328,6 +384,45 @@ mod tests {
             field(|s| steps(&mut s.forward).steps[1].loss = Some(loss)),
             "forward.changes.steps[1].loss.loss_in_bad"
         );
+    }
+
+    #[test]
+    fn noise_out_of_range_is_named() {
+        let jitter = |deviation| JitterSpec {
+            deviation,
+            reorder: true,
+        };
+        for deviation in [Duration::ZERO, Duration::MAX] {
+            assert_eq!(
+                field(|s| s.forward.jitter = Some(jitter(deviation))),
+                "forward.jitter.deviation"
+            );
+        }
+        let reorder = |probability, by| {
+            move |s: &mut LinkSpec| s.backward.reorder = Some(ReorderSpec { probability, by })
+        };
+        assert_eq!(
+            field(reorder(f64::NAN, Duration::MAX)),
+            "backward.reorder.probability"
+        );
+        assert_eq!(field(reorder(0.1, Duration::ZERO)), "backward.reorder.by");
+        let codel =
+            |target, interval| move |s: &mut LinkSpec| s.forward.aqm = Some(CodelSpec { target, interval });
+        assert_eq!(field(codel(Duration::ZERO, Duration::MAX)), "forward.aqm.target");
+        assert_eq!(
+            field(codel(Duration::from_secs(1), Duration::MAX)),
+            "forward.aqm.interval"
+        );
+        assert_eq!(field(|s| s.forward.aqm = None), "forward.ecn");
+        assert_eq!(field(|s| s.forward.rate = None), "forward.rate");
+        let cross = |rate, on, off| {
+            let rate = BitRate(rate);
+            move |s: &mut LinkSpec| s.forward.cross = Some(CrossSpec { rate, on, off })
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(field(cross(0, second, second)), "forward.cross.rate");
+        assert_eq!(field(cross(1, Duration::ZERO, second)), "forward.cross.on");
+        assert_eq!(field(cross(1, second, Duration::MAX)), "forward.cross.off");
     }
 
     #[test]

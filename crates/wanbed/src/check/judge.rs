@@ -17,7 +17,7 @@ pub struct LinkCheck {
     pub from: String,
     /// The node they went to.
     pub to: String,
-    /// One for delay, rate and loss each.
+    /// One for delay, rate and loss each, and for each kind of noise that was asked for.
     pub findings: Vec<Finding>,
 }
 
@@ -33,9 +33,9 @@ impl LinkCheck {
 /// One measured property.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// "delay", "rate" or "loss".
+    /// "delay", "rate", "loss", "jitter", "reorder", "codel", "ecn", "cross" or "fall".
     pub what: String,
-    /// In seconds, bit/s or as a probability; `None` when not measured.
+    /// In seconds, bit/s or as a probability (ECN: in marks); `None` when not measured.
     pub asked: Option<f64>,
     /// In the same unit.
     pub measured: Option<f64>,
@@ -68,7 +68,7 @@ impl Finding {
         }
     }
 
-    fn new(what: &str, asked: f64, measured: f64, good: bool, text: String) -> Self {
+    pub(super) fn new(what: &str, asked: f64, measured: f64, good: bool, text: String) -> Self {
         let verdict = if good { Verdict::AsAsked } else { Verdict::Off };
         Finding {
             what: what.to_owned(),
@@ -81,41 +81,49 @@ impl Finding {
 }
 
 /// Fewer answers than this say nothing about a median.
-const FEWEST_DELAYS: usize = 10;
+const MIN_DELAYS: usize = 10;
 /// A median may be late by what waking up two processes takes, or 2 % of a long delay; early never by more than the clock.
-const DELAY_SLACK: Duration = Duration::from_micros(700);
+pub(super) const DELAY_SLACK: Duration = Duration::from_micros(700);
+/// The clocks of sender and receiver are one, but read by different ways.
+pub(super) const CLOCK_SLACK: f64 = 50e-6;
 const RATE_TOLERANCE: f64 = 0.02;
 /// How many standard deviations of luck a count of losses may have.
-const LUCK: f64 = 4.0;
+pub(super) const MAX_DEVIATIONS: f64 = 4.0;
 
-pub(super) fn delay(asked: Asked, delays: &[Duration]) -> Finding {
+/// The median, or where cross traffic makes most probes wait, the fastest.
+pub(super) fn delay(asked: Asked, delays: &[f64], crossed: bool) -> Finding {
     let mut sorted = delays.to_vec();
-    sorted.sort();
-    if sorted.len() < FEWEST_DELAYS {
+    sorted.sort_by(f64::total_cmp);
+    if sorted.len() < MIN_DELAYS {
         let off = Finding::unmeasured("delay", format!("only {} probes arrived", sorted.len()));
         return Finding {
             verdict: Verdict::Off,
             ..off
         };
     }
-    let wire = asked.rate.map_or(0.0, |rate| {
-        super::probe::DELAY_BYTES as f64 * 8.0 / rate.bits_per_second().max(1) as f64
-    });
-    let (asked, median) = (
-        asked.delay.as_secs_f64() + wire,
-        sorted[sorted.len() / 2].as_secs_f64(),
-    );
-    let good = median >= asked - 50e-6 && median <= asked + DELAY_SLACK.as_secs_f64().max(0.02 * asked);
+    let asked = asked.delay.as_secs_f64() + line_time(asked, super::probe::DELAY_BYTES);
+    let median = sorted[sorted.len() / 2];
+    let measured = if crossed { sorted[0] } else { median };
+    let good =
+        measured >= asked - CLOCK_SLACK && measured <= asked + DELAY_SLACK.as_secs_f64().max(0.02 * asked);
     let text = format!(
         "asked {:.3} ms, median {:.3} ms, fastest {:.3} ms",
         1e3 * asked,
         1e3 * median,
-        1e3 * sorted[0].as_secs_f64()
+        1e3 * sorted[0]
     );
-    Finding::new("delay", asked, median, good, text)
+    Finding::new("delay", asked, measured, good, text)
 }
 
-pub(super) fn rate(asked: Asked, rate: BitRate, overload: &Overload) -> Finding {
+/// Seconds that a packet takes on the wire.
+pub(super) fn line_time(asked: Asked, bytes: usize) -> f64 {
+    asked.rate.map_or(0.0, |rate| {
+        bytes as f64 * 8.0 / rate.bits_per_second().max(1) as f64
+    })
+}
+
+/// `crossed` is the rate that cross traffic had meanwhile.
+pub(super) fn rate(asked: Asked, rate: BitRate, overload: &Overload, crossed: f64) -> Finding {
     let wanted = rate.bits_per_second() as f64;
     if overload.offered < 1.05 * wanted {
         let why = format!(
@@ -125,13 +133,16 @@ pub(super) fn rate(asked: Asked, rate: BitRate, overload: &Overload) -> Finding 
         );
         return Finding::unmeasured("rate", why);
     }
-    let measured = overload.received / (1.0 - mean_loss(asked.loss));
+    let measured = overload.received / (1.0 - mean_loss(asked.loss)) + crossed;
     let good = (measured / wanted - 1.0).abs() <= RATE_TOLERANCE;
-    let text = format!(
+    let mut text = format!(
         "asked {:.3} Mbit/s, measured {:.3} Mbit/s",
         wanted / 1e6,
         measured / 1e6
     );
+    if crossed > 0.0 {
+        text.push_str(&format!(", of which cross traffic {:.3} Mbit/s", crossed / 1e6));
+    }
     Finding::new("rate", wanted, measured, good, text)
 }
 
@@ -150,7 +161,7 @@ pub(super) fn loss(asked: Asked, losses: Losses) -> Finding {
     let deviation = (expected * (1.0 - probability) * spread).sqrt();
     // With few losses expected, a few more are still luck; with none asked, none is allowed.
     let allowed = if probability > 0.0 {
-        LUCK * deviation + 3.0 * spread
+        MAX_DEVIATIONS * deviation + 3.0 * spread
     } else {
         0.0
     };
@@ -204,15 +215,18 @@ mod tests {
 
     #[test]
     fn delays_have_little_room() {
-        let verdict = |ms: f64| delay(asked(0.0), &[Duration::from_secs_f64(ms / 1e3); 20]).verdict;
+        let verdict = |ms: f64| delay(asked(0.0), &[ms / 1e3; 20], false).verdict;
         assert_eq!(verdict(50.1), Verdict::AsAsked);
         assert_eq!(verdict(49.9), Verdict::Off);
         assert_eq!(verdict(51.2), Verdict::Off);
         assert_eq!(
-            delay(asked(0.0), &[Duration::from_millis(50); 3]).verdict,
+            delay(asked(0.0), &[50e-3; 3], false).verdict,
             Verdict::Off,
             "nearly all were lost"
         );
+        let waited: Vec<f64> = (0..20).map(|n| 50.1e-3 + f64::from(n) * 1e-3).collect();
+        assert_eq!(delay(asked(0.0), &waited, false).verdict, Verdict::Off);
+        assert_eq!(delay(asked(0.0), &waited, true).verdict, Verdict::AsAsked);
     }
 
     #[test]
@@ -224,7 +238,9 @@ mod tests {
                 &Overload {
                     offered: offered * 1e6,
                     received: received * 1e6,
+                    span: None,
                 },
+                0.0,
             )
             .verdict
         };

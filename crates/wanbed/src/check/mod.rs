@@ -1,26 +1,32 @@
 //! Measuring a link against what the scenario asked of it, with UDP probes that are sent and received from inside the nodes.
 //!
-//! One direction at a time: delay with single small packets, rate with a burst at 1.2 times the rate asked, loss with many
-//! small packets at a rate the queue never feels. The probes are bound to the link's own device, so no route can lead them elsewhere.
+//! One direction at a time: delay with single small packets, rate with a burst at 1.25 times the rate asked, loss with many
+//! small packets at a rate the queue never feels, and then each kind of noise that was asked for. The probes are bound to the link's own
+//! device, so no route can lead them elsewhere.
 
+mod disturbed;
 mod judge;
+mod noise;
 mod probe;
+mod receive;
+mod train;
 
 use std::time::Duration;
 
 use crate::daemon::Running;
 use crate::error::{Error, Result};
+use crate::link::DirectionSnapshot;
 use crate::spec::{BitRate, DirectionSpec, LossModel};
 pub use judge::{Finding, LinkCheck, Verdict};
 use probe::Probe;
 
-/// A measurement takes about this long, so a traced link has to hold still that long.
-const LONG_ENOUGH: Duration = Duration::from_secs(8);
+/// A measurement takes no longer, so a traced link has to hold still that long.
+const MAX_MEASUREMENT_TIME: Duration = Duration::from_secs(11);
 /// Most that is waited for a traced link to begin its next step.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT_FOR_STEP: Duration = Duration::from_secs(30);
 
-/// How often delay and rate are measured before they are called off.
-const ATTEMPTS: u32 = 3;
+/// How often a property is measured before it is called off.
+const MAX_ATTEMPTS: u32 = 3;
 
 /// What a direction should do now.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,6 +34,16 @@ struct Asked {
     delay: Duration,
     rate: Option<BitRate>,
     loss: LossModel,
+}
+
+/// One direction of a link of a running lab, with probes at its ends.
+struct Bench<'a> {
+    lab: &'a Running,
+    link: usize,
+    forward: bool,
+    way: &'a DirectionSpec,
+    mtu: u32,
+    probe: Probe,
 }
 
 /// Measures one direction of a link of a running lab.
@@ -44,38 +60,101 @@ pub(crate) fn measure(lab: &Running, link: usize, forward: bool) -> Result<LinkC
         (&spec.spec.backward, spec.b, spec.a)
     };
     let name = |node: usize| lab.network.nodes[node].name.clone();
-    let findings = match hold_still(way, || lab.age()) {
-        Err(reason) => vec![Finding::unmeasured("delay, rate and loss", reason)],
-        Ok(asked) => {
-            let probe = Probe::open(lab, spec, from, to)?;
-            let slack = asked.delay
-                + asked
-                    .rate
-                    .map_or(Duration::ZERO, |rate| drain_time(way.queue, rate));
-            vec![
-                until_as_asked(|| Ok(judge::delay(asked, &probe.delays(slack)?)))?,
-                match asked.rate {
-                    Some(rate) => {
-                        until_as_asked(|| Ok(judge::rate(asked, rate, &probe.overload(rate, slack)?)))?
-                    }
-                    None => Finding::unmeasured("rate", "unlimited: there is nothing to measure".to_owned()),
-                },
-                judge::loss(asked, probe.losses(asked, slack)?),
-            ]
-        }
+    let bench = Bench {
+        lab,
+        link,
+        forward,
+        way,
+        mtu: spec.spec.mtu,
+        probe: Probe::open(lab, spec, from, to)?,
     };
     Ok(LinkCheck {
         link: spec.spec.name.clone(),
         from: name(from),
         to: name(to),
-        findings,
+        findings: bench.findings()?,
     })
+}
+
+impl Bench<'_> {
+    fn findings(&self) -> Result<Vec<Finding>> {
+        let mut all = match (self.way.jitter, self.way.cross) {
+            (Some(jitter), None) => self.jittered(jitter)?,
+            (Some(_), Some(_)) => {
+                let why = || "jitter and cross traffic both move the delay".to_owned();
+                vec![
+                    Finding::unmeasured("delay", why()),
+                    Finding::unmeasured("jitter", why()),
+                ]
+            }
+            (None, _) => vec![self.delay()?],
+        };
+        all.push(self.rate()?);
+        all.push(self.loss()?);
+        if let Some(reorder) = self.way.reorder {
+            all.push(self.reordered(reorder)?);
+        }
+        if let Some(aqm) = self.way.aqm {
+            all.extend(self.managed(aqm)?);
+        }
+        if let Some(cross) = self.way.cross {
+            all.push(self.crossed(cross)?);
+        }
+        all.extend(self.fall()?);
+        Ok(all)
+    }
+
+    fn delay(&self) -> Result<Finding> {
+        self.while_still("delay", |asked| {
+            let delays = self.probe.delays(self.slack(asked))?;
+            Ok(judge::delay(asked, &delays, self.way.cross.is_some()))
+        })
+    }
+
+    fn loss(&self) -> Result<Finding> {
+        self.while_still("loss", |asked| {
+            let before = self.counters()?;
+            let mut losses = self.probe.losses(asked, self.slack(asked))?;
+            if self.way.cross.is_some() {
+                // What the queue had no room for, beside the others' traffic, is no loss on the wire.
+                let after = self.counters()?;
+                let queue = |counters: &DirectionSnapshot| counters.drops_queue + counters.drops_aqm;
+                losses.sent = losses.sent.saturating_sub(queue(&after) - queue(&before));
+            }
+            Ok(judge::loss(asked, losses))
+        })
+    }
+
+    /// Measures a property while the trace of the direction, if it has one, changes nothing.
+    fn while_still(&self, what: &str, mut measure: impl FnMut(Asked) -> Result<Finding>) -> Result<Finding> {
+        until_as_asked(|| match hold_still(self.way, || self.lab.age()) {
+            Ok(asked) => measure(asked),
+            Err(why) => Ok(Finding::unmeasured(what, why)),
+        })
+    }
+
+    fn counters(&self) -> Result<DirectionSnapshot> {
+        self.lab.direction(self.link, self.forward)
+    }
+
+    /// How much later than sent the last probe may come.
+    fn slack(&self, asked: Asked) -> Duration {
+        let queue = asked
+            .rate
+            .map_or(Duration::ZERO, |rate| drain_time(self.way.queue, rate));
+        let held = self.way.reorder.map_or(Duration::ZERO, |reorder| reorder.by);
+        let jitter = self
+            .way
+            .jitter
+            .map_or(0, |jitter| crate::link::jitter_amplitude(&jitter));
+        asked.delay + queue + held + Duration::from_nanos(2 * jitter)
+    }
 }
 
 /// Measures again when the first answer is off: a disturbance of the machine's spoils one measurement, an emulator that is off spoils all.
 fn until_as_asked(mut measure: impl FnMut() -> Result<Finding>) -> Result<Finding> {
     let mut found = measure()?;
-    for _ in 1..ATTEMPTS {
+    for _ in 1..MAX_ATTEMPTS {
         if found.verdict != Verdict::Off {
             break;
         }
@@ -92,11 +171,11 @@ fn drain_time(queue: u64, rate: BitRate) -> Duration {
 fn hold_still(way: &DirectionSpec, age: impl Fn() -> Duration) -> Result<Asked, String> {
     let (asked, next) = in_force(way, age());
     match next {
-        Some(wait) if wait < LONG_ENOUGH => {
-            std::thread::sleep(wait.min(LONGEST_WAIT) + Duration::from_millis(50));
+        Some(wait) if wait < MAX_MEASUREMENT_TIME => {
+            std::thread::sleep(wait.min(MAX_WAIT_FOR_STEP) + Duration::from_millis(50));
             let (asked, next) = in_force(way, age());
             match next {
-                Some(wait) if wait < LONG_ENOUGH => {
+                Some(wait) if wait < MAX_MEASUREMENT_TIME => {
                     Err("its trace changes faster than a measurement takes".to_owned())
                 }
                 _ => Ok(asked),
@@ -170,6 +249,7 @@ mod tests {
                 steps: vec![step(10, Some(2), None), step(20, None, Some(70))],
                 repeat_after: Some(Duration::from_secs(30)),
             }),
+            ..DirectionSpec::default()
         };
         let at = |seconds: u64| {
             let (asked, next) = in_force(&way, Duration::from_secs(seconds));

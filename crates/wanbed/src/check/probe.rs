@@ -4,10 +4,12 @@
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Asked;
+use super::train::Heard;
 use crate::daemon::Running;
 use crate::error::{Doing, Result};
 use crate::scenario::Link;
@@ -17,32 +19,35 @@ use crate::spec::BitRate;
 const HEADERS: usize = 28;
 /// A delay probe as an IP packet.
 pub(super) const DELAY_BYTES: usize = 64;
-const DELAY_PROBES: usize = 40;
+const DELAY_PROBES: u32 = 40;
 const DELAY_SPACING: Duration = Duration::from_millis(5);
 /// How much more than asked is offered to find a link's rate.
 const OVERLOAD: f64 = 1.25;
-const OVERLOAD_TIME: Duration = Duration::from_millis(500);
-const LONGEST_OVERLOAD: Duration = Duration::from_secs(4);
+const MIN_OVERLOAD_TIME: Duration = Duration::from_millis(500);
+const MAX_OVERLOAD_TIME: Duration = Duration::from_secs(4);
 /// A loss probe as an IP packet: small, so that many fit.
 const LOSS_BYTES: usize = 228;
 const LOSS_TIME: Duration = Duration::from_secs(2);
 /// Expecting more losses than this makes the answer no better.
-const ENOUGH_LOSSES: f64 = 400.0;
-const FEWEST_LOSS_PROBES: f64 = 2000.0;
+const SUFFICIENT_LOSSES: f64 = 400.0;
+const MIN_LOSS_PROBES: f64 = 2000.0;
 /// Packets a second that a sender and a receiver on one machine surely manage.
-const MOST_LOSS_PROBES: f64 = 100_000.0;
+const MAX_LOSS_PROBES_PER_SECOND: f64 = 100_000.0;
 /// Packets given to the kernel at once, which cuts them itself (UDP segmentation offload); 64 is its oldest limit.
-const BATCH: usize = 40;
+const MAX_PACKETS_PER_SEND: usize = 40;
 /// After the last probe must have arrived.
-const GRACE: Duration = Duration::from_millis(300);
+const ARRIVAL_TIMEOUT: Duration = Duration::from_millis(300);
 const RECEIVE_BUFFER: i32 = 64 << 20;
 
 /// A sender and a receiver at the two ends of a link.
 #[derive(Debug)]
 pub(super) struct Probe {
     sender: UdpSocket,
-    receiver: UdpSocket,
-    mtu: usize,
+    pub(super) receiver: UdpSocket,
+    pub(super) mtu: usize,
+    /// What times in numbered probes are counted from.
+    pub(super) opened: Instant,
+    trains: AtomicU32,
 }
 
 /// What came out of a link that was offered more than it carries, in bit/s of IP.
@@ -50,6 +55,8 @@ pub(super) struct Probe {
 pub(super) struct Overload {
     pub(super) offered: f64,
     pub(super) received: f64,
+    /// When what was counted arrived.
+    pub(super) span: Option<(Instant, Instant)>,
 }
 
 /// Packets sent and received.
@@ -92,6 +99,7 @@ impl Probe {
                 .doing(|| format!("opening a probe in node {}", lab.network.nodes[node].name))
         };
         let (sender, receiver) = (socket(from)?, socket(to)?);
+        super::receive::prepare(&receiver).doing(|| "preparing a probe".to_owned())?;
         let target = receiver
             .local_addr()
             .doing(|| "reading a probe's address".to_owned())?;
@@ -103,54 +111,67 @@ impl Probe {
             sender,
             receiver,
             mtu: link.spec.mtu as usize,
+            opened: Instant::now(),
+            trains: AtomicU32::new(0),
         })
     }
 
-    /// One-way delays of single packets, each with the link to itself.
-    pub(super) fn delays(&self, slack: Duration) -> Result<Vec<Duration>> {
-        let receiver = self.receiver.try_clone().doing(|| "copying a probe".to_owned())?;
-        receiver
-            .set_read_timeout(Some(slack + GRACE))
-            .doing(|| "setting a probe's timeout".to_owned())?;
-        let listener = thread::spawn(move || {
-            let mut arrivals = Vec::with_capacity(DELAY_PROBES);
-            let mut packet = [0; DELAY_BYTES];
-            while arrivals.len() < DELAY_PROBES {
-                let Ok(length) = receiver.recv(&mut packet) else {
-                    break;
-                };
-                let now = Instant::now();
-                if length == DELAY_BYTES - HEADERS {
-                    arrivals.push((usize::from(packet[0]), now));
+    /// A number that no train has had.
+    pub(super) fn next_train(&self) -> u32 {
+        self.trains.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sends a packet, or several that the kernel cuts; waits while the sending node's own device is full.
+    pub(super) fn send(&self, packets: &[u8]) -> Result<()> {
+        loop {
+            match self.sender.send(packets) {
+                Ok(_) => return Ok(()),
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN)) => {
+                    thread::yield_now()
                 }
+                Err(error) => return Err(error).doing(|| "sending probes".to_owned()),
             }
-            arrivals
-        });
-        let mut packet = [0; DELAY_BYTES - HEADERS];
-        let mut sent = Vec::with_capacity(DELAY_PROBES);
-        for number in 0..DELAY_PROBES {
-            packet[0] = u8::try_from(number).unwrap_or(u8::MAX);
-            sent.push(Instant::now());
-            self.sender
-                .send(&packet)
-                .doing(|| "sending a delay probe".to_owned())?;
-            thread::sleep(DELAY_SPACING);
         }
-        let arrivals = listener.join().unwrap_or_default();
-        Ok(arrivals
-            .into_iter()
-            .filter_map(|(number, at)| Some(at.duration_since(*sent.get(number)?)))
-            .collect())
+    }
+
+    /// Has the kernel cut what is sent into packets of `payload` bytes, or leave it whole (0); tells whether it does.
+    pub(super) fn segment(&self, payload: usize) -> bool {
+        let bytes = i32::try_from(payload).unwrap_or(0).to_ne_bytes();
+        let joined = i32::from(payload > 0).to_ne_bytes();
+        // Without it the kernel cuts what the link carried whole, which costs time but counts the same.
+        let _ = set_option(&self.receiver, libc::SOL_UDP, libc::UDP_GRO, &joined);
+        set_option(&self.sender, libc::SOL_UDP, libc::UDP_SEGMENT, &bytes).is_ok()
+    }
+
+    /// Sets the byte of the type of service of what is sent.
+    pub(super) fn type_of_service(&self, value: i32) -> Result<()> {
+        set_option(&self.sender, libc::IPPROTO_IP, libc::IP_TOS, &value.to_ne_bytes())
+            .doing(|| "setting a probe's type of service".to_owned())
+    }
+
+    /// How long the receiver waits for the next packet.
+    pub(super) fn wait_at_most(&self, time: Duration) -> Result<()> {
+        self.receiver
+            .set_read_timeout(Some(time))
+            .doing(|| "setting a probe's timeout".to_owned())
+    }
+
+    /// One-way delays of single packets in seconds, each with the link to itself.
+    pub(super) fn delays(&self, slack: Duration) -> Result<Vec<f64>> {
+        let heard = self.train(DELAY_BYTES, DELAY_SPACING, DELAY_PROBES, slack)?;
+        Ok(heard.iter().map(Heard::delay).collect())
     }
 
     /// Offers more than `rate` and measures what arrives, from when the queue has filled some way to the last packet.
-    pub(super) fn overload(&self, rate: BitRate, slack: Duration) -> Result<Overload> {
+    /// It lasts for `least` at least, where a first or last packet that is early or late by the noise would count for much.
+    pub(super) fn overload(&self, rate: BitRate, least: Duration, slack: Duration) -> Result<Overload> {
         let payload = (self.mtu - HEADERS).min(1472);
         let bits = ((payload + HEADERS) * 8) as f64;
         let per_second = OVERLOAD * rate.bits_per_second().max(1) as f64 / bits;
-        let time = OVERLOAD_TIME
+        let time = MIN_OVERLOAD_TIME
+            .max(least)
             .max(Duration::from_secs_f64((100.0 / per_second).min(1e3)))
-            .min(LONGEST_OVERLOAD);
+            .min(MAX_OVERLOAD_TIME);
         let count = (per_second * time.as_secs_f64()).ceil() as u64;
         let (tally, taken) = self.stream(payload, count, per_second, slack)?;
         let span = match (tally.first, tally.last) {
@@ -162,6 +183,7 @@ impl Probe {
         Ok(Overload {
             offered: count as f64 * bits / taken.as_secs_f64().max(1e-9),
             received,
+            span: tally.first.zip(tally.last),
         })
     }
 
@@ -171,10 +193,10 @@ impl Probe {
         let rate = asked
             .rate
             .map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64);
-        let per_second = (0.4 * rate / bits).clamp(1.0, MOST_LOSS_PROBES);
-        let enough = ENOUGH_LOSSES / super::judge::mean_loss(asked.loss).max(1e-12);
+        let per_second = (0.4 * rate / bits).clamp(1.0, MAX_LOSS_PROBES_PER_SECOND);
+        let enough = SUFFICIENT_LOSSES / super::judge::mean_loss(asked.loss).max(1e-12);
         let count = (per_second * LOSS_TIME.as_secs_f64())
-            .min(enough.max(FEWEST_LOSS_PROBES))
+            .min(enough.max(MIN_LOSS_PROBES))
             .ceil() as u64;
         let (tally, _) = self.stream(LOSS_BYTES - HEADERS, count, per_second, slack)?;
         Ok(Losses {
@@ -191,47 +213,31 @@ impl Probe {
         per_second: f64,
         slack: Duration,
     ) -> Result<(Tally, Duration)> {
-        let failed = || "preparing a stream of probes".to_owned();
-        let segment = i32::try_from(payload).unwrap_or(i32::MAX).to_ne_bytes();
         // A batch takes at most a millisecond of line time, or the queue would feel it.
-        let batch = ((per_second / 1000.0) as usize).clamp(1, BATCH.min(60_000 / payload));
-        let segmented =
-            batch > 1 && set_option(&self.sender, libc::SOL_UDP, libc::UDP_SEGMENT, &segment).is_ok();
-        let batch = if segmented { batch } else { 1 };
-        let receiver = self.receiver.try_clone().doing(failed)?;
-        // Without it the kernel cuts what the link carried whole, which costs time but counts the same.
-        let _ = set_option(&receiver, libc::SOL_UDP, libc::UDP_GRO, &1_i32.to_ne_bytes());
-        receiver.set_read_timeout(Some(slack + GRACE)).doing(failed)?;
-        let listener = thread::spawn(move || listen(&receiver, payload, count));
-
-        let packets = vec![0; batch * payload];
-        let begun = Instant::now();
-        let mut sent = 0_u64;
-        while sent < count {
-            let now = (count - sent).min(batch as u64);
-            let length = usize::try_from(now).unwrap_or(batch) * payload;
-            match self.sender.send(&packets[..length]) {
-                Ok(_) => sent += now,
-                // The sending node's own device is full: it empties as fast as the link takes.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN)) => {
-                    thread::yield_now()
-                }
-                Err(error) => return Err(error).doing(|| "sending probes".to_owned()),
+        let batch = ((per_second / 1000.0) as usize).clamp(1, MAX_PACKETS_PER_SEND.min(60_000 / payload));
+        let batch = if batch > 1 && self.segment(payload) {
+            batch
+        } else {
+            1
+        };
+        self.wait_at_most(slack + ARRIVAL_TIMEOUT)?;
+        let streamed = thread::scope(|scope| {
+            let listener = scope.spawn(|| listen(&self.receiver, payload, count));
+            let packets = vec![0; batch * payload];
+            let begun = Instant::now();
+            let mut sent = 0_u64;
+            while sent < count {
+                let now = (count - sent).min(batch as u64);
+                self.send(&packets[..usize::try_from(now).unwrap_or(batch) * payload])?;
+                sent += now;
+                let due = begun + Duration::from_secs_f64(sent as f64 / per_second);
+                thread::sleep(due.saturating_duration_since(Instant::now()));
             }
-            let due = begun + Duration::from_secs_f64(sent as f64 / per_second);
-            thread::sleep(due.saturating_duration_since(Instant::now()));
-        }
-        let taken = begun.elapsed();
-        let tally = listener.join().unwrap_or_default();
-        if segmented {
-            let _ = set_option(
-                &self.sender,
-                libc::SOL_UDP,
-                libc::UDP_SEGMENT,
-                &0_i32.to_ne_bytes(),
-            );
-        }
-        Ok((tally, taken))
+            let taken = begun.elapsed();
+            Ok((listener.join().unwrap_or_default(), taken))
+        });
+        self.segment(0);
+        streamed
     }
 }
 
@@ -259,7 +265,7 @@ fn listen(receiver: &UdpSocket, payload: usize, count: u64) -> Tally {
     tally
 }
 
-fn set_option(socket: &UdpSocket, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
+pub(super) fn set_option(socket: &UdpSocket, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).unwrap_or(0);
     // SAFETY: the kernel reads `length` bytes, which are `value`'s.
     let result =

@@ -33,9 +33,6 @@ impl Up {
         for (name, address) in lab.nodes() {
             println!("  {name:<20} {address}");
         }
-        for reason in lab.backends_not_tried() {
-            println!("{reason}");
-        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -15,7 +15,7 @@ use wanbed::{Lab, Scenario, exit_code};
 use super::Asked;
 
 /// How long the command may take to end after a signal was passed on to it.
-const GRACE: Duration = Duration::from_secs(5);
+const SIGNAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub(super) struct Run {
@@ -89,7 +89,7 @@ fn wait(mut child: Child, signals: Receiver<i32>) -> anyhow::Result<u8> {
             let Ok(first) = signals.recv() else { return };
             let first = Signal::from_named_raw(first).unwrap_or(Signal::TERM);
             let _ = pidfd_send_signal(&handle, first);
-            let _ = signals.recv_timeout(GRACE);
+            let _ = signals.recv_timeout(SIGNAL_TIMEOUT);
             let _ = pidfd_send_signal(&handle, Signal::KILL); // one that is gone cannot be hit: the handle knows
         })?;
     Ok(exit_code(child.wait().context("waiting for the command")?))

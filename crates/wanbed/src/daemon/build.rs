@@ -6,39 +6,13 @@ use std::time::Instant;
 use super::reaper::Reaper;
 use crate::control::{Description, Launch, NodeDescription};
 use crate::error::{Error, Result};
-use crate::link::{self, LinkHandle, Port};
+use crate::link::{self, DirectionSnapshot, LinkHandle, Port};
 use crate::machine::CpuTicks;
 use crate::namespace::{NodeThread, hosts_file};
-use crate::netem::{self, Netem};
-use crate::report::{LinkReport, Report, reasons};
+use crate::report::{LinkReport, Report, lag_limit_us, reasons};
 use crate::route::{self, Ways};
 use crate::scenario::{Backend, Network};
 use crate::setup::{self, DeviceKind, NODE_MAC};
-
-/// What carries the links of a running lab.
-enum Carrier {
-    Tun(Vec<LinkHandle>),
-    Packet(Vec<LinkHandle>),
-    Netem,
-}
-
-impl Carrier {
-    fn name(&self) -> &'static str {
-        match self {
-            Carrier::Tun(_) => "user/tun",
-            Carrier::Packet(_) => "user/packet",
-            Carrier::Netem => "netem",
-        }
-    }
-}
-
-/// What was chosen before any link exists.
-#[derive(Clone, Copy)]
-enum Choice {
-    Tun,
-    Packet,
-    Netem(Netem),
-}
 
 /// A lab that is up.
 pub(crate) struct Running {
@@ -47,10 +21,10 @@ pub(crate) struct Running {
     pub(crate) network: Network,
     pub(crate) nodes: Vec<NodeThread>,
     /// Where the emulator's ends of veth pairs lie; without veth pairs it has nothing but its loopback.
-    wire: NodeThread,
-    carrier: Carrier,
-    not_tried: Vec<String>,
-    path_rtt_ms: Vec<f64>,
+    _wire: NodeThread,
+    port: PortKind,
+    links: Vec<LinkHandle>,
+    loop_rtt_ms: Vec<f64>,
     up_since: Instant,
     cpu_at_start: CpuTicks,
     _reaper: Reaper,
@@ -80,31 +54,26 @@ impl Running {
             .iter()
             .map(|node| start(&node.name))
             .collect::<Result<Vec<_>>>()?;
-        let (choice, not_tried) = choose(launch.overrides.backend, &network, &wire)?;
+        let port = choose(launch.overrides.backend)?;
 
         let congestion = prepare(&network, &nodes)?;
         let cpu_at_start = CpuTicks::now();
         let up_since = Instant::now();
-        let carrier = match choice {
-            Choice::Tun => {
+        let ports = match port {
+            PortKind::Tun => {
                 let ports = tun_ports(&network, &nodes)?;
                 configure(&network, &nodes, DeviceKind::Tun, &congestion)?;
-                Carrier::Tun(start_links(&network, ports)?)
+                ports
             }
-            Choice::Packet => {
+            PortKind::Packet => {
                 veth_pairs(&network, &nodes, &wire)?;
-                configure(&network, &nodes, DeviceKind::Veth { whole: false }, &congestion)?;
-                Carrier::Packet(start_links(&network, packet_ports(&network, &wire)?)?)
-            }
-            Choice::Netem(netem) => {
-                veth_pairs(&network, &nodes, &wire)?;
-                configure(&network, &nodes, DeviceKind::Veth { whole: true }, &congestion)?;
-                netem::install(&wire, &network, netem)?;
-                Carrier::Netem
+                configure(&network, &nodes, DeviceKind::Veth, &congestion)?;
+                packet_ports(&network, &wire)?
             }
         };
-        let path_rtt_ms = Ways::of(&network)
-            .longest_round_trips()
+        let links = start_links(&network, ports)?;
+        let loop_rtt_ms = Ways::of(&network)
+            .shortest_loops()
             .iter()
             .map(|rtt| rtt.as_secs_f64() * 1e3)
             .collect();
@@ -113,10 +82,10 @@ impl Running {
             scenario: launch.scenario.file().display().to_string(),
             network,
             nodes,
-            wire,
-            carrier,
-            not_tried,
-            path_rtt_ms,
+            _wire: wire,
+            port,
+            links,
+            loop_rtt_ms,
             up_since,
             cpu_at_start,
             _reaper: reaper,
@@ -136,8 +105,7 @@ impl Running {
             scenario: self.scenario.clone(),
             title: self.network.title.clone(),
             seed: self.network.seed,
-            backend: self.carrier.name().to_owned(),
-            not_tried: self.not_tried.clone(),
+            backend: self.port.name().to_owned(),
             nodes: self.network.nodes.iter().zip(&self.nodes).map(node).collect(),
             links: self
                 .network
@@ -151,20 +119,19 @@ impl Running {
     /// The counters since the lab came up.
     pub(crate) fn report(&self) -> Result<Report> {
         let seconds = self.up_since.elapsed().as_secs_f64();
-        let snapshots = match &self.carrier {
-            Carrier::Tun(links) | Carrier::Packet(links) => links
-                .iter()
-                .map(LinkHandle::counters)
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(|error| Error::Refused(error.to_string()))?,
-            Carrier::Netem => netem::snapshots(&self.wire, &self.network, seconds)?,
-        };
-        let ends = self.network.links.iter().zip(&self.path_rtt_ms).zip(snapshots);
+        let snapshots = self
+            .links
+            .iter()
+            .map(LinkHandle::counters)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| Error::Refused(error.to_string()))?;
+        let ends = self.network.links.iter().zip(&self.loop_rtt_ms).zip(snapshots);
         let links: Vec<LinkReport> = ends
             .map(|((link, rtt), counters)| LinkReport {
                 a: self.network.nodes[link.a].name.clone(),
                 b: self.network.nodes[link.b].name.clone(),
-                path_rtt_ms: *rtt,
+                loop_rtt_ms: *rtt,
+                lag_limit_us: lag_limit_us(*rtt),
                 counters,
             })
             .collect();
@@ -174,12 +141,28 @@ impl Running {
             lab: self.name.clone(),
             scenario: self.scenario.clone(),
             seed: self.network.seed,
-            backend: self.carrier.name().to_owned(),
+            backend: self.port.name().to_owned(),
             seconds,
             links,
             cpu,
             valid: reasons.is_empty(),
             reasons,
+        })
+    }
+
+    /// The counters of one direction of a link.
+    pub(crate) fn direction(&self, link: usize, forward: bool) -> Result<DirectionSnapshot> {
+        let link = self
+            .links
+            .get(link)
+            .ok_or_else(|| Error::Refused(format!("there is no link number {link}")))?;
+        let snapshot = link
+            .counters()
+            .map_err(|error| Error::Refused(error.to_string()))?;
+        Ok(if forward {
+            snapshot.forward
+        } else {
+            snapshot.backward
         })
     }
 
@@ -189,49 +172,39 @@ impl Running {
     }
 }
 
-/// Chooses the backend; with it, which others were not to be had and why.
-fn choose(asked: Backend, network: &Network, wire: &NodeThread) -> Result<(Choice, Vec<String>)> {
-    let mut not_tried = Vec::new();
-    let netem = match asked {
-        Backend::Auto | Backend::Netem => Netem::probe(wire)
-            .map_err(|said| (format!("not available on this kernel, not tried ({said})"), said))
-            .and_then(|netem| match Netem::unable(network) {
-                Some(unable) => Err((format!("not tried: {unable}"), unable)),
-                None => Ok(netem),
-            }),
-        Backend::User | Backend::Tun | Backend::Packet => {
-            let not_asked = "not asked for, not tried".to_owned();
-            Err((not_asked.clone(), not_asked))
+/// What the links take packets from and give them to.
+#[derive(Debug, Clone, Copy)]
+enum PortKind {
+    Tun,
+    Packet,
+}
+
+impl PortKind {
+    fn name(self) -> &'static str {
+        match self {
+            PortKind::Tun => "tun",
+            PortKind::Packet => "packet",
         }
-    };
-    match (asked, netem) {
-        (_, Ok(netem)) => {
-            not_tried.push("user-space links: not tried, netem carries this lab".to_owned());
-            return Ok((Choice::Netem(netem), not_tried));
-        }
-        (Backend::Netem, Err((_, reason))) => {
-            return Err(Error::Backend {
-                backend: "netem",
-                reason,
-            });
-        }
-        (_, Err((sentence, _))) => not_tried.push(format!("netem: {sentence}")),
     }
-    let tun = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/net/tun");
-    match (asked, tun) {
-        (Backend::Packet, _) | (Backend::Auto | Backend::User, Err(_)) => Ok((Choice::Packet, not_tried)),
-        (Backend::Tun, Err(error)) => Err(Error::Backend {
-            backend: "tun",
-            reason: format!("/dev/net/tun: {error}"),
-        }),
-        (_, Ok(_)) => Ok((Choice::Tun, not_tried)),
-        (Backend::Netem, Err(_)) => Err(Error::Backend {
-            backend: "netem",
-            reason: "it was refused".to_owned(),
-        }),
+}
+
+fn choose(asked: Backend) -> Result<PortKind> {
+    let tun = || {
+        std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/net/tun")
+    };
+    match asked {
+        Backend::Packet => Ok(PortKind::Packet),
+        Backend::User => Ok(tun().map_or(PortKind::Packet, |_| PortKind::Tun)),
+        Backend::Tun => match tun() {
+            Ok(_) => Ok(PortKind::Tun),
+            Err(error) => Err(Error::Backend {
+                backend: "tun",
+                reason: format!("/dev/net/tun: {error}"),
+            }),
+        },
     }
 }
 
@@ -276,12 +249,17 @@ fn tun_ports(network: &Network, nodes: &[NodeThread]) -> Result<Vec<[Port; 2]>> 
         .collect()
 }
 
+/// The names of a link's two ends in the wire namespace.
+fn wire_ends(link: usize) -> [String; 2] {
+    [format!("w{link}a"), format!("w{link}b")]
+}
+
 /// A pair for each end of each link: one half in the node, the other in the wire namespace, up and of the same MTU.
 fn veth_pairs(network: &Network, nodes: &[NodeThread], wire: &NodeThread) -> Result<()> {
     let mut lines = Vec::new();
     for (index, link) in network.links.iter().enumerate() {
         let (name, mtu) = (&link.spec.name, link.spec.mtu);
-        for (end, node) in netem::wire_ends(index).iter().zip([link.a, link.b]) {
+        for (end, node) in wire_ends(index).iter().zip([link.a, link.b]) {
             // A namespace is named to `ip` by any thread in it.
             let thread = nodes[node].thread_id();
             lines.push(format!("link add {end} mtu {mtu} txqueuelen 10000 type veth peer name {name} mtu {mtu} netns {thread}"));
@@ -302,7 +280,7 @@ fn packet_ports(network: &Network, wire: &NodeThread) -> Result<Vec<[Port; 2]>> 
             .map_err(|error| Error::Refused(error.to_string()))
     };
     let ports = |index: usize| -> Result<[Port; 2]> {
-        let [a, b] = netem::wire_ends(index);
+        let [a, b] = wire_ends(index);
         Ok([port(a)?, port(b)?])
     };
     (0..network.links.len()).map(ports).collect()

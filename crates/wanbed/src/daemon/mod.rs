@@ -25,7 +25,7 @@ use crate::place::{self, Claim};
 pub(crate) use build::Running;
 
 /// A client that says nothing is sent away.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the lab ends.
 enum End {
@@ -121,8 +121,8 @@ fn may_make_namespaces() -> bool {
 
 /// Answers one client. A client that goes away meanwhile is no concern of the lab's.
 fn serve(mut stream: UnixStream, lab: &Running, events: &Sender<End>, probing: &Mutex<()>) {
-    let _ = stream.set_read_timeout(Some(PATIENCE));
-    let _ = stream.set_write_timeout(Some(PATIENCE));
+    let _ = stream.set_read_timeout(Some(CLIENT_IO_TIMEOUT));
+    let _ = stream.set_write_timeout(Some(CLIENT_IO_TIMEOUT));
     let question = hear::<Ask>(&mut BufReader::new(&stream));
     let _ = match question {
         Err(problem) => say(&mut stream, &answer::<()>(Err(Error::Refused(problem)))),

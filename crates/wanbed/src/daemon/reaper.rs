@@ -17,10 +17,10 @@ use crate::error::{Doing, Result};
 use crate::place::{self, Claim};
 
 /// How long processes have between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(1);
+const SIGTERM_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait for killed processes to be gone.
-const PATIENCE: Duration = Duration::from_secs(5);
-const POLL: Duration = Duration::from_millis(10);
+const SIGKILL_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The lab's end of the reaper. Its standard input ends when the lab's process does: that is its cue.
 #[derive(Debug)]
@@ -94,20 +94,20 @@ pub fn reap(directory: &Path) -> Result<()> {
 fn end_all(inodes: &HashSet<u64>) {
     let begun = Instant::now();
     let mut told = HashSet::new();
-    while begun.elapsed() < GRACE + PATIENCE {
+    while begun.elapsed() < SIGTERM_TIMEOUT + SIGKILL_TIMEOUT {
         let inside = processes_in(inodes);
         if inside.is_empty() {
             return;
         }
         for process in inside {
-            if begun.elapsed() >= GRACE {
+            if begun.elapsed() >= SIGTERM_TIMEOUT {
                 let _ = kill_process(process, Signal::KILL);
             } else if told.insert(process) {
                 let _ = kill_process(process, Signal::TERM);
                 let _ = kill_process(process, Signal::CONT); // a stopped one could not hear it
             }
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

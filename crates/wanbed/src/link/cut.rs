@@ -8,6 +8,8 @@ const TCP_FLAGS: usize = 13;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
+/// Congestion experienced (RFC 3168), both bits.
+const CE: u8 = 0b11;
 
 /// A piece of a packet, ready to be sent as `headers` followed by `body`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,22 +23,29 @@ pub struct Piece<'a> {
 }
 
 /// Makes the piece of `count` segments from the `first` out of `packet`, which must be the one that `layout` was
-/// made from. New headers go to `room`; the payload stays where it is.
+/// made from. New headers go to `room`; the payload stays where it is. `marked` says that the piece has met congestion (CE, RFC
+/// 3168).
 #[must_use]
 pub fn piece<'a>(
     layout: &Layout,
     packet: &'a [u8],
     first: u32,
     count: u32,
+    marked: bool,
     room: &'a mut [u8; LONGEST_HEADERS],
 ) -> Piece<'a> {
     let segments = layout.sizes().segments;
     let whole = packet.get(..layout.len as usize).unwrap_or(packet);
     let Some(cut) = layout.super_packet.filter(|_| count < segments) else {
+        let (headers, body) = if marked {
+            mark_whole(whole, room)
+        } else {
+            (whole, &[][..])
+        };
         return Piece {
             virtio: layout.virtio,
-            headers: whole,
-            body: &[],
+            headers,
+            body,
         };
     };
     let headers_len = usize::from(cut.headers);
@@ -48,6 +57,9 @@ pub fn piece<'a>(
 
     let headers = &mut room[..original.len()];
     headers.copy_from_slice(original);
+    if marked {
+        set_ce(headers);
+    }
     let is = Place {
         first,
         last: first + count >= segments,
@@ -69,6 +81,33 @@ pub fn piece<'a>(
         headers,
         body,
     }
+}
+
+/// The marked IP header, copied to `room`, and what follows it.
+fn mark_whole<'a>(packet: &'a [u8], room: &'a mut [u8; LONGEST_HEADERS]) -> (&'a [u8], &'a [u8]) {
+    let len = match packet.first() {
+        Some(first) if first >> 4 == 6 => 40,
+        first => usize::from(first.copied().unwrap_or(0) & 0x0f) * 4,
+    };
+    let (original, rest) = packet.split_at(len.min(packet.len()));
+    let header = &mut room[..original.len()];
+    header.copy_from_slice(original);
+    set_ce(header);
+    if header[0] >> 4 == 4 {
+        put_ip_checksum(header);
+    }
+    (header, rest)
+}
+
+/// Sets the mark in an IP header whose checksum is still to be mended. The pseudo header of TCP and UDP does not cover it.
+fn set_ce(header: &mut [u8]) {
+    header[1] |= if header[0] >> 4 == 6 { CE << 4 } else { CE };
+}
+
+fn put_ip_checksum(header: &mut [u8]) {
+    put(header, 10, 0);
+    let sum = !fold(add(0, header));
+    put(header, 10, sum);
 }
 
 /// Where a piece lies in its packet.
@@ -94,9 +133,7 @@ fn mend_ip(headers: &mut [u8], cut: &SuperPacket, is: &Place) {
     put(headers, 2, total as u16);
     let id = u16::from_be_bytes([headers[4], headers[5]]).wrapping_add(is.first as u16);
     put(headers, 4, id);
-    put(headers, 10, 0);
-    let sum = !fold(add(0, &headers[..usize::from(cut.transport_at)]));
-    put(headers, 10, sum);
+    put_ip_checksum(&mut headers[..usize::from(cut.transport_at)]);
 }
 
 fn mend_transport(headers: &mut [u8], cut: &SuperPacket, is: &Place) {

@@ -2,15 +2,15 @@
 //! pieces with the time they are due.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use super::bottleneck::{Bottleneck, Passed};
+use super::bottleneck::{Bottleneck, Fate, MAX_PIECE_TIME, Passed};
 use super::cut::{Piece, piece};
+use super::jitter;
 use super::layout::{LONGEST_HEADERS, Layout};
-use super::loss::Loss;
 use super::port::LONGEST_PACKET;
 use super::report::DirectionSnapshot;
 use super::ring::Ring;
-use super::schedule::Schedule;
 use super::virtio::VirtioHeader;
 use super::{LinkError, Nanos};
 use crate::spec::{BitRate, DirectionSpec, LinkSpec};
@@ -18,12 +18,16 @@ use crate::spec::{BitRate, DirectionSpec, LinkSpec};
 /// The most memory for the packets of one direction, in bytes.
 const MEMORY_LIMIT: u64 = 1 << 30;
 /// Room for what waits to be written while the engine is held up.
-const SLACK: u64 = 8 << 20;
-/// The part of the delay, and the most, by which a delivery is put off to be made together with the next ones.
-const PATIENCE: Nanos = 100;
-const LONGEST_PATIENCE: Nanos = 250_000;
+const WRITE_BACKLOG_BYTES: u64 = 8 << 20;
+/// Deliveries are put off to be made together by at most this, in nanoseconds ...
+const MAX_BATCHING_TIME: Nanos = 250_000;
+/// ... and by at most this part of the delay ...
+const DELAY_OVER_BATCHING_TIME: Nanos = 100;
+/// ... and, where a full packet takes as long as a piece may, by at most this part of its line time: packets at the
+/// bottleneck's rate then come one by one.
+const LINE_TIME_OVER_BATCHING_TIME: Nanos = 2;
 /// What memory is measured by where the rate is unlimited.
-const FASTEST: BitRate = BitRate(10_000_000_000);
+const RATE_WHERE_UNLIMITED: BitRate = BitRate(10_000_000_000);
 
 /// One direction of a link.
 #[derive(Debug)]
@@ -44,6 +48,7 @@ struct Transit {
     packets: VecDeque<Held>,
     /// The number of the first of `packets`.
     oldest: u64,
+    /// In the order in which they are due.
     line: VecDeque<Passed>,
     most_pieces: usize,
     counters: DirectionSnapshot,
@@ -67,11 +72,11 @@ pub struct Delivery<'a> {
 }
 
 impl Direction {
-    /// The direction that `spec` describes, of the link `link`. `stream` tells the link's directions apart.
+    /// The direction that `spec` describes, of the link `link`. `number` (0 or 1) tells the link's directions apart.
     ///
     /// # Errors
     /// [`LinkError::TooMuchUnderWay`].
-    pub fn new(link: &LinkSpec, spec: &DirectionSpec, stream: u32) -> Result<Self, LinkError> {
+    pub fn new(link: &LinkSpec, spec: &DirectionSpec, number: u32) -> Result<Self, LinkError> {
         let needed = memory(spec);
         if needed > MEMORY_LIMIT {
             let link = link.name.clone();
@@ -87,7 +92,6 @@ impl Direction {
         let overshoot = if spec.rate.is_some() { 3 } else { 1 };
         let roomy = needed.saturating_mul(overshoot).min(MEMORY_LIMIT);
         let ring = Ring::new(roomy as usize);
-        let loss = Loss::new(spec.loss, link.seed, stream);
         Ok(Self {
             mtu: link.mtu,
             transit: Transit {
@@ -100,7 +104,7 @@ impl Direction {
             ring,
             spill: vec![0; LONGEST_PACKET].into_boxed_slice(),
             spilling: false,
-            bottleneck: Bottleneck::new(Schedule::new(spec), spec.queue, loss),
+            bottleneck: Bottleneck::new(spec, link.mtu, link.seed, number),
             headers: Box::new([0; LONGEST_HEADERS]),
         })
     }
@@ -143,7 +147,7 @@ impl Direction {
             counters.ring_overflow += u64::from(sizes.segments);
         } else {
             let number = self.transit.oldest + self.transit.packets.len() as u64;
-            let taken = self.bottleneck.offer(number, sizes);
+            let taken = self.bottleneck.offer(number, sizes, layout.markable);
             counters.drops_queue += u64::from(sizes.segments - taken);
             if taken > 0 {
                 let at = self.ring.keep(len);
@@ -179,13 +183,26 @@ impl Direction {
         if let Some(held) = transit.held(passed.packet) {
             let (at, layout) = (held.at, held.layout);
             let bytes = self.ring.get(at, layout.len as usize);
-            let piece = piece(&layout, bytes, passed.first, passed.count, &mut self.headers);
+            let (marked, held) = match passed.fate {
+                Fate::Arrives { marked, held } => (marked, held),
+                Fate::Lost | Fate::Dropped => (false, false),
+            };
+            let piece = piece(
+                &layout,
+                bytes,
+                passed.first,
+                passed.count,
+                marked,
+                &mut self.headers,
+            );
             if send(&Delivery {
                 piece,
                 due: passed.due,
             }) {
                 transit.counters.bytes += layout.sizes().bytes(passed.first, passed.count);
                 transit.counters.packets += u64::from(passed.count);
+                transit.counters.marks_ecn += if marked { u64::from(passed.count) } else { 0 };
+                transit.counters.reordered += if held { u64::from(passed.count) } else { 0 };
             } else {
                 transit.counters.write_errors += u64::from(passed.count);
             }
@@ -197,8 +214,16 @@ impl Direction {
     /// Until when the next delivery may be put off so that one wake-up, which is costly, serves several pieces.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        let patience = (self.bottleneck.delay() / PATIENCE).min(LONGEST_PATIENCE);
-        self.next_event().map(|next| next + patience)
+        self.next_event().map(|next| next.saturating_add(self.batching()))
+    }
+
+    /// How long a delivery may be put off.
+    fn batching(&self) -> Nanos {
+        let most = (self.bottleneck.delay() / DELAY_OVER_BATCHING_TIME).min(MAX_BATCHING_TIME);
+        match self.bottleneck.line_time(self.mtu) {
+            Some(time) if time >= MAX_PIECE_TIME => most.min(time / LINE_TIME_OVER_BATCHING_TIME),
+            _ => most,
+        }
     }
 
     /// When the last piece is due that is due by `deadline`: no sense in waiting any longer.
@@ -211,15 +236,16 @@ impl Direction {
         }
     }
 
-    /// When the next piece is due; `None` when nothing is under way.
+    /// When the next piece is due, or may be; `None` when nothing is under way.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
-        // What is still in the bottleneck can't arrive before what is already on the line.
-        self.transit
-            .line
-            .front()
-            .map(|passed| passed.due)
-            .or_else(|| self.bottleneck.next_event())
+        let on_line = self.transit.line.front().map(|passed| passed.due);
+        if on_line.is_some() && !self.bottleneck.overtakes() {
+            // What is still in the bottleneck can't arrive before what is already on the line.
+            return on_line;
+        }
+        let coming = self.bottleneck.next_event();
+        [on_line, coming].into_iter().flatten().min()
     }
 
     /// The counters so far; those of lag and devices are the engine's.
@@ -228,6 +254,9 @@ impl Direction {
         DirectionSnapshot {
             queue_bytes: self.bottleneck.queue_bytes(),
             queue_peak: self.bottleneck.queue_peak(),
+            cross_bytes: self.bottleneck.crossed().bytes,
+            cross_drops: self.bottleneck.crossed().drops,
+            batching_us: self.batching() / 1_000,
             ..self.transit.counters
         }
     }
@@ -236,20 +265,33 @@ impl Direction {
 impl Transit {
     /// Segments have left the transmitter.
     fn on_wire(&mut self, passed: Passed, ring: &mut Ring) {
-        if passed.lost {
-            self.counters.drops_loss += u64::from(passed.count);
-        } else if self.line.len() < self.most_pieces {
-            return self.line.push_back(passed);
-        } else {
-            self.counters.ring_overflow += u64::from(passed.count);
+        let count = u64::from(passed.count);
+        match passed.fate {
+            Fate::Lost => self.counters.drops_loss += count,
+            Fate::Dropped => self.counters.drops_aqm += count,
+            Fate::Arrives { .. } if self.line.len() < self.most_pieces => return self.stand_in_line(passed),
+            Fate::Arrives { .. } => self.counters.ring_overflow += count,
         }
         self.settle(&passed, ring);
+    }
+
+    /// Almost always at the end; what overtakes goes before those that are due later.
+    fn stand_in_line(&mut self, passed: Passed) {
+        if self.line.back().is_none_or(|last| last.due <= passed.due) {
+            self.line.push_back(passed);
+        } else {
+            let at = self.line.partition_point(|other| other.due <= passed.due);
+            self.line.insert(at, passed);
+        }
     }
 
     fn next_due(&mut self, now: Nanos) -> Option<Passed> {
         let mut first = self.line.pop_front_if(|passed| passed.due <= now)?;
         while let Some(next) = self.line.pop_front_if(|next| {
-            next.due <= now && next.packet == first.packet && next.first == first.first + first.count
+            next.due <= now
+                && next.packet == first.packet
+                && next.first == first.first + first.count
+                && next.fate == first.fate
         }) {
             first.count += next.count;
         }
@@ -282,17 +324,21 @@ fn memory(spec: &DirectionSpec) -> u64 {
     let steps = || spec.changes.iter().flat_map(|trace| &trace.steps);
     let rates = steps().filter_map(|step| step.rate).chain(spec.rate);
     let rate = match spec.rate {
-        None => FASTEST,
-        Some(_) => rates.max().unwrap_or(FASTEST),
+        None => RATE_WHERE_UNLIMITED,
+        Some(_) => rates.max().unwrap_or(RATE_WHERE_UNLIMITED),
     };
     let delay = steps()
         .filter_map(|step| step.delay)
         .chain([spec.delay])
         .max()
         .unwrap_or(spec.delay);
-    let line = rate.bytes_in(delay);
+    let late = spec.reorder.map_or(Duration::ZERO, |reorder| reorder.by)
+        + Duration::from_nanos(spec.jitter.map_or(0, |jitter| 2 * jitter::amplitude(&jitter)));
+    let line = rate.bytes_in(delay + late);
     let packets = line.saturating_add(spec.queue);
-    let all = packets.saturating_add(packets / 4).saturating_add(SLACK);
+    let all = packets
+        .saturating_add(packets / 4)
+        .saturating_add(WRITE_BACKLOG_BYTES);
     // Where nothing is promised about the rate, the limit is a limit and no mistake.
     if spec.rate.is_none() {
         all.min(MEMORY_LIMIT)

@@ -20,16 +20,16 @@ use super::{LinkError, Nanos};
 use crate::spec::LinkSpec;
 
 /// Packets read, and pieces written, before the other direction has its turn.
-const BATCH: usize = 16;
+const MAX_PACKETS_PER_TURN: usize = 16;
 /// Falling asleep and waking up costs about this much time, more on a virtual machine, so every sleep ends this
 /// much early, and the rest is spent watching.
-const WATCH: Duration = Duration::from_micros(20);
+const BUSY_WAIT: Duration = Duration::from_micros(20);
 /// After a long sleep the processor itself has to wake, which takes longer ...
-const LONG_WATCH: Duration = Duration::from_micros(150);
+const BUSY_WAIT_AFTER_LONG_SLEEP: Duration = Duration::from_micros(150);
 /// ... and this is long enough for that to cost no more than a twentieth of a processor.
-const LONG: Duration = Duration::from_millis(3);
+const LONG_SLEEP: Duration = Duration::from_millis(3);
 /// Lag is recorded up to this many microseconds, to two digits.
-const WORST_LAG: u64 = 60_000_000;
+const MAX_RECORDED_LAG_US: u64 = 60_000_000;
 
 /// A running link. Dropping it stops it.
 #[derive(Debug)]
@@ -174,7 +174,7 @@ struct Flow {
 
 impl Flow {
     fn new(direction: Direction) -> io::Result<Self> {
-        let lag = Histogram::new_with_bounds(1, WORST_LAG, 2).map_err(io::Error::other)?;
+        let lag = Histogram::new_with_bounds(1, MAX_RECORDED_LAG_US, 2).map_err(io::Error::other)?;
         Ok(Self {
             direction,
             lag,
@@ -213,7 +213,7 @@ impl Engine {
     /// Reads the port `from` and tells whether there may be more.
     fn read(&mut self, from: usize) -> Result<bool, Errno> {
         let flow = &mut self.flows[from];
-        for _ in 0..BATCH {
+        for _ in 0..MAX_PACKETS_PER_TURN {
             if flow.drained {
                 return Ok(false);
             }
@@ -233,7 +233,7 @@ impl Engine {
     fn write_due(&mut self, to: usize) -> bool {
         let flow = &mut self.flows[1 - to];
         let port = &mut self.ports[to];
-        for _ in 0..BATCH {
+        for _ in 0..MAX_PACKETS_PER_TURN {
             let now = self.start.elapsed().as_nanos() as Nanos;
             flow.direction.advance(now);
             let lag = &mut flow.lag;
@@ -255,7 +255,11 @@ impl Engine {
             return self.wait(None);
         };
         let rest = Duration::from_nanos(due.saturating_sub(self.now()));
-        let watch = if rest < LONG { WATCH } else { LONG_WATCH };
+        let watch = if rest < LONG_SLEEP {
+            BUSY_WAIT
+        } else {
+            BUSY_WAIT_AFTER_LONG_SLEEP
+        };
         let mut asked = self.wait(Some(rest.saturating_sub(watch)))?;
         let idle = |flows: &[Flow; 2]| flows.iter().all(|flow| flow.drained);
         // An interrupted sleep may end long before: then it starts anew.

@@ -66,6 +66,8 @@ pub struct Layout {
     pub virtio: VirtioHeader,
     /// Present when it stands for more than one segment.
     pub super_packet: Option<SuperPacket>,
+    /// Its ends know the mark of congestion: ECT(0), ECT(1) or CE (RFC 3168).
+    pub markable: bool,
 }
 
 /// The packet is no IP, or its headers contradict each other or the virtio header.
@@ -95,6 +97,7 @@ impl Layout {
             len,
             virtio: clean,
             super_packet: None,
+            markable: ip.ecn != 0,
         };
         if virtio.gso_type != GSO_NONE {
             layout.look_for_segments(virtio, packet, &ip)?;
@@ -196,6 +199,8 @@ struct IpHeader {
     header: usize,
     /// What follows it.
     protocol: u8,
+    /// The field of explicit congestion notification (RFC 3168): 0 is not capable.
+    ecn: u8,
     /// Bytes of the packet.
     total: usize,
 }
@@ -220,6 +225,7 @@ impl IpHeader {
             version: 4,
             header,
             protocol: fixed[9],
+            ecn: fixed[1] & 3,
             total,
         })
     }
@@ -246,6 +252,7 @@ impl IpHeader {
             version: 6,
             header,
             protocol,
+            ecn: fixed[1] >> 4 & 3,
             total,
         })
     }

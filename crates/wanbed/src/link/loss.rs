@@ -1,13 +1,13 @@
 //! Seeded loss: which segments get lost on the wire. Only the order of segments counts, never time, so the same
 //! seed loses the same segments whatever the machine does.
 
-use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::random::geometric;
 use crate::spec::LossModel;
 
 /// How far ahead fates are drawn at most, in segments: bounds the work of one draw.
-const FARTHEST: u64 = 65_536;
+const MAX_SEGMENTS_PER_DRAW: u64 = 65_536;
 
 /// What becomes of the next segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,13 +33,9 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The process of `model`. `stream` picks one of several non-overlapping sequences of the same `seed`.
+    /// The process of `model`.
     #[must_use]
-    pub fn new(model: LossModel, seed: u64, stream: u32) -> Self {
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        for _ in 0..stream {
-            random.jump();
-        }
+    pub fn new(model: LossModel, random: Xoshiro256PlusPlus) -> Self {
         let mut loss = Self {
             model,
             random,
@@ -83,7 +79,7 @@ impl Loss {
         self.stay = self.draw_stay();
     }
 
-    /// Draws how many segments pass until the next loss; gives up for now at [`FARTHEST`].
+    /// Draws how many segments pass until the next loss; gives up for now at [`MAX_SEGMENTS_PER_DRAW`].
     fn draw(&mut self) {
         let mut kept = 0_u64;
         loop {
@@ -95,10 +91,10 @@ impl Loss {
                 (self.stay, false)
             };
             // Drawing again from the same state later is sound: these waits have no memory.
-            if kept.saturating_add(passed) >= FARTHEST {
-                let step = FARTHEST - kept;
+            if kept.saturating_add(passed) >= MAX_SEGMENTS_PER_DRAW {
+                let step = MAX_SEGMENTS_PER_DRAW - kept;
                 self.stay -= step;
-                (self.gap, self.then_lost) = (FARTHEST, false);
+                (self.gap, self.then_lost) = (MAX_SEGMENTS_PER_DRAW, false);
                 return self.leave_when_over();
             }
             kept += passed;
@@ -143,20 +139,14 @@ impl Loss {
     }
 }
 
-/// How many failures come before the first success, when each try succeeds with `probability`: one draw by
-/// inversion instead of one for each try.
-fn geometric(random: &mut Xoshiro256PlusPlus, probability: f64) -> u64 {
-    if probability <= 0.0 {
-        return u64::MAX;
-    }
-    // 1 - u lies in (0, 1]: the logarithm is finite. With probability 1 the divisor is -infinity: 0 failures.
-    let u: f64 = random.random();
-    ((-u).ln_1p() / (-probability).ln_1p()) as u64
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::random::{Process, sequence};
     use super::*;
+
+    fn process(model: LossModel, seed: u64, direction: u32) -> Loss {
+        Loss::new(model, sequence(seed, Process::Loss, direction))
+    }
 
     /// The fate of each of the first `count` segments: true is lost.
     fn fates(mut loss: Loss, count: usize, mut chunk: impl FnMut() -> u32) -> Vec<bool> {
@@ -184,7 +174,7 @@ mod tests {
             (4, 0.5, 100_000),
         ] {
             let got = share(&fates(
-                Loss::new(LossModel::Independent { probability: p }, seed, 0),
+                process(LossModel::Independent { probability: p }, seed, 0),
                 count,
                 || 45,
             ));
@@ -197,7 +187,7 @@ mod tests {
     fn independent_losses_know_nothing_of_each_other() {
         let p = 0.05;
         let fates = fates(
-            Loss::new(LossModel::Independent { probability: p }, 9, 0),
+            process(LossModel::Independent { probability: p }, 9, 0),
             1_000_000,
             || 7,
         );
@@ -212,7 +202,7 @@ mod tests {
 
     #[test]
     fn certainties_are_certain() {
-        let all = |model| share(&fates(Loss::new(model, 5, 0), 200_000, || 45));
+        let all = |model| share(&fates(process(model, 5, 0), 200_000, || 45));
         assert_eq!(all(LossModel::None), 0.0);
         assert_eq!(all(LossModel::Independent { probability: 0.0 }), 0.0);
         assert_eq!(all(LossModel::Independent { probability: 1.0 }), 1.0);
@@ -234,7 +224,7 @@ mod tests {
             loss_in_good: 0.0,
             loss_in_bad: 1.0,
         };
-        let fates = fates(Loss::new(model, 11, 0), 5_000_000, || 45);
+        let fates = fates(process(model, 11, 0), 5_000_000, || 45);
         let bursts = fates.windows(2).filter(|pair| !pair[0] && pair[1]).count();
         let lost = fates.iter().filter(|lost| **lost).count();
         // Some 45,000 bursts of mean 1 / 0.1 and deviation sqrt(0.9) / 0.1: 2 % is beyond four deviations of the mean.
@@ -257,7 +247,7 @@ mod tests {
             loss_in_bad: 0.3,
         };
         let expected = 0.8 * 0.01 + 0.2 * 0.3;
-        let got = share(&fates(Loss::new(model, 12, 0), 4_000_000, || 45));
+        let got = share(&fates(process(model, 12, 0), 4_000_000, || 45));
         assert!((got / expected - 1.0).abs() < 0.02, "{got} for {expected}");
     }
 
@@ -274,19 +264,19 @@ mod tests {
             LossModel::Independent { probability: 1e-5 },
         ];
         for model in models {
-            let one_by_one = fates(Loss::new(model, 77, 0), 300_000, || 1);
+            let one_by_one = fates(process(model, 77, 0), 300_000, || 1);
             let mut n = 0;
-            let grouped = fates(Loss::new(model, 77, 0), 300_000, || {
+            let grouped = fates(process(model, 77, 0), 300_000, || {
                 n += 1;
                 n * 31 % 97
             });
             assert!(one_by_one == grouped);
             assert!(
-                one_by_one != fates(Loss::new(model, 77, 1), 300_000, || 1),
+                one_by_one != fates(process(model, 77, 1), 300_000, || 1),
                 "streams differ"
             );
             assert!(
-                one_by_one != fates(Loss::new(model, 78, 0), 300_000, || 1),
+                one_by_one != fates(process(model, 78, 0), 300_000, || 1),
                 "seeds differ"
             );
         }
@@ -300,15 +290,15 @@ mod tests {
             loss_in_good: 0.0,
             loss_in_bad: 1e-300,
         };
-        let mut loss = Loss::new(model, 1, 0);
-        assert_eq!(loss.next_run(u32::MAX), Run::Kept(FARTHEST as u32));
+        let mut loss = process(model, 1, 0);
+        assert_eq!(loss.next_run(u32::MAX), Run::Kept(MAX_SEGMENTS_PER_DRAW as u32));
     }
 
     #[test]
     fn the_same_model_again_goes_on_undisturbed() {
         let model = LossModel::Independent { probability: 0.1 };
-        let plain = fates(Loss::new(model, 3, 0), 10_000, || 1);
-        let mut loss = Loss::new(model, 3, 0);
+        let plain = fates(process(model, 3, 0), 10_000, || 1);
+        let mut loss = process(model, 3, 0);
         let mut again = Vec::new();
         while again.len() < 10_000 {
             loss.change(model);

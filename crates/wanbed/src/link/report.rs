@@ -33,6 +33,7 @@ pub enum Scheduling {
 
 /// One direction's counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)] // records of earlier versions lack some
 pub struct DirectionSnapshot {
     /// IP bytes delivered.
     pub bytes: u64,
@@ -46,6 +47,16 @@ pub struct DirectionSnapshot {
     pub drops_loss: u64,
     /// Segments that found the queue full.
     pub drops_queue: u64,
+    /// Segments that the active queue management dropped.
+    pub drops_aqm: u64,
+    /// Delivered segments that the active queue management marked (CE, RFC 3168).
+    pub marks_ecn: u64,
+    /// Delivered segments that were held up so that others overtook them. Those that overtake by jitter are not counted.
+    pub reordered: u64,
+    /// Bytes of cross traffic that the transmitter sent.
+    pub cross_bytes: u64,
+    /// Packets of cross traffic that the queue had no room for or the active queue management dropped.
+    pub cross_drops: u64,
     /// Segments longer than the link's MTU.
     pub drops_mtu: u64,
     /// Packets that are no IP, or whose headers contradict themselves.
@@ -60,6 +71,9 @@ pub struct DirectionSnapshot {
     pub queue_bytes: u64,
     /// The most bytes that ever waited.
     pub queue_peak: u64,
+    /// Microseconds by which a delivery may be put off, at the present delay and rate, to be made together with the next ones: packets
+    /// that are due within this time of each other may come at once.
+    pub batching_us: u64,
     /// How late deliveries were.
     pub lag: Lag,
 }

@@ -68,6 +68,14 @@ impl Schedule {
     }
 }
 
+/// The shortest delay that a direction ever has.
+#[must_use]
+pub fn least_delay(spec: &DirectionSpec) -> Nanos {
+    let steps = spec.changes.iter().flat_map(|trace| &trace.steps);
+    let delays = steps.filter_map(|step| step.delay).chain([spec.delay]);
+    delays.min().unwrap_or_default().as_nanos() as Nanos
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -94,6 +102,7 @@ mod tests {
                 steps: vec![step(0, Some(200), None), step(10, None, Some(7))],
                 repeat_after: Some(Duration::from_millis(30)),
             }),
+            ..DirectionSpec::default()
         };
         let mut schedule = Schedule::new(&spec);
         assert!(schedule.change_by(0));
@@ -117,6 +126,7 @@ mod tests {
                 steps: vec![step(1, Some(9), None)],
                 repeat_after: None,
             }),
+            ..DirectionSpec::default()
         };
         let mut schedule = Schedule::new(&spec);
         assert!(schedule.change_by(Nanos::MAX));

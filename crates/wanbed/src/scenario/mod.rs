@@ -8,6 +8,7 @@ mod fields;
 mod quantity;
 mod read;
 mod read_link;
+mod read_noise;
 mod trace_file;
 
 #[cfg(test)]
@@ -91,6 +92,8 @@ pub struct Overrides {
     pub backend: Backend,
     /// The lab's name; one is made up when there is none.
     pub name: Option<String>,
+    /// The nodes that relay connections in this run, in place of those the file says; no name is none.
+    pub relays: Option<Vec<String>>,
 }
 
 impl Overrides {
@@ -115,6 +118,15 @@ impl Overrides {
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
+        self
+    }
+
+    /// Names the nodes that relay connections in this run, in place of those the file says: `relays(["gw1", "gw2"])`, or none for a run
+    /// without depots. Control loops end there, and with them what a link's lag is judged by
+    /// ([`LinkReport::loop_rtt_ms`](crate::LinkReport::loop_rtt_ms)).
+    #[must_use]
+    pub fn relays<N: Into<String>>(mut self, nodes: impl IntoIterator<Item = N>) -> Self {
+        self.relays = Some(nodes.into_iter().map(Into::into).collect());
         self
     }
 
@@ -149,21 +161,17 @@ impl FromStr for Setting {
     }
 }
 
-/// What carries the links.
+/// What the user-space links take packets from and give them to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// `netem` where the kernel has it and it can do all that the scenario asks, else `user`.
+    /// TUN devices where they may be opened, else packet sockets.
     #[default]
-    Auto,
-    /// This program's own links, in user space, on TUN devices where they may be opened, else on packet sockets.
     User,
-    /// Own links on TUN devices.
+    /// TUN devices.
     Tun,
-    /// Own links on packet sockets and veth pairs.
+    /// Packet sockets on veth pairs.
     Packet,
-    /// The kernel's network emulator on veth pairs.
-    Netem,
 }
 
 impl FromStr for Backend {
@@ -171,14 +179,10 @@ impl FromStr for Backend {
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         match text {
-            "auto" => Ok(Backend::Auto),
             "user" => Ok(Backend::User),
             "tun" => Ok(Backend::Tun),
             "packet" => Ok(Backend::Packet),
-            "netem" => Ok(Backend::Netem),
-            _ => Err(format!(
-                "{text:?} is no backend: choose auto, user, tun, packet or netem"
-            )),
+            _ => Err(format!("{text:?} is no backend: choose user, tun or packet")),
         }
     }
 }
@@ -216,6 +220,8 @@ pub struct Node {
     pub address: Ipv4Addr,
     /// Whether it passes packets on.
     pub forwards: bool,
+    /// Whether connections end here and are relayed, and where the scenario says so.
+    pub relays: Option<bool>,
     /// Its default congestion control, and where the scenario says so.
     pub congestion: Option<String>,
     /// Dotted name and value, in the order they are set.

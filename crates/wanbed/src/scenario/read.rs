@@ -9,7 +9,7 @@ use super::document;
 use super::fields::Field;
 use super::quantity;
 use super::{Link, Located, Network, Node, Overrides, PinnedRoute, PortRange, read_link};
-use crate::error::Result;
+use crate::error::{Result, ScenarioError};
 use crate::route;
 use crate::spec::LossModel;
 
@@ -39,6 +39,9 @@ pub(super) fn network(file: &str, directory: &Path, text: &str, overrides: &Over
     fields.finish()?;
 
     let mut nodes = nodes(&nodes_field)?;
+    if let Some(relays) = &overrides.relays {
+        choose_relays(&mut nodes, relays)?;
+    }
     let mut links = read_link::links(&links_field, &nodes, directory, seed)?;
     let mut named_paths = Vec::new();
     if let Some(spread) = spread {
@@ -125,10 +128,8 @@ fn nodes(field: &Field) -> Located<Vec<(Node, Option<bool>)>> {
                 sysctls.push((sysctl_name(&value, &key)?, value.sysctl_value()?));
             }
         }
-        let forwards = fields
-            .optional("forwards")
-            .map(|field| field.boolean())
-            .transpose()?;
+        let mut flag = |key| fields.optional(key).map(|field| field.boolean()).transpose();
+        let (forwards, relays) = (flag("forwards")?, flag("relays")?);
         fields.finish()?;
         // 10.77.0.1 and on, in the order of the file: MAX_NODES fits the last byte.
         let address = Ipv4Addr::new(10, 77, 0, u8::try_from(index + 1).unwrap_or(u8::MAX));
@@ -137,6 +138,7 @@ fn nodes(field: &Field) -> Located<Vec<(Node, Option<bool>)>> {
                 name: key,
                 address,
                 forwards: false,
+                relays,
                 congestion,
                 sysctls,
             },
@@ -144,6 +146,24 @@ fn nodes(field: &Field) -> Located<Vec<(Node, Option<bool>)>> {
         ));
     }
     Ok(nodes)
+}
+
+/// Makes these nodes the only ones that relay. One that the file calls a relay takes no part in this run unless it is named.
+fn choose_relays(nodes: &mut [(Node, Option<bool>)], relays: &[String]) -> Located<()> {
+    for (node, _) in nodes.iter_mut() {
+        node.relays = node.relays.map(|_| false);
+    }
+    for name in relays {
+        let Some((node, _)) = nodes.iter_mut().find(|(node, _)| node.name == *name) else {
+            return Err(ScenarioError {
+                place: "the relays of this run".to_owned(),
+                field: String::new(),
+                problem: format!("there is no node {name:?}"),
+            });
+        };
+        node.relays = Some(true);
+    }
+    Ok(())
 }
 
 /// The sysctls that let a TCP window grow to a size and no further.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::fields::{Field, Fields};
 use super::quantity::{self, QueueLength};
 use super::read::{name, round_trip};
+use super::read_noise::Noise;
 use super::{Link, Located, Node, trace_file};
 use crate::error::Result;
 use crate::spec::{BitRate, DirectionSpec, LinkSpec, LossModel, Trace};
@@ -108,6 +109,7 @@ struct Asked {
     rate: Option<Option<u64>>,
     queue: Option<(Field, QueueLength)>,
     loss: Option<LossModel>,
+    noise: Noise,
     trace: Option<Trace>,
 }
 
@@ -134,6 +136,7 @@ impl Asked {
         if let Some(field) = fields.optional("trace") {
             asked.trace = Some(trace_file::trace(&field, directory)?);
         }
+        asked.noise = Noise::read(fields)?;
         Ok(asked)
     }
 
@@ -144,6 +147,7 @@ impl Asked {
             rate: self.rate.or(both.rate),
             queue: self.queue.or_else(|| both.queue.clone()),
             loss: self.loss.or(both.loss),
+            noise: self.noise.or(&both.noise),
             trace: self.trace.or_else(|| both.trace.clone()),
         }
     }
@@ -182,13 +186,16 @@ impl Asked {
                 "a queue of {queue} bytes holds no packet of {mtu}: add \", at least 256 KB\""
             )));
         }
-        Ok(DirectionSpec {
+        let mut direction = DirectionSpec {
             delay: self.delay.unwrap_or_default(),
             rate: rate.map(BitRate),
             queue,
             loss: self.loss.unwrap_or(LossModel::None),
             changes: self.trace,
-        })
+            ..DirectionSpec::default()
+        };
+        self.noise.put(link, &mut direction)?;
+        Ok(direction)
     }
 }
 

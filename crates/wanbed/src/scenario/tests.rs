@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::spec::{BitRate, LossModel};
+use crate::spec::{BitRate, CodelSpec, JitterSpec, LossModel, ReorderSpec};
 
 const GOOD: &str = r#"title = "two hosts"
 seed = 7
@@ -99,6 +99,132 @@ fn settings_and_seeds_go_over_the_file() {
     assert_ne!(
         first.links[0].spec.seed, network.links[0].spec.seed,
         "another seed, other losses"
+    );
+}
+
+#[test]
+fn noise_is_worked_out_for_each_direction() {
+    let with = |settings: &[(&str, &str)]| {
+        let overrides = settings
+            .iter()
+            .fold(Overrides::default(), |all, (path, value)| all.set(*path, *value));
+        let network = Scenario::from_text("s.toml", GOOD).resolve(&overrides).unwrap();
+        let link = network.links.into_iter().next().unwrap().spec;
+        (link.forward, link.backward)
+    };
+    let ms = Duration::from_millis;
+    let (forward, backward) = with(&[
+        ("links.wan.jitter", "1 ms"),
+        ("links.*.reorder", "{ probability = \"0.1%\", by = \"3 ms\" }"),
+        ("links.wan.aqm", "codel"),
+        ("links.wan.backward.aqm", "none"),
+        ("links.wan.forward.ecn", "true"),
+        (
+            "links.wan.cross",
+            "{ rate = \"100 Mbit/s\", on = \"200 ms\", off = \"800 ms\" }",
+        ),
+        (
+            "links.wan.backward.jitter",
+            "{ deviation = \"5 ms\", reorder = true }",
+        ),
+    ]);
+    let jitter = |deviation, reorder| {
+        Some(JitterSpec {
+            deviation: ms(deviation),
+            reorder,
+        })
+    };
+    assert_eq!(
+        (forward.jitter, backward.jitter),
+        (jitter(1, false), jitter(5, true))
+    );
+    let reorder = Some(ReorderSpec {
+        probability: 0.001,
+        by: ms(3),
+    });
+    assert_eq!((forward.reorder, backward.reorder), (reorder, reorder));
+    assert_eq!((forward.aqm, backward.aqm), (Some(CodelSpec::RFC_8289), None));
+    assert_eq!((forward.ecn, backward.ecn), (true, false));
+    assert_eq!(forward.cross, backward.cross);
+    assert_eq!(forward.cross.unwrap().mean_rate(), 20e6);
+    let (forward, _) = with(&[(
+        "links.wan.aqm",
+        "{ kind = \"codel\", target = \"10 ms\", interval = \"200 ms\" }",
+    )]);
+    assert_eq!(
+        forward.aqm,
+        Some(CodelSpec {
+            target: ms(10),
+            interval: ms(200)
+        })
+    );
+    let (plain, _) = with(&[("links.wan.jitter", "0 ms"), ("links.wan.cross", "none")]);
+    assert_eq!((plain.jitter, plain.cross), (None, None));
+}
+
+#[test]
+fn mistakes_in_noise_name_the_field() {
+    let cases = [
+        (
+            "jitter",
+            "5 s",
+            "links.wan.jitter: deviation must be from 1 us to 1 s",
+        ),
+        (
+            "jitter",
+            "{ reorder = true }",
+            "links.wan.jitter: `deviation` is missing",
+        ),
+        ("reorder", "0.1%", "links.wan.reorder: is text, should be a table"),
+        (
+            "reorder",
+            "{ probability = \"0.1%\", by = \"0 s\" }",
+            "links.wan.reorder: by must be more than 0",
+        ),
+        ("aqm", "red", "links.wan.aqm: \"red\" is no AQM"),
+        (
+            "aqm",
+            "{ kind = \"codel\", target = \"1 s\" }",
+            "links.wan.aqm: target must be",
+        ),
+        (
+            "ecn",
+            "true",
+            "links.wan.ecn: what is marked is what an AQM would drop",
+        ),
+        (
+            "cross",
+            "{ rate = \"unlimited\", on = \"1 s\", off = \"1 s\" }",
+            "links.wan.cross.rate: cross traffic has a rate",
+        ),
+        (
+            "cross",
+            "{ rate = \"1 Mbit/s\", off = \"1 s\" }",
+            "links.wan.cross: `on` is missing",
+        ),
+    ];
+    for (field, value, expected) in cases {
+        let overrides = Overrides::default().set(format!("links.wan.{field}"), value);
+        let error = Scenario::from_text("s.toml", GOOD)
+            .resolve(&overrides)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(expected),
+            "for {value}\n  got    {error}\n  wanted {expected}"
+        );
+    }
+    let unlimited = Overrides::default()
+        .set("links.wan.rate", "unlimited")
+        .set("links.wan.queue", "1 MB")
+        .set("links.wan.aqm", "codel");
+    let error = Scenario::from_text("s.toml", GOOD)
+        .resolve(&unlimited)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("links.wan.aqm: a link without a rate has no queue"),
+        "{error}"
     );
 }
 

@@ -45,7 +45,7 @@ fn packet_sockets_carry_what_tun_devices_carry() {
     let Some(lab) = lab_with(ROW, &Overrides::default().backend(Backend::Packet)) else {
         return;
     };
-    assert_eq!(lab.backend(), "user/packet");
+    assert_eq!(lab.backend(), "packet");
     assert!(echo(&lab, "left", "right", "") >= 8_000);
 }
 

@@ -6,6 +6,7 @@
 mod carries;
 mod commands;
 mod leaves_nothing;
+mod noise;
 mod rootless;
 
 use std::io::{Read, Write};

@@ -1,3 +1,5 @@
+mod noise;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -25,8 +27,9 @@ fn bottleneck(
         queue,
         loss,
         changes,
+        ..DirectionSpec::default()
     };
-    Bottleneck::new(Schedule::new(&spec), queue, Loss::new(loss, 1, 0))
+    Bottleneck::new(&spec, 1500, 1, 0)
 }
 
 fn step(at: Nanos, rate: Option<u64>, delay: Option<Nanos>) -> TraceStep {
@@ -68,7 +71,10 @@ fn a_packet_takes_its_length_over_the_rate_and_the_delay() {
     // 1500 bytes at 1 Mbit/s: 12 ms.
     let mut neck = bottleneck(Some(1_000_000), 20 * MS, 1_000_000, LossModel::None, vec![]);
     neck.until(5 * MS);
-    assert_eq!((neck.offer(0, one(1500)), neck.offer(1, one(500))), (1, 1));
+    assert_eq!(
+        (neck.offer(0, one(1500), false), neck.offer(1, one(500), false)),
+        (1, 1)
+    );
     assert_eq!(neck.next_event(), Some(37 * MS));
     assert_eq!(neck.until(17 * MS - 1), []);
     let due: Vec<_> = neck.until(100 * MS).iter().map(|passed| passed.due).collect();
@@ -81,7 +87,7 @@ fn rounding_never_adds_up() {
     // 40 bytes at 9.6 Gbit/s are 33.33 ns; 30,000 of them exactly 1 ms.
     let mut neck = bottleneck(Some(9_600_000_000), 0, 10_000_000, LossModel::None, vec![]);
     for packet in 0..30_000 {
-        assert_eq!(neck.offer(packet, one(40)), 1);
+        assert_eq!(neck.offer(packet, one(40), false), 1);
     }
     assert_eq!(neck.until(10 * MS).last().unwrap().due, MS);
 }
@@ -90,7 +96,10 @@ fn rounding_never_adds_up() {
 fn an_unlimited_link_only_delays() {
     let mut neck = bottleneck(None, 7 * MS, 0, LossModel::None, vec![]);
     neck.until(MS);
-    assert_eq!((neck.offer(0, many(40)), neck.offer(1, many(40))), (40, 40));
+    assert_eq!(
+        (neck.offer(0, many(40), false), neck.offer(1, many(40), false)),
+        (40, 40)
+    );
     let passed = neck.until(MS);
     assert_eq!(
         passed.iter().map(|p| (p.count, p.due)).collect::<Vec<_>>(),
@@ -110,12 +119,13 @@ fn super_packets_leave_in_pieces_of_a_quantum() {
             full: 1500,
             last: 750,
         },
+        false,
     );
     let pieces: Vec<_> = neck.until(MS).iter().map(|p| (p.first, p.count, p.due)).collect();
     assert_eq!(pieces, [(0, 8, 96_000), (8, 8, 192_000), (16, 4, 234_000)]);
     // Below the rate at which one segment takes a quantum they leave one by one.
     let mut slow = bottleneck(Some(10_000_000), 0, 1_000_000, LossModel::None, vec![]);
-    slow.offer(0, many(20));
+    slow.offer(0, many(20), false);
     assert!(slow.until(100 * MS).iter().all(|piece| piece.count == 1));
 }
 
@@ -123,11 +133,11 @@ fn super_packets_leave_in_pieces_of_a_quantum() {
 fn the_queue_drops_the_tail_by_segments() {
     let mut neck = bottleneck(Some(1_000_000), 0, 4_000, LossModel::None, vec![]);
     // One on the wire, two in the queue of 4,000 bytes, 1,000 free.
-    assert_eq!(neck.offer(0, many(10)), 3);
+    assert_eq!(neck.offer(0, many(10), false), 3);
     assert_eq!((neck.queue_bytes(), neck.queue_peak()), (3_000, 3_000));
-    assert_eq!(neck.offer(1, one(1_001)), 0);
-    assert_eq!(neck.offer(2, one(600)), 1);
-    assert_eq!(neck.offer(3, one(600)), 0);
+    assert_eq!(neck.offer(1, one(1_001), false), 0);
+    assert_eq!(neck.offer(2, one(600), false), 1);
+    assert_eq!(neck.offer(3, one(600), false), 0);
     // Of these the short last one fits.
     assert_eq!(
         neck.offer(
@@ -136,7 +146,8 @@ fn the_queue_drops_the_tail_by_segments() {
                 segments: 3,
                 full: 1500,
                 last: 400
-            }
+            },
+            false,
         ),
         1
     );
@@ -151,7 +162,7 @@ fn the_queue_drops_the_tail_by_segments() {
 fn a_piece_under_way_frees_the_queue_segment_by_segment() {
     // 12 us a segment; eight in a piece.
     let mut neck = bottleneck(Some(1_000_000_000), 0, 1_000_000, LossModel::None, vec![]);
-    neck.offer(0, many(16));
+    neck.offer(0, many(16), false);
     let waiting: Vec<_> = [0, 11_999, 12_000, 24_000, 100_000, 179_999, 180_000]
         .map(|now| {
             neck.until(now);
@@ -164,11 +175,11 @@ fn a_piece_under_way_frees_the_queue_segment_by_segment() {
 #[test]
 fn an_idle_link_takes_a_packet_whatever_its_queue() {
     let mut neck = bottleneck(Some(1_000_000), 0, 1_500, LossModel::None, vec![]);
-    assert_eq!(neck.offer(0, many(5)), 2);
+    assert_eq!(neck.offer(0, many(5), false), 2);
     neck.until(24 * MS - 1);
-    assert_eq!(neck.offer(1, many(5)), 1);
+    assert_eq!(neck.offer(1, many(5), false), 1);
     neck.until(100 * MS);
-    assert_eq!(neck.offer(2, one(1500)), 1);
+    assert_eq!(neck.offer(2, one(1500), false), 1);
 }
 
 #[test]
@@ -182,7 +193,7 @@ fn overload_passes_exactly_the_rate() {
             break;
         }
         bytes += neck.until(now).len() as u64 * 1500;
-        taken += u64::from(neck.offer(packet, one(1500)));
+        taken += u64::from(neck.offer(packet, one(1500), false));
     }
     assert_eq!(bytes, now * 10_000_000 / 8 / 1_000_000_000 / 1500 * 1500);
     assert_eq!(taken * 1500, bytes + 1500 + neck.queue_bytes());
@@ -193,10 +204,18 @@ fn overload_passes_exactly_the_rate() {
 fn lost_segments_use_the_wire() {
     let all = LossModel::Independent { probability: 0.3 };
     let mut neck = bottleneck(Some(12_000_000), 0, 10_000_000, all, vec![]);
-    neck.offer(0, many(3_000));
+    neck.offer(0, many(3_000), false);
     let passed = neck.until(10_000 * MS);
-    let lost: u32 = passed.iter().filter(|p| p.lost).map(|p| p.count).sum();
-    let kept: u32 = passed.iter().filter(|p| !p.lost).map(|p| p.count).sum();
+    let lost: u32 = passed
+        .iter()
+        .filter(|p| p.fate == Fate::Lost)
+        .map(|p| p.count)
+        .sum();
+    let kept: u32 = passed
+        .iter()
+        .filter(|p| p.fate != Fate::Lost)
+        .map(|p| p.count)
+        .sum();
     assert_eq!(lost + kept, 3_000);
     assert!((800..1_000).contains(&lost), "{lost}");
     assert_eq!(passed.last().unwrap().due, 3_000 * MS);
@@ -207,8 +226,8 @@ fn a_change_of_rate_counts_from_its_moment() {
     // Half of 12,000 bits at 1 Mbit/s by 6 ms, the other half at 2 Mbit/s.
     let steps = vec![step(6 * MS, Some(2_000_000), None)];
     let mut neck = bottleneck(Some(1_000_000), 0, 10_000, LossModel::None, steps);
-    neck.offer(0, one(1500));
-    neck.offer(1, one(1500));
+    neck.offer(0, one(1500), false);
+    neck.offer(1, one(1500), false);
     let due: Vec<_> = neck.until(100 * MS).iter().map(|p| p.due).collect();
     assert_eq!(due, [9 * MS, 15 * MS]);
 }
@@ -217,10 +236,13 @@ fn a_change_of_rate_counts_from_its_moment() {
 fn an_outage_holds_everything_up() {
     let steps = vec![step(4 * MS, Some(0), None), step(50 * MS, Some(1_000_000), None)];
     let mut neck = bottleneck(Some(1_000_000), 0, 3_000, LossModel::None, steps);
-    neck.offer(0, one(1500));
+    neck.offer(0, one(1500), false);
     assert_eq!(neck.next_event(), Some(4 * MS));
     assert_eq!(neck.until(49 * MS), []);
-    assert_eq!((neck.offer(1, many(2)), neck.offer(2, one(1500))), (2, 0));
+    assert_eq!(
+        (neck.offer(1, many(2), false), neck.offer(2, one(1500), false)),
+        (2, 0)
+    );
     assert_eq!(neck.next_event(), Some(50 * MS));
     let due: Vec<_> = neck.until(500 * MS).iter().map(|p| p.due).collect();
     assert_eq!(due, [58 * MS, 70 * MS, 82 * MS]);
@@ -229,7 +251,7 @@ fn an_outage_holds_everything_up() {
 #[test]
 fn for_ever_is_no_moment() {
     let mut neck = bottleneck(Some(0), 0, 3_000, LossModel::None, vec![]);
-    neck.offer(0, one(1500));
+    neck.offer(0, one(1500), false);
     assert_eq!(neck.next_event(), None);
     assert_eq!(neck.until(Nanos::MAX / 2), []);
 }
@@ -241,7 +263,7 @@ fn packets_never_overtake_when_the_delay_shrinks() {
     let mut due = Vec::new();
     for (packet, now) in [0, 5, 20, 120, 300].into_iter().enumerate() {
         neck.until(now * MS);
-        neck.offer(packet as u64, one(100));
+        neck.offer(packet as u64, one(100), false);
         due.extend(neck.until(now * MS).iter().map(|p| p.due / MS));
     }
     assert_eq!(due, [100, 105, 105, 121, 330]);
@@ -278,7 +300,7 @@ proptest! {
             left.extend(plain.until(now));
             seen.extend(watched.until(now));
             let sizes = Sizes { segments, full: 1_500, last };
-            prop_assert_eq!(plain.offer(packet as u64, sizes), watched.offer(packet as u64, sizes));
+            prop_assert_eq!(plain.offer(packet as u64, sizes, false), watched.offer(packet as u64, sizes, false));
         }
         left.extend(plain.until(100_000 * MS));
         for look in (0..100_000).step_by(501) {

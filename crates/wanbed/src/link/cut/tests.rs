@@ -1,4 +1,4 @@
-use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use etherparse::{Ipv4Header, NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 
 use super::super::samples::{PLAIN, Sample};
@@ -86,7 +86,8 @@ fn cut_and_check(sample: &Sample, runs: &[u32]) {
             break;
         }
         let count = (*run).min(segments - first);
-        let piece = piece(&layout, &packet, first, count, &mut room);
+        let marked = run % 2 == 0;
+        let piece = piece(&layout, &packet, first, count, marked, &mut room);
         let sent = finished(&piece);
         assert_eq!(sent.len() as u64, {
             // Between them, segments of a piece share one set of headers.
@@ -95,6 +96,7 @@ fn cut_and_check(sample: &Sample, runs: &[u32]) {
         if count < segments {
             check(sample, &sent);
         }
+        assert_eq!(ecn(&sent), if marked { 3 } else { ecn(&packet) });
         check_fields(sample, &piece, &sent, first, first + count == segments);
         let single = count == 1;
         assert_eq!(piece.virtio.gso_type == GSO_NONE, single, "{piece:?}");
@@ -109,6 +111,15 @@ fn cut_and_check(sample: &Sample, runs: &[u32]) {
         first += count;
     }
     assert_eq!(joined, sample.payload());
+}
+
+/// The field of explicit congestion notification.
+fn ecn(packet: &[u8]) -> u8 {
+    match SlicedPacket::from_ip(packet).unwrap().net.unwrap() {
+        NetSlice::Ipv4(ip) => ip.header().ecn().value(),
+        NetSlice::Ipv6(ip) => ip.header().traffic_class() & 3,
+        NetSlice::Arp(_) => panic!("no IP"),
+    }
 }
 
 fn check_fields(sample: &Sample, piece: &Piece<'_>, sent: &[u8], first: u32, last: bool) {
@@ -188,10 +199,46 @@ fn what_goes_whole_stays_as_it_was() {
     let (virtio, packet) = sample.packet();
     let layout = Layout::of(&virtio, &packet).unwrap();
     let mut room = [0; LONGEST_HEADERS];
-    let piece = piece(&layout, &packet, 0, 44, &mut room);
+    let piece = piece(&layout, &packet, 0, 44, false, &mut room);
     assert_eq!((piece.headers, piece.body.len()), (packet.as_slice(), 0));
     assert_eq!(piece.virtio.gso_type, GSO_TCPV4 | GSO_ECN);
     assert_eq!(piece.virtio.header_len, 52);
+}
+
+#[test]
+fn a_mark_changes_nothing_but_the_mark() {
+    for sample in [
+        PLAIN,
+        Sample {
+            ip_options: 3,
+            ..PLAIN
+        },
+        Sample { v6: true, ..PLAIN },
+        Sample {
+            udp: true,
+            ..Sample::segments(3)
+        },
+        Sample::segments(44),
+    ] {
+        let (virtio, mut packet) = sample.packet();
+        packet[1] |= if sample.v6 { 2 << 4 } else { 2 };
+        let layout = Layout::of(&virtio, &packet).unwrap();
+        assert!(layout.markable);
+        let segments = layout.sizes().segments;
+        let mut room = [0; LONGEST_HEADERS];
+        let piece = piece(&layout, &packet, 0, segments, true, &mut room);
+        let mut sent = [piece.headers, piece.body].concat();
+        assert_eq!((piece.virtio, ecn(&sent)), (layout.virtio, 3));
+        if !sample.v6 {
+            let header = Ipv4Header::from_slice(&sent).unwrap().0;
+            assert_eq!(header.header_checksum, header.calc_header_checksum());
+            sent[10..12].copy_from_slice(&packet[10..12]);
+        }
+        sent[1] = packet[1];
+        assert!(sent == packet, "{sample:?}");
+    }
+    let (virtio, packet) = PLAIN.packet();
+    assert!(!Layout::of(&virtio, &packet).unwrap().markable);
 }
 
 #[test]
@@ -209,7 +256,7 @@ fn the_worked_example() {
     let (virtio, packet) = sample.packet();
     let layout = Layout::of(&virtio, &packet).unwrap();
     let mut room = [0; LONGEST_HEADERS];
-    let middle = piece(&layout, &packet, 3, 1, &mut room);
+    let middle = piece(&layout, &packet, 3, 1, false, &mut room);
     assert_eq!(middle.headers[2..4], 1500_u16.to_be_bytes());
     assert_eq!(middle.headers[4..6], 2_u16.to_be_bytes());
     assert_eq!(middle.headers[24..28], (3 * 1448_u32 - 100).to_be_bytes());
@@ -243,7 +290,7 @@ fn ipv6_extension_headers_come_along() {
     packet[4..6].copy_from_slice(&len.to_be_bytes());
     let layout = Layout::of(&virtio, &packet).unwrap();
     let mut room = [0; LONGEST_HEADERS];
-    let piece = piece(&layout, &packet, 1, 2, &mut room);
+    let piece = piece(&layout, &packet, 1, 2, false, &mut room);
     assert_eq!(piece.virtio.checksum_start, 48);
     let sent = finished(&piece);
     check(&sample, &sent);

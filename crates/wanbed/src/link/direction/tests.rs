@@ -1,3 +1,5 @@
+mod noise;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -26,7 +28,7 @@ fn direction(rate: Option<u64>, delay: Nanos, queue: u64, loss: LossModel) -> Di
         rate: rate.map(BitRate),
         queue,
         loss,
-        changes: None,
+        ..DirectionSpec::default()
     });
     link.check().unwrap();
     Direction::new(&link, &link.forward, 0).unwrap()
@@ -56,7 +58,13 @@ impl Direction {
 
     fn settled(&self) -> u64 {
         let c = self.counters();
-        c.packets + c.drops_loss + c.drops_queue + c.drops_mtu + c.ring_overflow + c.write_errors
+        c.packets
+            + c.drops_loss
+            + c.drops_queue
+            + c.drops_aqm
+            + c.drops_mtu
+            + c.ring_overflow
+            + c.write_errors
     }
 }
 
@@ -80,8 +88,8 @@ fn a_packet_comes_out_as_it_went_in_when_it_is_due() {
 
 #[test]
 fn a_dense_stream_is_delivered_in_bursts_and_a_sparse_one_packet_by_packet() {
-    // A packet takes 0.1 ms at this rate, and a hundredth of the delay is 2 ms: more than the most.
-    let mut direction = direction(Some(120_000_000), 200 * MS, 1_000_000, LossModel::None);
+    // A packet takes 0.08 ms at this rate, and a hundredth of the delay is 2 ms: more than the most.
+    let mut direction = direction(Some(150_000_000), 200 * MS, 1_000_000, LossModel::None);
     let (virtio, packet) = PLAIN.packet();
     for _ in 0..10 {
         direction.put(0, &virtio, &packet);
@@ -89,15 +97,15 @@ fn a_dense_stream_is_delivered_in_bursts_and_a_sparse_one_packet_by_packet() {
     direction.put(10 * MS, &virtio, &packet);
     direction.advance(20 * MS);
     let wake = |direction: &Direction| direction.last_due_by(direction.deadline().unwrap()).unwrap();
-    let first = 200 * MS + 100_000;
+    let first = 200 * MS + 80_000;
     assert_eq!(
         wake(&direction),
-        first + 200_000,
-        "the third, within 250 us of the first"
+        first + 240_000,
+        "the fourth, within 250 us of the first"
     );
-    assert_eq!(direction.get(first + 200_000).len(), 3);
-    assert_eq!(direction.get(202 * MS).len(), 7);
-    assert_eq!(wake(&direction), 210 * MS + 100_000, "alone, and so on time");
+    assert_eq!(direction.get(first + 240_000).len(), 4);
+    assert_eq!(direction.get(202 * MS).len(), 6);
+    assert_eq!(wake(&direction), 210 * MS + 80_000, "alone, and so on time");
     assert_eq!(direction.last_due_by(210 * MS), None);
 }
 
@@ -161,7 +169,7 @@ fn the_same_seed_loses_the_same_segments_whatever_their_grouping_and_timing() {
             rate,
             queue: 10_000_000,
             loss,
-            changes: None,
+            ..DirectionSpec::default()
         };
         let link = LinkSpec { seed, ..link(spec) };
         let mut direction = Direction::new(&link, &link.forward, stream).unwrap();
@@ -239,7 +247,7 @@ fn more_than_memory_allows_is_refused_by_name() {
         rate: Some(BitRate(10_000_000_000)),
         queue: 1_500,
         loss: LossModel::None,
-        changes: None,
+        ..DirectionSpec::default()
     };
     let link = link(spec);
     let error = Direction::new(&link, &link.forward, 0).unwrap_err();

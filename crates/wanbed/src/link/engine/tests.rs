@@ -26,7 +26,7 @@ fn link(delay: Duration) -> LinkSpec {
         rate,
         queue: 1_000_000,
         loss: LossModel::None,
-        changes: None,
+        ..DirectionSpec::default()
     };
     LinkSpec {
         name: "ab".to_owned(),

@@ -1,0 +1,295 @@
+//! Is the noise that was measured what was asked? Each tolerance says what it leaves room for.
+
+use std::time::Duration;
+
+use super::judge::{CLOCK_SLACK, DELAY_SLACK, Finding, MAX_DEVIATIONS, Verdict};
+use super::train::{Heard, Load};
+use crate::link::DirectionSnapshot;
+use crate::spec::{BitRate, CodelSpec, CrossSpec, ReorderSpec};
+
+/// Fewer probes than this say nothing about a distribution.
+const MIN_PROBES: usize = 100;
+/// Probes that the machine delayed, not the link, at most.
+const MAX_STRAGGLERS: f64 = 0.02;
+/// Spread that waking up processes adds to the deviation.
+const DEVIATION_SLACK: f64 = 150e-6;
+/// A held packet's lateness may be off by this much or this share.
+const HELD_SLACK: f64 = 0.5e-3;
+const HELD_SHARE: f64 = 0.1;
+/// Under load that answers to it, the median standing delay under CoDel is between these multiples of the target.
+const STANDING_TARGETS: std::ops::RangeInclusive<f64> = 0.25..=3.0;
+/// Arrivals after a fall of the delay are counted over this time, in seconds, which the emulator may be late by some.
+const FALL_WINDOW: f64 = 10e-3;
+const FALL_SLACK: f64 = 3e-3;
+
+/// What jitter should do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Jittered {
+    /// Seconds.
+    pub(super) mean: f64,
+    pub(super) deviation: f64,
+    /// Delays differ by no more from the mean.
+    pub(super) amplitude: f64,
+    /// Each packet has a delay of its own.
+    pub(super) reorder: bool,
+    /// Packets may overtake, by jitter or otherwise.
+    pub(super) overtakes: bool,
+    /// Independent delays in the sample.
+    pub(super) draws: f64,
+}
+
+/// Mean delay and its deviation.
+pub(super) fn jitter(wanted: &Jittered, heard: &[Heard]) -> [Finding; 2] {
+    let Jittered {
+        mean,
+        deviation,
+        amplitude,
+        ..
+    } = *wanted;
+    let overtaken = overtaken(heard);
+    let all: Vec<f64> = heard
+        .iter()
+        .zip(&overtaken)
+        .filter(|(_, overtaken)| wanted.reorder || !**overtaken)
+        .map(|(probe, _)| probe.delay())
+        .collect();
+    let within = |delay: &&f64| {
+        **delay >= mean - amplitude - CLOCK_SLACK && **delay <= mean + amplitude + DELAY_SLACK.as_secs_f64()
+    };
+    let kept: Vec<f64> = all.iter().filter(within).copied().collect();
+    let outside = all.len() - kept.len();
+    if kept.len() < MIN_PROBES || outside as f64 > MAX_STRAGGLERS * all.len() as f64 {
+        let why = format!(
+            "{outside} of {} probes outside {:.3} ms +- {:.3} ms",
+            all.len(),
+            1e3 * mean,
+            1e3 * amplitude
+        );
+        return ["delay", "jitter"].map(|what| Finding {
+            verdict: Verdict::Off,
+            ..Finding::unmeasured(what, why.clone())
+        });
+    }
+    let (measured_mean, measured) = moments(&kept);
+    // The variance of a mean over time of a straight line between independent points is one and a half times theirs by number.
+    let luck = MAX_DEVIATIONS * deviation * (1.5 / wanted.draws.max(1.0)).sqrt();
+    let good = (measured_mean - mean).abs() <= luck + DELAY_SLACK.as_secs_f64().max(0.02 * mean);
+    let text = format!(
+        "asked {:.3} ms, mean {:.3} ms, +- {:.3} ms by luck",
+        1e3 * mean,
+        1e3 * measured_mean,
+        1e3 * luck
+    );
+    let of_delay = Finding::new("delay", mean, measured_mean, good, text);
+
+    let tolerance = MAX_DEVIATIONS / (2.0 * wanted.draws.max(2.0)).sqrt() * deviation + DEVIATION_SLACK;
+    let ordered = wanted.overtakes || !overtaken.contains(&true);
+    let good = (measured - deviation).abs() <= tolerance && ordered;
+    let text = format!(
+        "asked a deviation of {:.3} ms, measured {:.3} ms, +- {:.3} ms by luck; {} of {} overtaken",
+        1e3 * deviation,
+        1e3 * measured,
+        1e3 * tolerance,
+        overtaken.iter().filter(|overtaken| **overtaken).count(),
+        heard.len()
+    );
+    [of_delay, Finding::new("jitter", deviation, measured, good, text)]
+}
+
+fn moments(values: &[f64]) -> (f64, f64) {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    (mean, variance.sqrt())
+}
+
+/// For each probe, in order of arrival, whether one that was sent later came before it.
+fn overtaken(heard: &[Heard]) -> Vec<bool> {
+    let mut latest = None;
+    heard
+        .iter()
+        .map(|probe| {
+            let overtaken = latest.is_some_and(|latest| probe.number < latest);
+            latest = latest.max(Some(probe.number));
+            overtaken
+        })
+        .collect()
+}
+
+/// Share and lateness of packets that were overtaken.
+pub(super) fn reorder(spec: &ReorderSpec, heard: &[Heard]) -> Finding {
+    let overtaken = overtaken(heard);
+    let (held, mut others): (Vec<(&Heard, &bool)>, Vec<_>) = heard
+        .iter()
+        .zip(&overtaken)
+        .partition(|(_, overtaken)| **overtaken);
+    if others.len() < MIN_PROBES {
+        let off = Finding::unmeasured("reorder", format!("only {} probes arrived", heard.len()));
+        return Finding {
+            verdict: Verdict::Off,
+            ..off
+        };
+    }
+    others.sort_by_key(|(probe, _)| probe.number);
+    // Against the delay of the neighbour that was not held, which jitter and the machine moved alike.
+    let late = |probe: &Heard| {
+        let at = others.partition_point(|(other, _)| other.number < probe.number);
+        let neighbour = others
+            .get(at)
+            .or(others.last())
+            .map_or(0.0, |(other, _)| other.delay());
+        probe.delay() - neighbour
+    };
+    let mut late: Vec<f64> = held.iter().map(|(probe, _)| late(probe)).collect();
+    late.sort_by(f64::total_cmp);
+    let (count, by) = (heard.len() as f64, spec.by.as_secs_f64());
+    let expected = spec.probability * count;
+    let luck = MAX_DEVIATIONS * (expected * (1.0 - spec.probability)).sqrt() + 3.0;
+    let share_good = (held.len() as f64 - expected).abs() <= luck;
+    let median = late.get(late.len() / 2).copied();
+    let late_good = median.is_none_or(|median| (median - by).abs() <= HELD_SLACK.max(HELD_SHARE * by));
+    let text = format!(
+        "asked {:.3e} by {:.3} ms, {} of {count} overtaken, {:.3e}, by {:.3} ms; {expected:.1} expected",
+        spec.probability,
+        1e3 * by,
+        held.len(),
+        held.len() as f64 / count,
+        1e3 * median.unwrap_or(0.0)
+    );
+    let share = held.len() as f64 / count;
+    Finding::new("reorder", spec.probability, share, share_good && late_good, text)
+}
+
+/// The delay that stands at the queue under a load that answers to CoDel.
+pub(super) fn codel(
+    aqm: &CodelSpec,
+    base: Duration,
+    amplitude: Duration,
+    before: &DirectionSnapshot,
+    after: &DirectionSnapshot,
+    load: &Load,
+) -> Finding {
+    let mut delays = load.delays.clone();
+    delays.sort_by(f64::total_cmp);
+    let (target, base) = (aqm.target.as_secs_f64(), base.as_secs_f64());
+    let standing = delays.get(delays.len() / 2).map_or(0.0, |median| median - base);
+    let (drops, marks) = (
+        after.drops_aqm - before.drops_aqm,
+        after.marks_ecn - before.marks_ecn,
+    );
+    if drops + marks == 0 && standing < target {
+        let why = format!(
+            "could not keep the queue above the target from here: {:.3} ms",
+            1e3 * standing
+        );
+        return Finding::unmeasured("codel", why);
+    }
+    let most = STANDING_TARGETS.end() * target + amplitude.as_secs_f64() + DELAY_SLACK.as_secs_f64();
+    let least = STANDING_TARGETS.start() * target - amplitude.as_secs_f64();
+    let good = drops + marks > 0 && (least..=most).contains(&standing);
+    let text = format!(
+        "target {:.3} ms, standing delay {:.3} ms under load, {drops} drops and {marks} marks in {} packets",
+        1e3 * target,
+        1e3 * standing,
+        load.sent
+    );
+    Finding::new("codel", target, standing, good, text)
+}
+
+/// Marks that arrived against those that were made.
+pub(super) fn marks(before: &DirectionSnapshot, after: &DirectionSnapshot, load: &Load) -> Finding {
+    let (drops, marks) = (
+        after.drops_aqm - before.drops_aqm,
+        after.marks_ecn - before.marks_ecn,
+    );
+    let text = format!(
+        "{marks} packets marked, {} arrived marked, {drops} dropped instead",
+        load.marked
+    );
+    if marks == 0 && drops == 0 {
+        return Finding::unmeasured("ecn", text);
+    }
+    let good = load.marked == marks && drops == 0;
+    Finding::new("ecn", marks as f64, load.marked as f64, good, text)
+}
+
+/// The mean rate of cross traffic since the link started, at `age`.
+pub(super) fn cross(spec: &CrossSpec, mtu: u32, age: Duration, counters: &DirectionSnapshot) -> Finding {
+    let time = age.as_secs_f64().max(1e-9);
+    let bytes = counters.cross_bytes + counters.cross_drops * u64::from(mtu);
+    let (asked, measured) = (spec.mean_rate(), bytes as f64 * 8.0 / time);
+    // The variance of the time that an alternating process with exponential times is on.
+    let (on, off) = (spec.on.as_secs_f64(), spec.off.as_secs_f64());
+    let variance = time * 2.0 * on.powi(2) * off.powi(2) / (on + off).powi(3);
+    let luck = MAX_DEVIATIONS * variance.sqrt() / time * spec.rate.bits_per_second() as f64;
+    // What waits in the queue, and the time that setting up took.
+    let tolerance = luck + 0.03 * asked + counters.queue_bytes as f64 * 8.0 / time;
+    let text = format!(
+        "asked {:.3} Mbit/s on average, came {:.3} Mbit/s in {time:.1} s, +- {:.3} by luck; sent {:.3} Mbit/s",
+        asked / 1e6,
+        measured / 1e6,
+        luck / 1e6,
+        counters.cross_bytes as f64 * 8.0 / time / 1e6
+    );
+    Finding::new(
+        "cross",
+        asked,
+        measured,
+        (measured - asked).abs() <= tolerance,
+        text,
+    )
+}
+
+/// A fall of the delay, and the stream that met it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fall {
+    pub(super) from: Duration,
+    pub(super) to: Duration,
+    /// The bottleneck's.
+    pub(super) rate: BitRate,
+    /// Of each packet.
+    pub(super) bytes: usize,
+    /// Bit/s.
+    pub(super) offered: f64,
+}
+
+/// Whether packets arrived no faster than the bottleneck sends.
+pub(super) fn fall(fall: &Fall, heard: &[Heard]) -> Finding {
+    let rate = fall.rate.bits_per_second() as f64;
+    let bits = (fall.bytes * 8) as f64;
+    let piled_up = (fall.from - fall.to).as_secs_f64() * fall.offered / rate;
+    if piled_up < 2.0 * (FALL_WINDOW + FALL_SLACK) {
+        let why = format!(
+            "{:.1} ms less delay at {:.1} Mbit/s make no burst that could be told apart",
+            1e3 * (fall.from - fall.to).as_secs_f64(),
+            fall.offered / 1e6
+        );
+        return Finding::unmeasured("fall", why);
+    }
+    let mut times: Vec<f64> = heard.iter().map(|probe| probe.at.as_secs_f64()).collect();
+    times.sort_by(f64::total_cmp);
+    let mut most = 0;
+    for (first, time) in times.iter().enumerate() {
+        let end = times.partition_point(|other| *other <= time + FALL_WINDOW);
+        most = most.max(end - first);
+    }
+    let measured = (most as f64 * bits / FALL_WINDOW).max(0.0);
+    let allowed = rate * (FALL_WINDOW + FALL_SLACK) / FALL_WINDOW + 2.0 * bits / FALL_WINDOW;
+    let delays = heard.iter().map(Heard::delay);
+    let (least, greatest) = delays.fold((f64::INFINITY, 0.0_f64), |(least, greatest), delay| {
+        (least.min(delay), greatest.max(delay))
+    });
+    let fell = least < fall.from.as_secs_f64() && greatest >= fall.from.as_secs_f64();
+    let text = format!(
+        "the delay fell from {:.1} to {:.1} ms; at most {:.3} Mbit/s came in any {:.0} ms, the bottleneck sends {:.3} Mbit/s",
+        1e3 * greatest,
+        1e3 * least,
+        measured / 1e6,
+        1e3 * FALL_WINDOW,
+        rate / 1e6
+    );
+    Finding::new("fall", rate, measured, fell && measured <= allowed, text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! What disturbs a link besides loss: `jitter`, `reorder`, `aqm` with `ecn`, and `cross`.
+
+use super::Located;
+use super::fields::{Field, Fields};
+use super::quantity;
+use crate::spec::{BitRate, CodelSpec, CrossSpec, DirectionSpec, JitterSpec, ReorderSpec, SpecError};
+
+/// Turns one of these off, where a file or the link as a whole turns it on.
+const NONE: &str = "none";
+
+/// The fields as far as the scenario gives them; `Some(None)` is "none".
+#[derive(Debug, Clone, Default)]
+pub(super) struct Noise {
+    jitter: Option<Option<JitterSpec>>,
+    reorder: Option<Option<ReorderSpec>>,
+    aqm: Option<Option<CodelSpec>>,
+    ecn: Option<(Field, bool)>,
+    cross: Option<Option<CrossSpec>>,
+    /// One of those that need a queue, for errors.
+    queue_user: Option<Field>,
+}
+
+impl Noise {
+    pub(super) fn read(fields: &mut Fields) -> Located<Self> {
+        let mut noise = Self::default();
+        if let Some(field) = fields.optional("jitter") {
+            noise.jitter = Some(jitter(&field)?);
+        }
+        if let Some(field) = fields.optional("reorder") {
+            noise.reorder = Some(reorder(&field)?);
+        }
+        if let Some(field) = fields.optional("aqm") {
+            noise.aqm = Some(aqm(&field)?);
+            noise.queue_user = Some(field);
+        }
+        if let Some(field) = fields.optional("ecn") {
+            let ecn = field.boolean()?;
+            noise.ecn = Some((field, ecn));
+        }
+        if let Some(field) = fields.optional("cross") {
+            noise.cross = Some(cross(&field)?);
+            noise.queue_user = Some(field);
+        }
+        Ok(noise)
+    }
+
+    /// Fills what is not given from `both`.
+    pub(super) fn or(self, both: &Self) -> Self {
+        Self {
+            jitter: self.jitter.or(both.jitter),
+            reorder: self.reorder.or(both.reorder),
+            aqm: self.aqm.or(both.aqm),
+            ecn: self.ecn.or_else(|| both.ecn.clone()),
+            cross: self.cross.or(both.cross),
+            queue_user: self.queue_user.or_else(|| both.queue_user.clone()),
+        }
+    }
+
+    /// Puts it into a direction whose rate is known.
+    pub(super) fn put(self, link: &Field, direction: &mut DirectionSpec) -> Located<()> {
+        direction.jitter = self.jitter.flatten();
+        direction.reorder = self.reorder.flatten();
+        direction.aqm = self.aqm.flatten();
+        direction.cross = self.cross.flatten();
+        if direction.rate.is_none() && (direction.aqm.is_some() || direction.cross.is_some()) {
+            let place = self.queue_user.as_ref().unwrap_or(link);
+            return Err(place.wrong("a link without a rate has no queue: give it a rate"));
+        }
+        if let Some((place, true)) = self.ecn {
+            if direction.aqm.is_none() {
+                return Err(place.wrong("what is marked is what an AQM would drop: add aqm = \"codel\""));
+            }
+            direction.ecn = true;
+        }
+        Ok(())
+    }
+}
+
+fn is_none(field: &Field) -> bool {
+    field.text().is_ok_and(|text| text.trim() == NONE)
+}
+
+/// The spec's own check, with the field that it names.
+fn checked<T>(field: &Field, spec: T, check: impl FnOnce(&T) -> Result<(), SpecError>) -> Located<Option<T>> {
+    match check(&spec) {
+        Ok(()) => Ok(Some(spec)),
+        Err(SpecError { field: name, wanted }) => Err(field.wrong(format!("{name} {wanted}"))),
+    }
+}
+
+/// `jitter = "1 ms"`, or `{ deviation = "1 ms", reorder = true }`.
+fn jitter(field: &Field) -> Located<Option<JitterSpec>> {
+    if is_none(field) {
+        return Ok(None);
+    }
+    let spec = if field.is_table() {
+        let mut fields = field.fields()?;
+        let deviation = fields.required("deviation")?.quantity(quantity::duration)?;
+        let reorder = fields
+            .optional("reorder")
+            .map(|field| field.boolean())
+            .transpose()?
+            .unwrap_or(false);
+        fields.finish()?;
+        JitterSpec { deviation, reorder }
+    } else {
+        JitterSpec {
+            deviation: field.quantity(quantity::duration)?,
+            reorder: false,
+        }
+    };
+    if spec.deviation.is_zero() {
+        return Ok(None);
+    }
+    checked(field, spec, JitterSpec::check)
+}
+
+/// `reorder = { probability = "0.1%", by = "3 ms" }`.
+fn reorder(field: &Field) -> Located<Option<ReorderSpec>> {
+    if is_none(field) {
+        return Ok(None);
+    }
+    let mut fields = field.fields()?;
+    let spec = ReorderSpec {
+        probability: fields.required("probability")?.probability()?,
+        by: fields.required("by")?.quantity(quantity::duration)?,
+    };
+    fields.finish()?;
+    if spec.probability == 0.0 {
+        return Ok(None);
+    }
+    checked(field, spec, ReorderSpec::check)
+}
+
+/// `aqm = "codel"`, or `{ kind = "codel", target = "5 ms", interval = "100 ms" }`.
+fn aqm(field: &Field) -> Located<Option<CodelSpec>> {
+    let known = |field: &Field| match field.text()?.trim() {
+        "codel" => Ok(()),
+        other => Err(field.wrong(format!("{other:?} is no AQM: there is \"codel\", or \"none\""))),
+    };
+    if is_none(field) {
+        return Ok(None);
+    }
+    if !field.is_table() {
+        known(field)?;
+        return Ok(Some(CodelSpec::RFC_8289));
+    }
+    let mut fields = field.fields()?;
+    known(&fields.required("kind")?)?;
+    let mut time = |key| {
+        fields
+            .optional(key)
+            .map(|field| field.quantity(quantity::duration))
+            .transpose()
+    };
+    let spec = CodelSpec {
+        target: time("target")?.unwrap_or(CodelSpec::RFC_8289.target),
+        interval: time("interval")?.unwrap_or(CodelSpec::RFC_8289.interval),
+    };
+    fields.finish()?;
+    checked(field, spec, CodelSpec::check)
+}
+
+/// `cross = { rate = "100 Mbit/s", on = "200 ms", off = "800 ms" }`.
+fn cross(field: &Field) -> Located<Option<CrossSpec>> {
+    if is_none(field) {
+        return Ok(None);
+    }
+    let mut fields = field.fields()?;
+    let rate = fields.required("rate")?;
+    let spec = CrossSpec {
+        rate: rate
+            .quantity(quantity::bit_rate)?
+            .map(BitRate)
+            .ok_or_else(|| rate.wrong("cross traffic has a rate in bit/s"))?,
+        on: fields.required("on")?.quantity(quantity::duration)?,
+        off: fields.required("off")?.quantity(quantity::duration)?,
+    };
+    fields.finish()?;
+    checked(field, spec, CrossSpec::check)
+}

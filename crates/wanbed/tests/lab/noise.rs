@@ -1,0 +1,78 @@
+//! Links with noise: TCP gets its bytes through, and the counters say what was done to its segments.
+
+use std::process::Stdio;
+
+use wanbed::{Overrides, Verdict};
+
+use super::{ROW, echo_server, inside, lab, lab_with};
+
+#[test]
+fn tcp_gets_through_jitter_reordering_marks_and_cross_traffic() {
+    let text = ROW
+        .replace("left = {", "left = { sysctl = { tcp_ecn = 1 },")
+        .replace("right = {}", "right = { sysctl = { tcp_ecn = 1 } }");
+    let overrides = Overrides::default()
+        .set("links.*.rate", "20 Mbit/s")
+        .set("links.near.reorder", "{ probability = \"2%\", by = \"3 ms\" }")
+        .set("links.near.jitter", "{ deviation = \"1 ms\", reorder = true }")
+        .set(
+            "links.far.aqm",
+            "{ kind = \"codel\", target = \"1 ms\", interval = \"10 ms\" }",
+        )
+        .set("links.far.ecn", "true")
+        .set(
+            "links.far.cross",
+            "{ rate = \"20 Mbit/s\", on = \"10 ms\", off = \"10 ms\" }",
+        );
+    let Some(lab) = lab_with(&text, &overrides) else {
+        return;
+    };
+    let (mut server, port) = echo_server(&lab, "right");
+    let client = inside(&lab, "left", "part_echo_client", &format!("right {port}"))
+        .stdout(Stdio::piped())
+        .output()
+        .unwrap();
+    assert!(client.status.success(), "{client:?}");
+    assert!(server.wait().unwrap().success());
+    let report = lab.down().unwrap();
+    assert!(
+        report.backend == "tun" || report.backend == "packet",
+        "{}",
+        report.backend
+    );
+    let [near, far] = &report.links[..] else {
+        panic!("two links: {report:?}")
+    };
+    for way in [&near.counters.forward, &near.counters.backward] {
+        assert!(way.reordered > 0 && way.cross_bytes == 0, "{way:?}");
+        assert!(way.batching_us > 0, "{way:?}");
+    }
+    let marks = far.counters.forward.marks_ecn + far.counters.backward.marks_ecn;
+    assert!(marks > 0 && far.counters.forward.cross_bytes > 0, "{far:?}");
+}
+
+/// The delay falls from 60 to 10 ms 14 s after the start.
+#[test]
+fn a_check_sees_that_a_fall_of_the_delay_makes_no_burst() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fall.csv");
+    std::fs::write(&file, "at, rate, delay, loss\n0 s,, 60 ms,\n14 s,, 10 ms,\n").unwrap();
+    let trace = format!(
+        "delay = \"3 ms\", forward = {{ trace = {:?} }}",
+        file.display().to_string()
+    );
+    let text = ROW
+        .replace("200 Mbit/s", "20 Mbit/s")
+        .replace("delay = \"3 ms\"", &trace);
+    let Some(lab) = lab(&text) else { return };
+    let check = lab.check(0, true).unwrap();
+    let fall = check
+        .findings
+        .iter()
+        .find(|finding| finding.what == "fall")
+        .unwrap();
+    // A machine too slow at the moment may have missed the fall; it never makes arrivals faster.
+    let rate = fall.asked.unwrap_or(0.0);
+    assert!(fall.verdict != Verdict::NotMeasured, "{check:?}");
+    assert!(fall.measured.unwrap() < 1.5 * rate, "{check:?}");
+}
