@@ -290,7 +290,7 @@ impl Experiment for Crossings {
     }
 
     fn network(&self, tools: &Tools, _root: &PathBuf, cell: &Cell, _seed: u64) -> Result<Network> {
-        self.setting(cell)?.network(tools)
+        self.setting(cell)?.network(tools, cell.way)
     }
 
     fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Copied> {

@@ -121,6 +121,15 @@ impl Network {
         }
     }
 
+    /// The same with these nodes, and no others, ending control loops: what relays in this run.
+    #[must_use]
+    pub fn relays(self, nodes: &[&str]) -> Self {
+        Self {
+            overrides: self.overrides.relays(nodes.iter().copied()),
+            ..self
+        }
+    }
+
     /// The same with one value changed.
     #[must_use]
     pub fn set(self, path: impl Into<String>, value: impl Into<String>) -> Self {

@@ -188,7 +188,7 @@ impl Experiment for Round<'_> {
     }
 
     fn network(&self, tools: &Tools, (): &(), _cell: &Nothing, _seed: u64) -> Result<Network> {
-        let network = self.fit.setting.network(tools)?;
+        let network = self.fit.setting.network(tools, self.fit.way)?;
         Ok(network.set(self.fit.knob, format!("{:e}", self.loss)))
     }
 

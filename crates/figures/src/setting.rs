@@ -50,6 +50,8 @@ pub struct Setting {
     pub server: &'static str,
     /// Depot nodes, in order from the client.
     pub depots: &'static [&'static str],
+    /// The links that jitter and reorder under noise: those of the wide area.
+    pub noisy_links: &'static [&'static str],
     /// Share of this machine that one run needs, direct and through depots: runs go side by side while the
     /// shares sum to at most 1.
     pub load: (f64, f64),
@@ -72,12 +74,16 @@ impl Setting {
         }
     }
 
-    /// The network of one copy.
+    /// The network of one copy. Lag is judged by the hops of the way that it takes.
     ///
     /// # Errors
     /// The scenario cannot be read.
-    pub fn network(&self, tools: &Tools) -> Result<Network> {
-        let network = Network::of(tools, self.scenario)?;
+    pub fn network(&self, tools: &Tools, way: Way) -> Result<Network> {
+        let relays = match way {
+            Way::Direct => &[][..],
+            Way::Depots => self.depots,
+        };
+        let network = Network::of(tools, self.scenario)?.relays(relays);
         let set = self.set.iter();
         Ok(set.fold(network, |network, (path, value)| network.set(path, value)))
     }
@@ -95,6 +101,7 @@ pub fn anl_utk() -> Setting {
         client: "utk",
         server: "anl",
         depots: &["ornl"],
+        noisy_links: &["utk-anl", "ornl-anl"],
         load: (0.125, 0.2),
         about_mbps: (4.5, 10.0),
         paper: Some(&paper::ANL_UTK),
@@ -113,6 +120,7 @@ pub fn ucsd_utk() -> Setting {
         client: "utk",
         server: "ucsd",
         depots: &["houston"],
+        noisy_links: &["utk-router", "router-ucsd"],
         load: (0.125, 0.2),
         about_mbps: (3.5, 6.0),
         paper: Some(&paper::UCSD_UTK),
@@ -211,6 +219,7 @@ pub fn mnemonic_tuned(path: Mnemonic, congestion: &'static str) -> Setting {
         client: "client",
         server: "server",
         depots: &["gw1", "gw2"],
+        noisy_links: &["wan"],
         load: match congestion {
             "reno" => (0.2, 0.5),
             "cubic" => (0.5, 1.0),
@@ -237,6 +246,7 @@ pub fn clean_long() -> Setting {
         client: "client",
         server: "server",
         depots: &["depot"],
+        noisy_links: &["west", "east"],
         // One at a time: the two ways differ by less than what a neighbour's copy does to them.
         load: (1.0, 1.0),
         about_mbps: (143.0, 143.0),

@@ -102,7 +102,7 @@ impl Experiment for Copies {
     }
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
-        self.planned(cell)?.setting.network(tools)
+        self.planned(cell)?.setting.network(tools, cell.way)
     }
 
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {

@@ -120,7 +120,7 @@ impl Experiment for Depots {
     }
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
-        setting_of(cell)?.network(tools)
+        setting_of(cell)?.network(tools, cell.way)
     }
 
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {
@@ -135,6 +135,10 @@ impl Experiment for Depots {
     fn under_noise(&self, cell: &Cell) -> bool {
         let largest = LSL_SIZES.last() == Some(&cell.bytes);
         cell.bytes == TUNED_BYTES || (largest && cell.setting != "lsl-ucsd-utk-64k")
+    }
+
+    fn noisy_links(&self, cell: &Cell) -> &'static [&'static str] {
+        setting_of(cell).map_or(&[], |setting| setting.noisy_links)
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Copied>) -> Result<Page> {

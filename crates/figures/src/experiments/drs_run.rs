@@ -170,6 +170,10 @@ impl Experiment for DrsRun {
         format!("{:.1} Mbit/s", seen.goodput_bps / 1e6)
     }
 
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
     fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
         let mut table = Table::new([
             "hosts",

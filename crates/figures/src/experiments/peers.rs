@@ -142,8 +142,12 @@ impl Experiment for Peers {
         Source::sized(tools, BYTES)
     }
 
-    fn network(&self, tools: &Tools, _source: &Source, _cell: &Cell, _seed: u64) -> Result<Network> {
-        setting::clean_long().network(tools)
+    fn network(&self, tools: &Tools, _source: &Source, cell: &Cell, _seed: u64) -> Result<Network> {
+        let way = match cell.through {
+            Through::Nothing => Way::Direct,
+            Through::Relay | Through::Socks => Way::Depots,
+        };
+        setting::clean_long().network(tools, way)
     }
 
     fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Seen> {

@@ -93,7 +93,7 @@ impl Experiment for Streams {
     }
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
-        setting_of(cell)?.0.network(tools)
+        setting_of(cell)?.0.network(tools, Way::Direct)
     }
 
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {
@@ -104,6 +104,10 @@ impl Experiment for Streams {
 
     fn outcome(&self, seen: &Copied) -> String {
         format!("{}, {} streams", seen.words(), seen.streams)
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Copied>) -> Result<Page> {

@@ -160,6 +160,13 @@ impl Experiment for Lsr {
         )
     }
 
+    fn under_noise(&self, cell: &Cell) -> bool {
+        matches!(
+            cell.sender,
+            Sender::Longhaul | Sender::Iperf3 | Sender::Iperf3Paced
+        )
+    }
+
     fn noisy_links(&self, _cell: &Cell) -> &'static [&'static str] {
         &["stm16"]
     }

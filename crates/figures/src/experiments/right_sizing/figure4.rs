@@ -28,6 +28,15 @@ const SHARE: f64 = 1.0 / 14.0;
 /// Minutes of a made-up path's series.
 const TRACE_MINUTES: usize = 180;
 
+/// What right-sizes, and what it is measured against: compared under noise as well.
+const COMPARED: [Column; 5] = [
+    Column::Kernel,
+    Column::Auto,
+    Column::Classic,
+    Column::PaperPlus,
+    Column::AutoFixed,
+];
+
 /// The experiment.
 pub struct Figure4;
 
@@ -206,6 +215,10 @@ impl Experiment for Figure4 {
         format!("{:.1} Mbit/s", seen.last())
     }
 
+    fn under_noise(&self, cell: &Cell) -> bool {
+        COMPARED.contains(&cell.column)
+    }
+
     fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
         let mut page =
             Page::new("What the ways of sizing are stands in `docs/right-sizing.md`, and below the tables.");
@@ -231,13 +244,7 @@ impl Experiment for Figure4 {
     fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         let mut figures = vec![];
         for path in DrsPath::ALL {
-            for column in [
-                Column::Kernel,
-                Column::Auto,
-                Column::Classic,
-                Column::PaperPlus,
-                Column::AutoFixed,
-            ] {
+            for column in COMPARED {
                 let Some(rate) = runs.spread(&Cell { path, column }, Seen::last) else {
                     continue;
                 };
