@@ -6,30 +6,35 @@ const OPEN: &str = "<!-- figure ";
 const OPEN_END: &str = " -->";
 const CLOSE: &str = "<!-- /figure -->";
 
-/// Fills every mark of `text` with what `quote` gives for its experiment and key.
+/// Fills every mark of `text` with what `quote` gives for its experiment and key. Marks for which it gives nothing stay as they are, and are
+/// given beside the text.
 ///
 /// # Errors
-/// A mark is not closed, or quotes what there is not.
-pub fn fill(text: &str, quote: impl Fn(&str, &str) -> Option<String>) -> Result<String> {
+/// A mark is not closed.
+pub fn fill(text: &str, quote: impl Fn(&str, &str) -> Option<String>) -> Result<(String, Vec<String>)> {
     let mut filled = String::with_capacity(text.len());
+    let mut missing = vec![];
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(OPEN) {
         let (mark, inner) = after
             .split_once(OPEN_END)
             .context("a figure's mark does not end with -->")?;
-        let (_, behind) = inner
+        let (old, behind) = inner
             .split_once(CLOSE)
             .with_context(|| format!("the mark of the figure {mark:?} has no {CLOSE}"))?;
         let figure = mark
             .trim()
             .split_once(' ')
             .and_then(|(name, key)| quote(name, key.trim()))
-            .with_context(|| format!("there is no figure {mark:?}: measure it first, or mend its name"))?;
+            .unwrap_or_else(|| {
+                missing.push(mark.to_owned());
+                old.to_owned()
+            });
         filled.push_str(&format!("{before}{OPEN}{mark}{OPEN_END}{figure}{CLOSE}"));
         rest = behind;
     }
     filled.push_str(rest);
-    Ok(filled)
+    Ok((filled, missing))
 }
 
 #[cfg(test)]
@@ -43,21 +48,27 @@ mod tests {
     #[test]
     fn what_stands_between_marks_is_replaced_and_nothing_else() {
         let text = "It carries <!-- figure lsr share -->7 %<!-- /figure --> there, twice <!-- figure lsr share --><!-- /figure -->.";
-        let filled = fill(text, quote).unwrap();
+        let (filled, missing) = fill(text, quote).unwrap();
+        assert!(missing.is_empty());
         assert_eq!(
             filled,
             "It carries <!-- figure lsr share -->99 %<!-- /figure --> there, twice <!-- figure lsr share -->99 %<!-- /figure -->."
         );
-        assert_eq!(fill(&filled, quote).unwrap(), filled);
+        assert_eq!(fill(&filled, quote).unwrap().0, filled);
     }
 
     #[test]
-    fn a_figure_that_there_is_not_is_named() {
-        for text in [
-            "<!-- figure lsr other -->1<!-- /figure -->",
-            "<!-- figure lsr share -->1",
-            "<!-- figure lsr share",
-        ] {
+    fn a_figure_that_there_is_not_stays_and_is_named() {
+        let text = "<!-- figure lsr other -->1<!-- /figure -->";
+        assert_eq!(
+            fill(text, quote).unwrap(),
+            (text.to_owned(), vec!["lsr other".to_owned()])
+        );
+    }
+
+    #[test]
+    fn a_mark_that_does_not_end_is_an_error() {
+        for text in ["<!-- figure lsr share -->1", "<!-- figure lsr share"] {
             assert!(fill(text, quote).is_err(), "{text}");
         }
     }

@@ -11,16 +11,25 @@ use crate::marks;
 use crate::page::{Page, Table};
 use crate::store::replace;
 
-/// A file and what it should hold.
-type Wanted = (PathBuf, String);
+/// What files should hold.
+#[derive(Default)]
+struct Wanted {
+    files: Vec<(PathBuf, String)>,
+    /// Figures that documents quote and that there are not.
+    missing: Vec<String>,
+}
 
-/// Writes pages, index and quoted figures.
+/// Writes pages, index and quoted figures. What a document quotes and no run shows stays as it is.
 ///
 /// # Errors
-/// A file cannot be read or written, or a document quotes a figure that there is not.
+/// A file cannot be read or written.
 pub fn write(out: &Path, documents: &[PathBuf]) -> Result<()> {
-    for (path, text) in all(out, documents)? {
-        replace(&path, &text)?;
+    let wanted = all(out, documents)?;
+    for (path, text) in &wanted.files {
+        replace(path, text)?;
+    }
+    if !wanted.missing.is_empty() {
+        eprintln!("quoted, and not measured yet: {}", wanted.missing.join(", "));
     }
     Ok(())
 }
@@ -28,10 +37,17 @@ pub fn write(out: &Path, documents: &[PathBuf]) -> Result<()> {
 /// Compares what would be written with what is there.
 ///
 /// # Errors
-/// A file differs: it is named.
+/// A file differs, or quotes a figure that there is not: it is named.
 pub fn check(out: &Path, documents: &[PathBuf]) -> Result<()> {
     let wanted = all(out, documents)?;
+    if !wanted.missing.is_empty() {
+        bail!(
+            "there are no figures for {}: measure them, or mend their names",
+            wanted.missing.join(", ")
+        );
+    }
     let differing: Vec<String> = wanted
+        .files
         .iter()
         .filter(|(path, text)| fs::read(path).ok().as_deref() != Some(text.as_bytes()))
         .map(|(path, _)| path.display().to_string())
@@ -42,20 +58,22 @@ pub fn check(out: &Path, documents: &[PathBuf]) -> Result<()> {
             differing.join(", ")
         );
     }
-    println!("{} files say what the runs say", wanted.len());
+    println!("{} files say what the runs say", wanted.files.len());
     Ok(())
 }
 
-fn all(out: &Path, documents: &[PathBuf]) -> Result<Vec<Wanted>> {
+fn all(out: &Path, documents: &[PathBuf]) -> Result<Wanted> {
     let mut rendered = Vec::new();
     for experiment in experiments::all() {
         rendered.extend(experiment.render(out).with_context(|| experiment.name())?);
     }
-    let mut wanted: Vec<Wanted> = vec![(out.join("README.md"), index(&rendered))];
+    let mut wanted = Wanted::default();
+    let files = &mut wanted.files;
+    files.push((out.join("README.md"), index(&rendered)));
     for one in &rendered {
-        wanted.push((out.join(format!("{}.md", one.name)), ended(&one.page.text)));
+        files.push((out.join(format!("{}.md", one.name)), ended(&one.page.text)));
         let plots = one.page.plots.iter();
-        wanted.extend(plots.map(|(name, svg)| (out.join(name), svg.clone())));
+        files.extend(plots.map(|(name, svg)| (out.join(name), svg.clone())));
     }
     for document in documents {
         let text =
@@ -65,8 +83,9 @@ fn all(out: &Path, documents: &[PathBuf]) -> Result<Vec<Wanted>> {
             let figure = one.figures.iter().find(|figure| figure.key == key)?;
             Some(figure.text.clone())
         };
-        let text = marks::fill(&text, quote).with_context(|| document.display().to_string())?;
-        wanted.push((document.clone(), text));
+        let (text, missing) = marks::fill(&text, quote).with_context(|| document.display().to_string())?;
+        files.push((document.clone(), text));
+        wanted.missing.extend(missing);
     }
     Ok(wanted)
 }

@@ -86,10 +86,16 @@ fn word_shape(word: &str) -> String {
 
 /// A unit without its prefix: a rate may be in kbit/s in one run and in Mbit/s in another.
 fn unit_shape(word: &str) -> String {
-    let units = ["bit/s", "iB", "B"];
-    for unit in units {
+    let larger = ["", "k", "K", "M", "G", "T"];
+    let smaller = ["", "m", "u", "n"];
+    for (unit, prefixes) in [
+        ("bit/s", &larger[..]),
+        ("iB", &larger),
+        ("B", &larger),
+        ("s", &smaller),
+    ] {
         if let Some((prefix, rest)) = word.split_once(unit)
-            && matches!(prefix, "" | "k" | "K" | "M" | "G" | "T")
+            && prefixes.contains(&prefix)
         {
             return format!("{}{rest}", if unit == "iB" { "B" } else { unit });
         }
@@ -113,6 +119,7 @@ mod tests {
                 "4 files in 1 s, 1.02 Gbit/s",
                 true,
             ),
+            ("in 1.2 s, all", "in 997.5 ms, all", true),
             ("key lhk1:STORE...", "key lhk1:abc234", true),
             ("BLAKE3 9f3c...", "BLAKE3 00ff00ff00ff00ff00ff00ff00ff00ff", true),
             ("listening on [::]:7511", "listening on 0.0.0.0:7511", true),

@@ -89,7 +89,7 @@ fn the_summary_says_what_was_found() {
     assert_eq!(output.status.code(), Some(5), "{}", told(&output));
     let summary = String::from_utf8(output.stderr).unwrap();
     assert!(summary.starts_with("drs: "), "{summary}");
-    assert!(summary.contains("sent 400000"), "{summary}");
+    assert!(summary.contains("sent 3.815 MiB"), "{summary}");
     assert!(summary.contains("nothing done: "), "{summary}");
     assert!(!lines(&log).is_empty());
 }

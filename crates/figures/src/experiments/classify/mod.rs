@@ -102,7 +102,7 @@ impl Experiment for Classify {
     }
 
     fn seeds(&self, _cell: &Cell) -> u64 {
-        6
+        4
     }
 
     fn cost(&self, _cell: &Cell) -> Cost {

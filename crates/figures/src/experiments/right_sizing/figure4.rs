@@ -151,6 +151,10 @@ impl Experiment for Figure4 {
         DrsPath::ALL.into_iter().flat_map(all).collect()
     }
 
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        1
+    }
+
     fn cost(&self, cell: &Cell) -> Cost {
         Cost {
             share: SHARE,

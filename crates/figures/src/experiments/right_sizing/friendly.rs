@@ -71,6 +71,10 @@ impl Experiment for Friendly {
         COLUMNS.into_iter().flat_map(under).collect()
     }
 
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        1
+    }
+
     fn cost(&self, _cell: &Cell) -> Cost {
         Cost {
             share: 0.1,
