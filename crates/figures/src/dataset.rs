@@ -4,7 +4,7 @@
 //! on the way can gain by squeezing them.
 
 use anyhow::{Context, Result};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -78,8 +78,11 @@ pub fn sized_file(path: &Path, bytes: u64, seed: u64) -> Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     }
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    let mut out = BufWriter::new(file);
+    // Under another name until it is whole: runs go side by side, and nobody may serve half a file.
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let part = tempfile::NamedTempFile::new_in(folder)
+        .with_context(|| format!("cannot write into {}", folder.display()))?;
+    let mut out = BufWriter::new(part.as_file());
     let mut stream = blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
     let mut chunk = vec![0; 1 << 20];
     let mut left = bytes;
@@ -90,7 +93,10 @@ pub fn sized_file(path: &Path, bytes: u64, seed: u64) -> Result<()> {
             .with_context(|| format!("cannot write {}", path.display()))?;
         left -= take as u64;
     }
-    out.flush()
+    let written = out.flush();
+    drop(out);
+    written
+        .and_then(|()| part.persist(path).map(drop).map_err(|error| error.error))
         .with_context(|| format!("cannot write {}", path.display()))
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::ValueEnum;
 
 use crate::experiment::Experiment;
 use crate::noise::Noise;
@@ -48,10 +49,28 @@ pub struct Rendered {
     pub page: Page,
     /// What documents quote.
     pub figures: Vec<Figure>,
+    /// The same under each kind of noise that was measured.
+    pub noisy: Vec<(Noise, Vec<Figure>)>,
     /// How many runs count, of how many.
     pub runs: (usize, usize),
     /// The commit and the last day of the runs.
     pub made: (String, String),
+}
+
+impl Rendered {
+    /// The figure of a key, or of `KEY@NOISE` under that noise.
+    pub fn quote(&self, key: &str) -> Option<&str> {
+        let (key, figures) = match key.split_once('@') {
+            None => (key, &self.figures),
+            Some((key, noise)) => {
+                let noise = Noise::from_str(noise, false).ok()?;
+                let under = self.noisy.iter().find(|(other, _)| *other == noise);
+                (key, under.map(|(_, figures)| figures)?)
+            }
+        };
+        let figure = figures.iter().find(|figure| figure.key == key)?;
+        Some(figure.text.as_str())
+    }
 }
 
 impl<E: Experiment> Listed for E {
@@ -111,6 +130,7 @@ impl<E: Experiment> Listed for E {
             title,
             page,
             figures,
+            noisy,
             runs: (
                 records.iter().filter(|record| record.gate.valid).count(),
                 records.len(),

@@ -1,4 +1,5 @@
-//! Figures in documents: whatever stands between `<!-- figure NAME KEY -->` and `<!-- /figure -->` is written from the runs.
+//! Figures in documents: whatever stands between `<!-- figure NAME KEY -->` and `<!-- /figure -->` is written from the runs; `KEY@NOISE` is the
+//! figure under that noise.
 
 use anyhow::{Context, Result};
 

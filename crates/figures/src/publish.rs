@@ -80,8 +80,7 @@ fn all(out: &Path, documents: &[PathBuf]) -> Result<Wanted> {
             fs::read_to_string(document).with_context(|| format!("cannot read {}", document.display()))?;
         let quote = |name: &str, key: &str| {
             let one = rendered.iter().find(|one| one.name == name)?;
-            let figure = one.figures.iter().find(|figure| figure.key == key)?;
-            Some(figure.text.clone())
+            one.quote(key).map(str::to_owned)
         };
         let (text, missing) = marks::fill(&text, quote).with_context(|| document.display().to_string())?;
         files.push((document.clone(), text));
