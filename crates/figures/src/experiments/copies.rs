@@ -99,7 +99,10 @@ impl Experiment for Copies {
 
     fn prepare(&self, tools: &Tools) -> Result<()> {
         // Before the first lab is up: making a file takes the processor for a while.
-        (self.copies)().iter().map(|planned| planned.bytes).try_for_each(|bytes| Source::sized(tools, bytes).map(drop))
+        (self.copies)()
+            .iter()
+            .map(|planned| planned.bytes)
+            .try_for_each(|bytes| Source::sized(tools, bytes).map(drop))
     }
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {

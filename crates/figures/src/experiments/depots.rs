@@ -118,7 +118,10 @@ impl Experiment for Depots {
 
     fn prepare(&self, tools: &Tools) -> Result<()> {
         // Before the first lab is up: making a file takes the processor for a while.
-        self.cells().iter().map(|cell| cell.bytes).try_for_each(|bytes| Source::sized(tools, bytes).map(drop))
+        self.cells()
+            .iter()
+            .map(|cell| cell.bytes)
+            .try_for_each(|bytes| Source::sized(tools, bytes).map(drop))
     }
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
@@ -212,7 +215,10 @@ impl Experiment for Depots {
         }
         for (setting, bytes) in short_settings() {
             figures.extend(Both::of(&setting, bytes, runs).map(|both| {
-                Figure::quoted(format!("{}-{}-gain", setting.id, size(bytes)), format!("{:.1}", both.gain()))
+                Figure::quoted(
+                    format!("{}-{}-gain", setting.id, size(bytes)),
+                    format!("{:.1}", both.gain()),
+                )
             }));
         }
         figures.push(Figure::quoted("short", format!("\n\n{}\n", short.markdown())));

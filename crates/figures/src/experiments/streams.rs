@@ -90,7 +90,10 @@ impl Experiment for Streams {
 
     fn prepare(&self, tools: &Tools) -> Result<()> {
         // Before the first lab is up: making a file takes the processor for a while.
-        settings().into_iter().map(|(_, bytes)| bytes).try_for_each(|bytes| Source::sized(tools, bytes).map(drop))
+        settings()
+            .into_iter()
+            .map(|(_, bytes)| bytes)
+            .try_for_each(|bytes| Source::sized(tools, bytes).map(drop))
     }
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {

@@ -120,10 +120,17 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     };
     let sending = rows(runs, |seen| &seen.sending);
     let right = |row: &Row| row.share(row.class);
-    let classes = sending.iter().filter(|row| row.congestion.is_none() && row.total() > 0);
+    let classes = sending
+        .iter()
+        .filter(|row| row.congestion.is_none() && row.total() > 0);
     let least = classes.min_by(|a, b| right(a).total_cmp(&right(b)));
     let quoted: Vec<Figure> = least
-        .map(|row| Figure::quoted("least", format!("`{}`, with {:.1} %", row.class, 100.0 * right(row))))
+        .map(|row| {
+            Figure::quoted(
+                "least",
+                format!("`{}`, with {:.1} %", row.class, 100.0 * right(row)),
+            )
+        })
         .into_iter()
         .chain([Figure::quoted("flows", runs.pick(|_| true).len().to_string())])
         .collect();
