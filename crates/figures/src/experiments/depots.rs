@@ -424,13 +424,17 @@ mod tests {
             record(direct, 2, copied(1000.0), false),
         ];
         let figures = Depots.figures(&Runs::of(&records));
-        assert_eq!(figures.len(), 2);
-        assert_eq!(figures[0].text, "1.50 (150.0 by 100.0 Mbit/s, 1+1 runs)");
-        assert!(
-            figures[1].text.contains("| **1.50x** | 1+1 |"),
-            "{}",
-            figures[1].text
-        );
+        let text = |key: &str| {
+            figures
+                .iter()
+                .find(|figure| figure.key == key)
+                .unwrap()
+                .text
+                .as_str()
+        };
+        assert_eq!(text("clean-long-512M"), "1.50 (150.0 by 100.0 Mbit/s, 1+1 runs)");
+        assert_eq!(text("clean-long-512M-gain"), "1.5");
+        assert!(text("short").contains("| **1.50x** | 1+1 |"), "{}", text("short"));
     }
 
     #[test]
