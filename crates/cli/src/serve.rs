@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use longhaul_hop::EventLog;
 use longhaul_session::{ListenOptions, Listener, Service};
-use longhaul_transfer::confine::Dir;
+use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::{Access, Grants, Limits, MIN_OPEN_FILES, Server, serve_session};
 use quantities::ByteCount;
 use tokio::signal::unix::{SignalKind, signal};

@@ -14,13 +14,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::account::Account;
-use crate::destination::Destination;
 use crate::error::Error;
 use crate::progress::{Event, Observer, Progress};
-use crate::queue::Queue;
+use crate::receive::StreamEnd;
 use crate::receive::{Asked, Receiver};
-use crate::receive_stream::StreamEnd;
-use crate::source::Sources;
+use crate::send::Queue;
+use crate::send::Sources;
+use crate::store::Destination;
 use crate::tree_hash::Hash;
 use crate::wire::{Hello, Request};
 

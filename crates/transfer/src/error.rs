@@ -166,6 +166,14 @@ impl From<rustix::io::Errno> for Failure {
     }
 }
 
+/// Inside a tree, what isn't there any more was there a moment ago.
+pub(crate) fn vanished(errno: rustix::io::Errno) -> Failure {
+    match errno {
+        rustix::io::Errno::NOENT => Failure::new(FailureKind::Vanished),
+        errno => errno.into(),
+    }
+}
+
 /// Why a copy as a whole ended early, or could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

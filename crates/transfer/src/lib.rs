@@ -1,8 +1,6 @@
 //! File trees over sessions: walk, blocks, streams, integrity.
 mod account;
 mod client;
-pub mod confine;
-mod destination;
 mod error;
 mod explain;
 mod flow_report;
@@ -19,19 +17,14 @@ mod manifest;
 mod over_sessions;
 pub mod path;
 mod progress;
-mod queue;
-mod read;
 mod receive;
-mod receive_stream;
-mod send_stream;
+mod send;
 mod server;
-mod source;
+pub mod store;
 mod tree_hash;
-mod walk;
 mod wire;
 
 pub use client::{ALONE, Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, Transport};
-pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
 pub use error::{Error, Failure, FailureKind};
 pub use explain::{Picture, explain};
 pub use grants::{Access, GrantError, Grants, GrantsInForce};
@@ -39,7 +32,8 @@ pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, MIN_OPEN_FILES, STR
 pub use local::copy_local;
 pub use over_sessions::{SessionConnector, serve_session};
 pub use progress::{Ends, Event, Observer, Progress, StreamCounters};
+pub use send::Sources;
 pub use server::Server;
-pub use source::Sources;
+pub use store::{Destination, TEMP_PREFIX, WriteOptions};
 pub use tree_hash::Hash;
 pub use wire::{Hello, Request, Token, VERSION, WireError};

@@ -7,15 +7,15 @@ use tokio::task::JoinSet;
 
 use crate::account::Account;
 use crate::client::Outcome;
-use crate::destination::Destination;
 use crate::error::Error;
 use crate::frame_io::FrameReader;
 use crate::progress::{Observer, Progress};
-use crate::queue::Queue;
+use crate::receive::{AfterDone, receive_stream};
 use crate::receive::{Asked, Receiver};
-use crate::receive_stream::{AfterDone, receive_stream};
-use crate::send_stream::send_stream;
-use crate::source::Sources;
+use crate::send::Queue;
+use crate::send::Sources;
+use crate::send::send_stream;
+use crate::store::Destination;
 
 /// Bytes in the pipe.
 const PIPE: usize = 4 << 20;

@@ -11,14 +11,14 @@ use tokio::time::timeout;
 
 use crate::account::{Account, Accounts, Resource};
 use crate::client::{Transport, close};
-use crate::confine::Dir;
 use crate::error::Error;
 use crate::frame_io::{FrameReader, Incoming};
 use crate::grants::{Grants, GrantsInForce};
 use crate::limits::Limits;
 use crate::lock::Locked;
-use crate::receive_stream::{AfterDone, StreamEnd, receive_stream};
-use crate::send_stream::send_stream;
+use crate::receive::{AfterDone, StreamEnd, receive_stream};
+use crate::send::send_stream;
+use crate::store::confine::Dir;
 use crate::wire::{Frame, Token, VERSION};
 
 mod copy;

@@ -11,8 +11,8 @@ use super::{CLOSING, ConnectError, Connector, Side, Transport};
 use crate::error::Error;
 use crate::frame_io::FrameReader;
 use crate::progress::{Event, Observer, Progress};
-use crate::receive_stream::{AfterDone, StreamEnd, receive_stream};
-use crate::send_stream::send_stream;
+use crate::receive::{AfterDone, StreamEnd, receive_stream};
+use crate::send::send_stream;
 use crate::wire::{Frame, Hello};
 
 /// How a slot's stream ended.

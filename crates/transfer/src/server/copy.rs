@@ -9,15 +9,15 @@ use tokio::sync::{OnceCell, watch};
 
 use super::{Refusal, Server, refusal};
 use crate::account::{Account, Held, Resource};
-use crate::destination::{Destination, WriteOptions};
 use crate::error::Error;
 use crate::grants::Access;
 use crate::lock::Locked;
 use crate::progress::{Event, Observer, Progress, StreamCounters};
-use crate::queue::Queue;
+use crate::receive::StreamEnd;
 use crate::receive::{Asked, Receiver};
-use crate::receive_stream::StreamEnd;
-use crate::source::Sources;
+use crate::send::Queue;
+use crate::send::Sources;
+use crate::store::{Destination, WriteOptions};
 use crate::wire::{Hello, Request};
 
 /// A copy under way.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use longhaul_transfer::confine::Dir;
+use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::*;
 
 use crate::harness::*;

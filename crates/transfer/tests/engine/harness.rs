@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use longhaul_proto::PublicKey;
-use longhaul_transfer::confine::Dir;
 use longhaul_transfer::path::RelPath;
+use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::*;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::time::Instant;

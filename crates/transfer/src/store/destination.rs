@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{self, AtFlags, Mode, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use crate::confine::{Dir, Kind, kind_of};
 use crate::error::{Error, Failure, FailureKind};
 use crate::limits::OPEN_DIRECTORIES_PER_COPY;
 use crate::lock::Locked;
 use crate::path::RelPath;
+use crate::store::confine::{Dir, Kind, kind_of};
 use crate::tree_hash::Hash;
 use crate::wire::{Head, Meta, Token, Written};
 

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::confine::{Dir, Kind, kind_of};
 use crate::error::{Error, Failure, FailureKind};
 use crate::path::RelPath;
-use crate::walk::{Found, SourceRoot, WalkSink, walk};
+use crate::send::walk::{Found, SourceRoot, WalkSink, walk};
+use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::{Head, Meta};
 
 /// What is to be copied.

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::account::Held;
 use crate::error::Failure;
-use crate::read::OpenedFile;
+use crate::send::read::OpenedFile;
+use crate::send::walk::Found;
 use crate::tree_hash::Hash;
-use crate::walk::Found;
 use crate::wire::{Head, Meta};
 
 /// One entry of the sources.

@@ -6,12 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rustix::fs::Stat;
-use rustix::io::Errno;
 
 use crate::account::Held;
-use crate::confine::{Dir, Kind, kind_of};
-use crate::error::{Failure, FailureKind};
+use crate::error::{Failure, FailureKind, vanished};
 use crate::path::RelPath;
+use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::Meta;
 
 /// Where one source lies: `path` within `base`.
@@ -204,14 +203,6 @@ impl Memory {
         if let Some(held) = &mut self.0 {
             held.shrink(bytes);
         }
-    }
-}
-
-/// Inside a tree, what isn't there any more was there a moment ago.
-pub(crate) fn vanished(errno: Errno) -> Failure {
-    match errno {
-        Errno::NOENT => Failure::new(FailureKind::Vanished),
-        errno => errno.into(),
     }
 }
 

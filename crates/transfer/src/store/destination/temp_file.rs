@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rustix::fs;
 use rustix::io::Errno;
 
-use crate::confine::Dir;
 use crate::error::{Failure, FailureKind};
+use crate::store::confine::Dir;
 
 /// A file in the making; removed when dropped before it is finished.
 pub(crate) struct TempFile {

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use super::{Receiver, Reply};
 use crate::account::Held;
-use crate::destination::TempFile;
 use crate::error::{Error, Failure, FailureKind};
 use crate::hole_hash::hash_block;
 use crate::lock::Locked;
 use crate::path::RelPath;
+use crate::store::TempFile;
 use crate::tree_hash::{BlockHash, Hash, TreeHash};
 use crate::wire::{Block, Frame, Head, Meta, Written};
 

@@ -16,7 +16,7 @@ use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
 use crate::hole_hash::is_mostly_hole;
 use crate::limits::STREAM_BYTES;
 use crate::progress::StreamCounters;
-use crate::receive::{Answer, Receiver, Reply};
+use crate::receive::receiver::{Answer, Receiver, Reply};
 use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, NO_ENTRY};
 
 /// Answers that may wait to be written.

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{self, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use crate::confine::{Kind, kind_of};
-use crate::error::{Failure, FailureKind};
+use crate::error::{Failure, FailureKind, vanished};
 use crate::lock::Locked;
-use crate::queue::{BlockFile, Entry, Item, Queue, StreamId};
+use crate::send::queue::{BlockFile, Entry, Item, Queue, StreamId};
+use crate::send::walk::{Found, meta_of};
+use crate::store::confine::{Kind, kind_of};
 use crate::tree_hash::{BlockHasher, TreeHash};
-use crate::walk::{Found, meta_of, vanished};
 use crate::wire::{Block, Frame, MAX_PIECES, Meta, Piece, SMALL_MAX, begin_small, finish_small};
 
 /// Files up to this many bytes go in small blocks, so that several streams share them.

@@ -12,9 +12,8 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use crate::error::Failure;
+use crate::error::{Failure, vanished};
 use crate::path::RelPath;
-use crate::walk::vanished;
 
 /// How often a resolution disturbed by a rename elsewhere is tried again.
 const RETRIES: u32 = 32;

@@ -12,8 +12,8 @@ use super::item::{BlockFile, Entry, Item, Key, size_of};
 use crate::account::{Exhausted, Held};
 use crate::error::Failure;
 use crate::manifest::{Manifest, Record};
+use crate::send::walk::Found;
 use crate::tree_hash::Hash;
-use crate::walk::Found;
 use crate::wire::{SMALL_MAX, Written};
 
 /// How long work must at least have waited for its answer before an idle stream repeats it; three times what this stream's

@@ -14,9 +14,9 @@ use crate::error::Error;
 use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
 use crate::limits::BUFFER_BYTES;
 use crate::progress::StreamCounters;
-use crate::queue::{Item, Queue, StreamId, Taken};
-use crate::read::{Announced, fill};
-use crate::receive_stream::{StreamEnd, refused};
+use crate::receive::{StreamEnd, refused};
+use crate::send::queue::{Item, Queue, StreamId, Taken};
+use crate::send::read::{Announced, fill};
 use crate::wire::{Frame, NO_ENTRY};
 
 /// How often an idle stream looks whether it should repeat what others carry.

@@ -16,9 +16,9 @@ use crate::error::{Error, Failure};
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
-use crate::source::Sources;
+use crate::send::source::Sources;
+use crate::send::walk::{Found, WalkSink};
 use crate::tree_hash::Hash;
-use crate::walk::{Found, WalkSink};
 use crate::wire::{Frame, Head, Meta, Written};
 
 mod item;

@@ -7,7 +7,7 @@ use super::ArrivingFile;
 use crate::error::{Failure, FailureKind};
 use crate::lock::Locked;
 use crate::manifest::Record;
-use crate::receive::{Receiver, Reply};
+use crate::receive::receiver::{Receiver, Reply};
 use crate::tree_hash::Hash;
 use crate::wire::{Frame, Written};
 
@@ -89,7 +89,11 @@ impl Receiver {
     }
 
     /// A file whose sender has given it up.
-    pub(in crate::receive) fn abandon(&self, file: &ArrivingFile, outcome: &Result<Written, Failure>) {
+    pub(in crate::receive::receiver) fn abandon(
+        &self,
+        file: &ArrivingFile,
+        outcome: &Result<Written, Failure>,
+    ) {
         file.blocks.locked().outcome = Some(outcome.clone());
         self.discard(file);
     }
