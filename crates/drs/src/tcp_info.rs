@@ -42,6 +42,8 @@ pub struct TcpInfo {
     pub slow_start_threshold: Option<u32>,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
+    /// Segments that arrived although one before them is missing (RFC 2018).
+    pub sacked: u32,
     /// Segments thought lost and not yet repaired.
     pub lost: u32,
     /// Segments retransmitted so far.
@@ -156,6 +158,7 @@ impl TcpInfo {
             rto: micros(8)?,
             send_mss: u32_at(16)?,
             unacked: u32_at(24)?,
+            sacked: u32_at(28)?,
             lost: u32_at(32)?,
             path_mtu: u32_at(60)?,
             rtt: micros(68)?,
