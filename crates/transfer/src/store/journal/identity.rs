@@ -30,9 +30,9 @@ impl Identity {
         for number in [
             stat.st_size as u64,
             stat.st_mtime as u64,
-            stat.st_mtime_nsec as u64,
+            stat.st_mtime_nsec,
             stat.st_ctime as u64,
-            stat.st_ctime_nsec as u64,
+            stat.st_ctime_nsec,
             stat.st_ino,
         ] {
             bytes.extend_from_slice(&number.to_le_bytes());

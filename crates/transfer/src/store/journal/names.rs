@@ -95,7 +95,7 @@ fn hex(byte: u8, text: &mut String) {
 
 fn unhex(text: &str) -> Option<[u8; 16]> {
     let lower = |letter: &u8| letter.is_ascii_digit() || (b'a'..=b'f').contains(letter);
-    if text.len() != HEX_LETTERS || !text.as_bytes().iter().all(|letter| lower(letter)) {
+    if text.len() != HEX_LETTERS || !text.as_bytes().iter().all(lower) {
         return None;
     }
     Some(u128::from_str_radix(text, 16).ok()?.to_be_bytes())

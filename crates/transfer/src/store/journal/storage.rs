@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::store::confine::{Dir, Kind, kind_of};
 
 /// Bytes of zeros written at once where a file system cannot make holes.
-const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// A file that was looked for by its name.
 #[derive(Debug)]
