@@ -1,4 +1,4 @@
-//! What must hold for any frame, any HELLO and any file of grants; see [`longhaul_proto::fuzzing`].
+//! What must hold for any frame, any HELLO, any file of grants and any journal; see [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
 
@@ -14,6 +14,7 @@ use longhaul_proto::text::is_printable;
 use crate::frame_io::{FrameReader, Incoming};
 use crate::grants::{Access, Grants};
 use crate::path::RelPath;
+use crate::store::journal::fuzzing::{journal, journals};
 use crate::wire::{Frame, FrameType, Hello, MAX_HELLO, Request, decode};
 
 /// The targets of this crate.
@@ -37,6 +38,11 @@ pub const TARGETS: &[Target] = &[
         name: "grants",
         property: grants,
         seeds: seeds::grant_files,
+    },
+    Target {
+        name: "journal",
+        property: journal,
+        seeds: journals,
     },
 ];
 

@@ -2,6 +2,7 @@
 
 pub mod confine;
 mod destination;
+pub mod journal;
 
 pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
 pub(crate) use destination::{MadeDir, TempFile};
