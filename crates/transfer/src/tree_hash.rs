@@ -22,6 +22,17 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHash([u8; 32]);
 
+/// A whole subtree of a file that is known: what a journal keeps of blocks that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    /// Bytes from the file's start: a multiple of `1 << log2`.
+    pub offset: u64,
+    /// The bytes that the subtree spans, as a power of two; at the end of the file it is cut off.
+    pub log2: u32,
+    /// Its chaining value; the file's hash if it is all of the file.
+    pub value: [u8; 32],
+}
+
 /// Hashes one block piece by piece, holes as the zeros they read as.
 pub(crate) struct BlockHasher {
     hasher: Hasher,
@@ -102,17 +113,53 @@ impl TreeHash {
         self.nodes.len()
     }
 
-    /// Adds the block at `offset`; a block that is in already changes nothing.
-    pub(crate) fn insert(&mut self, offset: u64, hash: BlockHash) {
+    /// A tree that begins with subtrees that are known already, in ascending order; none if they can't be of such a file: one
+    /// is not whole blocks, lies beyond its end, or overlaps another one.
+    pub(crate) fn resumed(size: u64, block_log2: u32, known: &[Range]) -> Option<Self> {
+        let mut tree = Self::new(size, block_log2);
+        let mut free_from = 0;
+        for range in known {
+            let fits = (block_log2..64).contains(&range.log2)
+                && range.offset.trailing_zeros() >= range.log2
+                && (free_from..size).contains(&range.offset);
+            if !fits {
+                return None;
+            }
+            free_from = range.offset.saturating_add(1 << range.log2);
+            tree.insert_subtree(range.log2, range.offset >> range.log2, range.value);
+        }
+        Some(tree)
+    }
+
+    /// Bytes of the file that are in.
+    pub(crate) fn covered(&self) -> u64 {
+        if self.root.is_some() {
+            return self.size;
+        }
+        let bytes = |&(level, index): &(u32, u64)| (self.size - (index << level)).min(1 << level);
+        self.nodes.keys().map(bytes).sum()
+    }
+
+    /// Adds the block at `offset`: the whole subtree that is in since then, of which it is a part. A block that is in already
+    /// changes nothing.
+    pub(crate) fn insert(&mut self, offset: u64, hash: BlockHash) -> Option<Range> {
         if self.covers(offset) {
-            return;
+            return None;
         }
-        let block = 1u64 << self.block_log2;
-        if self.size <= block {
-            self.root = Some(hash.0);
-            return;
+        Some(self.insert_subtree(self.block_log2, offset >> self.block_log2, hash.0))
+    }
+
+    /// Adds a subtree of which nothing is in, and merges it with its siblings as far as that goes.
+    fn insert_subtree(&mut self, mut level: u32, mut index: u64, mut value: [u8; 32]) -> Range {
+        let range = |log2, index: u64, value| Range {
+            offset: index << log2,
+            log2,
+            value,
+        };
+        if index == 0 && (self.size - 1) >> level == 0 {
+            self.root = Some(value);
+            return range(level, index, value);
         }
-        let (mut level, mut index, mut value) = (self.block_log2, offset >> self.block_log2, hash.0);
         loop {
             let sibling = index ^ 1;
             let (left, right) = if index & 1 == 0 {
@@ -133,12 +180,14 @@ impl TreeHash {
             };
             (level, index) = (level + 1, index >> 1);
             if index == 0 && level < 64 && (self.size - 1) >> level == 0 {
-                self.root = Some(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes());
-                return;
+                let root = *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes();
+                self.root = Some(root);
+                return range(level, index, root);
             }
             value = merge_subtrees_non_root(&left, &right, Mode::Hash);
         }
         self.nodes.insert((level, index), value);
+        range(level, index, value)
     }
 }
 
@@ -173,6 +222,42 @@ mod tests {
                 }
             }
             prop_assert_eq!(tree.root(), Some(*blake3::hash(&data).as_bytes()));
+        }
+    }
+
+    proptest! {
+        /// What `insert` says is in place is enough to go on from, however the copy was broken off, and says how much that is.
+        #[test]
+        fn a_tree_goes_on_from_the_ranges_it_has_told(blocks in 1usize..40, tail in 1usize..1025, done in any::<u64>(), seed in any::<u64>()) {
+            let size = (blocks - 1) * 1024 + tail;
+            let data: Vec<u8> = (0..size).map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[3]).collect();
+            let mut first = TreeHash::new(size as u64, 10);
+            let mut journal: Vec<Range> = Vec::new();
+            let end = |range: &Range| size.min((range.offset as usize) + (1 << range.log2));
+            for offset in (0..blocks).filter(|n| done >> n & 1 == 1).map(|n| n * 1024) {
+                let range = first.insert(offset as u64, block_hash(&data, offset, 1024)).unwrap();
+                journal.retain(|older| older.offset < range.offset || older.offset as usize >= end(&range));
+                journal.push(range);
+            }
+            journal.sort_by_key(|range| range.offset);
+            let mut again = TreeHash::resumed(size as u64, 10, &journal).unwrap();
+            prop_assert_eq!(again.covered(), first.covered());
+            prop_assert_eq!(again.covered(), journal.iter().map(|range| (end(range) as u64) - range.offset).sum::<u64>());
+            for offset in (0..size).step_by(1024) {
+                prop_assert_eq!(again.covers(offset as u64), first.covers(offset as u64));
+                again.insert(offset as u64, block_hash(&data, offset, 1024));
+            }
+            prop_assert_eq!(again.root(), Some(*blake3::hash(&data).as_bytes()));
+        }
+
+        /// A journal is a file like any other: whatever it says, no panic.
+        #[test]
+        fn ranges_that_make_no_sense_are_refused(size in 0u64..1 << 20, ranges in prop::collection::vec((0u64..1 << 21, 0u32..70), 0..9)) {
+            let ranges: Vec<_> = ranges.into_iter().map(|(offset, log2)| Range { offset, log2, value: [1; 32] }).collect();
+            if let Some(tree) = TreeHash::resumed(size, 10, &ranges) {
+                prop_assert!(tree.covered() <= size);
+                prop_assert!(tree.held() <= ranges.len());
+            }
         }
     }
 

@@ -16,8 +16,9 @@ use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
 use crate::hole_hash::is_mostly_hole;
 use crate::limits::STREAM_BYTES;
 use crate::progress::StreamCounters;
-use crate::receive::receiver::{Answer, Receiver, Reply};
-use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, NO_ENTRY};
+use crate::receive::ledger::Answer;
+use crate::receive::receiver::{BlockData, Receiver, Reply};
+use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL};
 
 /// Answers that may wait to be written.
 const ANSWERS: usize = 1024;
@@ -157,12 +158,8 @@ async fn read_frames<R: AsyncRead + Unpin>(
             tokio::task::spawn_blocking(move || {
                 let (_permit, _place) = (permit, place);
                 for (frame, reply) in batch {
-                    match frame {
-                        Frame::FileEnd { id, hash } => receiver.file_end(id, hash, reply),
-                        frame => receiver.entry(frame, reply),
-                    }
+                    receiver.entry(frame, reply);
                 }
-                receiver.conclude();
             });
         }
         let taken_before = reader.taken();
@@ -197,17 +194,23 @@ async fn read_frames<R: AsyncRead + Unpin>(
                     (hash, buffer) = (Some(known), back);
                 }
                 drop(holes);
+                let data = BlockData {
+                    buffer,
+                    len,
+                    buffers: receiver.account.buffers().clone(),
+                    _in_memory: permit,
+                    _place: place,
+                };
                 let reply = reserve(&answers).await?;
                 if size.is_some() {
                     counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
                 }
-                let receiver = receiver.clone();
-                tokio::task::spawn_blocking(move || {
-                    let (_permit, _place) = (permit, place);
-                    receiver.block(&block, buffer.get(..len).unwrap_or_default(), hash, reply);
-                    receiver.account.buffers().give(buffer);
-                    receiver.conclude();
-                });
+                if receiver.wants(&block, reply)
+                    && let Some(size) = size
+                {
+                    let receiver = receiver.clone();
+                    tokio::task::spawn_blocking(move || receiver.block(block, data, size, hash));
+                }
             }
             Incoming::Frame(frame) => match receiver.check(frame)? {
                 Frame::File {
@@ -216,9 +219,6 @@ async fn read_frames<R: AsyncRead + Unpin>(
                     size,
                     block_log2,
                 } => receiver.file(head, meta, size, block_log2)?,
-                Frame::Failed { head, .. } if head.id == NO_ENTRY => {
-                    return Err(Error::Protocol("it reports a failure of no entry".into()));
-                }
                 frame @ (Frame::Small { .. }
                 | Frame::Directory { .. }
                 | Frame::Symlink { .. }
@@ -234,9 +234,9 @@ async fn read_frames<R: AsyncRead + Unpin>(
                 }
                 Frame::End { entries, bytes } => {
                     receiver.progress.set_found(entries, bytes, true);
-                    if receiver.end(entries) {
+                    if let Some(finish) = receiver.end(entries)? {
                         let receiver = receiver.clone();
-                        tokio::task::spawn_blocking(move || receiver.conclude());
+                        tokio::task::spawn_blocking(move || receiver.finish(finish));
                     }
                 }
                 Frame::Totals {
