@@ -4,7 +4,7 @@ pub mod confine;
 mod destination;
 
 use crate::error::Failure;
-use crate::tree_hash::{Hash, Range};
+use crate::tree_hash::{Hash, Subtree};
 use crate::wire::{Block, Head, Meta, Written};
 
 pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
@@ -22,14 +22,14 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Bytes of their names.
     fn name_bytes(&self) -> u64;
 
-    /// What an earlier copy of the same file has left of it that need not travel again, in ascending order.
-    fn known_ranges(&self, _head: &Head, _meta: &Meta, _size: u64) -> Vec<Range> {
+    /// What an earlier copy of the same file has left of it that need not travel again.
+    fn known_subtrees(&self, _head: &Head, _meta: &Meta, _size: u64) -> Vec<Subtree> {
         Vec::new()
     }
 
-    /// A range of a file is written, and what it hashes to is known. It may hold ranges that were told before. Another thread
+    /// A subtree of a file is written, and what it hashes to is known. It may hold some that were told before. Another thread
     /// may tell of a larger one first, or give the file its name.
-    fn range_written(&self, _head: &Head, _range: &Range) {}
+    fn subtree_written(&self, _head: &Head, _subtree: &Subtree) {}
 
     /// Begins a file of `size` bytes. What is not written of it is a hole.
     fn create(&self, head: &Head, size: u64) -> Result<Self::File, Failure>;

@@ -3,7 +3,7 @@
 //! A state machine: what happened goes in, [`Action`]s come out. It reads no clock, takes no lock and does no I/O; the
 //! [`Receiver`](super::Receiver) brings it what streams carry and takes its actions to the store.
 //!
-//! Everything a peer can repeat is done once (LH-COPY-20): an entry that is recorded is answered as it was the first time
+//! Everything a peer can repeat is done once (LH-COPY-19): an entry that is recorded is answered as it was the first time
 //! and otherwise left alone, a block that is in is acknowledged and not written again. That is what lets streams die at any
 //! moment. An answer goes to whoever asked, since only that stream asks again when it is lost; a stream that has gone asks
 //! nothing of the ledger, its answers simply go nowhere.
@@ -34,9 +34,9 @@ use files::ArrivingFile;
 pub(crate) use files::{Announced, Expected};
 use outcomes::Outcomes;
 
-/// Entries that may wait in the manifest for one before them (LH-COPY-42).
+/// Entries that may wait in the manifest for one before them (LH-COPY-30).
 const MAX_WAITING_ENTRIES: usize = 1 << 20;
-/// Failures of directories to be finished that are told at the end (LH-COPY-42).
+/// Failures of directories to be finished that are told at the end (LH-COPY-30).
 const MAX_NOTES: usize = 1024;
 /// Bytes that a record in the manifest takes while it waits for one before it.
 const WAITING_BYTES: u64 = 64;
@@ -60,7 +60,7 @@ pub(crate) type Answer = (Frame, Option<Frame>);
 pub(crate) enum Action<P: Parts> {
     /// Send this to who asked.
     Answer(P::Asker, Answer),
-    /// Write a block, then say so with [`Ledger::block_written`]. At most one write of a file is under way (LH-COPY-24).
+    /// Write a block, then say so with [`Ledger::block_written`]. At most one write of a file is under way.
     Write(BlockWrite<P>),
     /// The hashes agree: give the file its name, then say so with [`Ledger::file_placed`].
     Place(Placement<P>),
@@ -206,7 +206,7 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// Whether the entry of a frame can be meant for this copy, and is part of what was asked for (LH-COPY-14). `Ok` with a
+    /// Whether the entry of a frame can be meant for this copy, and is part of what was asked for (LH-COPY-18). `Ok` with a
     /// failure: it is told as an entry that failed, whatever it was sent as.
     ///
     /// # Errors
@@ -268,7 +268,7 @@ impl<P: Parts> Ledger<P> {
         out.push(Action::Finish(directories));
     }
 
-    /// The directories are finished, but for what failed, which the sender hears before DONE (LH-COPY-18).
+    /// The directories are finished, but for what failed, which the sender hears before DONE (LH-COPY-25).
     pub(crate) fn finished(&mut self, failed: Vec<(Head, Failure)>) {
         self.memory.directories = 0;
         let notes = failed.into_iter().take(MAX_NOTES);
@@ -303,7 +303,7 @@ impl<P: Parts> Ledger<P> {
         std::mem::take(&mut self.directories).into_iter().rev()
     }
 
-    /// What became of an entry, if it is recorded (LH-COPY-20).
+    /// What became of an entry, if it is recorded (LH-COPY-19).
     fn recorded(&self, id: u64) -> Option<Result<Written, Failure>> {
         self.manifest.has(id).then(|| self.outcomes.of(id))
     }

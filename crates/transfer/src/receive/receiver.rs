@@ -231,7 +231,7 @@ impl<S: Store> Receiver<S> {
                 self.whole(&head, record, reply, || {
                     match blake3::hash(&data) == hash {
                         true => self.store.write_small(&head, &meta, &data, &hash),
-                        // LH-COPY-15.
+                        // LH-COPY-22.
                         false => Err(Failure::new(FailureKind::Verification)),
                     }
                 })
@@ -267,8 +267,8 @@ impl<S: Store> Receiver<S> {
 
     /// FILE: a file that will come in blocks. Nothing is created yet.
     pub(crate) fn file(&self, head: Head, meta: Meta, size: u64, block_log2: u32) -> Result<(), Error> {
-        let known = self.store.known_ranges(&head, &meta, size);
-        let more = Ledger::<Carried<S>>::bytes_of_ranges(&known);
+        let known = self.store.known_subtrees(&head, &meta, size);
+        let more = Ledger::<Carried<S>>::bytes_of(&known);
         let announced = Announced {
             head,
             meta,

@@ -18,6 +18,7 @@ use crate::limits::STREAM_BYTES;
 use crate::progress::StreamCounters;
 use crate::receive::ledger::Answer;
 use crate::receive::receiver::{BlockData, Receiver, Reply};
+use crate::store::Store;
 use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL};
 
 /// Answers that may wait to be written.
@@ -50,8 +51,8 @@ pub(crate) enum AfterDone<'a> {
 }
 
 /// Receives on one stream until the copy is over. `greeting` is said first.
-pub(crate) async fn receive_stream<R, W>(
-    receiver: &Arc<Receiver>,
+pub(crate) async fn receive_stream<S, R, W>(
+    receiver: &Arc<Receiver<S>>,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
     writer: &mut W,
@@ -59,6 +60,7 @@ pub(crate) async fn receive_stream<R, W>(
     after_done: AfterDone<'_>,
 ) -> Result<StreamEnd, Error>
 where
+    S: Store,
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
@@ -73,8 +75,8 @@ where
     }
 }
 
-async fn write_answers<W: AsyncWrite + Unpin>(
-    receiver: &Receiver,
+async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
+    receiver: &Receiver<S>,
     counters: &StreamCounters,
     writer: &mut W,
     answers: &mpsc::Sender<Answer>,
@@ -138,8 +140,8 @@ fn put((first, second): Answer, out: &mut Vec<u8>) {
     }
 }
 
-async fn read_frames<R: AsyncRead + Unpin>(
-    receiver: &Arc<Receiver>,
+async fn read_frames<S: Store, R: AsyncRead + Unpin>(
+    receiver: &Arc<Receiver<S>>,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
     answers: mpsc::Sender<Answer>,

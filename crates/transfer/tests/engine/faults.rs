@@ -265,7 +265,7 @@ async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn lh_copy_20_however_many_entries_failed_each_is_told_so_again() {
+async fn lh_copy_19_however_many_entries_failed_each_is_told_so_again() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("d")).unwrap();
     let verification = Some(FailureKind::Verification as u8);

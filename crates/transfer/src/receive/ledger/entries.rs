@@ -6,7 +6,7 @@ use crate::manifest::Record;
 use crate::store::MadeDir;
 use crate::wire::{Head, Meta, Written};
 
-/// Bytes of directories kept until the end, when permissions and times are set (LH-COPY-42).
+/// Bytes of directories kept until the end, when permissions and times are set (LH-COPY-30).
 const MAX_DIRECTORY_BYTES: u64 = 64 * 1024 * 1024;
 
 impl<P: Parts> Ledger<P> {
@@ -91,7 +91,7 @@ impl<P: Parts> Ledger<P> {
     }
 
     /// FAILED: the sender could not read an entry. A file that had begun to arrive in blocks goes with it, unless it is
-    /// being given its name already: then that is what becomes of it (LH-COPY-16).
+    /// being given its name already: then that is what becomes of it (LH-COPY-23).
     pub(crate) fn failed(
         &mut self,
         head: &Head,

@@ -9,12 +9,12 @@ use std::collections::{HashMap, VecDeque};
 use super::{Action, Answer, BlockWrite, Ledger, Parts, Placement, Rejected, result};
 use crate::error::{Failure, FailureKind};
 use crate::manifest::Record;
-use crate::tree_hash::{BlockHash, Hash, Range, TreeHash};
+use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 use crate::wire::{Block, Frame, Head, Meta, Written};
 
-/// Files in the making at once, at most (LH-COPY-42).
+/// Files in the making at once, at most (LH-COPY-30).
 const MAX_DESCRIBED_FILES: usize = 4096;
-/// Separate runs of blocks of one file, at most: bounds what scattered blocks can make us remember (LH-COPY-42).
+/// Separate runs of blocks of one file, at most: bounds what scattered blocks can make us remember (LH-COPY-30).
 const MAX_RUNS: usize = 64 * 1024;
 /// Bytes that a described file takes beside its path, and each separate run of its blocks.
 const FILE_BYTES: u64 = 1024;
@@ -103,9 +103,9 @@ impl<P: Parts> ArrivingFile<P> {
 }
 
 impl<P: Parts> Ledger<P> {
-    /// Bytes that it takes to begin a file with `ranges`, beside those of any event.
-    pub(crate) fn bytes_of_ranges(ranges: &[Range]) -> u64 {
-        (ranges.len() as u64).saturating_mul(RUN_BYTES)
+    /// Bytes that it takes to begin a file with `subtrees`, beside those of any event.
+    pub(crate) fn bytes_of(subtrees: &[Subtree]) -> u64 {
+        (subtrees.len() as u64).saturating_mul(RUN_BYTES)
     }
 
     /// FILE: a file that will come in blocks, of which `in_place` are written already. Nothing is created yet. What is in
@@ -116,7 +116,7 @@ impl<P: Parts> Ledger<P> {
     pub(crate) fn announce(
         &mut self,
         announced: Announced,
-        in_place: &[Range],
+        in_place: &[Subtree],
         out: &mut Vec<Action<P>>,
     ) -> Result<(), Rejected> {
         let id = announced.head.id;
@@ -124,7 +124,7 @@ impl<P: Parts> Ledger<P> {
             return Ok(());
         }
         if let Some(file) = self.files.get(&id) {
-            // LH-COPY-11.
+            // LH-COPY-13.
             return match file.announced == announced {
                 true => Ok(()),
                 false => Err(Rejected::Protocol("it describes one file in two ways")),
@@ -133,10 +133,7 @@ impl<P: Parts> Ledger<P> {
         if self.files.len() >= MAX_DESCRIBED_FILES {
             return Err(Rejected::Protocol("it has too many files open at once"));
         }
-        // A journal that makes no sense of this file is no journal of it.
-        let tree = TreeHash::resumed(announced.size, announced.block_log2, in_place)
-            .filter(|tree| tree.held() <= MAX_RUNS)
-            .unwrap_or_else(|| TreeHash::new(announced.size, announced.block_log2));
+        let tree = begin(announced.size, announced.block_log2, in_place);
         let counted = tree.covered();
         let file = ArrivingFile {
             most_runs: tree.held(),
@@ -162,7 +159,7 @@ impl<P: Parts> Ledger<P> {
     /// What a block is whose data is about to be read.
     ///
     /// # Errors
-    /// [`Rejected::Protocol`] if it does not belong to a file that was described (LH-COPY-12).
+    /// [`Rejected::Protocol`] if it does not belong to a file that was described (LH-COPY-14).
     pub(crate) fn expects(&self, block: &Block) -> Result<Expected, Rejected> {
         let Some(file) = self.files.get(&block.id) else {
             return match self.recorded(block.id) {
@@ -213,7 +210,7 @@ impl<P: Parts> Ledger<P> {
     /// answered, or will be with those who asked before.
     pub(crate) fn block(&mut self, block: &Block, asker: P::Asker, out: &mut Vec<Action<P>>) -> bool {
         let Some(file) = self.files.get_mut(&block.id) else {
-            // LH-COPY-21: also of a failure that an earlier answer told and that was lost.
+            // LH-COPY-20: also of a failure that an earlier answer told and that was lost.
             let failed = self.recorded(block.id).and_then(Result::err);
             out.push(Action::Answer(
                 asker,
@@ -264,7 +261,8 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// The writer of a file is done with a block, and back with the file. What is in place since then, if the block is.
+    /// The writer of a file is done with a block, and back with the file. The subtree that is in place since then, if the block
+    /// is; none for a file of one block.
     pub(crate) fn block_written(
         &mut self,
         id: u64,
@@ -272,7 +270,7 @@ impl<P: Parts> Ledger<P> {
         place: P::File,
         written: Result<(), Failure>,
         out: &mut Vec<Action<P>>,
-    ) -> Option<Range> {
+    ) -> Option<Subtree> {
         let Some(file) = self.files.get_mut(&id) else {
             out.push(Action::Discard(place)); // It failed meanwhile.
             return None;
@@ -284,7 +282,10 @@ impl<P: Parts> Ledger<P> {
         }
         let in_flight = file.in_flight.remove(&offset);
         let (hash, askers) = in_flight.map_or((None, Vec::new()), |one| (one.hash, one.askers));
-        let in_place = hash.and_then(|hash| file.tree.insert(offset, hash));
+        if let Some(hash) = hash {
+            file.tree.insert(offset, hash);
+        }
+        let in_place = file.tree.subtree_at(offset);
         let more_runs = file.tree.held().saturating_sub(file.most_runs);
         if let Err(failure) = self.account_runs(id, more_runs) {
             if let Some(file) = self.files.get_mut(&id) {
@@ -343,7 +344,7 @@ impl<P: Parts> Ledger<P> {
         if *file.end.get_or_insert(hash) == hash {
             self.conclude_file(id, out);
         } else {
-            // LH-COPY-13.
+            // LH-COPY-15.
             self.fail_file(id, Failure::new(FailureKind::Verification), out);
         }
         Ok(())
@@ -357,7 +358,7 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// If all blocks are in and the hash is known: compares, and asks for the file to be given its name (LH-COPY-15).
+    /// If all blocks are in and the hash is known: compares, and asks for the file to be given its name (LH-COPY-22).
     fn conclude_file(&mut self, id: u64, out: &mut Vec<Action<P>>) {
         let Some(file) = self.files.get_mut(&id) else {
             return;
@@ -442,6 +443,17 @@ impl<P: Parts> Ledger<P> {
         }
         out.extend(answers(file.end_asked, &(result(id, outcome.clone()), None)));
     }
+}
+
+/// The tree of a file of which `in_place` is known. A journal that makes no sense of this file is no journal of it.
+fn begin(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
+    let mut tree = TreeHash::new(size, block_log2);
+    for subtree in in_place {
+        if !tree.insert_subtree(*subtree) || tree.held() > MAX_RUNS {
+            return TreeHash::new(size, block_log2);
+        }
+    }
+    tree
 }
 
 const UNDESCRIBED: Rejected = Rejected::Protocol("it sends part of a file it has not described");

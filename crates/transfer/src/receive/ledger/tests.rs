@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::account::Resource;
 use crate::error::FailureKind;
-use crate::tree_hash::Range;
+use crate::tree_hash::{Subtree, TreeHash};
 use run::{
     BEGUN_WITH, BLOCK, BLOCK_LOG2, Numbers, Planned, Question, Run, block_of, fate, hash_of, head, planned,
     root_of,
@@ -140,7 +140,7 @@ fn ledger() -> Ledger<Numbers> {
 }
 
 #[test]
-fn lh_copy_20_a_failure_beyond_any_number_is_told_again_as_it_was() {
+fn lh_copy_19_a_failure_beyond_any_number_is_told_again_as_it_was() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     for id in 0..5000 {
         let asker = (0, Question::Entry(id));
@@ -170,14 +170,13 @@ fn a_file_begins_with_what_is_in_place_and_tells_what_is_since() {
     let size = 5 * BLOCK + 7;
     let (mut ledger, mut out) = (ledger(), Vec::new());
     // Blocks 0 and 1 together, and block 4.
-    let mut tree = crate::tree_hash::TreeHash::new(size, BLOCK_LOG2);
-    tree.insert(0, hash_of(0, size));
-    let first = tree.insert(BLOCK, hash_of(BLOCK, size)).unwrap();
-    let third = tree.insert(4 * BLOCK, hash_of(4 * BLOCK, size)).unwrap();
-    assert_eq!((first.log2, third.log2), (BLOCK_LOG2 + 1, BLOCK_LOG2));
-    ledger
-        .announce(announced(0, size), &[first, third], &mut out)
-        .unwrap();
+    let mut tree = TreeHash::new(size, BLOCK_LOG2);
+    for offset in [0, BLOCK, 4 * BLOCK] {
+        tree.insert(offset, hash_of(offset, size));
+    }
+    let journal: Vec<_> = tree.subtrees().collect();
+    assert_eq!(journal.len(), 2);
+    ledger.announce(announced(0, size), &journal, &mut out).unwrap();
     assert!(matches!(out[..], [Action::Count(bytes)] if bytes == 3 * BLOCK as i64));
     out.clear();
     let asker = |offset| (0, Question::Block(0, offset));
@@ -194,9 +193,8 @@ fn a_file_begins_with_what_is_in_place_and_tells_what_is_since() {
         ledger.block_hashed(block, hash_of(offset, size), (0, offset), &mut out);
         told.extend(ledger.block_written(0, offset, 0, Ok(()), &mut out));
     }
-    let spans: Vec<_> = told.iter().map(|range| (range.offset, range.log2)).collect();
-    assert_eq!(spans, [(3 * BLOCK, 16), (0, 18), (0, 19)]);
-    assert_eq!(told[2].value, root_of(size));
+    let spans: Vec<_> = told.iter().map(|one| (one.offset, one.level)).collect();
+    assert_eq!(spans, [(3 * BLOCK, 16), (0, 18), (4 * BLOCK, 18)]);
     out.clear();
     ledger
         .file_end(0, root_of(size), (0, Question::FileEnd(0)), &mut out)
@@ -207,16 +205,16 @@ fn a_file_begins_with_what_is_in_place_and_tells_what_is_since() {
 #[test]
 fn a_file_that_is_all_in_place_is_placed_with_its_end() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
-    let all = Range {
-        offset: 0,
-        log2: 17,
-        value: root_of(2 * BLOCK),
-    };
+    let mut tree = TreeHash::new(2 * BLOCK, BLOCK_LOG2);
+    for offset in [0, BLOCK] {
+        tree.insert(offset, hash_of(offset, 2 * BLOCK));
+    }
+    let journal: Vec<_> = tree.subtrees().collect();
     ledger
-        .announce(announced(0, 2 * BLOCK), &[all], &mut out)
+        .announce(announced(0, 2 * BLOCK), &journal, &mut out)
         .unwrap();
     ledger
-        .file_end(0, all.value, (0, Question::FileEnd(0)), &mut out)
+        .file_end(0, root_of(2 * BLOCK), (0, Question::FileEnd(0)), &mut out)
         .unwrap();
     assert!(matches!(
         out.last(),
@@ -227,10 +225,10 @@ fn a_file_that_is_all_in_place_is_placed_with_its_end() {
 #[test]
 fn what_a_journal_says_of_another_file_is_no_beginning() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
-    let beyond = Range {
+    let beyond = Subtree {
         offset: 4 * BLOCK,
-        log2: 16,
-        value: [1; 32],
+        level: BLOCK_LOG2,
+        chaining_value: [1; 32],
     };
     ledger
         .announce(announced(0, 2 * BLOCK), &[beyond], &mut out)
@@ -239,7 +237,7 @@ fn what_a_journal_says_of_another_file_is_no_beginning() {
 }
 
 #[test]
-fn lh_copy_13_two_hashes_of_one_file_are_no_hash() {
+fn lh_copy_15_two_hashes_of_one_file_are_no_hash() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger.announce(announced(0, BLOCK), &[], &mut out).unwrap();
     for hash in [[1; 32], [2; 32]] {
@@ -255,7 +253,7 @@ fn lh_copy_13_two_hashes_of_one_file_are_no_hash() {
 }
 
 #[test]
-fn lh_copy_12_what_does_not_fit_its_description_is_refused() {
+fn lh_copy_14_what_does_not_fit_its_description_is_refused() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger.announce(announced(0, BLOCK + 5), &[], &mut out).unwrap();
     let at = |id, offset, len| Block {
@@ -284,7 +282,7 @@ fn lh_copy_12_what_does_not_fit_its_description_is_refused() {
     );
     assert!(
         ledger.announce(announced(0, BLOCK), &[], &mut out).is_err(),
-        "LH-COPY-11"
+        "LH-COPY-13"
     );
 }
 

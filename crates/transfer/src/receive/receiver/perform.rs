@@ -60,10 +60,10 @@ impl<S: Store> Receiver<S> {
             }),
         };
         drop(data);
-        let (range, actions) =
+        let (subtree, actions) =
             self.event(|ledger, out| ledger.block_written(head.id, block.offset, file, written, out));
-        if let Some(range) = range {
-            self.store.range_written(&head, &range);
+        if let Some(subtree) = subtree {
+            self.store.subtree_written(&head, &subtree);
         }
         actions
     }

@@ -80,7 +80,7 @@ impl Store for Held {
 const BLOCK: u64 = 1 << 16;
 
 #[tokio::test]
-async fn lh_copy_24_one_thread_writes_a_file_and_no_other_waits_for_it() {
+async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
     let ((begun, writes), (go, told)) = (mpsc::channel(), mpsc::channel());
     let store = Held {
         begun,
