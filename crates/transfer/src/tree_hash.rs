@@ -145,6 +145,25 @@ impl TreeHash {
             })
     }
 
+    /// The largest subtree that is in and holds the block at `offset`. None for a file of one block.
+    pub(crate) fn subtree_at(&self, offset: u64) -> Option<Subtree> {
+        let (&start, &(level, chaining_value)) = self.subtrees.range(..=offset).next_back()?;
+        let subtree = Subtree {
+            offset: start,
+            level,
+            chaining_value,
+        };
+        (offset < subtree.end(self.size)).then_some(subtree)
+    }
+
+    /// Bytes of the file that are in.
+    pub(crate) fn covered(&self) -> u64 {
+        match self.root {
+            Some(_) => self.size,
+            None => self.subtrees().map(|one| one.end(self.size) - one.offset).sum(),
+        }
+    }
+
     /// Adds the block at `offset`; a block that is in already changes nothing.
     pub(crate) fn insert(&mut self, offset: u64, hash: BlockHash) {
         if self.size > 1u64 << self.block_log2 {
@@ -257,7 +276,11 @@ mod tests {
                 for subtree in tree.subtrees() {
                     prop_assert!(whole.insert_subtree(subtree));
                     prop_assert!(whole.covers(subtree.offset) && whole.covers(subtree.end(size as u64) - 1));
+                    let holding = whole.subtree_at(subtree.offset).unwrap();
+                    prop_assert!(holding.offset <= subtree.offset && holding.level >= subtree.level);
                 }
+                let blocks = (0..size as u64).step_by(1024).filter(|&offset| whole.covers(offset));
+                prop_assert_eq!(whole.covered(), blocks.map(|offset| 1024.min(size as u64 - offset)).sum::<u64>());
                 let mut end = 0;
                 for subtree in whole.subtrees() {
                     prop_assert!(subtree.offset >= end);
