@@ -2,6 +2,7 @@
 
 mod queue;
 mod read;
+mod schedule;
 mod source;
 mod stream;
 mod walk;
