@@ -119,7 +119,10 @@ impl InFlight {
         let Some(flight) = self.unlink(subject) else {
             return false;
         };
-        if let Some(carrier) = self.streams.get_mut(&flight.carrier) {
+        // Which of several was answered is not known (Karn's rule: RFC 6298, section 3).
+        if flight.repeats == 0
+            && let Some(carrier) = self.streams.get_mut(&flight.carrier)
+        {
             carrier.answer_time = now.saturating_sub(flight.first);
         }
         true

@@ -115,7 +115,7 @@ fn nth<T: Copy>(list: &[T], n: usize) -> T {
 enum Sent {
     Whole(Arc<Entry>, Option<(u64, Hash)>),
     Block { id: u64, offset: u64, size: u64 },
-    FileEnd(u64, Hash),
+    FileEnd { id: u64, hash: Hash, size: u64 },
     Failed(Arc<Entry>),
     End(u64),
 }
@@ -248,7 +248,8 @@ impl World {
                 None
             }
             Next::Wait { until } => {
-                assert!(until > self.now && until <= self.now + Duration::from_secs(3600));
+                let longest = MIN_AGE_TO_REPEAT.max(self.now * MIN_ANSWER_TIMES_TO_REPEAT);
+                assert!(until > self.now && until <= self.now + longest);
                 Some(until)
             }
             Next::Over => {
@@ -325,8 +326,9 @@ impl World {
             }
             Work::Block { file, offset } => self.read_block(stream, file, offset),
             Work::FileEnd { file, hash } => {
-                if self.open.contains_key(&file.head.id) {
-                    self.send(stream, Sent::FileEnd(file.head.id, hash));
+                let id = file.head.id;
+                if let Some(&(size, _)) = self.open.get(&id) {
+                    self.send(stream, Sent::FileEnd { id, hash, size });
                 }
             }
             Work::Failed(entry, _) => self.send(stream, Sent::Failed(entry)),
@@ -358,7 +360,8 @@ impl World {
                 return self.fail(stream, entry);
             }
             if self.schedule.file_read(stream, id, size, root, self.now) {
-                self.send(stream, Sent::FileEnd(id, root));
+                let hash = root;
+                self.send(stream, Sent::FileEnd { id, hash, size });
             }
         }
     }
@@ -399,11 +402,12 @@ impl World {
                     }
                 }
             }
-            Sent::FileEnd(id, hash) => {
+            Sent::FileEnd { id, hash, size } => {
                 if self.written.contains_key(&id) {
                     ended = Some(id);
                 } else {
                     let file = self.arriving.entry(id).or_default();
+                    file.size = size;
                     file.end = Some(hash);
                     file.asked.push(stream);
                     asked.clear();

@@ -167,6 +167,18 @@ fn a_stream_whose_own_answers_take_long_repeats_later() {
 }
 
 #[test]
+fn how_long_a_repeated_one_took_says_nothing_of_the_stream() {
+    let mut schedule = with_files(&[1, 1]);
+    assert!(matches!(schedule.next(1, secs(0), 1), Next::Send(_)));
+    assert!(matches!(schedule.next(1, secs(60), 1), Next::Send(_)));
+    assert_eq!(take(&mut schedule, 2, secs(60)), ["end of 2"]);
+    assert_eq!(take(&mut schedule, 2, secs(60)), ["entry 0"]);
+    assert_eq!(schedule.whole_read(2, 0, 1, [0; 32], secs(60)), Say::File);
+    schedule.answered(0, Ok(Written::New), secs(61));
+    assert_eq!(take(&mut schedule, 2, secs(62)), ["entry 1"]);
+}
+
+#[test]
 fn blocks_of_a_file_that_failed_do_not_stay_in_flight() {
     let mut schedule = with_files(&[LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
