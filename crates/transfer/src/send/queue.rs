@@ -119,9 +119,11 @@ impl Queue {
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
     pub(crate) fn walk(&self) {
         let complete = self.sources.walk(self);
-        self.on(|schedule, _| schedule.walk_ended(complete));
-        let found = self.state.locked().schedule.totals();
+        let mut state = self.state.locked();
+        state.schedule.walk_ended(complete);
+        let found = state.schedule.totals();
         self.progress.set_found(found.entries, found.bytes, complete);
+        self.act(state);
     }
 
     pub(crate) fn add_stream(&self, stream: StreamId) {
@@ -280,8 +282,8 @@ impl WalkSink for Queue {
         }
         state.schedule.found(source, path, meta, found);
         let found = state.schedule.totals();
-        self.act(state);
         self.progress.set_found(found.entries, found.bytes, false);
+        self.act(state);
         true
     }
 }

@@ -112,6 +112,22 @@ fn what_a_lost_stream_carried_is_taken_first_and_in_order() {
 }
 
 #[test]
+fn what_came_back_and_is_answered_late_is_not_sent_again() {
+    let mut schedule = with_files(&[LARGE, 1]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 1", "end of 2"]);
+    assert!(schedule.opened(0, LARGE, 18));
+    schedule.block_read(0, 0, block_hash(0, LARGE));
+    assert_eq!(schedule.whole_read(1, 1, 1, [0; 32], secs(0)), Say::File);
+    schedule.remove_stream(1);
+    schedule.acknowledged(0, 0, secs(1));
+    schedule.answered(1, Ok(Written::New), secs(1));
+    assert_eq!(schedule.bytes_done(), (1 << 18) + 1);
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["end of 2"]);
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["block 0 262144"]);
+}
+
+#[test]
 fn a_file_whose_opener_is_lost_is_opened_by_the_next_and_a_late_opener_changes_nothing() {
     let mut schedule = with_files(&[LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
