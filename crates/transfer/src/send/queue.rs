@@ -26,6 +26,9 @@ use crate::send::walk::WalkSink;
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{Frame, Head, Meta, Written};
 
+#[cfg(test)]
+mod tests;
+
 /// How often a walk or a stream that waits for memory looks whether there is some.
 const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Bytes of memory held for work whatever the entries take: enough for one full batch, so that the walk can't take all there is.

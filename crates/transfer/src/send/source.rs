@@ -91,3 +91,11 @@ impl Sources {
         })
     }
 }
+
+#[cfg(test)]
+impl Sources {
+    /// Files from anywhere.
+    pub(crate) fn of(source: impl Source + 'static) -> Self {
+        Self(Box::new(source))
+    }
+}

@@ -56,6 +56,8 @@ impl Schedule {
             content: tracked.content,
             outcome,
         });
+        // A walk may wait for the memory.
+        self.actions.wake_walk = true;
         self.freed();
         self.conclude();
     }

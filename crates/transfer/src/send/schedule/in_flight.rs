@@ -227,5 +227,13 @@ impl InFlight {
             Some((*since, *subject, *stream))
         });
         assert_eq!(self.oldest, oldest.collect());
+        for stream in self.streams.keys() {
+            let elsewhere = self
+                .flights
+                .iter()
+                .filter(|(_, flight)| flight.carrier != *stream);
+            let found = elsewhere.filter_map(|(subject, flight)| Some((flight.since?, *subject)));
+            assert_eq!(self.oldest_elsewhere(*stream), found.min());
+        }
     }
 }
