@@ -108,6 +108,14 @@ impl Queue {
         self.state.locked().streams.insert(stream, Carried::default());
     }
 
+    /// The stream takes no more work: [`Self::take`] says that it is over once all that it carries is answered.
+    pub(crate) fn retire(&self, stream: StreamId) {
+        if let Some(carried) = self.state.locked().streams.get_mut(&stream) {
+            carried.retiring = true;
+        }
+        self.work.notify_waiters();
+    }
+
     /// The stream is gone: what only it carried returns to the queue, to be taken first.
     pub(crate) fn remove_stream(&self, stream: StreamId) {
         let mut guard = self.state.locked();
@@ -154,8 +162,14 @@ impl Queue {
         if state.closed || state.agreed.is_some() || !state.streams.contains_key(&stream) {
             return Taken::Over;
         }
-        let carried = state.streams.get(&stream).map_or(0, |carried| carried.keys.len());
-        if carried >= UNANSWERED_ENTRIES {
+        let (carried, retiring) = state
+            .streams
+            .get(&stream)
+            .map_or((0, false), |carried| (carried.keys.len(), carried.retiring));
+        if retiring && carried == 0 {
+            return Taken::Over;
+        }
+        if retiring || carried >= UNANSWERED_ENTRIES {
             return Taken::Nothing;
         }
         let mut items = Vec::new();

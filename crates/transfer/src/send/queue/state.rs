@@ -34,6 +34,8 @@ pub(super) struct Unanswered {
 #[derive(Default)]
 pub(super) struct Carried {
     pub keys: HashSet<Key>,
+    /// It takes no more work, and is over once all that it carries is answered.
+    pub retiring: bool,
     /// How long its latest answer took.
     answer_time: Duration,
 }
