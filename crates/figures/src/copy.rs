@@ -94,6 +94,8 @@ pub fn copy<S>(
         }
     }
     let mut cp = in_node(tools, lab, setting.client, &tools.identities.client_home)?;
+    // Each copy is the first one: what one has learnt of the path is not for the next.
+    cp.env("LONGHAUL_STATE", here.folder.join("state"));
     cp.args(["cp", "-r", "--json", "--host-key", &tools.identities.server_key])
         .args(["--route", &route(lab, setting, way)?])
         .arg(format!(

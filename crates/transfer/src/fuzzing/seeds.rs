@@ -125,6 +125,7 @@ fn all() -> Vec<(&'static str, Frame)> {
         ("done", Frame::Done { manifest: [2; 32] }),
         ("keep-alive", Frame::KeepAlive),
         ("flow", Frame::Flow(FlowReport::default())),
+        ("retire", Frame::Retire),
     ]
 }
 

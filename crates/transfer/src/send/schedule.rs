@@ -137,12 +137,26 @@ impl Schedule {
         }
     }
 
+    /// The stream takes no more work, and is over once all that it carries is answered.
+    pub(crate) fn retire(&mut self, stream: StreamId) {
+        self.in_flight.retire(stream);
+        self.wake(Wake::All);
+    }
+
     /// What `stream` does next, if there is memory for `room` more pieces of work in flight.
     pub(crate) fn next(&mut self, stream: StreamId, now: Duration, room: usize) -> Next {
         if self.closed || self.agreed.is_some() || !self.in_flight.has_stream(stream) {
             return Next::Over;
         }
         let carried = self.in_flight.carried(stream);
+        if self.in_flight.is_retiring(stream) {
+            return match carried {
+                0 => Next::Over,
+                _ => Next::Wait {
+                    until: now.saturating_add(MIN_AGE_TO_REPEAT),
+                },
+            };
+        }
         let room = room
             .min(MAX_BATCH_ENTRIES)
             .min(MAX_IN_FLIGHT_PER_STREAM.saturating_sub(carried));
@@ -297,6 +311,9 @@ impl Schedule {
 
     /// What is to be done since this was last asked.
     pub(crate) fn actions(&mut self) -> Actions {
+        if self.in_flight.take_drained() {
+            self.wake(Wake::All);
+        }
         std::mem::take(&mut self.actions)
     }
 

@@ -19,6 +19,8 @@ pub(super) struct InFlight {
     streams: HashMap<StreamId, Carrier>,
     /// The oldest of each stream that has any.
     oldest: BTreeSet<(Duration, Subject, StreamId)>,
+    /// A stream that takes no more work has nothing left in flight.
+    drained: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +41,14 @@ struct Carrier {
     others: BTreeSet<Subject>,
     /// How long its latest answer took.
     answer_time: Duration,
+    /// It takes no more work.
+    retiring: bool,
+}
+
+impl Carrier {
+    fn len(&self) -> usize {
+        self.repeatable.len() + self.others.len()
+    }
 }
 
 impl InFlight {
@@ -48,6 +58,22 @@ impl InFlight {
 
     pub(super) fn has_stream(&self, stream: StreamId) -> bool {
         self.streams.contains_key(&stream)
+    }
+
+    /// The stream takes no more work.
+    pub(super) fn retire(&mut self, stream: StreamId) {
+        if let Some(carrier) = self.streams.get_mut(&stream) {
+            carrier.retiring = true;
+        }
+    }
+
+    pub(super) fn is_retiring(&self, stream: StreamId) -> bool {
+        self.streams.get(&stream).is_some_and(|carrier| carrier.retiring)
+    }
+
+    /// Whether the last of what a retiring stream had in flight is gone since this was last asked.
+    pub(super) fn take_drained(&mut self) -> bool {
+        std::mem::take(&mut self.drained)
     }
 
     /// Forgets a stream: what it carried.
@@ -144,7 +170,7 @@ impl InFlight {
     /// How many subjects `stream` carries.
     pub(super) fn carried(&self, stream: StreamId) -> usize {
         let carrier = self.streams.get(&stream);
-        carrier.map_or(0, |carrier| carrier.repeatable.len() + carrier.others.len())
+        carrier.map_or(0, Carrier::len)
     }
 
     /// How long the latest answer on `stream` took.
@@ -182,6 +208,7 @@ impl InFlight {
         };
         let before = carrier.repeatable.first().copied();
         change(carrier);
+        self.drained |= carrier.retiring && carrier.len() == 0;
         let after = carrier.repeatable.first().copied();
         if before == after {
             return;
