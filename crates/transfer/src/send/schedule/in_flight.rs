@@ -17,6 +17,8 @@ const MAX_DOUBLINGS: u32 = 4;
 pub(super) struct InFlight {
     flights: BTreeMap<Subject, Flight>,
     streams: HashMap<StreamId, Carrier>,
+    /// How many have nothing yet that could be sent again.
+    unrepeatable: usize,
     /// The oldest of each stream that has any.
     oldest: BTreeSet<(Duration, Subject, StreamId)>,
     /// A stream that takes no more work has nothing left in flight.
@@ -183,8 +185,18 @@ impl InFlight {
         self.flights.len()
     }
 
+    /// How many have nothing yet that could be sent again.
+    pub(super) fn unrepeatable(&self) -> usize {
+        self.unrepeatable
+    }
+
+    pub(super) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
     fn link(&mut self, subject: Subject, flight: Flight) {
         self.flights.insert(subject, flight);
+        self.unrepeatable += usize::from(flight.since.is_none());
         self.change(flight, |carrier| match flight.since {
             Some(since) => carrier.repeatable.insert((since, subject)),
             None => carrier.others.insert(subject),
@@ -193,6 +205,7 @@ impl InFlight {
 
     fn unlink(&mut self, subject: Subject) -> Option<Flight> {
         let flight = self.flights.remove(&subject)?;
+        self.unrepeatable -= usize::from(flight.since.is_none());
         self.change(flight, |carrier| match flight.since {
             Some(since) => carrier.repeatable.remove(&(since, subject)),
             None => carrier.others.remove(&subject),
@@ -247,6 +260,8 @@ impl InFlight {
                 None => assert!(carrier.others.contains(subject)),
             }
         }
+        let unrepeatable = self.flights.values().filter(|flight| flight.since.is_none());
+        assert_eq!(self.unrepeatable, unrepeatable.count());
         let carried: usize = self.streams.keys().map(|stream| self.carried(*stream)).sum();
         assert_eq!(carried, self.flights.len());
         let oldest = self.streams.iter().filter_map(|(stream, carrier)| {
