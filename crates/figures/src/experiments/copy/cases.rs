@@ -286,7 +286,7 @@ fn lsr(gib: u64) -> Case {
 fn unlimited() -> Case {
     Case {
         name: "unlimited-2gib".into(),
-        title: "One file of 2 GiB, no link with a limit: two processors for both hosts and the link between"
+        title: "One file of 2 GiB, no link with a limit: one machine's processors for both hosts and the link between"
             .into(),
         scenario: "copy-unlimited.toml",
         set: vec![],
