@@ -300,6 +300,9 @@ fn lh_copy_17_entries_are_counted_in_one_way() {
         ledger.admit(&head(2), Sent::File).is_err(),
         "more than were announced"
     );
+    let mut begun = self::ledger();
+    begun.announce(announced(5, BLOCK), &[], &mut out).unwrap();
+    assert!(begun.end(5, &mut out).is_err(), "fewer than were described");
 }
 
 #[test]
