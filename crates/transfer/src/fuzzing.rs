@@ -1,4 +1,4 @@
-//! What must hold for any frame, any HELLO, whatever either side says, and any file of grants; see [`longhaul_proto::fuzzing`].
+//! What must hold for any frame, any HELLO, whatever either side says, any file of grants and any journal; see [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
 
@@ -15,6 +15,7 @@ use longhaul_proto::text::is_printable;
 use crate::frame_io::{FrameReader, Incoming};
 use crate::grants::{Access, Grants};
 use crate::path::RelPath;
+use crate::store::journal::fuzzing::{journal, journals};
 use crate::wire::{Frame, FrameType, MAX_HELLO, Request, VERSION, decode};
 
 /// The targets of this crate.
@@ -48,6 +49,11 @@ pub const TARGETS: &[Target] = &[
         name: "grants",
         property: grants,
         seeds: seeds::grant_files,
+    },
+    Target {
+        name: "journal",
+        property: journal,
+        seeds: journals,
     },
 ];
 

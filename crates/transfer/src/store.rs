@@ -2,6 +2,7 @@
 
 pub mod confine;
 mod destination;
+pub mod journal;
 
 use crate::error::Failure;
 use crate::tree_hash::{Hash, Subtree};
