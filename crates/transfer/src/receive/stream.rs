@@ -38,7 +38,7 @@ pub(crate) enum StreamEnd {
     Closed,
 }
 
-/// What a receiver does once it has said DONE.
+/// What a receiver does once it has said DONE (LH-COPY-31).
 #[derive(Clone, Copy)]
 pub(crate) enum AfterDone<'a> {
     /// A client leaves.
@@ -109,7 +109,7 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
             }
             () = tokio::time::sleep(quiet) => Frame::KeepAlive.encode(&mut out),
         }
-        // DONE comes after every answer that is owed on this stream.
+        // LH-COPY-21: DONE comes after every answer that is owed on this stream.
         let done = concluded && !said_done && answers.capacity() == answers.max_capacity();
         let report = if done {
             counters.report()

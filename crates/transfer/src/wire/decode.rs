@@ -88,7 +88,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         },
         FrameType::Ack => Frame::Ack {
             id: fields.id()?,
-            offset: fields.u64()?,
+            offset: fields.id()?,
         },
         FrameType::Result => {
             let id = fields.id()?;

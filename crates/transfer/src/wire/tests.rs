@@ -132,7 +132,7 @@ fn frame() -> impl Strategy<Value = Frame> {
             bytes,
             complete
         }),
-        (0..MAX_FILE, any::<u64>()).prop_map(|(id, offset)| Frame::Ack { id, offset }),
+        (0..MAX_FILE, 0..MAX_FILE).prop_map(|(id, offset)| Frame::Ack { id, offset }),
         (
             0..MAX_FILE,
             prop_oneof![
