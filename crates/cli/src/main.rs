@@ -20,6 +20,7 @@ mod perf;
 mod quantity;
 mod report;
 mod serve;
+mod ssh_options;
 mod target;
 mod trust;
 mod watch;
