@@ -57,7 +57,7 @@ pub enum Error {
         host: String,
     },
     /// What arrived there is not what was sent, or could not be kept.
-    #[error("longhaul could not be put into ~/.cache/longhaul of {host}: {reason}")]
+    #[error("{host} could not keep longhaul in its ~/.cache/longhaul: {reason}")]
     NotBrought {
         /// Whom.
         host: String,
@@ -80,7 +80,7 @@ pub enum Error {
         here: String,
     },
     /// The far side ended before it answered.
-    #[error("longhaul on {host} ended early: {reason}")]
+    #[error("the far side at {host} ended early: {reason}")]
     Ended {
         /// Whom.
         host: String,
@@ -88,7 +88,7 @@ pub enum Error {
         reason: String,
     },
     /// The far side answers something else than what it was asked.
-    #[error("longhaul on {host} answers what was not asked: {what}")]
+    #[error("the far side at {host} answers what was not asked: {what}")]
     Answer {
         /// Whom.
         host: String,

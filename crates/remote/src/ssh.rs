@@ -1,4 +1,4 @@
-//! How the system's own `ssh` is run: with the user's settings, agents and jump hosts, and with no more of our own than scp adds.
+//! How the system's own `ssh` is run: with the user's settings, agents and jump hosts, and with little of our own.
 
 use std::ffi::OsString;
 use std::process::Stdio;
@@ -36,6 +36,8 @@ impl Ssh {
         // What scp sets, so that what the user configured for interactive logins does not get in the way.
         command.args(["-x", "-T", "-oPermitLocalCommand=no", "-oClearAllForwardings=yes"]);
         command.args(["-oRemoteCommand=none", "-oRequestTTY=no"]);
+        // Nothing goes over this connection while the data goes directly: firewalls forget it after minutes of silence.
+        command.arg("-oServerAliveInterval=60");
         command.args(&self.options);
         // Whatever shell the login has, it knows `exec` and single quotes.
         command.arg("--").arg(host).arg(format!("exec sh -c '{script}'"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use longhaul_remote::between::Between;
 use longhaul_remote::message::Access;
 use longhaul_remote::{FarSide, Found, Login, LoginConnector, Serve, Way};
@@ -60,7 +60,7 @@ impl Cp {
         let paths = vec![destination.path.clone()];
         let (connector, paths) = self.far_side(&destination.host, access, paths, watch).await?;
         let request = Request::Push {
-            destination: paths.into_iter().next().ok_or(anyhow!("no destination"))?,
+            destination: paths.into_iter().next().unwrap_or_default(),
             into: destination.is_directory() || names.len() > 1,
             overwrite: self.overwrite,
             fsync: self.fsync,

@@ -25,7 +25,7 @@ rate = "unlimited"
 [links.c]
 ends = ["hub", "beta"]
 delay = "2 ms"
-rate = "unlimited"
+rate = "50 Mbit/s"
 "#;
 
 /// Port of each sshd.
@@ -205,6 +205,23 @@ impl Hosts {
         let mut command = self.longhaul();
         command.args(["cp", "-F", "config", "--json"]).args(arguments);
         Copied::of(command.output().unwrap())
+    }
+
+    /// The command lines of the far sides that run in this lab, and of what stands between them and this side.
+    pub fn command_lines(&self) -> Vec<String> {
+        let folder = self.dir.path().to_string_lossy().into_owned();
+        let processes = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| Some(entry.ok()?.path()));
+        let read = |process: &Path, name| {
+            fs::read(process.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let of_this_lab = |process: &PathBuf| {
+            let environment = read(process, "environ").unwrap_or_default();
+            let line = read(process, "cmdline").ok()?;
+            (environment.contains(&folder) && line.contains("--over-stdio")).then_some(line)
+        };
+        processes.filter_map(|process| of_this_lab(&process)).collect()
     }
 
     /// From now on the hub swallows TCP connections to the data ports of `node`.

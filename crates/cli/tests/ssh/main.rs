@@ -4,5 +4,6 @@
 
 mod bringing;
 mod copies;
+mod deaths;
 mod hosts;
 mod ways;
