@@ -32,6 +32,8 @@ use serving::Serving;
 const END_TIME_LIMIT: Duration = Duration::from_secs(2);
 /// How long sessions may take to end by themselves once the near side is gone.
 const LAST_WORDS_TIME_LIMIT: Duration = Duration::from_millis(200);
+/// Bytes moved at once between ssh and a session inside it.
+const INSIDE_PIECE: usize = 64 << 10;
 
 /// What standard input brings.
 enum Incoming {
@@ -219,13 +221,29 @@ fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
         return;
     }
     let outwards = std::thread::spawn(move || {
-        let mut out = File::from(out);
-        let _ = std::io::copy(&mut to_out, &mut out);
+        pump(&mut to_out, &mut File::from(out));
     });
     let mut ours = ours;
-    let _ = std::io::copy(&mut input, &mut ours);
+    pump(&mut input, &mut ours);
     let _ = ours.shutdown(Shutdown::Write);
     let _ = outwards.join();
+}
+
+/// Moves bytes until one side has ended. Not by [`std::io::copy`], which may use splice(2): that waits for bytes with the lock of the
+/// pipe to sshd held, in which answers are written as well.
+fn pump(from: &mut impl Read, to: &mut impl Write) {
+    let mut piece = vec![0; INSIDE_PIECE];
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return,
+            Ok(read) => match piece.get(..read).map(|bytes| to.write_all(bytes)) {
+                Some(Ok(())) => {}
+                _ => return,
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// Where ssh's connection came from and where to, from what sshd sets (ssh(1), `SSH_CONNECTION`).

@@ -24,6 +24,7 @@ mod login;
 pub mod message;
 mod ports;
 mod reverse;
+mod search;
 mod ssh;
 mod start;
 mod ways;

@@ -137,7 +137,17 @@ impl Hosts {
         let known = self.path("known_hosts");
         let before = fs::read_to_string(&known).unwrap_or_default();
         let address = self.lab.address(host).unwrap();
-        fs::write(&known, format!("{before}[{address}]:{SSH_PORT} {key}\n")).unwrap();
+        let lines = format!("[{address}]:{SSH_PORT} {key}\n[::1]:{SSH_PORT} {key}\n");
+        fs::write(&known, before + &lines).unwrap();
+        // A lab's nodes have no IPv6 by themselves; here it is for loopback alone.
+        self.run(
+            host,
+            "sh",
+            &[
+                "-c",
+                "for n in all lo; do echo 0 > /proc/sys/net/ipv6/conf/$n/disable_ipv6 || :; done",
+            ],
+        );
         let passwd = format!("root:x:0:0:root:/run:/bin/sh\n{USER}:x:1000:1000:{USER}:/run/ana:/bin/sh\n");
         fs::write(settings.join("passwd"), passwd).unwrap();
         fs::write(settings.join("group"), format!("root:x:0:\n{USER}:x:1000:\n")).unwrap();
@@ -148,7 +158,7 @@ impl Hosts {
         };
         let authorized = self.path("user.pub");
         let config = format!(
-            "Port {SSH_PORT}\nListenAddress 0.0.0.0\nHostKey {at}/host\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nUseDNS no\n\
+            "Port {SSH_PORT}\nListenAddress 0.0.0.0\nListenAddress ::\nHostKey {at}/host\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nUseDNS no\n\
              PidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\nSetEnv PATH={path}\n",
             authorized.display()
         );
@@ -188,10 +198,11 @@ impl Hosts {
 
     /// `longhaul` at the client.
     pub fn longhaul(&self) -> Command {
-        let mut command = self
-            .lab
-            .command("client", env!("CARGO_BIN_EXE_longhaul"))
-            .unwrap();
+        self.longhaul_at("client")
+    }
+
+    fn longhaul_at(&self, node: &str) -> Command {
+        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
         command
             .env("LONGHAUL_HOME", self.path("client-settings"))
             .env("HOME", self.path("client-home"))
@@ -200,9 +211,14 @@ impl Hosts {
         command
     }
 
-    /// Copies, and what came of it.
+    /// Copies from or to the client, and what came of it.
     pub fn cp(&self, arguments: &[&str]) -> Copied {
-        let mut command = self.longhaul();
+        self.cp_at("client", arguments)
+    }
+
+    /// The same at another node.
+    pub fn cp_at(&self, node: &str, arguments: &[&str]) -> Copied {
+        let mut command = self.longhaul_at(node);
         command.args(["cp", "-F", "config", "--json"]).args(arguments);
         Copied::of(command.output().unwrap())
     }
@@ -227,8 +243,9 @@ impl Hosts {
     /// From now on the hub swallows TCP connections to the data ports of `node`.
     pub fn block_data_ports_of(&self, node: &str) {
         let address = self.lab.address(node).unwrap().to_string();
-        self.ip(
+        self.run(
             "hub",
+            "ip",
             &[
                 "rule",
                 "add",
@@ -245,21 +262,18 @@ impl Hosts {
         );
     }
 
-    fn ip(&self, node: &str, arguments: &[&str]) {
-        let mut ip = self.lab.command(node, program("ip").unwrap()).unwrap();
-        let output = ip.args(arguments).output().unwrap();
-        assert!(
-            output.status.success(),
-            "{arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+    /// Runs a program at a node, and gives what it prints.
+    pub fn run(&self, node: &str, name: &str, arguments: &[&str]) -> String {
+        let mut command = self.lab.command(node, program(name).unwrap()).unwrap();
+        let output = command.args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name} {arguments:?}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Bytes of payload and headers that the links of `node` have carried.
     pub fn carried(&self, node: &str) -> u64 {
-        let mut cat = self.lab.command(node, "cat").unwrap();
-        let output = cat.arg("/proc/net/dev").output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = self.run(node, "cat", &["/proc/net/dev"]);
         let lines = text.lines().filter(|line| !line.contains("lo:"));
         lines
             .filter_map(|line| {

@@ -83,3 +83,21 @@ fn who_can_not_be_logged_in_to_is_told_in_one_line() {
         no_ssh.error()
     );
 }
+
+#[test]
+fn an_address_of_ipv6_is_logged_in_to_and_connected_to() {
+    let Some(hosts) = Hosts::up(&["alpha"]) else {
+        return;
+    };
+    if !hosts
+        .run("alpha", "ip", &["-6", "address", "show", "dev", "lo"])
+        .contains("::1")
+    {
+        return eprintln!("not tested: no IPv6 in a node here");
+    }
+    noise(&hosts.path("here/big"), 3 << 20);
+    let copied = hosts.cp_at("alpha", &["here/big", "[::1]:six"]);
+    copied.assert_done();
+    assert_eq!((copied.routes[0].as_str(), &copied.notices), ("direct", &vec![]));
+    assert!(same(&hosts.path("here/big"), &hosts.home("alpha").join("six")));
+}

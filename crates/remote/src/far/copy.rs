@@ -17,15 +17,14 @@ use longhaul_transfer::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::resolve;
-use crate::connector::{beneath_root, named, to_host};
+use crate::connector::{beneath_root, named};
 use crate::message::{
     Answer, CopyAsk, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, Direction, PathBytes,
 };
+use crate::search::{SETUP_TIMEOUT, to_host};
 
 /// Between two answers that tell how the copy stands.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
-/// Time for the set-up of each stream after the first.
-const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Copies, telling what happens, and at last how it ended.
 pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: UnboundedSender<Answer>) {
