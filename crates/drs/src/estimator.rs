@@ -4,8 +4,10 @@
 //! and the single looks are kept; `sending` and `receiving` make a [`Limit`] of them and of the little that is remembered of the
 //! flow. `docs/right-sizing.md` explains the rules and how often they are right.
 
+mod holes;
 mod interval;
 mod receiving;
+mod round_trips;
 mod sending;
 #[cfg(test)]
 mod tests;
@@ -16,9 +18,9 @@ use crate::{Limit, Sample, Verdict};
 use interval::Interval;
 
 /// No interval is shorter: counters of stalled time tick in steps of up to 10 ms.
-const SHORTEST: Duration = Duration::from_millis(100);
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// None has to be longer, however long the round trip.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which end of the connection is looked at: the one that sends the bulk of the data or the one that receives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,7 +76,7 @@ impl Estimator {
             Side::Sending => sample.info.rtt,
             Side::Receiving => sample.info.receive_rtt.max(sample.info.rtt),
         };
-        if interval.length() < rtt.clamp(SHORTEST, LONGEST) {
+        if interval.length() < rtt.clamp(MIN_INTERVAL, MAX_INTERVAL) {
             return None;
         }
         let closed = *interval;

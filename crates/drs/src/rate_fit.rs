@@ -91,7 +91,7 @@ pub struct RateFit {
 #[derive(Debug, Clone)]
 enum Phase {
     Searching,
-    Fitted(Fitted),
+    Fitted(Box<Fitted>),
     Released,
 }
 
@@ -115,7 +115,7 @@ impl RateFit {
     /// the same destination, this one among them, as they were before this sample.
     pub fn observe(&mut self, sample: &FitSample, siblings: &Siblings) -> Option<PacingLimit> {
         let last = self.last.replace(*sample);
-        if sample.min_rtt >= MIN_FITTED_RTT && sample.bytes_acked > 0 {
+        if sample.min_rtt >= MIN_FITTED_RTT && sample.delivered > 0 {
             self.rtt_floor.observe(sample);
             self.round.observe(sample, &self.rtt_floor);
             self.fit(sample, last.as_ref(), siblings);
@@ -164,12 +164,12 @@ impl RateFit {
         match &mut self.phase {
             Phase::Searching => {
                 if let Some(fitted) = self.first_fit(sample, last, siblings) {
-                    self.phase = Phase::Fitted(fitted);
+                    self.phase = Phase::Fitted(Box::new(fitted));
                     self.round = Round::begin(sample);
                 }
             }
             Phase::Fitted(fitted) => {
-                let verdict = fitted.observe(sample, &mut self.round, &self.rtt_floor, siblings);
+                let verdict = fitted.observe(sample, &mut self.round, &mut self.rtt_floor, siblings);
                 if verdict == Verdict::QueueOfOthers {
                     self.phase = Phase::Released;
                 }
@@ -184,7 +184,7 @@ impl RateFit {
         last: Option<&FitSample>,
         siblings: &Siblings,
     ) -> Option<Fitted> {
-        let full_round = self.round.is_full(sample);
+        let full_round = self.round.is_full(sample, 1);
         if !sample.app_limited && self.is_newcomer.is_none() {
             self.is_newcomer = Some(siblings.make_room());
             if siblings.make_room() {
@@ -193,7 +193,7 @@ impl RateFit {
         }
         let progress = Progress::of(sample, siblings);
         let slope = self.trains.observe(&progress, last.is_some());
-        if let Some(slope) = slope.filter(|_| sample.retransmits == 0) {
+        if let Some(slope) = slope {
             return Some(Fitted::from_ack_train(slope, siblings));
         }
         if !full_round {

@@ -42,6 +42,8 @@ pub struct TcpInfo {
     pub slow_start_threshold: Option<u32>,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
+    /// Segments that arrived although one before them is missing (RFC 2018).
+    pub sacked: u32,
     /// Segments thought lost and not yet repaired.
     pub lost: u32,
     /// Segments retransmitted so far.
@@ -86,6 +88,8 @@ pub struct TcpInfo {
     pub receive_window: Option<u32>,
     /// Segments that arrived out of order.
     pub out_of_order: Option<u32>,
+    /// Segments with payload that arrived, in order or not.
+    pub data_segments_received: Option<u32>,
     /// Whether both ends agreed on timestamps (RFC 7323).
     pub timestamps: bool,
     /// Whether both ends agreed on selective acknowledgement (RFC 2018).
@@ -154,6 +158,7 @@ impl TcpInfo {
             rto: micros(8)?,
             send_mss: u32_at(16)?,
             unacked: u32_at(24)?,
+            sacked: u32_at(28)?,
             lost: u32_at(32)?,
             path_mtu: u32_at(60)?,
             rtt: micros(68)?,
@@ -183,6 +188,7 @@ impl TcpInfo {
             bytes_sent: u64_at(200),
             bytes_retransmitted: u64_at(208),
             out_of_order: u32_at(224),
+            data_segments_received: u32_at(152),
             send_window: u32_at(228),
             receive_window: u32_at(232),
             timestamps: octet(5)? & TIMESTAMPS != 0,
@@ -291,6 +297,7 @@ mod tests {
             assert!(info.timestamps && info.window_scaling && !info.selective_acknowledgement);
             assert_eq!(info.max_pacing_rate, (length >= 120).then_some(1000));
             assert_eq!(info.delivered_ce.is_some(), length >= 200);
+            assert_eq!(info.data_segments_received.is_some(), length >= 156);
             assert_eq!(info.bytes_acked, (length >= 128).then_some(99));
             assert_eq!(info.delivery_rate_app_limited.is_some(), length >= 168);
             assert_eq!(info.receive_window.is_some(), length >= 236);

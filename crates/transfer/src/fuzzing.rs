@@ -1,7 +1,8 @@
-//! What must hold for any frame, any HELLO and any file of grants; see [`longhaul_proto::fuzzing`].
+//! What must hold for any frame, any HELLO, whatever either side says, any file of grants and any journal; see [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
 
+mod reactions;
 mod seeds;
 
 use std::cell::RefCell;
@@ -14,7 +15,8 @@ use longhaul_proto::text::is_printable;
 use crate::frame_io::{FrameReader, Incoming};
 use crate::grants::{Access, Grants};
 use crate::path::RelPath;
-use crate::wire::{Frame, FrameType, Hello, MAX_HELLO, Request, decode};
+use crate::store::journal::fuzzing::{journal, journals};
+use crate::wire::{Frame, FrameType, MAX_HELLO, Request, VERSION, decode};
 
 /// The targets of this crate.
 pub const TARGETS: &[Target] = &[
@@ -34,9 +36,24 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::hellos,
     },
     Target {
+        name: "receiver",
+        property: reactions::receiver,
+        seeds: seeds::senders,
+    },
+    Target {
+        name: "sender",
+        property: reactions::sender,
+        seeds: seeds::receivers,
+    },
+    Target {
         name: "grants",
         property: grants,
         seeds: seeds::grant_files,
+    },
+    Target {
+        name: "journal",
+        property: journal,
+        seeds: journals,
     },
 ];
 
@@ -54,8 +71,8 @@ fn frame(data: &[u8]) {
     }
 }
 
-/// What decodes encodes to the same bytes, but for words that had to be written out, and for the versions of a HELLO, which
-/// is written with one's own.
+/// What decodes encodes to the same bytes, but for words that had to be written out, for options that are passed over, and for
+/// the versions of a HELLO, which is written with one's own.
 fn decoded(frame: &Frame, body: Option<&[u8]>) {
     let mut bytes = Vec::new();
     frame.encode(&mut bytes);
@@ -72,7 +89,8 @@ fn decoded(frame: &Frame, body: Option<&[u8]>) {
         assert!(words.chars().all(is_printable), "{words:?}");
     }
     match frame {
-        Frame::Hello(hello) => again(hello, &bytes),
+        Frame::Hello(_) => again(FrameType::Hello, frame, &bytes),
+        Frame::Accept { .. } => again(FrameType::Accept, frame, &bytes),
         _ if words.is_some() => {}
         _ => assert!(body.is_none_or(|body| body == &bytes[5..])),
     }
@@ -94,9 +112,9 @@ fn plain(path: &RelPath) {
     }
 }
 
-fn again(hello: &Hello, bytes: &[u8]) {
-    let decoded = decode(FrameType::Hello, Bytes::copy_from_slice(&bytes[5..]));
-    assert_eq!(decoded, Ok(Frame::Hello(hello.clone())));
+fn again(frame_type: FrameType, frame: &Frame, bytes: &[u8]) {
+    let decoded = decode(frame_type, Bytes::copy_from_slice(&bytes[5..]));
+    assert_eq!(decoded.as_ref(), Ok(frame));
 }
 
 /// Frames behind one another, however they are cut.
@@ -132,7 +150,8 @@ fn stream(data: &[u8]) {
 
 /// A HELLO, whole, and behind its magic, versions and token.
 fn hello(data: &[u8]) {
-    let beginning = [&b"LHCP\x02\0\x02\0"[..], &[7; 16]].concat();
+    let version = VERSION.to_le_bytes();
+    let beginning = [b"LHCP", &version[..], &version, &[7; 16]].concat();
     for body in [data.to_vec(), [&beginning[..], data].concat()] {
         match decode(FrameType::Hello, Bytes::from(body)) {
             Ok(frame) => {

@@ -7,7 +7,7 @@
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use blake3::Hasher;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -21,6 +21,37 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 /// What one block contributes: its subtree's chaining value, or the root hash if the block is the whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHash([u8; 32]);
+
+impl BlockHash {
+    /// As the subtree of the block at `offset`. Not for a block that is the whole file: its hash is no chaining value.
+    pub(crate) fn subtree(self, offset: u64, block_log2: u32) -> Subtree {
+        Subtree {
+            offset,
+            level: block_log2,
+            chaining_value: self.0,
+        }
+    }
+}
+
+/// A subtree of a file's BLAKE3 tree: the bytes from `offset` on, `1 << level` of them or as many as the file has, and what
+/// they hash to. Never the whole file: a root is hashed with a flag of its own (BLAKE3 paper, section 2.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subtree {
+    /// Its first byte in the file: a multiple of `1 << level`.
+    pub offset: u64,
+    /// Binary logarithm of the bytes it covers where the file does not end before.
+    pub level: u32,
+    /// The chaining value (BLAKE3 paper, sections 2.4 and 2.5).
+    pub chaining_value: ChainingValue,
+}
+
+impl Subtree {
+    /// The first byte behind it in a file of `size` bytes.
+    pub fn end(&self, size: u64) -> u64 {
+        let len = 1u64.checked_shl(self.level).unwrap_or(u64::MAX);
+        self.offset.saturating_add(len).min(size)
+    }
+}
 
 /// Hashes one block piece by piece, holes as the zeros they read as.
 pub(crate) struct BlockHasher {
@@ -64,13 +95,14 @@ impl BlockHasher {
 }
 
 /// The tree of one file: remembers which blocks have been seen and merges what can be merged. Holds at most one
-/// node for each run of blocks, so memory follows how far out of order blocks come, not the file's size.
+/// subtree for each run of blocks, so memory follows how far out of order blocks come, not the file's size.
 #[derive(Debug)]
 pub(crate) struct TreeHash {
     size: u64,
     block_log2: u32,
-    /// Nodes (level, index): the subtree of bytes `index << level` to `(index + 1) << level`, cut off at the size.
-    nodes: HashMap<(u32, u64), ChainingValue>,
+    /// Level and chaining value by offset. They are disjoint, and no two of them could be merged, but for the two halves of
+    /// the whole file, which are kept.
+    subtrees: BTreeMap<u64, (u32, ChainingValue)>,
     root: Option<Hash>,
 }
 
@@ -81,7 +113,7 @@ impl TreeHash {
         Self {
             size,
             block_log2,
-            nodes: HashMap::new(),
+            subtrees: BTreeMap::new(),
             root,
         }
     }
@@ -93,52 +125,103 @@ impl TreeHash {
 
     /// Whether the block at `offset` is in.
     pub(crate) fn covers(&self, offset: u64) -> bool {
-        self.root.is_some()
-            || (self.block_log2..64).any(|level| self.nodes.contains_key(&(level, offset >> level)))
+        let before = self.subtrees.range(..=offset).next_back();
+        self.root.is_some() || before.is_some_and(|(&start, &(level, _))| (offset - start) >> level == 0)
     }
 
     /// How many separate subtrees are held: what a limit on memory counts.
     pub(crate) fn held(&self) -> usize {
-        self.nodes.len()
+        self.subtrees.len()
+    }
+
+    /// What is in, by offset: as few subtrees as there can be. None for a file of one block.
+    pub(crate) fn subtrees(&self) -> impl Iterator<Item = Subtree> {
+        self.subtrees
+            .iter()
+            .map(|(&offset, &(level, chaining_value))| Subtree {
+                offset,
+                level,
+                chaining_value,
+            })
+    }
+
+    /// The largest subtree that is in and holds the block at `offset`. None for a file of one block.
+    pub(crate) fn subtree_at(&self, offset: u64) -> Option<Subtree> {
+        let (&start, &(level, chaining_value)) = self.subtrees.range(..=offset).next_back()?;
+        let subtree = Subtree {
+            offset: start,
+            level,
+            chaining_value,
+        };
+        (offset < subtree.end(self.size)).then_some(subtree)
+    }
+
+    /// Bytes of the file that are in.
+    pub(crate) fn covered(&self) -> u64 {
+        match self.root {
+            Some(_) => self.size,
+            None => self.subtrees().map(|one| one.end(self.size) - one.offset).sum(),
+        }
     }
 
     /// Adds the block at `offset`; a block that is in already changes nothing.
     pub(crate) fn insert(&mut self, offset: u64, hash: BlockHash) {
-        if self.covers(offset) {
-            return;
-        }
-        let block = 1u64 << self.block_log2;
-        if self.size <= block {
+        if self.size > 1u64 << self.block_log2 {
+            self.insert_subtree(hash.subtree(offset, self.block_log2));
+        } else if self.root.is_none() {
             self.root = Some(hash.0);
-            return;
         }
-        let (mut level, mut index, mut value) = (self.block_log2, offset >> self.block_log2, hash.0);
+    }
+
+    /// Adds a subtree of whole blocks; one that is in already changes nothing. False if the file has no such subtree.
+    pub(crate) fn insert_subtree(&mut self, subtree: Subtree) -> bool {
+        let Subtree {
+            mut offset,
+            mut level,
+            chaining_value: mut value,
+        } = subtree;
+        let in_file = level >= self.block_log2 && level < 64 && offset < self.size;
+        if !in_file || !offset.is_multiple_of(1 << level) || (offset == 0 && (self.size - 1) >> level == 0) {
+            return false;
+        }
+        if self.covers(offset)
+            && self
+                .subtrees
+                .get(&offset)
+                .is_none_or(|&(there, _)| there >= level)
+        {
+            return true;
+        }
+        let end = subtree.end(self.size);
+        while let Some((&within, _)) = self.subtrees.range(offset..end).next() {
+            self.subtrees.remove(&within);
+        }
         loop {
-            let sibling = index ^ 1;
-            let (left, right) = if index & 1 == 0 {
-                if (sibling << level) >= self.size {
-                    // The right edge of the tree: a node without a right sibling is its own parent.
-                    (level, index) = (level + 1, index >> 1);
-                    continue;
-                }
-                match self.nodes.remove(&(level, sibling)) {
-                    Some(right) => (value, right),
-                    None => break,
-                }
-            } else {
-                match self.nodes.remove(&(level, sibling)) {
-                    Some(left) => (left, value),
-                    None => break,
-                }
-            };
-            (level, index) = (level + 1, index >> 1);
-            if index == 0 && level < 64 && (self.size - 1) >> level == 0 {
-                self.root = Some(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes());
-                return;
+            let sibling = offset ^ (1 << level);
+            if sibling >= self.size {
+                // The right edge of the tree: a node without a right sibling is its own parent.
+                level += 1;
+                continue;
             }
+            let Some(&(_, other)) = self.subtrees.get(&sibling).filter(|(there, _)| *there == level) else {
+                break;
+            };
+            let (left, right) = if offset < sibling {
+                (value, other)
+            } else {
+                (other, value)
+            };
+            if offset.min(sibling) == 0 && (level == 63 || (self.size - 1) >> (level + 1) == 0) {
+                self.root = Some(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes());
+                break;
+            }
+            self.subtrees.remove(&sibling);
             value = merge_subtrees_non_root(&left, &right, Mode::Hash);
+            offset = offset.min(sibling);
+            level += 1;
         }
-        self.nodes.insert((level, index), value);
+        self.subtrees.insert(offset, (level, value));
+        true
     }
 }
 
@@ -174,6 +257,62 @@ mod tests {
             }
             prop_assert_eq!(tree.root(), Some(*blake3::hash(&data).as_bytes()));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn subtrees_of_one_tree_make_up_another(size in 5_000usize..60_000, seed in any::<u64>(), parts in 1usize..5) {
+            let data: Vec<u8> = (0..size).map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[4]).collect();
+            let mut whole = TreeHash::new(size as u64, 10);
+            for part in 0..parts {
+                let mut tree = TreeHash::new(size as u64, 10);
+                for (n, offset) in (0..size).step_by(1024).enumerate() {
+                    // Every other part overlaps what came before it.
+                    let mixed = (n as u64 ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+                    if mixed as usize % parts == part || (part % 2 == 1 && mixed.is_multiple_of(3)) {
+                        tree.insert(offset as u64, block_hash(&data, offset, 1024));
+                    }
+                }
+                for subtree in tree.subtrees() {
+                    prop_assert!(whole.insert_subtree(subtree));
+                    prop_assert!(whole.covers(subtree.offset) && whole.covers(subtree.end(size as u64) - 1));
+                    let holding = whole.subtree_at(subtree.offset).unwrap();
+                    prop_assert!(holding.offset <= subtree.offset && holding.level >= subtree.level);
+                }
+                let blocks = (0..size as u64).step_by(1024).filter(|&offset| whole.covers(offset));
+                prop_assert_eq!(whole.covered(), blocks.map(|offset| 1024.min(size as u64 - offset)).sum::<u64>());
+                let mut end = 0;
+                for subtree in whole.subtrees() {
+                    prop_assert!(subtree.offset >= end);
+                    end = subtree.end(size as u64);
+                }
+            }
+            prop_assert_eq!(whole.root(), Some(*blake3::hash(&data).as_bytes()));
+            prop_assert_eq!(whole.held(), 2);
+        }
+    }
+
+    #[test]
+    fn a_subtree_that_the_file_does_not_have_is_refused() {
+        let subtree = |offset, level| Subtree {
+            offset,
+            level,
+            chaining_value: [1; 32],
+        };
+        let mut tree = TreeHash::new(5 << 20, 20);
+        for (offset, level) in [
+            (0, 23),
+            (0, 64),
+            (5 << 20, 20),
+            (1 << 19, 20),
+            (0, 19),
+            (1 << 20, 21),
+        ] {
+            assert!(!tree.insert_subtree(subtree(offset, level)));
+        }
+        assert!(tree.insert_subtree(subtree(0, 22)));
+        assert!(tree.insert_subtree(subtree(4 << 20, 20)));
+        assert!(tree.root().is_some());
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! a push, the server of a pull) says FILE, SMALL, BLOCK, ...; the *receiver* answers ACK and RESULT, and at the end DONE.
 //! Every stream of one copy carries the same HELLO, whose token joins them.
 //!
-//! All sizes are bounded before anything is allocated; decoding never panics (property tests below).
+//! All sizes are bounded before anything is allocated; decoding never panics (property tests below). The rules that the code
+//! cites (`LH-COPY-1`) are those of `docs/copy-protocol.md`.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -21,6 +22,7 @@ use crate::tree_hash::Hash;
 mod decode;
 mod encode;
 mod hello;
+mod options;
 #[cfg(test)]
 mod tests;
 
@@ -28,25 +30,25 @@ pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
 pub(crate) use encode::{begin_small, finish_small};
 pub use hello::{Hello, Request, Token};
 
-/// Version of the copy protocol spoken here.
-pub const VERSION: u16 = 3;
+/// Version of the copy protocol spoken here (LH-COPY-6).
+pub const VERSION: u16 = 4;
 /// Smallest and largest block of a file, as powers of two: 64 KiB to 1 MiB.
 pub(crate) const BLOCK_LOG2: std::ops::RangeInclusive<u32> = 16..=20;
 /// Largest file sent whole in one SMALL frame, in bytes.
 pub(crate) const SMALL_MAX: u64 = 256 * 1024;
-/// Largest HELLO, in bytes: bounds how many sources one pull can name.
+/// Largest HELLO, in bytes (LH-COPY-1): bounds how many sources one pull can name.
 pub(crate) const MAX_HELLO: usize = 256 * 1024;
-/// Largest body of any frame but BLOCK, in bytes.
+/// Largest body of any frame but HELLO and BLOCK, in bytes (LH-COPY-1).
 pub(crate) const MAX_BODY: usize = SMALL_MAX as usize + 16 * 1024;
-/// Most pieces of data in a block that has holes.
+/// Most pieces of data in a block that has holes (LH-COPY-4).
 pub(crate) const MAX_PIECES: usize = 256;
-/// Most bytes of explanation in a frame.
+/// Most bytes of explanation in a frame (LH-COPY-3).
 pub(crate) const MAX_DETAIL: usize = 512;
 /// Largest file size on the wire, in bytes.
 pub(crate) const MAX_FILE: u64 = 1 << 62;
 /// Length and type of a frame.
 pub(crate) const FRAME_HEAD: usize = 5;
-/// A failure that belongs to no numbered entry carries this number.
+/// A failure that belongs to no numbered entry carries this number (LH-COPY-25).
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
 /// Which frame: the type byte.
@@ -96,7 +98,7 @@ pub(crate) struct Meta {
 /// Which entry of the tree a frame is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Counted from 0 in the order of the walk.
+    /// Counted from 0 in the order of the walk (LH-COPY-12).
     pub id: u64,
     /// Which of the sources it belongs to, counted from 0.
     pub source: u32,
@@ -185,7 +187,7 @@ pub(crate) enum Frame {
     Done { manifest: Hash },
     /// I am alive.
     KeepAlive,
-    /// Server: how this stream's connection does at my end.
+    /// Server: how this stream's connection does at my end (LH-COPY-29).
     Flow(FlowReport),
 }
 
@@ -245,6 +247,11 @@ pub enum WireError {
     /// A field with a value that has no meaning.
     #[error("a frame has a meaningless {0}")]
     Value(&'static str),
+    /// An option that must be understood and is not (LH-COPY-8).
+    #[error(
+        "the peer asks for option {0} of the copy protocol, which this release does not know: use a newer one"
+    )]
+    UnknownOption(u16),
     /// A path that isn't plain.
     #[error(transparent)]
     Path(#[from] PathError),

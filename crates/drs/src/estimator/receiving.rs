@@ -4,27 +4,35 @@
 
 use std::time::Duration;
 
+use super::holes::Holes;
 use super::interval::{Interval, receiving_rtt};
+use super::round_trips::{MinQueue, RoundTrips};
 use crate::{Limit, Sample};
 
 /// Unread data takes up this part of what window and unread data make together: the program reads too slowly.
-const UNREAD: f64 = 0.3;
+const MIN_UNREAD_PART: f64 = 0.3;
 /// A round trip's data fills this part of the window that is offered: the window limits.
-const FILLED: f64 = 0.7;
-/// A round trip above the least one by this part of it, and by [`QUEUE_LEAST`], is a standing queue. The receiving side counts its round trips
-/// in milliseconds of the timestamp clock (RFC 7323), so the margin is wider than the sender's.
-const QUEUE: f64 = 0.25;
-const QUEUE_LEAST: Duration = Duration::from_millis(3);
+const MIN_FILLED_WINDOW_PART: f64 = 0.7;
+/// Less is no standing queue. The receiving side counts its round trips in milliseconds of the timestamp clock (RFC 7323), so this is
+/// more than the sender's.
+const MIN_QUEUE: MinQueue = MinQueue {
+    part: 0.25,
+    time: Duration::from_millis(3),
+};
+/// The least round trip that the receiving side knows is that of the handshake and of little after it.
+const MIN_RTT_DRAWS: u64 = 4;
 /// A loss within so many round trips after a standing queue was seen was that queue overflowing.
-const EXPLAINS: u32 = 3;
+const ROUNDS_OF_LOSS: u32 = 3;
 /// Losses are what limits a flow for so long after one was seen, unless something else shows. A sender whose window takes longer to grow back
 /// looks like any other that sends no faster.
-const REMEMBERS: Duration = Duration::from_secs(3);
+const LOSS_MEMORY: Duration = Duration::from_secs(3);
 
 /// What is remembered of a flow from interval to interval.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Memory {
     before: Option<Sample>,
+    round_trips: RoundTrips,
+    holes: Holes,
     queue_seen: Option<Duration>,
     loss: Option<Loss>,
 }
@@ -35,24 +43,45 @@ struct Loss {
     by_queue: bool,
 }
 
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            before: None,
+            round_trips: RoundTrips::new(MIN_QUEUE),
+            holes: Holes::default(),
+            queue_seen: None,
+            loss: None,
+        }
+    }
+}
+
 impl Memory {
     pub fn look(&mut self, sample: &Sample) {
         let before = self
             .before
             .replace(*sample)
             .filter(|before| before.at <= sample.at);
-        if before.is_some_and(|before| before.info.out_of_order != sample.info.out_of_order) {
-            let round = receiving_rtt(sample).max(Duration::from_millis(100));
-            let recent = round.saturating_mul(EXPLAINS);
+        let rtt = receiving_rtt(sample);
+        if before.is_some_and(|before| self.holes.show_loss(&before, sample, rtt)) {
+            let round = rtt.max(Duration::from_millis(100));
+            let recent = round.saturating_mul(ROUNDS_OF_LOSS);
             let by_queue = self
                 .queue_seen
                 .is_some_and(|seen| sample.at.saturating_sub(seen) <= recent);
+            // What is lost within a few round trips is one event.
+            let same = self
+                .loss
+                .filter(|loss| sample.at.saturating_sub(loss.at) <= recent);
+            let by_queue = by_queue || same.is_some_and(|loss| loss.by_queue);
             self.loss = Some(Loss {
                 at: sample.at,
                 by_queue,
             });
         }
-        if has_queue(sample) {
+        let min_rtt = sample.info.min_rtt.unwrap_or(rtt);
+        self.round_trips
+            .look(sample.at, rtt, min_rtt, Some(MIN_RTT_DRAWS));
+        if self.round_trips.show_queue() {
             self.queue_seen = Some(sample.at);
         }
     }
@@ -61,15 +90,15 @@ impl Memory {
         let sample = interval.last();
         let (unread, offered) = (interval.mean_unread(), interval.mean_offered());
         let round_trip = interval.received_rate() * receiving_rtt(sample).as_secs_f64();
-        let queue = has_queue(sample);
+        let queue = self.round_trips.show_queue();
         let loss = self
             .loss
-            .filter(|loss| sample.at.saturating_sub(loss.at) <= REMEMBERS);
-        if unread > UNREAD * (unread + offered) {
+            .filter(|loss| sample.at.saturating_sub(loss.at) <= LOSS_MEMORY);
+        if unread > MIN_UNREAD_PART * (unread + offered) {
             Limit::ReceivingApplication
         } else if queue {
             Limit::Path
-        } else if round_trip >= FILLED * offered && offered > 0.0 {
+        } else if round_trip >= MIN_FILLED_WINDOW_PART * offered && offered > 0.0 {
             Limit::ReceiveWindow
         } else {
             match loss {
@@ -79,10 +108,4 @@ impl Memory {
             }
         }
     }
-}
-
-fn has_queue(sample: &Sample) -> bool {
-    sample.info.min_rtt.is_some_and(|least| {
-        receiving_rtt(sample) > least.saturating_add(least.mul_f64(QUEUE).max(QUEUE_LEAST))
-    })
 }

@@ -7,29 +7,36 @@
 use std::time::Duration;
 
 use super::interval::Interval;
+use super::round_trips::{MinQueue, RoundTrips};
 use crate::{Limit, Sample};
 
 /// Stalled for at least this part of an interval, and it is what limits the flow.
-const STALLED: f64 = 0.5;
+const MIN_STALLED_PART: f64 = 0.5;
 /// A peer's window below this part of the largest it ever offered has been closed by data that its program did not read.
-const CLOSED: f64 = 0.75;
+const MAX_CLOSED_WINDOW_PART: f64 = 0.75;
 /// A round trip's data fills this part of the peer's window: a sender that paces by a model is limited by the window.
-const FILLED: f64 = 0.75;
+const MIN_FILLED_WINDOW_PART: f64 = 0.75;
 /// A rate that was set is what limits when the flow gets this part of it; a rate of less than this part of the fitted one is another.
-const PACED: f64 = 0.85;
-/// A smoothed round trip above the least one by this part of it, and by [`QUEUE_LEAST`], is a standing queue.
-const QUEUE: f64 = 0.15;
-const QUEUE_LEAST: Duration = Duration::from_millis(1);
-/// A loss within so many round trips after a standing queue was seen was that queue overflowing.
-const EXPLAINS: u32 = 3;
+const MIN_PACED_PART: f64 = 0.85;
+/// Less is no standing queue.
+const MIN_QUEUE: MinQueue = MinQueue {
+    part: 0.15,
+    time: Duration::from_millis(1),
+};
+/// A loss within so many round trips after a standing queue was seen was that queue overflowing. A window that is what it was before within so
+/// many round trips was not cut for good.
+const ROUNDS_OF_LOSS: u32 = 3;
 
 /// What is remembered of a flow from interval to interval.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Memory {
     before: Option<Sample>,
     largest_window: u32,
+    round_trips: RoundTrips,
     queue_seen: Option<Duration>,
     cut: Option<Cut>,
+    /// The one before that, for when it is undone.
+    earlier_cut: Option<Cut>,
 }
 
 /// The last time that the congestion window was cut.
@@ -38,8 +45,25 @@ struct Cut {
     at: Duration,
     /// The window before, in bytes.
     from: u64,
+    /// The slow-start threshold before.
+    threshold: Option<u32>,
     /// Whether a standing queue, or a congestion mark, came before it.
     by_queue: bool,
+    /// Whether a congestion mark did.
+    marked: bool,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            before: None,
+            largest_window: 0,
+            round_trips: RoundTrips::new(MIN_QUEUE),
+            queue_seen: None,
+            cut: None,
+            earlier_cut: None,
+        }
+    }
 }
 
 impl Memory {
@@ -50,10 +74,30 @@ impl Memory {
             .replace(*sample)
             .filter(|before| before.at <= sample.at)
         {
+            self.notice_undone(sample);
             self.notice_cut(&before, sample);
         }
-        if has_queue(sample) {
+        let info = &sample.info;
+        let min_rtt = info.min_rtt.unwrap_or(info.rtt);
+        self.round_trips.look(sample.at, info.rtt, min_rtt, None);
+        if self.round_trips.show_queue() {
             self.queue_seen = Some(sample.at);
+        }
+    }
+
+    /// What seemed lost had only been overtaken, and the kernel took the cut back (RFC 3522, RFC 4015, RFC 3708): window and threshold are what they
+    /// were. A mark is never taken back.
+    fn notice_undone(&mut self, now: &Sample) {
+        let soon = now.info.rtt.saturating_mul(ROUNDS_OF_LOSS);
+        let undone = self.cut.is_some_and(|cut| {
+            !cut.marked
+                && now.at.saturating_sub(cut.at) <= soon
+                && now.info.lost == 0
+                && now.info.slow_start_threshold == cut.threshold
+                && now.congestion_window() >= cut.from
+        });
+        if undone {
+            self.cut = self.earlier_cut.take();
         }
     }
 
@@ -63,7 +107,7 @@ impl Memory {
         let marked = now.info.delivered_ce > before.info.delivered_ce;
         let lost = now.info.retransmits != before.info.retransmits || now.info.lost > before.info.lost;
         let round = now.info.rtt.max(now.at.saturating_sub(before.at));
-        let recent = round.saturating_mul(EXPLAINS);
+        let recent = round.saturating_mul(ROUNDS_OF_LOSS);
         // Everything that is lost within a round trip is one event, and so is what recovery takes to repair it.
         let same = |cut: &Cut| now.at.saturating_sub(cut.at) < recent;
         if !(marked || lost) {
@@ -77,12 +121,16 @@ impl Memory {
             Some(cut) if same(cut) => {
                 cut.at = now.at;
                 cut.by_queue |= by_queue;
+                cut.marked |= marked;
             }
             cut => {
+                self.earlier_cut = *cut;
                 *cut = Some(Cut {
                     at: now.at,
                     from: before.congestion_window(),
+                    threshold: before.info.slow_start_threshold,
                     by_queue,
+                    marked,
                 });
             }
         }
@@ -103,13 +151,14 @@ impl Memory {
             .max(1.0 - interval.busy())
             .min(1.0 - on_window - on_buffer);
         let most = starved.max(windowed).max(buffer_full);
-        if most >= STALLED {
-            let closed = interval.mean_peer_window() < CLOSED * f64::from(self.largest_window);
+        if most >= MIN_STALLED_PART {
+            let closed =
+                interval.mean_peer_window() < MAX_CLOSED_WINDOW_PART * f64::from(self.largest_window);
             return if starved >= most {
                 Limit::SendingApplication
             } else if windowed >= most && closed {
                 Limit::ReceivingApplication
-            } else if has_queue(sample) {
+            } else if self.round_trips.show_queue() {
                 // The window, or the buffer, is more than the path carries: what it adds waits in the path's queue.
                 Limit::Path
             } else if windowed >= most {
@@ -143,9 +192,9 @@ impl Memory {
     /// Reno, CUBIC and their like grow until something is lost.
     fn by_losses(&self, interval: &Interval) -> Limit {
         let sample = interval.last();
-        let held = interval.share_of_looks(interval.held) >= STALLED;
+        let held = interval.share_of_looks(interval.held) >= MIN_STALLED_PART;
         match self.cut {
-            _ if has_queue(sample) => Limit::Path,
+            _ if self.round_trips.show_queue() => Limit::Path,
             // Data waits, both windows have room, and yet it does not leave: a queue of this host's own holds it (TCP small queues).
             _ if held && !is_fitted(sample) => Limit::Pacing,
             None => Limit::Growing,
@@ -163,13 +212,13 @@ fn gets_set_rate(interval: &Interval) -> bool {
     let (Some(most), Some(now)) = (info.max_pacing_rate, info.pacing_rate) else {
         return false;
     };
-    now as f64 >= PACED * most as f64 && interval.acknowledged_rate() >= PACED * most as f64
+    now as f64 >= MIN_PACED_PART * most as f64 && interval.acknowledged_rate() >= MIN_PACED_PART * most as f64
 }
 
 /// The rate that was set was fitted to the path, and nobody has set a lower one.
 fn is_fitted(sample: &Sample) -> bool {
     match (sample.fitted_rate, sample.info.max_pacing_rate) {
-        (Some(fitted), Some(most)) => most as f64 >= PACED * fitted as f64,
+        (Some(fitted), Some(most)) => most as f64 >= MIN_PACED_PART * fitted as f64,
         _ => false,
     }
 }
@@ -182,13 +231,5 @@ fn model_fills_window(interval: &Interval) -> bool {
     sample.congestion.is_model_based()
         && sample.queues.unsent > 0
         && window < sample.congestion_window() as f64
-        && interval.acknowledged_rate() * sample.info.rtt.as_secs_f64() >= FILLED * window
-}
-
-fn has_queue(sample: &Sample) -> bool {
-    let rtt = sample.info.rtt;
-    sample
-        .info
-        .min_rtt
-        .is_some_and(|least| rtt > least.saturating_add(least.mul_f64(QUEUE).max(QUEUE_LEAST)))
+        && interval.acknowledged_rate() * sample.info.rtt.as_secs_f64() >= MIN_FILLED_WINDOW_PART * window
 }

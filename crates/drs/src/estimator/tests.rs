@@ -1,6 +1,8 @@
 //! Verdicts on made-up samples: one story a class, each with what distinguishes it from its neighbours. What real kernels do is in
 //! the recorded traces of `tests/replay.rs`.
 
+mod noise;
+
 use std::time::Duration;
 
 use super::*;

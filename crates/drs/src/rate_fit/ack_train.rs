@@ -26,7 +26,7 @@ const MIN_SLOPE_OVER_PACED_RATE: f64 = 1.5;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
     at: Duration,
-    bytes_acked: u64,
+    delivered: u64,
     congestion_window: u64,
     flows: u32,
     mss: u64,
@@ -38,7 +38,7 @@ impl Progress {
     pub(super) fn of(sample: &FitSample, siblings: &Siblings) -> Self {
         Self {
             at: sample.at,
-            bytes_acked: siblings.bytes_acked,
+            delivered: siblings.delivered,
             congestion_window: siblings.congestion_window,
             flows: siblings.flows,
             mss: sample.mss,
@@ -73,8 +73,8 @@ impl AckTrains {
     /// The capacity in bytes a second, once the train under way says it; that of the train before where it was slower.
     pub(super) fn observe(&mut self, now: &Progress, expected: bool) -> Option<f64> {
         let last = self.last.replace(*now)?;
-        let moment = (now.at, now.bytes_acked);
-        let has_progress = now.bytes_acked > last.bytes_acked;
+        let moment = (now.at, now.delivered);
+        let has_progress = now.delivered > last.delivered;
         let is_broken = now.at.saturating_sub(last.at) > MAX_TIME_BETWEEN_SAMPLES
             || now.flows != last.flows
             || now.app_limited

@@ -14,12 +14,22 @@ const FIRST_SHARE_OF_SLOPE: f64 = 0.88;
 /// The part of the delivery rate that is sent after a queue stood, so that it drains, and once it has.
 const DRAINING_SHARE: f64 = 0.995;
 const DRAINED_SHARE: f64 = 0.9975;
+/// The same in the first round after the queue was seen. What was on its way by then joins it, and CoDel (RFC 8289) drops segments when 5 ms stand for 100 ms.
+const FIRST_DRAINING_SHARE: f64 = 0.98;
 /// The least and the largest step up, as parts of the rate. What a step sends too much until its queue is seen, some two round
 /// trips later, a queue of a thirtieth of the window can hold.
 const MIN_STEP: f64 = 0.0025;
 const MAX_STEP: f64 = 0.01;
+/// The largest where a queue stood the last time, or where the first slope says that one will: one step too many shows late, and a second joins it.
+const MAX_STEP_NEAR_CAPACITY: f64 = 0.005;
 /// A step up while no queue has been seen yet: by the time that one too many is seen, a sixteenth of the window waits at most.
 const MAX_STEP_BEFORE_FIRST_QUEUE: f64 = 0.02;
+/// The first rate is known to be too low only up to this part of the slope that it came from.
+const SURE_SHARE_OF_SLOPE: f64 = 0.95;
+/// A first rate that has come so far over its slope was too low.
+const MAX_SHARE_OF_SLOPE: f64 = 1.1;
+/// Where smoothed round trips scatter by less, delay does not blur a slope.
+const MAX_SCATTER_OF_SURE_SLOPE: Duration = Duration::from_micros(500);
 /// When so many steps have met no queue, the rate must be far too low ...
 const STEPS_OF_LOW_RATE: u32 = 16;
 /// ... and this is the largest step.
@@ -63,6 +73,10 @@ pub(super) struct Fitted {
     rate: f64,
     /// The next step up, as a part of the rate.
     step: f64,
+    /// What the last steps added, the latest first, in bytes a second: those whose queue has not been seen when the next is due.
+    last_steps: [f64; 3],
+    /// The slope that the first rate came from, or this flow's part of it, in bytes a second.
+    slope: Option<f64>,
     steps_since_queue: u32,
     rounds_since_step: u32,
     /// Rounds before the next step.
@@ -85,11 +99,21 @@ struct LastQueue {
     rest_rounds: u32,
 }
 
+impl LastQueue {
+    /// Whether a rate is close to what the path delivered then.
+    fn is_near(&self, rate: f64) -> bool {
+        (rate - self.delivery_rate).abs() < SAME_RATE_TOLERANCE * self.delivery_rate
+    }
+}
+
 impl Fitted {
     /// From the slope of a train of all siblings' acknowledgements, in bytes a second.
     pub(super) fn from_ack_train(slope: f64, siblings: &Siblings) -> Self {
         let share = slope * FIRST_SHARE_OF_SLOPE / f64::from(siblings.flows.max(1));
-        Self::at(share, MAX_STEP_BEFORE_FIRST_QUEUE, 0)
+        Self {
+            slope: Some(share / FIRST_SHARE_OF_SLOPE),
+            ..Self::at(share, MAX_STEP_BEFORE_FIRST_QUEUE, 0)
+        }
     }
 
     /// From the delivery rate while a queue stands.
@@ -108,6 +132,8 @@ impl Fitted {
         Self {
             rate,
             step,
+            last_steps: [0.0; 3],
+            slope: None,
             steps_since_queue: 0,
             rounds_since_step: 0,
             rest_rounds,
@@ -133,13 +159,23 @@ impl Fitted {
         &mut self,
         sample: &FitSample,
         round: &mut Round,
-        floor: &RttFloor,
+        floor: &mut RttFloor,
         siblings: &Siblings,
     ) -> Verdict {
         self.make_room(siblings);
-        let is_full = round.is_full(sample);
+        let round_trips = floor.round_trips();
+        let is_full = round.is_full(sample, round_trips);
+        if is_full && !floor.knows_scatter() {
+            floor.observe_scatter(round);
+        }
         let is_filled = round.delivered_rate(sample) >= FILLED_SHARE * self.rate;
-        if round.is_held(sample) && !is_filled {
+        let has_new_step = self.rounds_since_step < STEP_VISIBLE_ROUNDS && self.draining.is_none();
+        // After a step up a queue counts as soon as it is seen. Where it is hard to tell from noise, a loss shows one, too.
+        let has_new_queue =
+            has_new_step && (round.has_queue_now() || round_trips > 1 && round.has_losses(sample));
+        // A queue that this flow's own step has made is its own until it has drained, whatever its program does.
+        let is_draining = self.draining.is_some() && self.last_queue.is_some();
+        if round.is_held(sample) && !is_filled && !has_new_queue && !is_draining {
             if !is_full {
                 return Verdict::Undecided;
             }
@@ -147,9 +183,8 @@ impl Fitted {
             self.held_since.get_or_insert(sample.at);
             return Verdict::Followed;
         }
-        let has_queue = if self.rounds_since_step < STEP_VISIBLE_ROUNDS && self.draining.is_none() {
-            // After a step up a queue counts as soon as it is seen.
-            round.has_queue_now()
+        let has_queue = if has_new_step {
+            has_new_queue
         } else {
             // At other times a host may have stood still for a moment; and after a step back a queue has a round to drain.
             is_full && round.has_standing_queue(floor, sample)
@@ -159,9 +194,11 @@ impl Fitted {
         }
         self.end_hold(sample.at);
         let verdict = if has_queue {
-            self.step_back(sample, round, siblings)
+            self.step_back(sample, round, floor, siblings)
         } else {
-            self.step_up(sample, round, siblings, is_filled);
+            // A queue that is new stretches round trips unequally, so only rounds without one tell of noise.
+            floor.observe_scatter(round);
+            self.step_up(sample, round, floor, siblings, is_filled);
             Verdict::Followed
         };
         *round = Round::begin(sample);
@@ -169,15 +206,35 @@ impl Fitted {
     }
 
     /// A queue stands.
-    fn step_back(&mut self, sample: &FitSample, round: &Round, siblings: &Siblings) -> Verdict {
+    fn step_back(
+        &mut self,
+        sample: &FitSample,
+        round: &Round,
+        floor: &RttFloor,
+        siblings: &Siblings,
+    ) -> Verdict {
+        let round_trips = floor.round_trips();
         if siblings.has_released {
             return Verdict::QueueOfOthers;
         }
         let rtt = round.least_rtt(sample);
-        let delivery_rate = (sample.delivery_rate as f64).max(round.delivered_rate(sample));
-        let least = self.rate * (1.0 - self.max_backoff(sample, siblings));
+        let delivery_rate = if round_trips > 1 {
+            round.delivered_rate(sample)
+        } else {
+            // That of one round trip is off by the change of the delay meanwhile.
+            let change = floor.scatter().as_secs_f64() / sample.min_rtt.as_secs_f64().max(1e-3);
+            (sample.delivery_rate as f64).max(round.delivered_rate(sample)) * (1.0 - change).max(0.0)
+        };
+        let share = if self.draining.is_none() {
+            FIRST_DRAINING_SHARE
+        } else {
+            DRAINING_SHARE
+        };
+        // All steps since the queue began may have been too much.
+        let steps: f64 = std::mem::take(&mut self.last_steps).iter().sum();
+        let least = (self.rate - steps) * (1.0 - self.max_backoff(sample, siblings));
         let excess = self.rate - siblings.mean_rate().unwrap_or(self.rate);
-        let rate = (delivery_rate * DRAINING_SHARE)
+        let rate = (delivery_rate * share)
             .min(self.rate - YIELDED_SHARE_OF_EXCESS * excess.max(0.0))
             .clamp(least, self.rate);
         match &mut self.draining {
@@ -223,42 +280,70 @@ impl Fitted {
     }
 
     /// A round without a queue is over.
-    fn step_up(&mut self, sample: &FitSample, round: &Round, siblings: &Siblings, is_filled: bool) {
+    fn step_up(
+        &mut self,
+        sample: &FitSample,
+        round: &Round,
+        floor: &RttFloor,
+        siblings: &Siblings,
+        is_filled: bool,
+    ) {
+        let round_trips = floor.round_trips();
         self.rounds_since_step = self.rounds_since_step.saturating_add(1);
+        if self.rounds_since_step >= STEP_VISIBLE_ROUNDS {
+            self.last_steps = [0.0; 3];
+        }
         if round.has_losses(sample) {
             // Without a queue they were not this flow's doing, and a lower rate would not help.
             (self.step, self.rest_rounds) = (MIN_STEP, MIN_REST_ROUNDS);
         }
         let has_drained = self.draining.take().is_some();
-        if let Some(rest_rounds) = self.rest_rounds.checked_sub(1) {
-            self.rest_rounds = rest_rounds;
+        if self.rest_rounds > 0 {
+            self.rest_rounds = self.rest_rounds.saturating_sub(round_trips);
             let drained = self
                 .last_queue
                 .map_or(0.0, |queue| queue.delivery_rate * DRAINED_SHARE);
-            if has_drained && drained > self.rate && drained < self.rate * (1.0 + MAX_STEP) {
+            if has_drained && drained > self.rate && drained < self.rate * (1.0 + MAX_BACKOFF) {
                 self.rate = drained;
             }
         } else if is_filled {
             // All siblings take the same step, so that they come closer to each other.
-            self.rate += self.step * siblings.mean_rate().unwrap_or(self.rate);
+            // Queues are seen late where it takes several round trips, so near the capacity the rate has to rise more slowly.
+            let parts = self.last_queue.map_or(1, |_| round_trips);
+            let max_step = match self.last_queue {
+                None if self.is_near_slope(floor) => MAX_STEP_NEAR_CAPACITY,
+                _ if self.steps_since_queue > STEPS_OF_LOW_RATE => MAX_STEP_OF_LOW_RATE,
+                Some(queue) if queue.is_near(self.rate) => MAX_STEP_NEAR_CAPACITY,
+                Some(_) => MAX_STEP,
+                None if self
+                    .slope
+                    .is_none_or(|slope| self.rate < SURE_SHARE_OF_SLOPE * slope) =>
+                {
+                    MAX_STEP_BEFORE_FIRST_QUEUE
+                }
+                None => MAX_STEP,
+            };
+            self.step = self.step.min(max_step);
+            let step = self.step * siblings.mean_rate().unwrap_or(self.rate) / f64::from(parts);
+            self.rate += step;
+            self.last_steps = [step, self.last_steps[0], self.last_steps[1]];
             self.rounds_since_step = 0;
             self.steps_since_queue += 1;
-            let max_step = match self.last_queue {
-                _ if self.steps_since_queue > STEPS_OF_LOW_RATE => MAX_STEP_OF_LOW_RATE,
-                Some(_) => MAX_STEP,
-                None => MAX_STEP_BEFORE_FIRST_QUEUE,
-            };
-            self.step = (self.step * 2.0).min(max_step);
+            self.step *= 2.0;
         }
+    }
+
+    /// Whether the capacity is close, by a slope that is sure.
+    fn is_near_slope(&self, floor: &RttFloor) -> bool {
+        floor.scatter() < MAX_SCATTER_OF_SURE_SLOPE
+            && self
+                .slope
+                .is_some_and(|slope| (SURE_SHARE_OF_SLOPE..MAX_SHARE_OF_SLOPE).contains(&(self.rate / slope)))
     }
 
     fn queue_at(&self, delivery_rate: f64) -> LastQueue {
         let rest_rounds = match self.last_queue {
-            Some(last)
-                if (delivery_rate - last.delivery_rate).abs() < last.delivery_rate * SAME_RATE_TOLERANCE =>
-            {
-                (last.rest_rounds * 2).min(MAX_REST_ROUNDS)
-            }
+            Some(last) if last.is_near(delivery_rate) => (last.rest_rounds * 2).min(MAX_REST_ROUNDS),
             _ => MIN_REST_ROUNDS,
         };
         LastQueue {

@@ -8,7 +8,7 @@ use super::{FitSample, rtt_floor::RttFloor};
 /// A path is full when what it delivers grows less than this in a round (as BBR has it).
 const FULL_PATH_GROWTH: f64 = 1.25;
 /// In a step's first rounds a queue counts once so many samples in a row show it.
-const MIN_QUEUED_SAMPLES: u32 = 2;
+const MIN_QUEUED_SAMPLES: u32 = 3;
 /// The flow is held by something other than the path when it is for this part of a round or more.
 const HELD_SHARE: f64 = 0.25;
 /// The kernel counts stalled and busy time in ticks of up to this.
@@ -21,6 +21,7 @@ pub(super) struct Round {
     /// The least of the smoothed round trips seen in it.
     least_rtt: Option<Duration>,
     samples: u32,
+    rtts: RttSums,
     /// Samples in which the program had given nothing to send.
     starved_samples: u32,
     /// The last samples in a row that show a queue.
@@ -39,6 +40,8 @@ impl Round {
         self.began.get_or_insert(*sample);
         self.least_rtt = Some(self.least_rtt.map_or(sample.rtt, |least| least.min(sample.rtt)));
         self.samples += 1;
+        let since = self.lasted(sample).as_secs_f64();
+        self.rtts.add(since, sample.rtt.as_secs_f64());
         self.starved_samples += u32::from(sample.app_limited || sample.is_starved());
         self.queued_samples = if floor.shows_queue(sample) {
             self.queued_samples + 1
@@ -52,8 +55,14 @@ impl Round {
             .map_or(Duration::ZERO, |began| now.at.saturating_sub(began.at))
     }
 
-    pub(super) fn is_full(&self, now: &FitSample) -> bool {
-        self.began.is_some() && self.lasted(now) >= now.min_rtt + now.min_rtt / 4
+    /// Whether it has lasted for so many round trips, and a quarter more.
+    pub(super) fn is_full(&self, now: &FitSample, round_trips: u32) -> bool {
+        self.began.is_some() && self.lasted(now) >= (now.min_rtt + now.min_rtt / 4) * round_trips
+    }
+
+    /// The standard deviation of the smoothed round trips from a straight line in time: a queue that grows or drains is no noise.
+    pub(super) fn rtt_scatter(&self) -> Duration {
+        Duration::try_from_secs_f64(self.rtts.deviation_from_line()).unwrap_or_default()
     }
 
     /// The least of the smoothed round trips.
@@ -82,7 +91,7 @@ impl Round {
         let began = self.began.unwrap_or(*now);
         let seconds = self.lasted(now).as_secs_f64();
         if seconds > 0.0 {
-            now.bytes_acked.saturating_sub(began.bytes_acked) as f64 / seconds
+            now.delivered.saturating_sub(began.delivered) as f64 / seconds
         } else {
             0.0
         }
@@ -107,5 +116,40 @@ impl Round {
         let on_buffer = grown(|sample| sample.send_buffer_limited);
         f64::from(self.starved_samples) >= HELD_SHARE * f64::from(self.samples.max(1))
             || [idle, on_window, on_buffer].into_iter().flatten().any(is_much)
+    }
+}
+
+/// Sums for a least-squares line through smoothed round trips over time, all in seconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct RttSums {
+    count: f64,
+    time: f64,
+    time_squared: f64,
+    rtt: f64,
+    rtt_squared: f64,
+    product: f64,
+}
+
+impl RttSums {
+    fn add(&mut self, time: f64, rtt: f64) {
+        self.count += 1.0;
+        self.time += time;
+        self.time_squared += time * time;
+        self.rtt += rtt;
+        self.rtt_squared += rtt * rtt;
+        self.product += time * rtt;
+    }
+
+    fn deviation_from_line(&self) -> f64 {
+        let count = self.count.max(1.0);
+        let variance = |squares: f64, sum: f64| (squares / count - (sum / count).powi(2)).max(0.0);
+        let of_time = variance(self.time_squared, self.time);
+        let covariance = self.product / count - self.time / count * (self.rtt / count);
+        let explained = if of_time > 0.0 {
+            covariance * covariance / of_time
+        } else {
+            0.0
+        };
+        (variance(self.rtt_squared, self.rtt) - explained).max(0.0).sqrt()
     }
 }

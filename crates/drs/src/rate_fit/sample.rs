@@ -9,8 +9,8 @@ use crate::TcpInfo;
 pub struct FitSample {
     /// When, from the flow's start, on a clock that never goes back.
     pub at: Duration,
-    /// Bytes acknowledged so far.
-    pub bytes_acked: u64,
+    /// Bytes that have arrived so far, in order or not.
+    pub delivered: u64,
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Mean deviation of single round-trip times from it.
@@ -46,7 +46,7 @@ impl FitSample {
         let mss = u64::from(info.send_mss);
         Some(Self {
             at,
-            bytes_acked: info.bytes_acked?,
+            delivered: info.bytes_acked? + u64::from(info.sacked) * mss,
             rtt: info.rtt,
             rtt_deviation: info.rttvar,
             min_rtt: info.min_rtt?,

@@ -14,7 +14,7 @@ pub struct Siblings {
     /// Those that have data to send.
     pub(super) flows: u32,
     /// Bytes that these have had acknowledged in all.
-    pub(super) bytes_acked: u64,
+    pub(super) delivered: u64,
     /// Their congestion windows, in bytes in all.
     pub(super) congestion_window: u64,
     /// How many flows have a fitted rate.
@@ -56,7 +56,7 @@ impl Siblings {
         }
         if !sample.app_limited {
             self.flows += 1;
-            self.bytes_acked = self.bytes_acked.saturating_add(sample.bytes_acked);
+            self.delivered = self.delivered.saturating_add(sample.delivered);
             self.congestion_window = self.congestion_window.saturating_add(sample.congestion_window);
         }
     }

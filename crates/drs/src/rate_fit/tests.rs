@@ -66,7 +66,7 @@ fn a_short_path_is_left_alone() {
 fn a_queue_that_others_fill_ends_the_holding_back() {
     for jitter in [0.0, 0.001] {
         let mut path = Path::of_the_record();
-        path.jitter = jitter;
+        path.rtt_noise = jitter;
         path.fitted(None);
         path.run(10.0);
         assert!(path.flows[0].fitted_rate().is_some());
@@ -95,7 +95,7 @@ fn a_path_that_narrows_is_followed() {
 fn flows_that_start_together_share_the_path_without_a_loss() {
     for (count, jitter) in [(2, 0.0), (10, 0.0), (10, 0.001)] {
         let mut path = Path::of_the_record();
-        path.jitter = jitter;
+        path.rtt_noise = jitter;
         for _ in 0..count {
             path.fitted(None);
         }
@@ -203,11 +203,11 @@ fn beside_a_stock_flow_it_gets_its_share() {
 }
 
 #[test]
-fn jitter_is_not_taken_for_a_queue() {
+fn noise_is_not_taken_for_a_queue() {
     for jitter in [0.001, 0.005] {
         for (capacity, rtt) in [(298.3e6, 0.18), (120e6, 0.05)] {
             let mut path = Path::new(capacity, rtt, 0.5 * capacity * rtt);
-            path.jitter = jitter;
+            path.rtt_noise = jitter;
             path.fitted(None);
             path.run(20.0);
             let rates = path.run(20.0);
@@ -222,6 +222,73 @@ fn jitter_is_not_taken_for_a_queue() {
             );
         }
     }
+}
+
+/// The share of the record's path that a Reno flow gets from the fifth second to the thirtieth, and the segments lost.
+fn on_the_record_path(seed: u64, noise: impl Fn(&mut Path)) -> (f64, f64) {
+    let mut path = Path::of_the_record();
+    path.seed(seed);
+    noise(&mut path);
+    let flow = path.fitted(None);
+    path.flows[flow].is_reno = true;
+    path.run(5.0);
+    let rates = path.run(25.0);
+    (rates[0] / path.capacity, path.lost() / MSS)
+}
+
+#[test]
+fn jitter_in_order_leaves_the_record_path_filled() {
+    for (jitter, least) in [(0.001, 0.93), (0.005, 0.6)] {
+        let runs = (0..8).map(|seed| on_the_record_path(seed, |path| path.jitter = jitter));
+        let runs: Vec<_> = runs.collect();
+        let mean = runs.iter().map(|(share, _)| share).sum::<f64>() / runs.len() as f64;
+        assert!(mean > least, "{jitter}: {mean} {runs:?}");
+    }
+}
+
+#[test]
+fn a_segment_that_is_overtaken_does_not_end_the_search() {
+    for seed in 0..4 {
+        let (share, lost) = on_the_record_path(seed, |path| path.reordering = 1e-3);
+        assert!(share > 0.95 && lost == 0.0, "{seed}: {share} {lost}");
+    }
+}
+
+#[test]
+fn a_queue_of_its_own_is_short_enough_for_codel() {
+    let (share, lost) = on_the_record_path(0, |path| path.codel = Some(CoDel::default()));
+    assert!(share > 0.95 && lost < 3.0, "{share} {lost}");
+}
+
+#[test]
+fn a_program_that_hesitates_does_not_hide_a_queue() {
+    let mut path = Path::of_the_record();
+    let flow = path.fitted(None);
+    path.run(2.0);
+    for _ in 0..300 {
+        path.run(0.1);
+        let now = path.now;
+        path.flows[flow].hesitate(now);
+    }
+    assert_eq!(path.lost(), 0.0);
+    let rates = path.run(5.0);
+    assert!(rates[0] > 0.95 * path.capacity, "{rates:?}");
+}
+
+#[test]
+fn what_arrives_behind_a_missing_segment_is_delivered() {
+    let info = crate::TcpInfo {
+        send_mss: 1000,
+        bytes_acked: Some(5000),
+        sacked: 3,
+        min_rtt: Some(Duration::from_millis(20)),
+        bytes_not_sent: Some(0),
+        delivery_rate: Some(1),
+        delivery_rate_app_limited: Some(false),
+        ..crate::TcpInfo::default()
+    };
+    let sample = FitSample::from_tcp_info(Duration::ZERO, &info, 0);
+    assert_eq!(sample.map(|sample| sample.delivered), Some(8000));
 }
 
 #[test]
@@ -305,7 +372,7 @@ proptest! {
             at += Duration::from_micros((wait % 1_000_000).into());
             let sample = FitSample {
                 at,
-                bytes_acked: acked.into(),
+                delivered: acked.into(),
                 rtt: Duration::from_micros(rtt.into()),
                 rtt_deviation: Duration::from_micros((rtt / 3).into()),
                 min_rtt: Duration::from_micros(least.into()),

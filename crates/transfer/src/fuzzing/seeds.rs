@@ -6,7 +6,7 @@ use longhaul_proto::fuzzing::{Seed, texts};
 
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
-use crate::wire::{Block, FlowReport, Frame, Head, Hello, Meta, Piece, Request, Token, Written};
+use crate::wire::{Block, FlowReport, Frame, Head, Hello, Meta, Piece, Request, Token, VERSION, Written};
 
 fn head(path: &[u8]) -> Head {
     Head {
@@ -31,7 +31,7 @@ fn all() -> Vec<(&'static str, Frame)> {
         (
             "accept",
             Frame::Accept {
-                version: 2,
+                version: VERSION,
                 max_streams: 64,
             },
         ),
@@ -151,6 +151,11 @@ fn pull() -> Hello {
     }
 }
 
+/// An option that no release knows.
+fn option(kind: u16) -> Vec<u8> {
+    [&kind.to_le_bytes()[..], &[3, 0], b"abc"].concat()
+}
+
 pub(super) fn frames() -> Vec<Seed> {
     let mut seeds: Vec<Seed> = all()
         .into_iter()
@@ -160,6 +165,11 @@ pub(super) fn frames() -> Vec<Seed> {
             (name.to_owned(), bytes[4..].to_vec())
         })
         .collect();
+    for (name, kind) in [("option", 5u16), ("critical-option", 0x8005)] {
+        let mut accept = [&[2][..], &VERSION.to_le_bytes(), &[64, 0]].concat();
+        accept.extend(option(kind));
+        seeds.push((format!("accept-{name}"), accept));
+    }
     seeds.push((
         "refuse-and-steering".to_owned(),
         b"\x03\x01\x0a\x00\x1b[2J\xe2\x80\xae\xff\n\x07".to_vec(),
@@ -194,6 +204,10 @@ pub(super) fn hellos() -> Vec<Seed> {
         Frame::Hello(hello).encode(&mut bytes);
         seeds.push((name.to_owned(), bytes[5..].to_vec()));
         seeds.push((format!("{name}-behind-the-token"), bytes[29..].to_vec()));
+        for (option_name, kind) in [("option", 5u16), ("critical-option", 0x8005)] {
+            let with = [&bytes[5..], &option(kind)].concat();
+            seeds.push((format!("{name}-{option_name}"), with));
+        }
         bytes[9..13].copy_from_slice(&[1, 0, 9, 0]);
         seeds.push((format!("{name}-versions-1-to-9"), bytes[5..].to_vec()));
     }
@@ -210,6 +224,187 @@ pub(super) fn hellos() -> Vec<Seed> {
         b"\x02\x01\x01\x00\x00\x00\x04\x00/etc".to_vec(),
     ));
     seeds
+}
+
+fn encoded(frames: &[Frame]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for frame in frames {
+        frame.encode(&mut bytes);
+        if let Frame::Block(block) = frame {
+            bytes.resize(bytes.len() + block.data_len(), b'd');
+        }
+    }
+    bytes
+}
+
+fn entry(id: u64, path: &[u8]) -> Head {
+    Head {
+        id,
+        source: 0,
+        path: RelPath::from_bytes(path).unwrap(),
+    }
+}
+
+/// A file of two blocks, the second one short, and all of its frames.
+fn in_blocks(id: u64, path: &[u8]) -> Vec<Frame> {
+    let (block, size) = (1u32 << 16, (1u64 << 16) + 3);
+    let data = vec![b'd'; size as usize];
+    let part = |offset: u64, len: u32| {
+        Frame::Block(Block {
+            id,
+            offset,
+            len,
+            pieces: vec![Piece { offset: 0, len }],
+        })
+    };
+    let file = Frame::File {
+        head: entry(id, path),
+        meta: Meta::default(),
+        size,
+        block_log2: 16,
+    };
+    let hash = *blake3::hash(&data).as_bytes();
+    vec![
+        file,
+        part(u64::from(block), 3),
+        part(0, block),
+        Frame::FileEnd { id, hash },
+    ]
+}
+
+/// What a sender says behind HELLO.
+pub(super) fn senders() -> Vec<Seed> {
+    let meta = Meta::default();
+    let small = |id: u64, path: &[u8], hash: [u8; 32]| Frame::Small {
+        head: entry(id, path),
+        meta,
+        hash,
+        data: Bytes::from_static(b"content"),
+    };
+    let good = *blake3::hash(b"content").as_bytes();
+    let failed = |id: u64, path: &[u8]| Frame::Failed {
+        head: entry(id, path),
+        failure: Failure::new(FailureKind::Changed),
+    };
+    let end = |entries: u64| Frame::End { entries, bytes: 7 };
+    let tree = [
+        vec![
+            Frame::Directory {
+                head: entry(0, b""),
+                meta,
+            },
+            small(1, b"a", good),
+            small(2, b"b", [0; 32]),
+            small(3, b"!exists", good),
+            small(4, b"=same", good),
+            Frame::Symlink {
+                head: entry(5, b"link"),
+                meta,
+                target: b"a".to_vec(),
+            },
+            failed(6, b"gone"),
+        ],
+        in_blocks(7, b"large"),
+        vec![end(8)],
+    ]
+    .concat();
+    let given_up = [
+        in_blocks(0, b"log")[..2].to_vec(),
+        vec![failed(0, b"log"), end(1)],
+    ]
+    .concat();
+    let mut two_ways = in_blocks(0, b"x");
+    two_ways.extend(in_blocks(0, b"y"));
+    let mut out_of_place = Vec::new();
+    for (_, frame) in all() {
+        out_of_place.push(frame);
+    }
+    let hole = vec![
+        Frame::File {
+            head: entry(0, b"hole"),
+            meta,
+            size: 1 << 20,
+            block_log2: 20,
+        },
+        Frame::Block(Block {
+            id: 0,
+            offset: 0,
+            len: 1 << 20,
+            pieces: vec![],
+        }),
+    ];
+    [
+        ("tree", encoded(&tree)),
+        ("tree-twice", encoded(&[tree.clone(), tree].concat())),
+        (
+            "disk-full",
+            encoded(&[in_blocks(0, b"?full"), vec![end(1)]].concat()),
+        ),
+        (
+            "exists",
+            encoded(&[in_blocks(0, b"!exists"), vec![end(1)]].concat()),
+        ),
+        ("given-up", encoded(&given_up)),
+        ("described-in-two-ways", encoded(&two_ways)),
+        ("two-hashes", {
+            let mut frames = in_blocks(0, b"x");
+            frames.insert(1, Frame::FileEnd { id: 0, hash: [1; 32] });
+            encoded(&frames)
+        }),
+        ("undescribed", encoded(&in_blocks(0, b"x")[1..])),
+        ("end-in-two-ways", encoded(&[end(5), end(6)])),
+        ("hole", encoded(&hole)),
+        ("every-frame", encoded(&out_of_place)),
+        ("nothing", vec![]),
+    ]
+    .map(|(name, bytes)| (name.to_owned(), bytes))
+    .to_vec()
+}
+
+/// What a receiver answers.
+pub(super) fn receivers() -> Vec<Seed> {
+    let accept = Frame::Accept {
+        version: VERSION,
+        max_streams: 8,
+    };
+    let failure = Failure::new(FailureKind::Exists);
+    let results = |outcome: Result<Written, Failure>| -> Vec<Frame> {
+        let result = |id| Frame::Result {
+            id,
+            outcome: outcome.clone(),
+        };
+        [vec![accept.clone()], (0..16).map(result).collect()].concat()
+    };
+    let acknowledged = (0..8).map(|n| Frame::Ack {
+        id: 7,
+        offset: n << 20,
+    });
+    let note = Frame::Failed {
+        head: Head {
+            id: crate::wire::NO_ENTRY,
+            ..entry(0, b"d")
+        },
+        failure: failure.clone(),
+    };
+    let mut wrong_done = results(Ok(Written::New));
+    wrong_done.extend([note, Frame::Done { manifest: [7; 32] }]);
+    let mut everything = Vec::new();
+    for (_, frame) in all().into_iter().filter(|(name, _)| !name.starts_with("hello")) {
+        everything.push(frame);
+    }
+    [
+        ("all-written", encoded(&results(Ok(Written::New)))),
+        ("all-there", encoded(&results(Ok(Written::Same)))),
+        ("all-failed", encoded(&results(Err(failure)))),
+        ("acknowledged", encoded(&acknowledged.collect::<Vec<_>>())),
+        ("done-with-another-hash", encoded(&wrong_done)),
+        ("done-at-once", encoded(&[Frame::Done { manifest: [0; 32] }])),
+        ("every-frame", encoded(&everything)),
+        ("keep-alive", encoded(&[accept, Frame::KeepAlive])),
+        ("nothing", vec![]),
+    ]
+    .map(|(name, bytes)| (name.to_owned(), bytes))
+    .to_vec()
 }
 
 pub(super) fn grant_files() -> Vec<Seed> {

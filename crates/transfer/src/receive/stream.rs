@@ -16,8 +16,10 @@ use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
 use crate::hole_hash::is_mostly_hole;
 use crate::limits::STREAM_BYTES;
 use crate::progress::StreamCounters;
-use crate::receive::receiver::{Answer, Receiver, Reply};
-use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, NO_ENTRY};
+use crate::receive::ledger::Answer;
+use crate::receive::receiver::{BlockData, Receiver, Reply};
+use crate::store::Store;
+use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL};
 
 /// Answers that may wait to be written.
 const ANSWERS: usize = 1024;
@@ -49,8 +51,8 @@ pub(crate) enum AfterDone<'a> {
 }
 
 /// Receives on one stream until the copy is over. `greeting` is said first.
-pub(crate) async fn receive_stream<R, W>(
-    receiver: &Arc<Receiver>,
+pub(crate) async fn receive_stream<S, R, W>(
+    receiver: &Arc<Receiver<S>>,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
     writer: &mut W,
@@ -58,6 +60,7 @@ pub(crate) async fn receive_stream<R, W>(
     after_done: AfterDone<'_>,
 ) -> Result<StreamEnd, Error>
 where
+    S: Store,
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
@@ -72,8 +75,8 @@ where
     }
 }
 
-async fn write_answers<W: AsyncWrite + Unpin>(
-    receiver: &Receiver,
+async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
+    receiver: &Receiver<S>,
     counters: &StreamCounters,
     writer: &mut W,
     answers: &mpsc::Sender<Answer>,
@@ -137,8 +140,8 @@ fn put((first, second): Answer, out: &mut Vec<u8>) {
     }
 }
 
-async fn read_frames<R: AsyncRead + Unpin>(
-    receiver: &Arc<Receiver>,
+async fn read_frames<S: Store, R: AsyncRead + Unpin>(
+    receiver: &Arc<Receiver<S>>,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
     answers: mpsc::Sender<Answer>,
@@ -157,12 +160,8 @@ async fn read_frames<R: AsyncRead + Unpin>(
             tokio::task::spawn_blocking(move || {
                 let (_permit, _place) = (permit, place);
                 for (frame, reply) in batch {
-                    match frame {
-                        Frame::FileEnd { id, hash } => receiver.file_end(id, hash, reply),
-                        frame => receiver.entry(frame, reply),
-                    }
+                    receiver.entry(frame, reply);
                 }
-                receiver.conclude();
             });
         }
         let taken_before = reader.taken();
@@ -197,17 +196,23 @@ async fn read_frames<R: AsyncRead + Unpin>(
                     (hash, buffer) = (Some(known), back);
                 }
                 drop(holes);
+                let data = BlockData {
+                    buffer,
+                    len,
+                    buffers: receiver.account.buffers().clone(),
+                    _in_memory: permit,
+                    _place: place,
+                };
                 let reply = reserve(&answers).await?;
                 if size.is_some() {
                     counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
                 }
-                let receiver = receiver.clone();
-                tokio::task::spawn_blocking(move || {
-                    let (_permit, _place) = (permit, place);
-                    receiver.block(&block, buffer.get(..len).unwrap_or_default(), hash, reply);
-                    receiver.account.buffers().give(buffer);
-                    receiver.conclude();
-                });
+                if receiver.wants(&block, reply)
+                    && let Some(size) = size
+                {
+                    let receiver = receiver.clone();
+                    tokio::task::spawn_blocking(move || receiver.block(block, data, size, hash));
+                }
             }
             Incoming::Frame(frame) => match receiver.check(frame)? {
                 Frame::File {
@@ -216,9 +221,6 @@ async fn read_frames<R: AsyncRead + Unpin>(
                     size,
                     block_log2,
                 } => receiver.file(head, meta, size, block_log2)?,
-                Frame::Failed { head, .. } if head.id == NO_ENTRY => {
-                    return Err(Error::Protocol("it reports a failure of no entry".into()));
-                }
                 frame @ (Frame::Small { .. }
                 | Frame::Directory { .. }
                 | Frame::Symlink { .. }
@@ -234,9 +236,9 @@ async fn read_frames<R: AsyncRead + Unpin>(
                 }
                 Frame::End { entries, bytes } => {
                     receiver.progress.set_found(entries, bytes, true);
-                    if receiver.end(entries) {
+                    if let Some(finish) = receiver.end(entries)? {
                         let receiver = receiver.clone();
-                        tokio::task::spawn_blocking(move || receiver.conclude());
+                        tokio::task::spawn_blocking(move || receiver.finish(finish));
                     }
                 }
                 Frame::Totals {

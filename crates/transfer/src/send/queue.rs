@@ -1,46 +1,38 @@
 //! The sender's queue: the one place from which all streams of a copy pull their work.
 //!
-//! Entries come in from the walk, in order; large files are cut into blocks; a stream takes what is next when it has room,
-//! so a fast path carries more. What a stream has taken and the receiver has not answered is remembered; when the stream
-//! dies it returns to the front of the queue. When nothing is left to take, an idle stream carries a second time what has
-//! waited long for an answer elsewhere, so a stalled path can't hold up the end.
+//! What goes where is decided by the [`Schedule`]; this holds it under a lock, gives it the time, keeps its memory and its
+//! open files on the account, wakes who waits, and tells the observer.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::account::{Account, Held, Resource};
+use crate::account::{Account, Exhausted, Held, Resource};
 use crate::error::{Error, Failure};
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
+use crate::send::read::{OpenFile, Reports};
+use crate::send::schedule::{
+    EntryResult, Found, IN_FLIGHT_BYTES, MAX_BATCH_ENTRIES, Next, Say, Schedule, StreamId, Wake, Work,
+    entry_memory,
+};
 use crate::send::source::Sources;
-use crate::send::walk::{Found, WalkSink};
-use crate::tree_hash::Hash;
+use crate::send::walk::WalkSink;
+use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{Frame, Head, Meta, Written};
 
-mod item;
-mod state;
+#[cfg(test)]
+mod tests;
 
-use item::Key;
-pub(crate) use item::{BlockFile, Entry, Item};
-use state::{Carried, State, next, repeat};
-
-/// Entries the walk may be ahead of the streams: bounds memory to a few MiB.
-const WALK_AHEAD: usize = 8192;
-/// Small entries a stream may have unanswered: enough for 1 KiB files at 1 Gbit/s over 200 ms.
-const UNANSWERED_ENTRIES: usize = 32 * 1024;
-/// Small entries, and bytes of them, that go into one batch.
-const BATCH_ENTRIES: usize = 256;
-const BATCH_BYTES: u64 = 512 * 1024;
-/// Bytes that an entry takes beside its path.
-const ENTRY_BYTES: u64 = 256;
-/// How often a walk that waits looks whether there is memory.
-const LOOK_FOR_MEMORY: Duration = Duration::from_millis(50);
-/// Which stream, within one copy.
-pub(crate) type StreamId = u32;
+/// How often a walk or a stream that waits for memory looks whether there is some.
+const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Bytes of memory held for work whatever the entries take: enough for one full batch, so that the walk can't take all there is.
+const WORK_RESERVE: u64 = MAX_BATCH_ENTRIES as u64 * IN_FLIGHT_BYTES;
 
 /// See the module.
 pub(crate) struct Queue {
@@ -49,6 +41,7 @@ pub(crate) struct Queue {
     room: Condvar,
     /// Streams wait here for work, and everyone for the end.
     work: Notify,
+    started: Instant,
     pub sources: Sources,
     pub account: Arc<Account>,
     pub progress: Arc<Progress>,
@@ -57,11 +50,40 @@ pub(crate) struct Queue {
     pub label: Box<dyn Fn(&Head) -> String + Send + Sync>,
 }
 
+struct State {
+    schedule: Schedule,
+    open_files: HashMap<u64, Arc<OpenFile>>,
+    /// The memory of the schedule.
+    held: Held,
+}
+
+impl State {
+    /// Accounts for the memory of the schedule and for more: bytes of entries, and pieces of work.
+    fn account(&mut self, entry_bytes: u64, pieces: u64) -> Result<(), Exhausted> {
+        let memory = self.schedule.memory();
+        let work = memory
+            .work
+            .saturating_add(pieces * IN_FLIGHT_BYTES)
+            .max(WORK_RESERVE);
+        let entries = memory.entries.saturating_add(entry_bytes);
+        self.held.set_in_steps(entries.saturating_add(work))
+    }
+
+    /// For how many more pieces of work there is memory.
+    fn room(&mut self) -> usize {
+        let full = MAX_BATCH_ENTRIES;
+        let fits = [full, 1]
+            .into_iter()
+            .find(|&pieces| self.account(0, pieces as u64).is_ok());
+        fits.unwrap_or(0)
+    }
+}
+
 /// What a stream gets when it asks.
 pub(crate) enum Taken {
-    Work(Vec<Item>),
-    /// Nothing now; ask again when woken or after a while.
-    Nothing,
+    Work(Vec<Work>),
+    /// Nothing now; ask again when woken, or after this.
+    Nothing(Duration),
     /// Nothing ever again.
     Over,
 }
@@ -78,13 +100,17 @@ impl Queue {
         observer: Arc<dyn Observer>,
         label: Box<dyn Fn(&Head) -> String + Send + Sync>,
     ) -> Result<Arc<Self>, Error> {
-        let held = account.take(Resource::Bookkeeping, 1)?;
-        let mut state = State::new(held);
-        state.account(0)?;
+        let mut state = State {
+            schedule: Schedule::default(),
+            open_files: HashMap::new(),
+            held: account.take(Resource::Bookkeeping, 1)?,
+        };
+        state.account(0, 0)?;
         Ok(Arc::new(Self {
             state: Mutex::new(state),
             room: Condvar::new(),
             work: Notify::new(),
+            started: Instant::now(),
             sources,
             account,
             progress,
@@ -95,100 +121,36 @@ impl Queue {
 
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
     pub(crate) fn walk(&self) {
-        let finished = self.sources.walk(self);
+        let complete = self.sources.walk(self);
         let mut state = self.state.locked();
-        state.walk_complete = finished;
-        self.progress
-            .set_found(state.next_id, state.bytes_found, finished);
-        drop(state);
-        self.work.notify_waiters();
+        state.schedule.walk_ended(complete);
+        let found = state.schedule.totals();
+        self.progress.set_found(found.entries, found.bytes, complete);
+        self.act(state);
     }
 
     pub(crate) fn add_stream(&self, stream: StreamId) {
-        self.state.locked().streams.insert(stream, Carried::default());
+        self.on(|schedule, _| schedule.add_stream(stream));
     }
 
     /// The stream is gone: what only it carried returns to the queue, to be taken first.
     pub(crate) fn remove_stream(&self, stream: StreamId) {
-        let mut guard = self.state.locked();
-        let state = &mut *guard;
-        let Some(carried) = state.streams.remove(&stream) else {
-            return;
-        };
-        let mut back = Vec::new();
-        for key in carried.keys {
-            let Some(unanswered) = state.unanswered.get_mut(&key) else {
-                continue;
-            };
-            unanswered.carriers.retain(|carrier| *carrier != stream);
-            if unanswered.carriers.is_empty()
-                && let Some(unanswered) = state.unanswered.remove(&key)
-            {
-                back.push(unanswered.item);
-            }
-        }
-        for item in back {
-            match item {
-                Item::Open(file) if file.opened.get().is_none() => {
-                    // Its opener died with the stream before telling: the next taker opens it.
-                    match &mut state.cursor {
-                        Some(cursor) if Arc::ptr_eq(&cursor.file, &file) => cursor.opening = false,
-                        _ => state.grown.push_front(file),
-                    }
-                }
-                Item::Open(file) => {
-                    state.advance(&file);
-                    state.returned.push_front(Item::Block(file, 0));
-                }
-                item => state.returned.push_front(item),
-            }
-        }
-        drop(guard);
-        self.work.notify_waiters();
+        self.on(|schedule, _| schedule.remove_stream(stream));
     }
 
     /// Work for `stream`.
     pub(crate) fn take(&self, stream: StreamId) -> Taken {
-        let mut guard = self.state.locked();
-        let state = &mut *guard;
-        if state.closed || state.agreed.is_some() || !state.streams.contains_key(&stream) {
-            return Taken::Over;
-        }
-        let carried = state.streams.get(&stream).map_or(0, |carried| carried.keys.len());
-        if carried >= UNANSWERED_ENTRIES {
-            return Taken::Nothing;
-        }
-        let mut items = Vec::new();
-        let mut bytes = 0u64;
-        while items.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
-            if state.account(1).is_err() {
-                // What is unanswered takes all the memory there is for it.
-                break;
-            }
-            let (item, size) = match next(state) {
-                Some(next) => next,
-                None => break,
-            };
-            bytes = size.saturating_add(bytes).saturating_add(item.head_bytes());
-            state.carry(&item, stream);
-            let large = matches!(item, Item::Open(_) | Item::Block(..));
-            items.push(item);
-            if large {
-                break;
-            }
-        }
-        if state.entries.len() < WALK_AHEAD / 2 {
-            self.room.notify_all();
-        }
-        if items.is_empty()
-            && let Some(item) = repeat(state, stream)
-        {
-            items.push(item);
-        }
-        if items.is_empty() {
-            Taken::Nothing
-        } else {
-            Taken::Work(items)
+        let mut state = self.state.locked();
+        let now = self.started.elapsed();
+        let room = state.room();
+        let next = state.schedule.next(stream, now, room);
+        self.act(state);
+        match next {
+            Next::Send(work) => Taken::Work(work),
+            // Memory may be given back by other copies, which nobody tells.
+            Next::Wait { .. } if room == 0 => Taken::Nothing(MEMORY_POLL_INTERVAL),
+            Next::Wait { until } => Taken::Nothing(until.saturating_sub(now)),
+            Next::Over => Taken::Over,
         }
     }
 
@@ -197,138 +159,97 @@ impl Queue {
         self.work.notified()
     }
 
-    /// The file under the cursor has been opened: its other blocks may go.
-    pub(crate) fn opened(&self, file: &Arc<BlockFile>) {
-        self.state.locked().advance(file);
-        self.work.notify_waiters();
-    }
-
-    /// A small file turned out to be large: it goes in blocks.
-    pub(crate) fn grown(&self, entry: &Arc<Entry>) {
-        let mut state = self.state.locked();
-        state.forget(Key::Entry(entry.head.id));
-        state.grown.push_back(BlockFile::new(entry.clone()));
-        drop(state);
-        self.work.notify_waiters();
-    }
-
-    /// `stream` now also carries the end of `file`: its hash, or its failure.
-    pub(crate) fn carries_end(&self, file: &Arc<BlockFile>, failure: Option<&Failure>, stream: StreamId) {
-        let mut state = self.state.locked();
-        let item = match failure {
-            Some(failure) => Item::Failed(file.entry.clone(), failure.clone()),
-            None => Item::FileEnd(file.clone()),
-        };
-        if failure.is_some() {
-            file.finished.store(true, Ordering::Relaxed);
-            if state.cursor.as_ref().is_some_and(|c| Arc::ptr_eq(&c.file, file)) {
-                state.cursor = None;
-            }
-        }
-        if state.manifest.has(file.entry.head.id) || !state.streams.contains_key(&stream) {
-            if state.streams.contains_key(&stream) {
-                return;
-            }
-            state.returned.push_front(item);
-            drop(state);
-            self.work.notify_waiters();
-            return;
-        }
-        state.forget(item.key());
-        state.carry(&item, stream);
-        drop(state);
-        self.work.notify_waiters();
-    }
-
-    /// A block was not sent after all, and no answer to it will come.
-    pub(crate) fn unsent(&self, file: &BlockFile, offset: u64) {
-        self.state.locked().forget(Key::Block(file.entry.head.id, offset));
-    }
-
-    /// An entry failed while it was being read: what is remembered for a repetition is the failure.
-    pub(crate) fn entry_failed(&self, entry: &Arc<Entry>, failure: &Failure) {
-        let mut state = self.state.locked();
-        if let Some(unanswered) = state.unanswered.get_mut(&Key::Entry(entry.head.id)) {
-            unanswered.item = Item::Failed(entry.clone(), failure.clone());
-        }
-    }
-
     /// The receiver says a block is written.
     pub(crate) fn acknowledged(&self, id: u64, offset: u64) {
-        let mut state = self.state.locked();
-        if let Some(unanswered) = state.settle(Key::Block(id, offset))
-            && let Item::Open(file) | Item::Block(file, _) = &unanswered.item
-            && let Some(opened) = file.opened.get()
-        {
-            let len = opened.block_size().min(opened.size - offset.min(opened.size));
-            if !file.finished.load(Ordering::Relaxed) {
-                file.acknowledged.fetch_add(len, Ordering::Relaxed);
-                self.progress.bytes_done.fetch_add(len, Ordering::Relaxed);
-            }
-        }
+        self.on(|schedule, now| schedule.acknowledged(id, offset, now));
     }
 
     /// The receiver says what became of an entry.
     pub(crate) fn answered(&self, id: u64, outcome: Result<Written, Failure>) {
-        let mut state = self.state.locked();
-        let mut file_blocks = None;
-        let mut outcome = outcome;
-        let entry = match state.settle(Key::Entry(id)).map(|unanswered| unanswered.item) {
-            Some(Item::Entry(entry)) => Some(entry),
-            Some(Item::Failed(entry, own)) => {
-                // Written and verified after all, before our second thoughts arrived: then it is.
-                if entry.content.get().is_none() || outcome.is_err() {
-                    outcome = Err(own);
-                }
-                Some(entry)
-            }
-            Some(Item::FileEnd(file)) => {
-                file.finished.store(true, Ordering::Relaxed);
-                file_blocks = Some(file.clone());
-                Some(file.entry.clone())
-            }
-            _ => None,
-        };
-        // A failure can come while blocks are still on their way.
-        let entry = entry.or_else(|| {
-            outcome.as_ref().err()?;
-            let file = state.give_up(id)?;
-            file_blocks = Some(file.clone());
-            Some(file.entry.clone())
-        });
-        let Some(entry) = entry else { return };
-        if !state.finish(&entry, &outcome) {
-            return;
+        self.on(|schedule, now| schedule.answered(id, outcome, now));
+    }
+
+    /// The receiver says everything is in place, with its hash over everything. Answers on other streams may still be
+    /// on their way; they are waited for.
+    pub(crate) fn completed(&self, manifest: Hash) {
+        self.on(|schedule, _| schedule.completed(manifest));
+    }
+
+    /// Ends it all: the walk stops and streams find no more work.
+    pub(crate) fn close(&self) {
+        self.on(|schedule, _| schedule.close());
+    }
+
+    /// Whether the receiver has said that everything is in place.
+    pub(crate) fn said_done(&self) -> bool {
+        self.state.locked().schedule.is_completed()
+    }
+
+    /// Once everything is in place: whether both sides agree on what that is.
+    pub(crate) fn conclusion(&self) -> Option<bool> {
+        self.state.locked().schedule.agreed()
+    }
+
+    /// The hash over all entries, once done.
+    pub(crate) fn manifest(&self) -> Hash {
+        self.state.locked().schedule.manifest()
+    }
+
+    /// What the walk has found so far.
+    pub(crate) fn totals(&self) -> Frame {
+        let found = self.state.locked().schedule.totals();
+        Frame::Totals {
+            entries: found.entries,
+            bytes: found.bytes,
+            complete: found.complete,
         }
-        state.conclude();
+    }
+
+    /// An event for the schedule, and what follows from it.
+    fn on<T>(&self, event: impl FnOnce(&mut Schedule, Duration) -> T) -> T {
+        let mut state = self.state.locked();
+        let answer = event(&mut state.schedule, self.started.elapsed());
+        self.act(state);
+        answer
+    }
+
+    /// Does what the schedule wants done, most of it without the lock.
+    fn act(&self, mut state: MutexGuard<'_, State>) {
+        let actions = state.schedule.actions();
+        let closed = actions.close.and_then(|id| state.open_files.remove(&id));
+        // Where it has become more and can't be had, the next work has to wait.
+        let _ = state.account(0, 0);
+        let done = state.schedule.bytes_done();
+        self.progress.bytes_done.store(done, Ordering::Relaxed);
         drop(state);
-        // Blocks acknowledged on another stream may not have been heard of yet; those of a file that failed count no more.
-        let counted = file_blocks.map_or(0, |file| file.acknowledged.load(Ordering::Relaxed));
-        let size = entry
-            .content
-            .get()
-            .filter(|_| outcome.is_ok())
-            .map_or(0, |(size, _)| *size);
-        self.progress.bytes_done.fetch_add(size, Ordering::Relaxed);
-        self.progress.bytes_done.fetch_sub(counted, Ordering::Relaxed);
-        self.report(&entry, outcome);
-        self.work.notify_waiters();
+        drop(closed);
+        if let Some(result) = actions.result {
+            self.report(result);
+        }
+        match actions.wake {
+            Wake::None => {}
+            Wake::One => self.work.notify_one(),
+            Wake::All => self.work.notify_waiters(),
+        }
+        if actions.wake_walk {
+            self.room.notify_all();
+        }
     }
 
     /// Tells the observer, once for each entry.
-    fn report(&self, entry: &Entry, outcome: Result<Written, Failure>) {
+    fn report(&self, result: EntryResult) {
         self.progress.entries_done.fetch_add(1, Ordering::Relaxed);
-        let path = (self.label)(&entry.head);
-        match outcome {
+        let path = (self.label)(&result.entry.head);
+        match result.outcome {
             Ok(written) => {
-                let content = entry.content.get();
-                if matches!(entry.found, Found::File { .. }) {
+                if matches!(result.entry.found, Found::File { .. }) {
                     self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 }
+                let (bytes, hash) = result.content.unzip();
                 self.observer.event(Event::Done {
                     path,
-                    bytes: content.map(|(size, _)| *size),
-                    hash: content.map(|(_, hash)| *hash),
+                    bytes,
+                    hash,
                     same: written == Written::Same,
                 });
             }
@@ -341,57 +262,6 @@ impl Queue {
         self.progress.failures.fetch_add(1, Ordering::Relaxed);
         self.observer.event(Event::Failed { path, failure });
     }
-
-    /// The receiver says everything is in place, with its hash over everything. Answers on other streams may still be
-    /// on their way; they are waited for.
-    pub(crate) fn completed(&self, manifest: Hash) {
-        let mut state = self.state.locked();
-        state.their_manifest = Some(manifest);
-        state.conclude();
-        drop(state);
-        self.work.notify_waiters();
-    }
-
-    /// Whether the receiver has said that everything is in place.
-    pub(crate) fn said_done(&self) -> bool {
-        self.state.locked().their_manifest.is_some()
-    }
-
-    /// Once everything is in place: whether both sides agree on what that is.
-    pub(crate) fn conclusion(&self) -> Option<bool> {
-        self.state.locked().agreed
-    }
-
-    /// The hash over all entries, once done.
-    pub(crate) fn manifest(&self) -> Hash {
-        self.state.locked().manifest.hash()
-    }
-
-    /// Ends it all: the walk stops and streams find no more work.
-    pub(crate) fn close(&self) {
-        self.state.locked().closed = true;
-        self.room.notify_all();
-        self.work.notify_waiters();
-    }
-
-    /// What the walk has found so far.
-    pub(crate) fn totals(&self) -> Frame {
-        let state = self.state.locked();
-        Frame::Totals {
-            entries: state.next_id,
-            bytes: state.bytes_found,
-            complete: state.walk_complete,
-        }
-    }
-
-    /// The END frame.
-    pub(crate) fn end(&self) -> Frame {
-        let state = self.state.locked();
-        Frame::End {
-            entries: state.next_id,
-            bytes: state.bytes_found,
-        }
-    }
 }
 
 impl WalkSink for Queue {
@@ -400,37 +270,60 @@ impl WalkSink for Queue {
     }
 
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool {
-        let cost = ENTRY_BYTES + 2 * path.as_bytes().len() as u64 + found.bytes();
+        let cost = entry_memory(&path, &found);
         let mut state = self.state.locked();
-        let held = loop {
-            if state.closed {
+        loop {
+            if state.schedule.is_closed() {
                 return false;
             }
-            if state.entries.len() < WALK_AHEAD
-                && let Ok(held) = self.account.take(Resource::Bookkeeping, cost)
-            {
-                break held;
+            if state.schedule.wants_entries() && state.account(cost, 0).is_ok() {
+                break;
             }
             // Memory may be given back by other copies, which nobody tells.
-            let waited = self.room.wait_timeout(state, LOOK_FOR_MEMORY);
-            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-        };
-        let id = state.next_id;
-        state.next_id += 1;
-        if let Found::File { size } = found {
-            state.bytes_found += size;
+            let waited = self.room.wait_timeout(state, MEMORY_POLL_INTERVAL);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let head = Head { id, source, path };
-        state.entries.push_back(Arc::new(Entry {
-            head,
-            meta,
-            found,
-            content: OnceLock::new(),
-            _held: held,
-        }));
-        self.progress.set_found(state.next_id, state.bytes_found, false);
-        drop(state);
-        self.work.notify_one();
+        state.schedule.found(source, path, meta, found);
+        let found = state.schedule.totals();
+        self.progress.set_found(found.entries, found.bytes, false);
+        self.act(state);
         true
+    }
+}
+
+impl Reports for Queue {
+    fn open_file(&self, id: u64) -> Option<Arc<OpenFile>> {
+        self.state.locked().open_files.get(&id).cloned()
+    }
+
+    fn opened(&self, id: u64, file: OpenFile) -> Option<Arc<OpenFile>> {
+        let mut state = self.state.locked();
+        let file = Arc::new(file);
+        if state.schedule.opened(id, file.size(), file.block_log2) {
+            state.open_files.insert(id, file.clone());
+        }
+        let counts = state.open_files.get(&id).cloned();
+        self.act(state);
+        counts
+    }
+
+    fn block_read(&self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash> {
+        self.on(|schedule, _| schedule.block_read(id, offset, hash))
+    }
+
+    fn file_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> bool {
+        self.on(|schedule, now| schedule.file_read(stream, id, size, hash, now))
+    }
+
+    fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> Say {
+        self.on(|schedule, now| schedule.whole_read(stream, id, size, hash, now))
+    }
+
+    fn grew(&self, stream: StreamId, id: u64) -> Say {
+        self.on(|schedule, now| schedule.grew(stream, id, now))
+    }
+
+    fn failed(&self, stream: StreamId, id: u64, failure: &Failure) {
+        self.on(|schedule, now| schedule.failed(stream, id, failure, now));
     }
 }

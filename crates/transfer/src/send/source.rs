@@ -1,85 +1,82 @@
-//! The sources of a copy, opened once and walked and read beneath.
+//! Where the files of a copy come from.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, Failure, FailureKind};
+use crate::error::{Error, Failure};
 use crate::path::RelPath;
-use crate::send::walk::{Found, SourceRoot, WalkSink, walk};
-use crate::store::confine::{Dir, Kind, kind_of};
-use crate::wire::{Head, Meta};
+use crate::send::walk::WalkSink;
+use crate::store::confine::Dir;
+use crate::wire::{Head, Meta, Piece};
+
+mod local_tree;
+
+use local_tree::LocalTree;
+
+/// A place that files come from: what there is, and the content of each file. All of it may block.
+pub(crate) trait Source: Send + Sync {
+    /// Tells `sink` of every entry, in one order, each directory before what is in it; false if `sink` stopped it.
+    fn walk(&self, sink: &dyn WalkSink) -> bool;
+
+    /// Opens the file of an entry that the walk found.
+    ///
+    /// # Errors
+    /// What became of it since the walk, or why it can't be read.
+    fn open(&self, head: &Head) -> Result<Box<dyn SourceFile>, Failure>;
+}
+
+/// An open file of a [`Source`]. Several threads may read it at once.
+pub(crate) trait SourceFile: Send + Sync {
+    /// Bytes, as it was when it was opened.
+    fn size(&self) -> u64;
+
+    /// Permissions and modification time, as they were when it was opened.
+    fn meta(&self) -> Meta;
+
+    /// Where there is data in `len` bytes from `offset`, ascending, at most [`crate::wire::MAX_PIECES`]; the rest reads as zeros.
+    fn pieces(&self, offset: u64, len: u32) -> Result<Vec<Piece>, Failure> {
+        let _ = offset;
+        Ok(vec![Piece { offset: 0, len }])
+    }
+
+    /// Reads from `offset` until `buffer` is full or the file ends. How many bytes that is.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Failure>;
+
+    /// Whether it is still what it was when it was opened.
+    fn is_unchanged(&self) -> Result<bool, Failure>;
+}
 
 /// What is to be copied.
-#[derive(Debug)]
-pub struct Sources {
-    roots: Vec<Result<SourceRoot, Failure>>,
-    recursive: bool,
+pub struct Sources(Box<dyn Source>);
+
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sources").finish_non_exhaustive()
+    }
 }
 
 impl Sources {
     /// Sources beneath one directory, as a server sends them.
     pub fn beneath(base: Arc<Dir>, paths: &[RelPath], recursive: bool) -> Self {
-        let root = |path: &RelPath| {
-            Ok(SourceRoot {
-                base: base.clone(),
-                path: path.clone(),
-            })
-        };
-        let roots = paths.iter().map(root).collect();
-        Self { roots, recursive }
+        Self(Box::new(LocalTree::beneath(base, paths, recursive)))
     }
 
     /// Local sources as a person names them, with the name each takes in a destination directory (empty for `.`, `..` and
     /// `/`, whose content goes there). A source that can't be opened is told as a failure when its turn comes; it is an error if
     /// none can. Without `recursive` a symbolic link named here is followed, as `cp` does.
     pub fn local(paths: &[impl AsRef<Path>], recursive: bool) -> Result<(Self, Vec<Vec<u8>>), Error> {
-        let (mut roots, mut names) = (Vec::new(), Vec::new());
-        let mut first_failure = None;
-        for path in paths {
-            let path = path.as_ref();
-            match open_local(path, recursive) {
-                Ok((root, name)) => {
-                    roots.push(Ok(root));
-                    names.push(name);
-                }
-                Err(failure) => {
-                    let shown = longhaul_proto::text::printable(path.as_os_str().as_encoded_bytes());
-                    first_failure.get_or_insert(Error::Path {
-                        path: shown,
-                        failure: failure.clone(),
-                    });
-                    roots.push(Err(failure));
-                    names.push(Vec::new());
-                }
-            }
-        }
-        match first_failure {
-            Some(error) if roots.iter().all(Result::is_err) => Err(error),
-            _ => Ok((Self { roots, recursive }, names)),
-        }
+        let (tree, names) = LocalTree::open(paths, recursive)?;
+        Ok((Self(Box::new(tree)), names))
     }
 
-    /// Walks them all; `false` if `sink` stopped it.
-    pub(crate) fn walk(&self, sink: &impl WalkSink) -> bool {
-        self.roots.iter().zip(0..).all(|(root, number)| match root {
-            Ok(root) => walk(number, root, self.recursive, sink),
-            Err(failure) => sink.found(
-                number,
-                RelPath::root(),
-                Meta::default(),
-                Found::Failed(failure.clone()),
-            ),
-        })
+    /// Walks them all; false if `sink` stopped it.
+    pub(crate) fn walk(&self, sink: &dyn WalkSink) -> bool {
+        self.0.walk(sink)
     }
 
-    /// Where an entry lies: its directory and full path in it.
-    pub(crate) fn locate(&self, head: &Head) -> Result<(&Dir, RelPath), Failure> {
-        let root = self
-            .roots
-            .get(head.source as usize)
-            .ok_or(Failure::new(FailureKind::NotFound))?;
-        let root = root.as_ref().map_err(Clone::clone)?;
-        Ok((&root.base, root.path.join(&head.path)?))
+    /// Where their content is read.
+    pub(crate) fn source(&self) -> &dyn Source {
+        &*self.0
     }
 
     /// An entry's name as the user knows it: beneath `prefixes[source]`.
@@ -95,55 +92,10 @@ impl Sources {
     }
 }
 
-fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Failure> {
-    let open = |dir: &Path| Dir::open(dir).map(Arc::new).map_err(Failure::from);
-    // `.`, `..`, `/` have no name of their own; `dir/.` neither, though `Path` reads it as `dir`.
-    let dot = path.as_os_str().as_encoded_bytes().ends_with(b"/.");
-    let Some(name) = path.file_name().filter(|_| !dot) else {
-        return Ok((
-            SourceRoot {
-                base: open(path)?,
-                path: RelPath::root(),
-            },
-            Vec::new(),
-        ));
-    };
-    let name_path = RelPath::from_bytes(name.as_encoded_bytes())?;
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let base = open(parent)?;
-    let stat = base.stat(&name_path)?;
-    let trailing_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
-    if kind_of(&stat) == Kind::Symlink && (!recursive || trailing_slash) {
-        // The user's own link on the user's own command line.
-        let real = std::fs::canonicalize(path).map_err(|error| io_failure(&error))?;
-        let (mut root, _) = match real.file_name() {
-            Some(_) => open_local(&real, true)?,
-            None => return Err(Failure::new(FailureKind::IsDirectory)),
-        };
-        if real.is_dir() {
-            root = SourceRoot {
-                base: open(&real)?,
-                path: RelPath::root(),
-            };
-        }
-        return Ok((root, name.as_encoded_bytes().to_vec()));
-    }
-    Ok((
-        SourceRoot {
-            base,
-            path: name_path,
-        },
-        name.as_encoded_bytes().to_vec(),
-    ))
-}
-
-/// An I/O error as a failure of one entry.
-pub(crate) fn io_failure(error: &std::io::Error) -> Failure {
-    match error.raw_os_error() {
-        Some(code) => rustix::io::Errno::from_raw_os_error(code).into(),
-        None => Failure::with(FailureKind::Io, error.to_string()),
+#[cfg(test)]
+impl Sources {
+    /// Files from anywhere.
+    pub(crate) fn of(source: impl Source + 'static) -> Self {
+        Self(Box::new(source))
     }
 }

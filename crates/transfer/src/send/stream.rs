@@ -12,17 +12,15 @@ use tokio::time::Instant;
 use crate::account::{Held, Resource};
 use crate::error::Error;
 use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
-use crate::limits::BUFFER_BYTES;
 use crate::progress::StreamCounters;
 use crate::receive::{StreamEnd, refused};
-use crate::send::queue::{Item, Queue, StreamId, Taken};
-use crate::send::read::{Announced, fill};
+use crate::send::queue::{Queue, Taken};
+use crate::send::read::{Announced, FrameBuffer, Reader};
+use crate::send::schedule::{StreamId, Work};
 use crate::wire::{Frame, NO_ENTRY};
 
-/// How often an idle stream looks whether it should repeat what others carry.
-const IDLE_LOOK: Duration = Duration::from_millis(250);
 /// How often the receiver hears what the walk has found so far.
-const TOTALS_EVERY: Duration = Duration::from_millis(200);
+const TOTALS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Sends on one stream until the copy is over. `greeting` goes first, in one flight with the first data. Whatever way this
 /// ends, what the stream carried and had no answer for is back in the queue.
@@ -62,7 +60,7 @@ impl Drop for PutBack<'_> {
 
 /// Frames that wait to be written, and the place they take.
 struct Filled {
-    bytes: Vec<u8>,
+    frames: FrameBuffer,
     /// Bytes of file data among them.
     data: u64,
     _place: Held,
@@ -76,38 +74,39 @@ async fn produce(
     let mut announced = Announced::default();
     loop {
         let changed = queue.changed();
-        let items = match queue.take(stream) {
-            Taken::Work(items) => items,
-            Taken::Nothing => {
-                let _ = tokio::time::timeout(IDLE_LOOK, changed).await;
+        let work = match queue.take(stream) {
+            Taken::Work(work) => work,
+            Taken::Nothing(wait) => {
+                let _ = tokio::time::timeout(wait, changed).await;
                 continue;
             }
             Taken::Over => return finished(queue),
         };
         // Waited for however long it takes: who asked for the files is who waits.
-        if let Some(Item::Open(file)) = items.last()
-            && file.held.get().is_none()
-        {
-            let _ = file.held.set(queue.account.wait(Resource::OpenFiles).await);
-        }
+        let file_place = match work.last() {
+            Some(Work::Open(_)) => Some(queue.account.wait(Resource::OpenFiles).await),
+            _ => None,
+        };
         let place = queue.account.wait(Resource::Buffers).await;
         let queue = queue.clone();
-        let work = tokio::task::spawn_blocking(move || {
-            let mut bytes = queue.account.buffers().take();
-            bytes.clear();
-            if let Some(Item::Open(_) | Item::Block(..)) = items.last() {
-                // No more than it takes: left to itself, a vector grows to twice that.
-                bytes.reserve_exact(BUFFER_BYTES);
-            }
-            let data = fill(&queue, stream, &items, &mut announced, &mut bytes);
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut frames = FrameBuffer::new(queue.account.buffers().take());
+            let mut reader = Reader {
+                source: queue.sources.source(),
+                reports: &*queue,
+                stream,
+                announced: &mut announced,
+                out: &mut frames,
+            };
+            let data = reader.fill(work, file_place);
             let filled = Filled {
-                bytes,
+                frames,
                 data,
                 _place: place,
             };
             (filled, announced)
         });
-        let (out, back) = work
+        let (out, back) = reading
             .await
             .map_err(|error| Error::Stream(std::io::Error::other(error)))?;
         announced = back;
@@ -150,7 +149,7 @@ async fn write<W: AsyncWrite + Unpin>(
                     flushed = true;
                 }
                 let wait = match told_complete {
-                    false => TOTALS_EVERY,
+                    false => TOTALS_INTERVAL,
                     true if counters.tells() => FLOW_EVERY,
                     true => KEEP_ALIVE,
                 };
@@ -164,15 +163,15 @@ async fn write<W: AsyncWrite + Unpin>(
         out.clear();
         match next {
             Some(filled) => {
-                writer.write_all(&filled.bytes).await?;
+                writer.write_all(filled.frames.filled()).await?;
                 counters.bytes.fetch_add(filled.data, Ordering::Relaxed);
-                queue.account.buffers().give(filled.bytes);
+                queue.account.buffers().give(filled.frames.into_bytes());
                 flushed = false;
             }
             None if told_complete && !counters.tells() => Frame::KeepAlive.encode(&mut out),
             None => {}
         }
-        if !told_complete && told.elapsed() >= TOTALS_EVERY {
+        if !told_complete && told.elapsed() >= TOTALS_INTERVAL {
             let totals = queue.totals();
             told_complete = matches!(totals, Frame::Totals { complete: true, .. });
             told = Instant::now();

@@ -10,6 +10,7 @@ use rustix::fs::Stat;
 use crate::account::Held;
 use crate::error::{Failure, FailureKind, vanished};
 use crate::path::RelPath;
+use crate::send::schedule::Found;
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::Meta;
 
@@ -18,26 +19,6 @@ use crate::wire::Meta;
 pub(crate) struct SourceRoot {
     pub base: Arc<Dir>,
     pub path: RelPath,
-}
-
-/// What the walk found at one place.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    File { size: u64 },
-    Directory,
-    Symlink { target: Vec<u8> },
-    Failed(Failure),
-}
-
-impl Found {
-    /// Bytes that it takes beside its own size.
-    pub(crate) fn bytes(&self) -> u64 {
-        match self {
-            Found::File { .. } | Found::Directory => 0,
-            Found::Symlink { target } => target.len() as u64,
-            Found::Failed(failure) => failure.detail.len() as u64,
-        }
-    }
 }
 
 /// Takes entries as they are found; `false` stops the walk.
@@ -51,7 +32,7 @@ pub(crate) trait WalkSink {
 }
 
 /// Walks one source. Blocking.
-pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &impl WalkSink) -> bool {
+pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &dyn WalkSink) -> bool {
     let walk = Walk {
         number,
         source,
@@ -71,14 +52,14 @@ pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &imp
     }
 }
 
-struct Walk<'a, S> {
+struct Walk<'a> {
     number: u32,
     source: &'a SourceRoot,
     recursive: bool,
-    sink: &'a S,
+    sink: &'a dyn WalkSink,
 }
 
-impl<S: WalkSink> Walk<'_, S> {
+impl Walk<'_> {
     fn emit(&self, path: RelPath, meta: Meta, found: Found) -> bool {
         self.sink.found(self.number, path, meta, found)
     }

@@ -3,30 +3,26 @@
 //! A file is written under a temporary name in the directory it is for, and renamed when its hash has been verified.
 //! Whatever ends a copy early removes the temporary files with it. Nothing that exists is replaced unless asked.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{self, AtFlags, Mode, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::error::{Error, Failure, FailureKind};
-use crate::limits::OPEN_DIRECTORIES_PER_COPY;
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
-use crate::tree_hash::Hash;
-use crate::wire::{Head, Meta, Token, Written};
+use crate::wire::{Head, Token};
 
 mod made;
+mod open_dirs;
 mod temp_file;
+mod write;
 
 use made::Made;
-pub(crate) use made::MadeDir;
-pub(crate) use temp_file::TempFile;
+use open_dirs::OpenDirs;
 
 /// Bytes of the names of directories that were made for what goes into them, before they were described themselves: as many as
 /// can be on their way over other streams, many times over.
@@ -45,6 +41,15 @@ pub struct WriteOptions {
     pub fsync: bool,
 }
 
+/// Where an entry goes.
+struct Parent {
+    dir: Arc<Dir>,
+    /// The directory's path beneath the base.
+    path: RelPath,
+    /// The entry's name in it.
+    name: OsString,
+}
+
 /// Where a copy goes.
 pub struct Destination {
     base: Arc<Dir>,
@@ -58,7 +63,7 @@ pub struct Destination {
     /// Whoever writes may know what is there: the same content again counts as written.
     may_compare: bool,
     temp_prefix: String,
-    open_dirs: Mutex<HashMap<RelPath, Arc<Dir>>>,
+    open_dirs: OpenDirs,
     made: Mutex<Made>,
 }
 
@@ -91,6 +96,9 @@ impl Destination {
                         .make_dir(OsStr::from_bytes(name), 0o777)
                         .map_err(|errno| Error::path(&target, errno))?;
                     made.insert(&target);
+                    if options.fsync {
+                        open_dirs::sync(&parent_dir).map_err(|errno| Error::path(&parent, errno))?;
+                    }
                 }
                 must_be_dir
             }
@@ -107,7 +115,7 @@ impl Destination {
             within: RelPath::root(),
             may_compare: true,
             temp_prefix,
-            open_dirs: Mutex::default(),
+            open_dirs: OpenDirs::new(options.fsync),
             made: Mutex::new(made),
         })
     }
@@ -160,7 +168,7 @@ impl Destination {
     }
 
     /// Where an entry goes, beneath the base.
-    pub(crate) fn place(&self, head: &Head) -> Result<RelPath, Failure> {
+    fn beneath_base(&self, head: &Head) -> Result<RelPath, Failure> {
         let name = self
             .names
             .get(head.source as usize)
@@ -172,25 +180,19 @@ impl Destination {
         Ok(place.join(&head.path)?)
     }
 
-    /// How many sources there are.
-    pub(crate) fn sources(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Bytes of their names.
-    pub(crate) fn name_bytes(&self) -> u64 {
-        self.names.iter().map(|name| name.len() as u64).sum()
-    }
-
-    /// The directory an entry goes into, made if need be, and its name there.
-    fn parent(&self, place: &RelPath) -> Result<(Arc<Dir>, OsString), Failure> {
+    /// The directory an entry goes into, made if need be, its path beneath the base, and the entry's name there.
+    fn parent(&self, place: &RelPath) -> Result<Parent, Failure> {
         let (parent, name) = place.split_last().ok_or(Failure::new(FailureKind::WrongKind))?;
         let name = OsString::from_vec(name.to_vec());
         if !parent.is_within(&self.within) {
             return Err(Failure::new(FailureKind::RefusedPath));
         }
-        if let Some(dir) = self.open_dirs.locked().get(&parent) {
-            return Ok((dir.clone(), name));
+        if let Some(dir) = self.open_dirs.get(&parent) {
+            return Ok(Parent {
+                dir,
+                path: parent,
+                name,
+            });
         }
         let dir = match self.base.open_dir(&parent) {
             Err(Errno::NOENT) if parent.is_within(&self.target) => {
@@ -200,12 +202,12 @@ impl Destination {
             other => other?,
         };
         let dir = Arc::new(dir);
-        let mut open = self.open_dirs.locked();
-        if open.len() >= OPEN_DIRECTORIES_PER_COPY {
-            open.clear();
-        }
-        open.insert(parent, dir.clone());
-        Ok((dir, name))
+        self.open_dirs.insert(parent.clone(), dir.clone());
+        Ok(Parent {
+            dir,
+            path: parent,
+            name,
+        })
     }
 
     fn make_parents(&self, parent: &RelPath) -> Result<(), Failure> {
@@ -217,197 +219,19 @@ impl Destination {
                 "too many directories that have not been described",
             ));
         }
-        self.base
-            .make_dirs(parent, DIR_IN_THE_MAKING, &mut |path| made.insert(path))?;
+        let mut changed = Vec::new();
+        let result = self.base.make_dirs(parent, DIR_IN_THE_MAKING, &mut |path| {
+            made.insert(path);
+            changed.extend(path.split_last().map(|(parent, _)| parent));
+        });
+        drop(made);
+        for path in changed {
+            self.open_dirs.changed_at(&self.base, &path);
+        }
+        result?;
         Ok(())
     }
-
-    /// Makes a directory; its permissions and time come with [`Self::finish_dir`].
-    pub(crate) fn make_dir(&self, place: &RelPath) -> Result<MadeDir, Failure> {
-        let Some((parent, name)) = place.split_last() else {
-            return Ok(MadeDir::Kept);
-        };
-        let name = OsStr::from_bytes(name);
-        let dir = match *place == self.within {
-            // The one that all is to stay within, itself.
-            true => Arc::new(self.base.open_dir(&parent)?),
-            false => self.parent(place)?.0,
-        };
-        let mut made = self.made.locked();
-        let new = dir
-            .make_dir(name, DIR_IN_THE_MAKING)
-            .map_err(|errno| match errno {
-                Errno::EXIST => Failure::new(FailureKind::WrongKind),
-                errno => errno.into(),
-            })?;
-        Ok(match made.remove(place) || new {
-            true => MadeDir::New,
-            false => MadeDir::Kept,
-        })
-    }
-
-    /// When all in it is written: a directory's permissions and time, if this copy made it.
-    pub(crate) fn finish_dir(&self, place: &RelPath, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
-        let dir = self.base.open_dir(place)?;
-        if self.options.fsync {
-            fs::fsync(&dir)?;
-        }
-        if made == MadeDir::Kept {
-            return Ok(());
-        }
-        apply(&dir, meta)
-            .map_err(|errno| Failure::with(FailureKind::Metadata, std::io::Error::from(errno).to_string()))
-    }
-
-    /// When not all in it could be written: its permissions, if this copy made it.
-    pub(crate) fn leave_dir(&self, place: &RelPath, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
-        if made == MadeDir::Kept {
-            return Ok(());
-        }
-        Ok(fs::fchmod(
-            self.base.open_dir(place)?,
-            Mode::from_raw_mode(meta.mode),
-        )?)
-    }
-
-    /// Whether there is anything to be done with a directory at the end.
-    pub(crate) fn finishes(&self, made: MadeDir) -> bool {
-        made == MadeDir::New || self.options.fsync
-    }
-
-    /// Makes a symbolic link, pointing wherever it points: it is written, never followed.
-    pub(crate) fn write_symlink(
-        &self,
-        id: u64,
-        place: &RelPath,
-        meta: &Meta,
-        target: &[u8],
-    ) -> Result<Written, Failure> {
-        let (dir, name) = self.parent(place)?;
-        match dir.create_symlink(&name, target) {
-            Err(Errno::EXIST) if self.may_compare && self.is_same_link(place, target) => {
-                return Ok(Written::Same);
-            }
-            Err(Errno::EXIST) if self.options.overwrite => {
-                let temp = self.temp_name(id);
-                dir.create_symlink(&temp, target)?;
-                if let Err(errno) = dir.rename(&temp, &name, true) {
-                    let _ = dir.remove(&temp);
-                    return Err(errno.into());
-                }
-            }
-            result => result?,
-        }
-        // A file system without times on links is no reason to lose the link.
-        let _ = fs::utimensat(&*dir, &name, &times(meta), AtFlags::SYMLINK_NOFOLLOW);
-        Ok(Written::New)
-    }
-
-    fn is_same_link(&self, place: &RelPath, target: &[u8]) -> bool {
-        self.base.read_link(place).is_ok_and(|there| there == target)
-    }
-
-    /// Writes a small file whole; `data` has been verified.
-    pub(crate) fn write_small(
-        &self,
-        head: &Head,
-        place: &RelPath,
-        meta: &Meta,
-        data: &[u8],
-        hash: &Hash,
-    ) -> Result<Written, Failure> {
-        let file = self.create(head.id, place, data.len() as u64)?;
-        file.write(data, 0)?;
-        self.finish(file, meta, data.len() as u64, hash)
-    }
-
-    /// Begins a file of `size` bytes under a temporary name.
-    pub(crate) fn create(&self, id: u64, place: &RelPath, size: u64) -> Result<TempFile, Failure> {
-        let (dir, name) = self.parent(place)?;
-        if !self.options.overwrite
-            && let Ok(stat) = dir.stat_name(&name)
-        {
-            // Certain already that it can't be the same.
-            match kind_of(&stat) {
-                Kind::File if self.may_compare && stat.st_size as u64 == size => {}
-                Kind::Directory => return Err(Failure::new(FailureKind::WrongKind)),
-                _ => return Err(Failure::new(FailureKind::Exists)),
-            }
-        }
-        let temp = self.temp_name(id);
-        let fd = dir.create_new(&temp)?;
-        Ok(TempFile {
-            dir,
-            temp: Some(temp),
-            name,
-            fd,
-        })
-    }
-
-    /// A verified file takes its place.
-    pub(crate) fn finish(
-        &self,
-        mut file: TempFile,
-        meta: &Meta,
-        size: u64,
-        hash: &Hash,
-    ) -> Result<Written, Failure> {
-        let metadata = apply(&file.fd, meta);
-        if self.options.fsync {
-            fs::fsync(&file.fd)?;
-        }
-        let Some(temp) = &file.temp else {
-            return Err(Failure::new(FailureKind::Io));
-        };
-        match file.dir.rename(temp, &file.name, self.options.overwrite) {
-            Ok(()) => file.temp = None,
-            Err(Errno::EXIST) if self.may_compare && self.is_same(&file, size, hash) => {
-                return Ok(Written::Same);
-            }
-            Err(errno) => return Err(errno.into()),
-        }
-        match metadata {
-            Ok(()) => Ok(Written::New),
-            Err(errno) => Err(Failure::with(
-                FailureKind::Metadata,
-                std::io::Error::from(errno).to_string(),
-            )),
-        }
-    }
-
-    /// Whether what is at the file's place has the same content.
-    fn is_same(&self, file: &TempFile, size: u64, hash: &Hash) -> bool {
-        let Ok(path) = RelPath::from_bytes(file.name.as_bytes()) else {
-            return false;
-        };
-        let Ok(fd) = file.dir.open_file(&path) else {
-            return false;
-        };
-        let regular = fs::fstat(&fd).is_ok_and(|s| kind_of(&s) == Kind::File && s.st_size as u64 == size);
-        let mut hasher = blake3::Hasher::new();
-        regular && hasher.update_reader(std::fs::File::from(fd)).is_ok() && hasher.finalize() == *hash
-    }
-
-    fn temp_name(&self, id: u64) -> OsString {
-        OsString::from(format!("{}{id:x}", self.temp_prefix))
-    }
 }
 
-fn times(meta: &Meta) -> Timestamps {
-    let mtime = Timespec {
-        tv_sec: meta.mtime.0,
-        tv_nsec: i64::from(meta.mtime.1),
-    };
-    Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: fs::UTIME_OMIT,
-        },
-        last_modification: mtime,
-    }
-}
-
-fn apply(fd: impl AsFd, meta: &Meta) -> Result<(), Errno> {
-    fs::fchmod(&fd, Mode::from_raw_mode(meta.mode))?;
-    fs::futimens(&fd, &times(meta))
-}
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use longhaul_proto::text::printable_within;
 
+use super::options::{decode_options, none_known};
 use super::*;
 
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
@@ -9,10 +10,15 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
     let mut fields = Fields(body);
     let frame = match frame_type {
         FrameType::Hello => Frame::Hello(Hello::decode(&mut fields)?),
-        FrameType::Accept => Frame::Accept {
-            version: fields.u16()?,
-            max_streams: fields.u16()?,
-        },
+        FrameType::Accept => {
+            let (version, max_streams) = (fields.u16()?, fields.u16()?);
+            // LH-COPY-6: the one that is spoken here was among those offered.
+            if version != VERSION {
+                return Err(WireError::Version(version, version));
+            }
+            decode_options(&mut fields, none_known)?;
+            Frame::Accept { version, max_streams }
+        }
         FrameType::Refuse => Frame::Refuse {
             unauthorised: fields.flag()?,
             detail: fields.text()?,
@@ -109,6 +115,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             Frame::Flow(flow)
         }
     };
+    // LH-COPY-2.
     if fields.0.has_remaining() {
         Err(WireError::Long)
     } else {
@@ -170,7 +177,7 @@ impl Fields {
         }
     }
 
-    /// Entries are counted from 0; numbers near the top are left free so that counting never overflows.
+    /// Entries are counted from 0; numbers near the top are left free so that counting never overflows (LH-COPY-3).
     fn id(&mut self) -> Result<u64, WireError> {
         let id = self.u64()?;
         if id > MAX_FILE {
@@ -271,6 +278,7 @@ impl Fields {
                 len: self.u32()?,
             };
             let end = piece.offset.checked_add(piece.len).ok_or(WireError::Bound)?;
+            // LH-COPY-4.
             if piece.len == 0 || piece.offset < free_from || end > len {
                 return Err(WireError::Value("piece"));
             }

@@ -4,13 +4,14 @@ use std::fmt;
 
 use super::decode::Fields;
 use super::encode::put_bytes;
+use super::options::{decode_options, none_known};
 use super::*;
 
 const MAGIC: [u8; 4] = *b"LHCP";
 /// Most sources of one copy.
 pub(crate) const MAX_SOURCES: usize = 16 * 1024;
 
-/// Names one copy among all a server carries: 128 random bits, so that knowing it is having been told.
+/// Names one copy among all a server carries (LH-COPY-10): 128 random bits, so that knowing it is having been told.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub [u8; 16]);
 
@@ -34,7 +35,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The first frame of every stream.
+/// The first frame of every stream (LH-COPY-5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Which copy this stream belongs to.
@@ -107,6 +108,7 @@ impl Hello {
             return Err(WireError::Value("magic"));
         }
         let (oldest, newest) = (fields.u16()?, fields.u16()?);
+        // LH-COPY-6: the fields so far are the same in all versions.
         if oldest > newest {
             return Err(WireError::Value("version range"));
         }
@@ -141,6 +143,7 @@ impl Hello {
             },
             _ => return Err(WireError::Value("request")),
         };
+        decode_options(fields, none_known)?;
         Ok(Self { token, request })
     }
 

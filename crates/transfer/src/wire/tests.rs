@@ -79,8 +79,10 @@ fn hello() -> impl Strategy<Value = Hello> {
 fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         hello().prop_map(Frame::Hello),
-        (any::<u16>(), any::<u16>())
-            .prop_map(|(version, max_streams)| Frame::Accept { version, max_streams }),
+        any::<u16>().prop_map(|max_streams| Frame::Accept {
+            version: VERSION,
+            max_streams
+        }),
         (any::<bool>(), "[ -~]{0,50}")
             .prop_map(|(unauthorised, detail)| Frame::Refuse { unauthorised, detail }),
         (head(), meta(), 0..MAX_FILE, BLOCK_LOG2).prop_map(|(head, meta, size, block_log2)| Frame::File {
@@ -166,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn a_frame_cut_short_or_drawn_out_is_refused(frame in frame(), cut in any::<prop::sample::Index>()) {
+    fn lh_copy_2_a_frame_cut_short_or_drawn_out_is_refused(frame in frame(), cut in any::<prop::sample::Index>()) {
         // SMALL's data runs to the frame's end, so there only a cut before the data is certain to show.
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
@@ -176,6 +178,7 @@ proptest! {
         if certain > 0 {
             prop_assert!(decode(frame_type, body.slice(..cut.index(certain))).is_err());
         }
+        // A byte behind HELLO or ACCEPT is an option cut short.
         if frame_type != FrameType::Small {
             bytes.push(0);
             prop_assert!(decode(frame_type, Bytes::copy_from_slice(&bytes[5..])).is_err());
@@ -183,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_decode_or_are_refused(kind in 1u8..=16, body in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_decode_or_are_refused(kind in 1u8..=17, body in proptest::collection::vec(any::<u8>(), 0..400)) {
         let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body));
     }
 
@@ -226,6 +229,98 @@ fn a_small_frame_filled_in_place_is_the_same_frame() {
     placed.extend_from_slice(b"data");
     finish_small(&mut placed, start, data, &[9; 32]);
     assert_eq!(placed, plain);
+}
+
+#[test]
+fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
+    let hello = Hello {
+        token: Token([1; 16]),
+        request: Request::Pull {
+            recursive: false,
+            sources: vec![RelPath::root()],
+        },
+    };
+    let mut bytes = Vec::new();
+    Frame::Hello(hello.clone()).encode(&mut bytes);
+    let body = &bytes[5..];
+    let with = |oldest: u16, newest: u16, options: &[u8]| {
+        let versions = [oldest.to_le_bytes(), newest.to_le_bytes()].concat();
+        let bytes = [&body[..4], &versions, &body[8..], options].concat();
+        decode(FrameType::Hello, bytes.into())
+    };
+    let good = Ok(Frame::Hello(hello));
+    assert_eq!(with(VERSION, VERSION, b""), good);
+    assert_eq!(with(0, u16::MAX, b"\x05\0\x01\0x"), good, "LH-COPY-8");
+    assert_eq!(
+        with(VERSION + 1, VERSION + 3, b""),
+        Err(WireError::Version(VERSION + 1, VERSION + 3))
+    );
+    assert_eq!(with(5, 4, b""), Err(WireError::Value("version range")));
+    assert_eq!(
+        with(0, u16::MAX, b"\x05\x80\0\0"),
+        Err(WireError::UnknownOption(5))
+    );
+    let accept = |options: &[u8]| {
+        let body = [&VERSION.to_le_bytes()[..], &[9, 0], options].concat();
+        decode(FrameType::Accept, body.into())
+    };
+    let accepted = Frame::Accept {
+        version: VERSION,
+        max_streams: 9,
+    };
+    assert_eq!(accept(b"\x05\0\x01\0x"), Ok(accepted));
+    assert_eq!(accept(b"\x05\x80\0\0"), Err(WireError::UnknownOption(5)));
+}
+
+#[test]
+fn lh_copy_3_values_that_mean_nothing_are_refused() {
+    let mut flag = Vec::new();
+    Frame::Totals {
+        entries: 1,
+        bytes: 1,
+        complete: true,
+    }
+    .encode(&mut flag);
+    *flag.last_mut().unwrap() = 2;
+    assert_eq!(
+        decode(FrameType::Totals, Bytes::copy_from_slice(&flag[5..])),
+        Err(WireError::Value("flag"))
+    );
+    let none = NO_ENTRY.to_le_bytes();
+    assert_eq!(
+        decode(FrameType::FileEnd, [&none[..], &[0; 32]].concat().into()),
+        Err(WireError::Bound)
+    );
+    let meta = |mode: u32, nanos: u32| {
+        let mut body = [0; 14].to_vec();
+        body.extend_from_slice(&mode.to_le_bytes());
+        body.extend_from_slice(&[0; 8]);
+        body.extend_from_slice(&nanos.to_le_bytes());
+        decode(FrameType::Directory, body.into())
+    };
+    assert!(meta(0o777, 999_999_999).is_ok());
+    assert_eq!(meta(0o1000, 0), Err(WireError::Value("mode")));
+    assert_eq!(meta(0, 1_000_000_000), Err(WireError::Value("time")));
+}
+
+#[test]
+fn lh_copy_4_pieces_of_a_block_ascend_within_it() {
+    let block = |len: u32, pieces: &[(u32, u32)]| {
+        let mut body = [0; 16].to_vec();
+        body.extend_from_slice(&len.to_le_bytes());
+        body.extend_from_slice(&(pieces.len() as u16).to_le_bytes());
+        for (offset, len) in pieces {
+            body.extend_from_slice(&offset.to_le_bytes());
+            body.extend_from_slice(&len.to_le_bytes());
+        }
+        decode(FrameType::Block, body.into())
+    };
+    assert!(block(10, &[(0, 2), (2, 3), (7, 3)]).is_ok());
+    for pieces in [&[(0, 3), (2, 1)][..], &[(5, 1), (0, 1)], &[(0, 11)], &[(0, 0)]] {
+        assert_eq!(block(10, pieces), Err(WireError::Value("piece")), "{pieces:?}");
+    }
+    assert_eq!(block(10, &[(u32::MAX, 5)]), Err(WireError::Bound));
+    assert_eq!(block((1 << 20) + 1, &[]), Err(WireError::Bound));
 }
 
 #[test]

@@ -8,7 +8,10 @@ use std::time::Duration;
 use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::*;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use crate::harness::*;
+use crate::wire;
 
 /// A little of everything that can be cut in the middle: 1.2 MB in 8 blocks and 40 small entries.
 fn small_tree(at: &Path) {
@@ -241,6 +244,37 @@ async fn files_that_vanish_after_the_walk_are_told_and_the_rest_arrives() {
     assert_eq!(run.failures(), [vanished("b"), vanished("d")]);
     assert_eq!(std::fs::read(bench.local("s/c")).unwrap(), noise(1_000_000, 3));
     assert!(!bench.local("s/b").exists());
+}
+
+/// Over one stream after the other: what is heard until an answer to the last of the entries from `first` on has come.
+async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
+    let (mut ours, theirs) = tokio::io::duplex(1 << 20);
+    let server = bench.server.clone();
+    tokio::spawn(async move { server.serve(theirs, key(1)).await });
+    let entry = |id: u64| wire::small(id, 0, format!("f{id}").as_bytes(), b"x", [7; 32]);
+    let mut bytes = wire::token_hello(77, b"d", &[b""]);
+    bytes.extend((first..first + count).flat_map(entry));
+    ours.write_all(&bytes).await.unwrap();
+    let mut heard = Vec::new();
+    while wire::result_of(&heard, first + count - 1).is_none() {
+        assert!(ours.read_buf(&mut heard).await.unwrap() > 0);
+    }
+    // Cut in the middle of a frame: the copy waits for a stream to come back.
+    ours.write_all(&[1, 0]).await.unwrap();
+    heard
+}
+
+#[tokio::test]
+async fn lh_copy_19_however_many_entries_failed_each_is_told_so_again() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.root("d")).unwrap();
+    let verification = Some(FailureKind::Verification as u8);
+    ask_wrongly(&bench, 0, 1500).await;
+    // The stream has died, and with it, for all its sender knows, every answer.
+    let again = ask_wrongly(&bench, 1000, 500).await;
+    for id in 1000..1500 {
+        assert_eq!(wire::result_of(&again, id), verification, "entry {id}");
+    }
 }
 
 /// A tmpfs of one MiB that nobody else sees; none without the right to mount.

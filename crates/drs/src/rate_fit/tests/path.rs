@@ -12,14 +12,22 @@ const TIMER_SLACK: f64 = 2e-4;
 /// CoDel's target and interval (RFC 8289).
 const CODEL_TARGET: f64 = 0.005;
 const CODEL_INTERVAL: f64 = 0.1;
+/// A delay that varies in order is drawn anew every so many of its deviations, with straight lines between, as wanbed has it.
+const JITTER_CORRELATION: f64 = 12.0;
+/// A segment that is overtaken comes so much later.
+const REORDERED_BY: f64 = 0.003;
 
 /// The bottleneck, and what shares it.
 pub(super) struct Path {
     pub(super) capacity: f64,
     rtt: f64,
     pub(super) queue_limit: f64,
-    /// Standard deviation of the round-trip times.
+    /// Standard deviation of the delay in each direction; what is sent stays in order.
     pub(super) jitter: f64,
+    /// Standard deviation of single round-trip times that have nothing to do with each other.
+    pub(super) rtt_noise: f64,
+    /// The chance that a segment is overtaken.
+    pub(super) reordering: f64,
     pub(super) codel: Option<CoDel>,
     /// What others keep in the queue, in bytes.
     pub(super) foreign: f64,
@@ -28,6 +36,18 @@ pub(super) struct Path {
     queue: VecDeque<(usize, f64, f64)>,
     queued: f64,
     noise: Noise,
+    /// Of each direction.
+    delays: [InOrderJitter; 2],
+}
+
+/// What comes back of one step: when, the bytes that left the bottleneck, their round-trip time, what was lost, and whether one was overtaken.
+#[derive(Default, Clone, Copy)]
+struct Returning {
+    at: f64,
+    bytes: f64,
+    rtt: f64,
+    lost: f64,
+    is_reordered: bool,
 }
 
 /// One sender.
@@ -45,13 +65,20 @@ pub(super) struct Flow {
     threshold: f64,
     /// The window before the last loss, and when that was.
     cut: (f64, f64),
+    /// Reno, and not CUBIC, comes back from losses.
+    pub(super) is_reno: bool,
+    /// Segments sent again although they were not lost.
+    spurious: f64,
+    /// Reordering has been seen: no segment that is late is taken for lost any more. Before, the window is cut until it turns out.
+    has_seen_reordering: bool,
+    /// When a cut is taken back, and the window and the threshold before it.
+    undo: Option<(f64, f64, f64)>,
     unsent: f64,
     sent: f64,
     limit: Option<f64>,
     paces: bool,
     line: f64,
-    /// What left the bottleneck in each step and is on its way back, with its round-trip time; and what was lost.
-    returning: VecDeque<(f64, f64, f64)>,
+    returning: VecDeque<Returning>,
     lately: VecDeque<f64>,
     lately_sum: f64,
     /// The kernel's delivery rate, which an idle program does not lower.
@@ -79,6 +106,8 @@ impl Path {
             rtt,
             queue_limit,
             jitter: 0.0,
+            rtt_noise: 0.0,
+            reordering: 0.0,
             codel: None,
             foreign: 0.0,
             flows: vec![],
@@ -86,7 +115,13 @@ impl Path {
             queue: VecDeque::new(),
             queued: 0.0,
             noise: Noise::default(),
+            delays: [InOrderJitter::default(); 2],
         }
+    }
+
+    /// The noise is another from now on.
+    pub(super) fn seed(&mut self, seed: u64) {
+        self.noise = Noise(Noise::default().0.wrapping_mul(2 * seed + 1));
     }
 
     /// 2.4 Gbit/s over 180 ms with a queue of 4 MB.
@@ -113,12 +148,16 @@ impl Path {
             begins: self.now,
             threshold: f64::INFINITY,
             cut: (0.0, -1.0),
+            is_reno: false,
+            spurious: 0.0,
+            has_seen_reordering: false,
+            undo: None,
             unsent: 0.0,
             sent: 0.0,
             limit: None,
             paces: false,
             line: self.capacity * 4.0,
-            returning: VecDeque::from(vec![(0.0, self.rtt, 0.0); steps]),
+            returning: VecDeque::new(),
             lately: VecDeque::from(vec![0.0; steps]),
             lately_sum: 0.0,
             delivery_rate: 0.0,
@@ -160,7 +199,7 @@ impl Path {
         let first = (now / STEP) as usize;
         for turn in 0..count {
             let index = (first + turn) % count;
-            let rtt_noise = match self.jitter {
+            let rtt_noise = match self.rtt_noise {
                 0.0 => 0.0,
                 deviation => (deviation * (3.0 + self.noise.normal())).max(0.0),
             };
@@ -204,10 +243,23 @@ impl Path {
                 self.flows[flow].lose(drop);
             }
         }
+        let jitter = self.jitter;
+        let delay: f64 = self
+            .delays
+            .iter_mut()
+            .map(|delay| delay.next(self.now, jitter, &mut self.noise))
+            .sum();
         for (flow, (bytes, waited)) in self.flows.iter_mut().zip(out) {
-            let lost = std::mem::take(&mut flow.lost_now);
-            flow.returning
-                .push_back((bytes, self.rtt + waited + self.foreign / self.capacity, lost));
+            let rtt = self.rtt + delay + waited + self.foreign / self.capacity;
+            let last = flow.returning.back().map_or(0.0, |last| last.at);
+            let may_reorder = self.reordering > 0.0 && bytes > 0.0;
+            flow.returning.push_back(Returning {
+                at: (self.now + self.rtt + delay).max(last),
+                bytes,
+                rtt,
+                lost: std::mem::take(&mut flow.lost_now),
+                is_reordered: may_reorder && self.noise.uniform() < self.reordering * bytes / MSS,
+            });
         }
     }
 
@@ -249,6 +301,11 @@ impl Flow {
         self.limit
     }
 
+    /// Its program is late for a moment, which the kernel notes with the delivery rate for a round trip.
+    pub(super) fn hesitate(&mut self, now: f64) {
+        self.app_limited_until = now + self.srtt;
+    }
+
     fn lose(&mut self, bytes: f64) {
         self.lost_now += bytes;
     }
@@ -285,9 +342,16 @@ impl Flow {
     }
 
     fn receive(&mut self, now: f64, rtt_noise: f64) {
-        let Some((arrived, rtt, lost)) = self.returning.pop_front() else {
-            return;
-        };
+        let (mut arrived, mut lost, mut rtt) = (0.0, 0.0, self.srtt);
+        while let Some(back) = self.returning.front().filter(|back| back.at <= now) {
+            (arrived, lost) = (arrived + back.bytes, lost + back.lost);
+            rtt = if back.bytes > 0.0 { back.rtt } else { rtt };
+            if back.is_reordered {
+                self.reorder(now);
+            }
+            self.returning.pop_front();
+        }
+        self.undo(now);
         if arrived > 0.0 {
             let rtt = rtt + rtt_noise;
             self.min_rtt = self.min_rtt.min(rtt);
@@ -311,7 +375,7 @@ impl Flow {
             self.lost += lost;
             if now > self.cut.1 + self.srtt {
                 self.cut = (self.window, now);
-                self.window = (self.window * 0.7).max(2.0 * MSS);
+                self.window = (self.window * if self.is_reno { 0.5 } else { 0.7 }).max(2.0 * MSS);
                 self.threshold = self.window;
             }
         } else if was_limited && self.window < self.threshold {
@@ -323,7 +387,29 @@ impl Flow {
             let k = (before * 0.3 / (0.4 * MSS)).cbrt();
             let cubic = before + 0.4 * MSS * (lasted - k).powi(3);
             let reno = self.window + MSS * arrived / self.window;
-            self.window = reno.max(cubic.min(self.window + arrived / 2.0));
+            self.window = if self.is_reno {
+                reno
+            } else {
+                reno.max(cubic.min(self.window + arrived / 2.0))
+            };
+        }
+    }
+
+    /// A segment is late. The first is sent again, and the window cut.
+    fn reorder(&mut self, now: f64) {
+        if !self.has_seen_reordering {
+            self.has_seen_reordering = true;
+            self.spurious += 1.0;
+            self.undo = Some((now + REORDERED_BY, self.window, self.threshold));
+            self.window /= 2.0;
+            self.threshold = self.window;
+        }
+    }
+
+    /// The segment has come, and its timestamp tells that it was not lost (RFC 3522).
+    fn undo(&mut self, now: f64) {
+        if let Some((_, window, threshold)) = self.undo.take_if(|(at, ..)| now >= *at) {
+            (self.window, self.threshold) = (self.window.max(window), threshold);
         }
     }
 
@@ -331,7 +417,7 @@ impl Flow {
         let time = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, 1e6));
         FitSample {
             at: time(now - self.begins),
-            bytes_acked: self.acked as u64,
+            delivered: self.acked as u64,
             rtt: time(self.srtt),
             rtt_deviation: time(self.deviation),
             min_rtt: time(self.min_rtt),
@@ -344,7 +430,7 @@ impl Flow {
             busy: None,
             receive_window_limited: None,
             send_buffer_limited: None,
-            retransmits: (self.lost / MSS) as u64,
+            retransmits: (self.lost / MSS + self.spurious) as u64,
         }
     }
 }
@@ -362,6 +448,31 @@ impl CoDel {
         self.drops += 1.0;
         self.next_drop = now + CODEL_INTERVAL / self.drops.sqrt();
         true
+    }
+}
+
+/// A delay that varies in order: points drawn from a normal distribution that is cut off at two of its deviations, and straight lines between.
+#[derive(Clone, Copy, Default)]
+struct InOrderJitter {
+    from: f64,
+    to: f64,
+    /// Where in time `to` is.
+    until: f64,
+}
+
+impl InOrderJitter {
+    fn next(&mut self, now: f64, deviation: f64, noise: &mut Noise) -> f64 {
+        if deviation == 0.0 {
+            return 0.0;
+        }
+        let span = JITTER_CORRELATION * deviation;
+        while self.until <= now {
+            let drawn = std::iter::repeat_with(|| noise.normal()).find(|drawn| drawn.abs() <= 2.0);
+            // What the cut and the lines take off the deviation is put back.
+            self.from = std::mem::replace(&mut self.to, 1.392 * deviation * drawn.unwrap_or(0.0));
+            self.until = self.until.max(now - span) + span;
+        }
+        self.to + (self.from - self.to) * (self.until - now) / span
     }
 }
 

@@ -33,12 +33,3 @@ impl Made {
         path.as_bytes().len() + 64
     }
 }
-
-/// What became of a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MadeDir {
-    /// Made by this copy.
-    New,
-    /// There before: it is filled, and keeps its permissions and time.
-    Kept,
-}

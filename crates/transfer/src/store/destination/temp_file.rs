@@ -2,20 +2,19 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use rustix::fs;
 use rustix::io::Errno;
 
+use super::Parent;
 use crate::error::{Failure, FailureKind};
-use crate::store::confine::Dir;
 
 /// A file in the making; removed when dropped before it is finished.
 pub(crate) struct TempFile {
-    pub(super) dir: Arc<Dir>,
+    /// Where it goes.
+    pub(super) parent: Parent,
     /// Its temporary name, until it has its own.
     pub(super) temp: Option<OsString>,
-    pub(super) name: OsString,
     pub(super) fd: OwnedFd,
 }
 
@@ -45,7 +44,7 @@ impl TempFile {
 impl Drop for TempFile {
     fn drop(&mut self) {
         if let Some(temp) = &self.temp {
-            let _ = self.dir.remove(temp);
+            let _ = self.parent.dir.remove(temp);
         }
     }
 }

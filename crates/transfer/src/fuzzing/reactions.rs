@@ -1,0 +1,268 @@
+//! What a receiver makes of whatever a sender says, and a sender of whatever a receiver answers.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::mem::discriminant;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use longhaul_proto::fuzzing::assert_short_line;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::account::Account;
+use crate::error::{Error, Failure, FailureKind};
+use crate::frame_io::{FrameReader, Incoming};
+use crate::path::RelPath;
+use crate::progress::Progress;
+use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
+use crate::send::{Queue, Sources, send_stream};
+use crate::store::{MadeDir, Store};
+use crate::tree_hash::Hash;
+use crate::wire::{Block, Frame, Head, Meta, NO_ENTRY, Written};
+
+/// A stream that says nothing more, and at whose other end nothing more happens, is over after so many looks.
+const QUIET_LOOKS: usize = 16;
+/// Looks for the first bytes of a sender before what was to be answered is said all the same.
+const FIRST_LOOKS: usize = 1 << 20;
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    thread_local! {
+        static RUNTIME: RefCell<tokio::runtime::Runtime> = RefCell::new(
+            tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap(),
+        );
+    }
+    RUNTIME.with_borrow(|runtime| runtime.block_on(future))
+}
+
+/// A place for files that keeps none. What it is asked for must be what a receiver may ask.
+struct Nowhere;
+
+impl Nowhere {
+    fn outcome(path: &RelPath) -> Result<Written, Failure> {
+        super::plain(path);
+        match path.as_bytes().first() {
+            Some(b'!') => Err(Failure::new(FailureKind::Exists)),
+            Some(b'=') => Ok(Written::Same),
+            _ => Ok(Written::New),
+        }
+    }
+}
+
+impl Store for Nowhere {
+    type File = (RelPath, u64);
+
+    fn sources(&self) -> usize {
+        2
+    }
+
+    fn name_bytes(&self) -> u64 {
+        0
+    }
+
+    fn create(&self, head: &Head, size: u64) -> Result<Self::File, Failure> {
+        super::plain(&head.path);
+        Ok((head.path.clone(), size))
+    }
+
+    fn write(&self, (path, size): &Self::File, block: &Block, data: &[u8]) -> Result<(), Failure> {
+        assert_eq!(data.len(), block.data_len());
+        assert!(block.offset + u64::from(block.len) <= *size);
+        match path.as_bytes().first() {
+            Some(b'?') => Err(Failure::new(FailureKind::DiskFull)),
+            _ => Ok(()),
+        }
+    }
+
+    fn place(&self, file: Self::File, _: &Meta, size: u64, _: &Hash) -> Result<Written, Failure> {
+        assert_eq!(file.1, size);
+        Self::outcome(&file.0)
+    }
+
+    fn write_small(&self, head: &Head, _: &Meta, data: &[u8], hash: &Hash) -> Result<Written, Failure> {
+        assert_eq!(blake3::hash(data), *hash);
+        Self::outcome(&head.path)
+    }
+
+    fn write_symlink(&self, head: &Head, _: &Meta, target: &[u8]) -> Result<Written, Failure> {
+        assert!(!target.is_empty());
+        Self::outcome(&head.path)
+    }
+
+    fn make_dir(&self, head: &Head) -> Result<MadeDir, Failure> {
+        Self::outcome(&head.path).map(|_| MadeDir::New)
+    }
+
+    fn finishes(&self, _: MadeDir) -> bool {
+        true
+    }
+
+    fn finish_dir(&self, head: &Head, _: MadeDir, _: &Meta) -> Result<(), Failure> {
+        match head.path.as_bytes().last() {
+            Some(b'!') => Err(Failure::new(FailureKind::Metadata)),
+            _ => Ok(()),
+        }
+    }
+
+    fn leave_dir(&self, _: &Head, _: MadeDir, _: &Meta) {}
+
+    fn finish(&self) -> Vec<Failure> {
+        Vec::new()
+    }
+}
+
+/// Says its bytes once it may, and ends when nothing happens any more.
+struct Said<'a, B, Q> {
+    data: &'a [u8],
+    may_begin: B,
+    is_quiet: Q,
+    looks: usize,
+}
+
+impl<B: FnMut() -> bool + Unpin, Q: FnMut() -> bool + Unpin> AsyncRead for Said<'_, B, Q> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let this = &mut *self;
+        if !this.data.is_empty() && ((this.may_begin)() || this.looks > FIRST_LOOKS) {
+            let (now, rest) = this.data.split_at(this.data.len().min(buf.remaining()));
+            buf.put_slice(now);
+            (this.data, this.looks) = (rest, 0);
+            return Poll::Ready(Ok(()));
+        }
+        let over = this.data.is_empty() && (this.is_quiet)() && this.looks > QUIET_LOOKS;
+        if over {
+            return Poll::Ready(Ok(()));
+        }
+        this.looks += usize::from(!this.data.is_empty() || (this.is_quiet)());
+        std::thread::yield_now();
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// What a sender says behind HELLO, over one stream and again over another: no panic, nothing but answers, and every outcome
+/// the same however often it is told (LH-COPY-19).
+pub(super) fn receiver(data: &[u8]) {
+    let receiver = Receiver::new(
+        Nowhere,
+        Asked::Anything,
+        Account::alone(),
+        Arc::default(),
+        Arc::new(()),
+        Box::new(|head| head.path.to_string()),
+    )
+    .unwrap();
+    let mut heard = Vec::new();
+    let told = run(async {
+        for _ in 0..2 {
+            let counters = receiver.progress.add_stream("direct", None, false);
+            let idle = Arc::strong_count(&receiver);
+            let said = Said {
+                data,
+                may_begin: || true,
+                is_quiet: || Arc::strong_count(&receiver) == idle,
+                looks: 0,
+            };
+            let mut reader = FrameReader::new(said);
+            let after_done = AfterDone::Leave;
+            let ended = receive_stream(&receiver, &counters, &mut reader, &mut heard, b"", after_done).await;
+            if let Err(error) = ended {
+                assert_short_line(&error);
+            }
+            // Work that the stream has left behind.
+            while Arc::strong_count(&receiver) > idle {
+                tokio::task::yield_now().await;
+            }
+        }
+        told_in(&heard).await
+    });
+    let mut outcomes: HashMap<u64, Result<Written, FailureKind>> = HashMap::new();
+    for (id, outcome) in told {
+        let kind = outcome.map_err(|failure| failure.kind);
+        let first = *outcomes.entry(id).or_insert(kind);
+        assert_eq!(first, kind, "entry {id}");
+    }
+}
+
+/// The outcomes in what a receiver has said. A stream that ended early may have been cut in the middle of a frame.
+async fn told_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
+    let mut told = Vec::new();
+    let mut reader = FrameReader::new(bytes);
+    while let Ok(Some(Incoming::Frame(frame))) = reader.next().await {
+        match frame {
+            Frame::Result { id, outcome } => told.push((id, outcome)),
+            Frame::Ack { .. } | Frame::Done { .. } | Frame::KeepAlive => {}
+            Frame::Failed { head, .. } => assert_eq!(head.id, NO_ENTRY),
+            other => panic!("a receiver says {:?}", discriminant(&other)),
+        }
+    }
+    told
+}
+
+/// Counts what is written, and throws it away.
+struct Discarded(Arc<AtomicUsize>);
+
+impl AsyncWrite for Discarded {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, data: &[u8]) -> Poll<std::io::Result<usize>> {
+        self.0.fetch_add(data.len(), Ordering::SeqCst);
+        Poll::Ready(Ok(data.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What a receiver answers a sender of a small tree and a large file: no panic, and no copy is taken for complete that its
+/// receiver can't have the hash of (LH-COPY-26).
+pub(super) fn sender(data: &[u8]) {
+    let tree = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src/wire"));
+    let large = std::env::current_exe().unwrap();
+    let (sources, _) = Sources::local(&[tree, large], true).unwrap();
+    let queue = Queue::new(
+        sources,
+        Account::alone(),
+        Arc::new(Progress::default()),
+        Arc::new(()),
+        Box::new(|head: &Head| head.path.to_string()),
+    )
+    .unwrap();
+    queue.walk();
+    let written = Arc::new(AtomicUsize::new(0));
+    let ended = run(async {
+        let counters = queue.progress.add_stream("direct", None, false);
+        let begun = written.clone();
+        let said = Said {
+            data,
+            may_begin: move || begun.load(Ordering::SeqCst) > 0,
+            is_quiet: || true,
+            looks: 0,
+        };
+        let mut reader = FrameReader::new(said);
+        let mut writer = Discarded(written.clone());
+        send_stream(
+            &queue,
+            counters.number,
+            &counters,
+            &mut reader,
+            &mut writer,
+            Vec::new(),
+        )
+        .await
+    });
+    queue.close();
+    match ended {
+        Ok(end) => assert_eq!(end, StreamEnd::Closed),
+        Err(Error::Disagreement) => {}
+        Err(error) => assert_short_line(&error),
+    }
+}

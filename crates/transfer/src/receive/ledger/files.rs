@@ -1,0 +1,476 @@
+//! Files that come in blocks: one writer at a time for each, concluded when the last block and the hash are in.
+//!
+//! A block passes through here three times: when it has arrived (who asked is answered, or the block is to be hashed),
+//! when it is hashed (it is to be written, or waits for the one who writes the file), and when it is written. Hashing goes on
+//! beside the writing; two writes into one file would only wait for each other, for its inode's lock.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::{Action, Answer, BlockWrite, Ledger, Parts, Placement, Rejected, result};
+use crate::error::{Failure, FailureKind};
+use crate::manifest::Record;
+use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
+use crate::wire::{Block, Frame, Head, Meta, Written};
+
+/// Files in the making at once, at most (LH-COPY-30).
+const MAX_DESCRIBED_FILES: usize = 4096;
+/// Separate runs of blocks of one file, at most: bounds what scattered blocks can make us remember (LH-COPY-30).
+const MAX_RUNS: usize = 64 * 1024;
+/// Bytes that a described file takes beside its path, and each separate run of its blocks.
+const FILE_BYTES: u64 = 1024;
+const RUN_BYTES: u64 = 112;
+
+/// A file as FILE describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Announced {
+    pub head: Head,
+    pub meta: Meta,
+    pub size: u64,
+    pub block_log2: u32,
+}
+
+/// What a block is that is about to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// Part of an entry that is answered for: its data may be dropped.
+    Settled,
+    /// Part of a file of `size` bytes, which may or may not have its place among the open files yet.
+    Wanted { size: u64, has_place: bool },
+}
+
+/// A file that comes in blocks.
+pub(super) struct ArrivingFile<P: Parts> {
+    announced: Announced,
+    tree: TreeHash,
+    /// The most runs there were at once: what was allocated for them is kept.
+    most_runs: usize,
+    /// Blocks that have arrived and are not written yet, by their offset.
+    in_flight: HashMap<u64, InFlight<P>>,
+    /// Blocks that are hashed and wait for the writer.
+    queue: VecDeque<(Block, P::Data)>,
+    writer: Writer<P>,
+    /// The sender's hash, once said, and who waits for the outcome.
+    end: Option<Hash>,
+    pub(super) end_asked: Vec<P::Asker>,
+    /// Bytes counted as written.
+    counted: u64,
+}
+
+/// A block that is being hashed, waits or is being written.
+struct InFlight<P: Parts> {
+    hash: Option<BlockHash>,
+    askers: Vec<P::Asker>,
+}
+
+/// Who may write the file.
+enum Writer<P: Parts> {
+    /// Nobody: it has no place among the open files yet.
+    Unopened,
+    /// Nobody ever: it was given no place.
+    Refused(Failure),
+    /// Nobody does.
+    Idle(P::File),
+    /// Somebody does.
+    Writing,
+    /// Somebody is giving it its name.
+    Placing,
+}
+
+impl<P: Parts> ArrivingFile<P> {
+    pub(super) fn is_being_placed(&self) -> bool {
+        matches!(self.writer, Writer::Placing)
+    }
+
+    fn bytes(&self) -> u64 {
+        file_bytes(&self.announced.head) + self.most_runs as u64 * RUN_BYTES
+    }
+
+    /// Has the writer go on with what waits; an idle one, or one that has just come back with the file.
+    fn write_next(&mut self, file: P::File, out: &mut Vec<Action<P>>) {
+        let Some((block, data)) = self.queue.pop_front() else {
+            self.writer = Writer::Idle(file);
+            return;
+        };
+        self.writer = Writer::Writing;
+        out.push(Action::Write(BlockWrite {
+            head: self.announced.head.clone(),
+            size: self.announced.size,
+            file,
+            block,
+            data,
+        }));
+    }
+}
+
+impl<P: Parts> Ledger<P> {
+    /// Bytes that it takes to begin a file with `subtrees`, beside those of any event.
+    pub(crate) fn bytes_of(subtrees: &[Subtree]) -> u64 {
+        (subtrees.len() as u64).saturating_mul(RUN_BYTES)
+    }
+
+    /// FILE: a file that will come in blocks, of which `in_place` are written already. Nothing is created yet. What is in
+    /// place is counted as written.
+    ///
+    /// # Errors
+    /// [`Rejected`] if the stream that brought it must end.
+    pub(crate) fn announce(
+        &mut self,
+        announced: Announced,
+        in_place: &[Subtree],
+        out: &mut Vec<Action<P>>,
+    ) -> Result<(), Rejected> {
+        let id = announced.head.id;
+        if self.recorded(id).is_some() {
+            return Ok(());
+        }
+        if let Some(file) = self.files.get(&id) {
+            // LH-COPY-13.
+            return match file.announced == announced {
+                true => Ok(()),
+                false => Err(Rejected::Protocol("it describes one file in two ways")),
+            };
+        }
+        if self.files.len() >= MAX_DESCRIBED_FILES {
+            return Err(Rejected::Protocol("it has too many files open at once"));
+        }
+        let tree = begin(announced.size, announced.block_log2, in_place);
+        let counted = tree.covered();
+        let file = ArrivingFile {
+            most_runs: tree.held(),
+            announced,
+            tree,
+            in_flight: HashMap::new(),
+            queue: VecDeque::new(),
+            writer: Writer::Unopened,
+            end: None,
+            end_asked: Vec::new(),
+            counted,
+        };
+        let bytes = file.bytes();
+        self.fits(bytes).map_err(Rejected::Limit)?;
+        self.memory.files += bytes;
+        self.files.insert(id, file);
+        if counted > 0 {
+            out.push(Action::Count(counted as i64));
+        }
+        Ok(())
+    }
+
+    /// What a block is whose data is about to be read.
+    ///
+    /// # Errors
+    /// [`Rejected::Protocol`] if it does not belong to a file that was described (LH-COPY-14).
+    pub(crate) fn expects(&self, block: &Block) -> Result<Expected, Rejected> {
+        let Some(file) = self.files.get(&block.id) else {
+            return match self.recorded(block.id) {
+                Some(_) => Ok(Expected::Settled),
+                None => Err(UNDESCRIBED),
+            };
+        };
+        let (whole, size) = (1u64 << file.announced.block_log2, file.announced.size);
+        let fits = block.offset.is_multiple_of(whole)
+            && block.offset < size
+            && u64::from(block.len) == whole.min(size - block.offset);
+        if !fits {
+            return Err(Rejected::Protocol("a block does not fit its file"));
+        }
+        Ok(Expected::Wanted {
+            size,
+            has_place: !matches!(file.writer, Writer::Unopened),
+        })
+    }
+
+    /// A file's place among those open, or why it has none. Gives it back if another one was faster.
+    pub(crate) fn give_place(
+        &mut self,
+        id: u64,
+        place: Result<P::File, Failure>,
+        out: &mut Vec<Action<P>>,
+    ) -> Option<P::File> {
+        let Some(file) = self.files.get_mut(&id) else {
+            return place.ok();
+        };
+        match (&file.writer, place) {
+            (Writer::Unopened, Ok(place)) => {
+                file.write_next(place, out);
+                None
+            }
+            (Writer::Unopened, Err(failure)) => {
+                file.writer = Writer::Refused(failure.clone());
+                if !file.queue.is_empty() {
+                    self.fail_file(id, failure, out);
+                }
+                None
+            }
+            (_, place) => place.ok(),
+        }
+    }
+
+    /// A block has arrived. Whether it is to be hashed, and [`Self::block_hashed`] to be said; otherwise who asked is
+    /// answered, or will be with those who asked before.
+    pub(crate) fn block(&mut self, block: &Block, asker: P::Asker, out: &mut Vec<Action<P>>) -> bool {
+        let Some(file) = self.files.get_mut(&block.id) else {
+            // LH-COPY-20: also of a failure that an earlier answer told and that was lost.
+            let failed = self.recorded(block.id).and_then(Result::err);
+            out.push(Action::Answer(
+                asker,
+                block_answer(block.id, block.offset, failed),
+            ));
+            return false;
+        };
+        if let Some(in_flight) = file.in_flight.get_mut(&block.offset) {
+            in_flight.askers.push(asker);
+            return false;
+        }
+        if file.tree.covers(block.offset) {
+            out.push(Action::Answer(asker, block_answer(block.id, block.offset, None)));
+            return false;
+        }
+        let in_flight = InFlight {
+            hash: None,
+            askers: vec![asker],
+        };
+        file.in_flight.insert(block.offset, in_flight);
+        true
+    }
+
+    /// A block is hashed: it is to be written now, or waits for the writer of its file.
+    pub(crate) fn block_hashed(
+        &mut self,
+        block: Block,
+        hash: BlockHash,
+        data: P::Data,
+        out: &mut Vec<Action<P>>,
+    ) {
+        let id = block.id;
+        let Some(file) = self.files.get_mut(&id) else {
+            return; // It failed meanwhile, and who asked has been told.
+        };
+        let Some(in_flight) = file.in_flight.get_mut(&block.offset) else {
+            return;
+        };
+        in_flight.hash = Some(hash);
+        file.queue.push_back((block, data));
+        match std::mem::replace(&mut file.writer, Writer::Writing) {
+            Writer::Idle(place) => file.write_next(place, out),
+            Writer::Refused(failure) => {
+                file.writer = Writer::Refused(failure.clone());
+                self.fail_file(id, failure, out);
+            }
+            other => file.writer = other,
+        }
+    }
+
+    /// The writer of a file is done with a block, and back with the file. The subtree that is in place since then, if the block
+    /// is; none for a file of one block.
+    pub(crate) fn block_written(
+        &mut self,
+        id: u64,
+        offset: u64,
+        place: P::File,
+        written: Result<(), Failure>,
+        out: &mut Vec<Action<P>>,
+    ) -> Option<Subtree> {
+        let Some(file) = self.files.get_mut(&id) else {
+            out.push(Action::Discard(place)); // It failed meanwhile.
+            return None;
+        };
+        if let Err(failure) = written {
+            file.writer = Writer::Idle(place);
+            self.fail_file(id, failure, out);
+            return None;
+        }
+        let in_flight = file.in_flight.remove(&offset);
+        let (hash, askers) = in_flight.map_or((None, Vec::new()), |one| (one.hash, one.askers));
+        if let Some(hash) = hash {
+            file.tree.insert(offset, hash);
+        }
+        let in_place = file.tree.subtree_at(offset);
+        let more_runs = file.tree.held().saturating_sub(file.most_runs);
+        if let Err(failure) = self.account_runs(id, more_runs) {
+            if let Some(file) = self.files.get_mut(&id) {
+                file.writer = Writer::Idle(place);
+            }
+            out.extend(answers(askers, &block_answer(id, offset, Some(failure.clone()))));
+            self.fail_file(id, failure, out);
+            return None;
+        }
+        out.extend(answers(askers, &block_answer(id, offset, None)));
+        if let Some(file) = self.files.get_mut(&id) {
+            let whole = 1u64 << file.announced.block_log2;
+            let len = whole.min(file.announced.size.saturating_sub(offset));
+            file.counted += len;
+            out.push(Action::Count(len as i64));
+            file.write_next(place, out);
+        }
+        self.conclude_file(id, out);
+        in_place
+    }
+
+    /// Accounts for the runs of blocks that are remembered.
+    fn account_runs(&mut self, id: u64, more: usize) -> Result<(), Failure> {
+        let Some(file) = self.files.get(&id).filter(|_| more > 0) else {
+            return Ok(());
+        };
+        if file.tree.held() > MAX_RUNS {
+            return Err(Failure::with(FailureKind::Limit, "its blocks come too scattered"));
+        }
+        let bytes = more as u64 * RUN_BYTES;
+        self.fits(bytes)?;
+        self.memory.files += bytes;
+        if let Some(file) = self.files.get_mut(&id) {
+            file.most_runs += more;
+        }
+        Ok(())
+    }
+
+    /// FILE_END: the sender's hash of a file.
+    ///
+    /// # Errors
+    /// [`Rejected::Protocol`] if the file was not described.
+    pub(crate) fn file_end(
+        &mut self,
+        id: u64,
+        hash: Hash,
+        asker: P::Asker,
+        out: &mut Vec<Action<P>>,
+    ) -> Result<(), Rejected> {
+        let Some(file) = self.files.get_mut(&id) else {
+            let outcome = self.recorded(id).ok_or(UNDESCRIBED)?;
+            out.push(Action::Answer(asker, (result(id, outcome), None)));
+            return Ok(());
+        };
+        file.end_asked.push(asker);
+        if *file.end.get_or_insert(hash) == hash {
+            self.conclude_file(id, out);
+        } else {
+            // LH-COPY-15.
+            self.fail_file(id, Failure::new(FailureKind::Verification), out);
+        }
+        Ok(())
+    }
+
+    /// Whether FILE_END may be said of an entry.
+    pub(crate) fn is_described(&self, id: u64) -> Result<(), Rejected> {
+        match self.files.contains_key(&id) || self.manifest.has(id) {
+            true => Ok(()),
+            false => Err(UNDESCRIBED),
+        }
+    }
+
+    /// If all blocks are in and the hash is known: compares, and asks for the file to be given its name (LH-COPY-22).
+    fn conclude_file(&mut self, id: u64, out: &mut Vec<Action<P>>) {
+        let Some(file) = self.files.get_mut(&id) else {
+            return;
+        };
+        let (Some(ours), Some(theirs)) = (file.tree.root(), file.end) else {
+            return;
+        };
+        if ours != theirs {
+            self.fail_file(id, Failure::new(FailureKind::Verification), out);
+            return;
+        }
+        let place = match std::mem::replace(&mut file.writer, Writer::Placing) {
+            Writer::Idle(place) => Some(place),
+            Writer::Unopened | Writer::Refused(_) => None,
+            Writer::Writing => {
+                file.writer = Writer::Writing;
+                return;
+            }
+            Writer::Placing => return,
+        };
+        let Announced { head, meta, size, .. } = file.announced.clone();
+        out.push(Action::Place(Placement {
+            head,
+            meta,
+            size,
+            hash: ours,
+            file: place,
+        }));
+    }
+
+    /// What became of a file whose hashes agreed.
+    pub(crate) fn file_placed(
+        &mut self,
+        id: u64,
+        placed: Result<Written, Failure>,
+        out: &mut Vec<Action<P>>,
+    ) {
+        let Some(file) = self.files.get(&id) else { return };
+        let (Announced { head, size, .. }, root) = (file.announced.clone(), file.tree.root());
+        let record = match &root {
+            Some(hash) => Record::File { size, hash },
+            None => Record::Failed,
+        };
+        let outcome = self.record(&head, record, placed, out);
+        self.forget(id, &outcome, out);
+    }
+
+    /// A file fails, unless it is being given its name: then that is what becomes of it.
+    fn fail_file(&mut self, id: u64, failure: Failure, out: &mut Vec<Action<P>>) {
+        let Some(file) = self.files.get(&id).filter(|file| !file.is_being_placed()) else {
+            return;
+        };
+        let head = file.announced.head.clone();
+        let outcome = self.record(&head, Record::Failed, Err(failure), out);
+        self.forget(id, &outcome, out);
+    }
+
+    /// A file that is recorded without having been put in place takes no part any more.
+    pub(super) fn give_up(&mut self, id: u64, outcome: &Result<Written, Failure>, out: &mut Vec<Action<P>>) {
+        if self.files.get(&id).is_some_and(|file| !file.is_being_placed()) {
+            self.forget(id, outcome, out);
+        }
+    }
+
+    /// Answers whoever waits for anything of a file, removes what was written of it unless it has its name, and forgets it.
+    fn forget(&mut self, id: u64, outcome: &Result<Written, Failure>, out: &mut Vec<Action<P>>) {
+        let Some(file) = self.files.remove(&id) else {
+            return;
+        };
+        self.memory.files = self.memory.files.saturating_sub(file.bytes());
+        let kept = file.is_being_placed() && outcome.is_ok();
+        if !kept && file.counted > 0 {
+            out.push(Action::Count(-(file.counted as i64)));
+        }
+        if let Writer::Idle(place) = file.writer {
+            out.push(Action::Discard(place));
+        }
+        let failure = outcome.as_ref().err();
+        for (offset, in_flight) in file.in_flight {
+            let answer = block_answer(id, offset, failure.cloned());
+            out.extend(answers(in_flight.askers, &answer));
+        }
+        out.extend(answers(file.end_asked, &(result(id, outcome.clone()), None)));
+    }
+}
+
+/// The tree of a file of which `in_place` is known. A journal that makes no sense of this file is no journal of it.
+fn begin(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
+    let mut tree = TreeHash::new(size, block_log2);
+    for subtree in in_place {
+        if !tree.insert_subtree(*subtree) || tree.held() > MAX_RUNS {
+            return TreeHash::new(size, block_log2);
+        }
+    }
+    tree
+}
+
+const UNDESCRIBED: Rejected = Rejected::Protocol("it sends part of a file it has not described");
+
+/// ACK, and RESULT behind it if the file has failed.
+fn block_answer(id: u64, offset: u64, failure: Option<Failure>) -> Answer {
+    let ack = Frame::Ack { id, offset };
+    (ack, failure.map(|failure| result(id, Err(failure))))
+}
+
+fn answers<P: Parts>(askers: Vec<P::Asker>, answer: &Answer) -> impl Iterator<Item = Action<P>> {
+    askers
+        .into_iter()
+        .map(move |asker| Action::Answer(asker, answer.clone()))
+}
+
+/// Bytes that a described file takes.
+fn file_bytes(head: &Head) -> u64 {
+    FILE_BYTES + head.path.as_bytes().len() as u64
+}

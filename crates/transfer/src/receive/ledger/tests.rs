@@ -1,0 +1,318 @@
+//! The ledger in virtual time: any interleaving of streams, hashing, writing and dying gives the same account.
+
+mod run;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::account::Resource;
+use crate::error::FailureKind;
+use crate::tree_hash::{Subtree, TreeHash};
+use run::{
+    BEGUN_WITH, BLOCK, BLOCK_LOG2, Numbers, Planned, Question, Run, block_of, fate, hash_of, head, planned,
+    root_of,
+};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ask { stream: usize, behind: usize },
+    Work(usize),
+    Die(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (0usize..3, 0usize..6).prop_map(|(stream, behind)| Step::Ask { stream, behind }),
+        4 => (0usize..20).prop_map(Step::Work),
+        1 => (0usize..3).prop_map(Step::Die),
+    ]
+}
+
+/// RESULT in an answer.
+fn outcome_in((first, second): &(Frame, Option<Frame>)) -> Option<Result<Written, FailureKind>> {
+    [Some(first), second.as_ref()]
+        .into_iter()
+        .flatten()
+        .find_map(|frame| match frame {
+            Frame::Result { outcome, .. } => Some(outcome.clone().map_err(|failure| failure.kind)),
+            _ => None,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// Whatever comes in whatever order, twice, and over streams that die: each entry is concluded and told once, every question
+    /// is answered, the same at any time; one thread at a time writes a file, no file stays open, and memory goes back.
+    #[test]
+    fn any_interleaving_concludes_each_entry_once(
+        plan in prop::collection::vec(planned(), 1..7),
+        steps in prop::collection::vec(step(), 0..250),
+    ) {
+        let mut run = Run::new(plan.clone());
+        for step in steps {
+            match step {
+                Step::Ask { stream, behind } => run.ask(stream, behind),
+                Step::Work(which) => run.work(which),
+                Step::Die(stream) => run.die(stream),
+            }
+        }
+        run.settle();
+        // All is asked once more, late, over another stream.
+        for (id, planned) in (0u64..).zip(&plan) {
+            match planned {
+                Planned::Blocks { .. } => {
+                    run.ask_about(2, Question::Block(id, 0));
+                    run.ask_about(2, Question::FileEnd(id));
+                }
+                _ => run.ask_about(2, Question::Entry(id)),
+            }
+        }
+        prop_assert!(run.asked[2].is_empty() && run.work.is_empty());
+        prop_assert_eq!(run.finished, 1);
+        prop_assert_eq!(run.reports.len(), plan.len());
+        prop_assert!(run.open.is_empty() && run.writing.is_empty());
+        prop_assert_eq!(run.ledger.bytes() - run.ledger.outcomes.bytes(), BEGUN_WITH);
+        // No more is done than there is to do: all beside answers is once for a block or an entry.
+        let answers: usize = run.answers.values().map(Vec::len).sum();
+        prop_assert!(run.actions <= answers + 2 * run.events);
+        let mut in_place = 0;
+        for (id, report) in &run.reports {
+            let told = report.outcome.clone().map_err(|failure| failure.kind);
+            for (question, answers) in &run.answers {
+                let about = match question {
+                    Question::Entry(of) | Question::FileEnd(of) | Question::Block(of, _) => of,
+                };
+                for answer in answers.iter().filter(|_| about == id) {
+                    match (question, outcome_in(answer)) {
+                        (_, Some(outcome)) => prop_assert_eq!(&outcome, &told),
+                        // A block may have been written before its file failed.
+                        (Question::Block(..), None) => {
+                            let acknowledged = matches!(answer.0, Frame::Ack { .. });
+                            prop_assert!(acknowledged);
+                        }
+                        (_, None) => prop_assert!(false, "no outcome for {question:?}"),
+                    }
+                }
+            }
+            in_place += match (&plan[*id as usize], &report.outcome) {
+                (Planned::Blocks { .. }, Ok(_)) => plan[*id as usize].size() as i64,
+                (Planned::Small(_), Ok(_)) => 10,
+                _ => 0,
+            };
+        }
+        prop_assert_eq!(run.counted, in_place);
+    }
+
+    /// The manifest is that of the outcomes, whatever the order.
+    #[test]
+    fn the_same_tree_gives_the_same_manifest(
+        fates in prop::collection::vec(fate(), 1..9),
+        steps in prop::collection::vec(step(), 0..80),
+    ) {
+        let plan: Vec<_> = fates.into_iter().map(Planned::Small).collect();
+        let mut straight = Run::new(plan.clone());
+        straight.settle();
+        let mut other = Run::new(plan);
+        for step in steps {
+            match step {
+                Step::Ask { stream, behind } => other.ask(stream, behind),
+                Step::Work(which) => other.work(which),
+                Step::Die(stream) => other.die(stream),
+            }
+        }
+        other.settle();
+        prop_assert_eq!(straight.ledger.conclusion(), other.ledger.conclusion());
+    }
+}
+
+fn announced(id: u64, size: u64) -> Announced {
+    Announced {
+        head: head(id),
+        meta: Meta::default(),
+        size,
+        block_log2: BLOCK_LOG2,
+    }
+}
+
+fn ledger() -> Ledger<Numbers> {
+    Ledger::new(Asked::Anything, 1, BEGUN_WITH)
+}
+
+#[test]
+fn lh_copy_19_a_failure_beyond_any_number_is_told_again_as_it_was() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    for id in 0..5000 {
+        let asker = (0, Question::Entry(id));
+        assert!(ledger.entry(&head(id), false, asker, &mut out));
+        let failure = Failure::with(FailureKind::Exists, "in words");
+        ledger.entry_written(
+            &head(id),
+            Record::Symlink { target: b"x" },
+            Err(failure),
+            &mut out,
+        );
+    }
+    out.clear();
+    for id in [0, 1023, 1024, 4999] {
+        assert!(!ledger.entry(&head(id), false, (1, Question::Entry(id)), &mut out));
+    }
+    for action in out {
+        let Action::Answer((1, _), (Frame::Result { outcome, .. }, None)) = action else {
+            panic!("something else than an answer");
+        };
+        assert_eq!(outcome.unwrap_err().kind, FailureKind::Exists);
+    }
+}
+
+#[test]
+fn a_file_begins_with_what_is_in_place_and_tells_what_is_since() {
+    let size = 5 * BLOCK + 7;
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    // Blocks 0 and 1 together, and block 4.
+    let mut tree = TreeHash::new(size, BLOCK_LOG2);
+    for offset in [0, BLOCK, 4 * BLOCK] {
+        tree.insert(offset, hash_of(offset, size));
+    }
+    let journal: Vec<_> = tree.subtrees().collect();
+    assert_eq!(journal.len(), 2);
+    ledger.announce(announced(0, size), &journal, &mut out).unwrap();
+    assert!(matches!(out[..], [Action::Count(bytes)] if bytes == 3 * BLOCK as i64));
+    out.clear();
+    let asker = |offset| (0, Question::Block(0, offset));
+    assert!(
+        !ledger.block(&block_of(0, BLOCK, size), asker(BLOCK), &mut out),
+        "it is there"
+    );
+    let mut told = Vec::new();
+    for offset in [3 * BLOCK, 2 * BLOCK, 5 * BLOCK] {
+        out.clear();
+        let block = block_of(0, offset, size);
+        assert!(ledger.block(&block, asker(offset), &mut out));
+        ledger.give_place(0, Ok(0), &mut out);
+        ledger.block_hashed(block, hash_of(offset, size), (0, offset), &mut out);
+        told.extend(ledger.block_written(0, offset, 0, Ok(()), &mut out));
+    }
+    let spans: Vec<_> = told.iter().map(|one| (one.offset, one.level)).collect();
+    assert_eq!(spans, [(3 * BLOCK, 16), (0, 18), (4 * BLOCK, 18)]);
+    out.clear();
+    ledger
+        .file_end(0, root_of(size), (0, Question::FileEnd(0)), &mut out)
+        .unwrap();
+    assert!(matches!(&out[..], [Action::Place(placement)] if placement.file == Some(0)));
+}
+
+#[test]
+fn a_file_that_is_all_in_place_is_placed_with_its_end() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    let mut tree = TreeHash::new(2 * BLOCK, BLOCK_LOG2);
+    for offset in [0, BLOCK] {
+        tree.insert(offset, hash_of(offset, 2 * BLOCK));
+    }
+    let journal: Vec<_> = tree.subtrees().collect();
+    ledger
+        .announce(announced(0, 2 * BLOCK), &journal, &mut out)
+        .unwrap();
+    ledger
+        .file_end(0, root_of(2 * BLOCK), (0, Question::FileEnd(0)), &mut out)
+        .unwrap();
+    assert!(matches!(
+        out.last(),
+        Some(Action::Place(Placement { file: None, .. }))
+    ));
+}
+
+#[test]
+fn what_a_journal_says_of_another_file_is_no_beginning() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    let beyond = Subtree {
+        offset: 4 * BLOCK,
+        level: BLOCK_LOG2,
+        chaining_value: [1; 32],
+    };
+    ledger
+        .announce(announced(0, 2 * BLOCK), &[beyond], &mut out)
+        .unwrap();
+    assert!(out.is_empty() && ledger.block(&block_of(0, 0, 2 * BLOCK), (0, Question::Block(0, 0)), &mut out));
+}
+
+#[test]
+fn lh_copy_15_two_hashes_of_one_file_are_no_hash() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    ledger.announce(announced(0, BLOCK), &[], &mut out).unwrap();
+    for hash in [[1; 32], [2; 32]] {
+        ledger
+            .file_end(0, hash, (0, Question::FileEnd(0)), &mut out)
+            .unwrap();
+    }
+    let failed = |action: &Action<Numbers>| {
+        matches!(action, Action::Answer(_, (Frame::Result { outcome: Err(failure), .. }, None))
+            if failure.kind == FailureKind::Verification)
+    };
+    assert_eq!(out.iter().filter(|action| failed(action)).count(), 2);
+}
+
+#[test]
+fn lh_copy_14_what_does_not_fit_its_description_is_refused() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    ledger.announce(announced(0, BLOCK + 5), &[], &mut out).unwrap();
+    let at = |id, offset, len| Block {
+        id,
+        offset,
+        len,
+        pieces: vec![],
+    };
+    for block in [
+        at(0, 1, 5),
+        at(0, 0, 5),
+        at(0, BLOCK, 6),
+        at(0, 2 * BLOCK, 5),
+        at(1, 0, 5),
+    ] {
+        assert!(
+            matches!(ledger.expects(&block), Err(Rejected::Protocol(_))),
+            "{block:?}"
+        );
+    }
+    assert!(ledger.expects(&at(0, BLOCK, 5)).is_ok());
+    assert!(
+        ledger
+            .file_end(1, [0; 32], (0, Question::FileEnd(1)), &mut out)
+            .is_err()
+    );
+    assert!(
+        ledger.announce(announced(0, BLOCK), &[], &mut out).is_err(),
+        "LH-COPY-13"
+    );
+}
+
+#[test]
+fn lh_copy_17_entries_are_counted_in_one_way() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    assert!(ledger.entry(&head(0), false, (0, Question::Entry(0)), &mut out));
+    ledger.entry_written(&head(0), Record::Failed, Ok(Written::New), &mut out);
+    assert!(ledger.end(0, &mut out).is_err(), "fewer than have come");
+    ledger.end(2, &mut out).unwrap();
+    ledger.end(2, &mut out).unwrap();
+    assert!(ledger.end(3, &mut out).is_err());
+    assert!(ledger.admit(&head(1), Sent::File).is_ok());
+    assert!(
+        ledger.admit(&head(2), Sent::File).is_err(),
+        "more than were announced"
+    );
+}
+
+#[test]
+fn without_memory_nothing_is_taken_that_was_not_there() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    let refusal = Exhausted::All(Resource::Bookkeeping);
+    ledger.give_room(BEGUN_WITH, Some(refusal));
+    let refused = ledger.announce(announced(0, BLOCK), &[], &mut out);
+    assert_eq!(refused, Err(Rejected::Limit(refusal)));
+    assert!(!ledger.entry(&head(0), true, (0, Question::Entry(0)), &mut out));
+    assert!(
+        matches!(&out[0], Action::Report(report) if report.outcome.as_ref().unwrap_err().kind == FailureKind::Limit)
+    );
+    // What failed is remembered all the same, and the copy ends.
+    assert_eq!(ledger.admit(&head(1), Sent::File), Err(Rejected::Limit(refusal)));
+}

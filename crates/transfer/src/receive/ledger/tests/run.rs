@@ -1,0 +1,420 @@
+//! A sender with streams that die, and a receiver whose threads go on in any order, in virtual time.
+
+use std::collections::{HashMap, HashSet};
+
+use proptest::prelude::*;
+
+use crate::error::{Failure, FailureKind};
+use crate::manifest::Record;
+use crate::path::RelPath;
+use crate::receive::ledger::{
+    Action, Announced, Asked, BlockWrite, Directory, Expected, Ledger, Parts, Placement, Report, Sent,
+};
+use crate::store::MadeDir;
+use crate::tree_hash::{BlockHash, BlockHasher, Hash};
+use crate::wire::{Block, Frame, Head, Meta, Written};
+
+/// Blocks of the files here: 64 KiB, the smallest there are.
+pub(super) const BLOCK_LOG2: u32 = 16;
+pub(super) const BLOCK: u64 = 1 << BLOCK_LOG2;
+/// Bytes that the ledger begins with.
+pub(super) const BEGUN_WITH: u64 = 1000;
+
+pub(super) struct Numbers;
+
+impl Parts for Numbers {
+    /// The stream and the question.
+    type Asker = (usize, Question);
+    /// The block that it is the data of.
+    type Data = (u64, u64);
+    /// The file that it is.
+    type File = u64;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Question {
+    Entry(u64),
+    Block(u64, u64),
+    FileEnd(u64),
+}
+
+/// What an entry of the tree is, and how it fares.
+#[derive(Debug, Clone)]
+pub(super) enum Planned {
+    Small(Result<Written, FailureKind>),
+    Directory(Result<MadeDir, FailureKind>),
+    Unreadable(FailureKind),
+    Blocks {
+        count: u64,
+        tail: u64,
+        /// The block that can't be written.
+        bad_block: Option<u64>,
+        wrong_hash: bool,
+        placed: Result<Written, FailureKind>,
+        /// The sender gives it up after so many questions.
+        given_up: Option<usize>,
+    },
+}
+
+impl Planned {
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::Blocks { count, tail, .. } => (count - 1) * BLOCK + tail,
+            _ => 0,
+        }
+    }
+}
+
+pub(super) fn kind() -> impl Strategy<Value = FailureKind> {
+    (1u8..=15).prop_map(|code| FailureKind::from_code(code).unwrap())
+}
+
+pub(super) fn fate() -> impl Strategy<Value = Result<Written, FailureKind>> {
+    prop_oneof![
+        3 => Just(Ok(Written::New)),
+        1 => Just(Ok(Written::Same)),
+        1 => kind().prop_map(Err)
+    ]
+}
+
+pub(super) fn planned() -> impl Strategy<Value = Planned> {
+    let blocks = (
+        1u64..9,
+        1..=BLOCK,
+        prop::option::weighted(0.2, 0u64..9),
+        prop::bool::weighted(0.1),
+        fate(),
+        prop::option::weighted(0.1, 0usize..12),
+    )
+        .prop_map(
+            |(count, tail, bad_block, wrong_hash, placed, given_up)| Planned::Blocks {
+                count,
+                tail,
+                bad_block,
+                wrong_hash,
+                placed,
+                given_up,
+            },
+        );
+    let made = prop_oneof![
+        Just(Ok(MadeDir::New)),
+        Just(Ok(MadeDir::Kept)),
+        kind().prop_map(Err)
+    ];
+    prop_oneof![
+        1 => fate().prop_map(Planned::Small),
+        1 => made.prop_map(Planned::Directory),
+        1 => kind().prop_map(Planned::Unreadable),
+        3 => blocks,
+    ]
+}
+
+pub(super) fn head(id: u64) -> Head {
+    Head {
+        id,
+        source: 0,
+        path: RelPath::from_bytes(format!("e{id}").as_bytes()).unwrap(),
+    }
+}
+
+pub(super) fn block_of(id: u64, offset: u64, size: u64) -> Block {
+    Block {
+        id,
+        offset,
+        len: BLOCK.min(size - offset) as u32,
+        pieces: vec![],
+    }
+}
+
+pub(super) fn hash_of(offset: u64, size: u64) -> BlockHash {
+    let len = BLOCK.min(size - offset);
+    let mut hasher = BlockHasher::new(offset, len, size);
+    hasher.update_zeros(len);
+    hasher.finish()
+}
+
+pub(super) fn root_of(size: u64) -> Hash {
+    *blake3::hash(&vec![0; size as usize]).as_bytes()
+}
+
+/// Work that the receiver's threads have under way.
+pub(super) enum Work {
+    Entry(u64),
+    Hash(Block),
+    Write(BlockWrite<Numbers>),
+    Place(Placement<Numbers>),
+    Finish(Vec<Directory>),
+}
+
+/// A sender with streams that die, and a receiver whose threads go on in any order.
+pub(super) struct Run {
+    pub(super) plan: Vec<Planned>,
+    pub(super) ledger: Ledger<Numbers>,
+    /// What the sender has no answer for, in the order in which it will ask.
+    pub(super) unasked: Vec<Question>,
+    /// Questions on their way to the receiver, by stream; and those that it has not answered.
+    pub(super) asked: Vec<HashSet<Question>>,
+    pub(super) work: Vec<Work>,
+    pub(super) questions_of: HashMap<u64, usize>,
+    pub(super) answers: HashMap<Question, Vec<(Frame, Option<Frame>)>>,
+    pub(super) reports: HashMap<u64, Report>,
+    pub(super) counted: i64,
+    pub(super) writing: HashSet<u64>,
+    pub(super) open: HashSet<u64>,
+    pub(super) finished: usize,
+    pub(super) events: usize,
+    pub(super) actions: usize,
+}
+
+impl Run {
+    pub(super) fn new(plan: Vec<Planned>) -> Self {
+        let mut unasked = Vec::new();
+        for (id, planned) in (0u64..).zip(&plan) {
+            match planned {
+                Planned::Blocks { count, .. } => {
+                    unasked.extend((0..*count).map(|n| Question::Block(id, n * BLOCK)));
+                    unasked.push(Question::FileEnd(id));
+                }
+                _ => unasked.push(Question::Entry(id)),
+            }
+        }
+        Self {
+            plan,
+            ledger: Ledger::new(Asked::Anything, 1, BEGUN_WITH),
+            unasked,
+            asked: vec![HashSet::new(); 3],
+            work: Vec::new(),
+            questions_of: HashMap::new(),
+            answers: HashMap::new(),
+            reports: HashMap::new(),
+            counted: 0,
+            writing: HashSet::new(),
+            open: HashSet::new(),
+            finished: 0,
+            events: 0,
+            actions: 0,
+        }
+    }
+
+    /// Takes an event to the ledger and its actions from it, checking what must hold of any.
+    fn event<R>(&mut self, event: impl FnOnce(&mut Ledger<Numbers>, &mut Vec<Action<Numbers>>) -> R) -> R {
+        let mut out = Vec::new();
+        let result = event(&mut self.ledger, &mut out);
+        self.events += 1;
+        self.actions += out.len();
+        let others = out
+            .iter()
+            .filter(|action| !matches!(action, Action::Answer(..)))
+            .count();
+        assert!(others <= 5, "bounded work");
+        for action in out {
+            match action {
+                Action::Answer((stream, question), answer) => {
+                    // What a stream that died had asked goes nowhere.
+                    if self.asked[stream].remove(&question) {
+                        self.unasked.retain(|one| *one != question);
+                    }
+                    self.answers.entry(question).or_default().push(answer);
+                }
+                Action::Write(write) => {
+                    assert!(self.writing.insert(write.head.id), "one writer at a time");
+                    assert_eq!(write.data, (write.block.id, write.block.offset));
+                    self.work.push(Work::Write(write));
+                }
+                Action::Place(placement) => {
+                    assert!(!self.writing.contains(&placement.head.id));
+                    self.open.remove(&placement.head.id);
+                    self.work.push(Work::Place(placement));
+                }
+                Action::Discard(file) => assert!(self.open.remove(&file)),
+                Action::Report(report) => {
+                    let before = self.reports.insert(report.head.id, report);
+                    assert!(before.is_none(), "told twice: {before:?}");
+                }
+                Action::Count(bytes) => self.counted += bytes,
+                Action::Finish(directories) => {
+                    self.finished += 1;
+                    self.work.push(Work::Finish(directories));
+                }
+            }
+        }
+        result
+    }
+
+    /// `stream` asks what is to be asked next, `behind` some others.
+    pub(super) fn ask(&mut self, stream: usize, behind: usize) {
+        let Some(question) = self
+            .unasked
+            .get(behind.min(self.unasked.len().saturating_sub(1)))
+            .copied()
+        else {
+            return;
+        };
+        self.ask_about(stream, question);
+    }
+
+    pub(super) fn ask_about(&mut self, stream: usize, question: Question) {
+        let asker = (stream, question);
+        if !self.asked[stream].insert(question) {
+            return;
+        }
+        match question {
+            Question::Entry(id) => {
+                let planned = self.plan[id as usize].clone();
+                self.event(|ledger, _| ledger.admit(&head(id), Sent::File))
+                    .unwrap();
+                if let Planned::Unreadable(kind) = planned {
+                    return self
+                        .event(|ledger, out| ledger.failed(&head(id), Failure::new(kind), asker, out));
+                }
+                let directory = matches!(planned, Planned::Directory(_));
+                if self.event(|ledger, out| ledger.entry(&head(id), directory, asker, out)) {
+                    self.work.push(Work::Entry(id));
+                }
+            }
+            Question::Block(id, offset) => {
+                if self.give_up(id, asker) {
+                    return;
+                }
+                self.announce(id);
+                let block = block_of(id, offset, self.plan[id as usize].size());
+                let expected = self.event(|ledger, _| ledger.expects(&block)).unwrap();
+                if let Expected::Wanted { has_place: false, .. } = expected {
+                    let spare = self.event(|ledger, out| ledger.give_place(id, Ok(id), out));
+                    assert_eq!(spare, None);
+                    self.open.insert(id);
+                    let spare = self.event(|ledger, out| ledger.give_place(id, Ok(id), out));
+                    assert_eq!(spare, Some(id), "a second place goes back");
+                }
+                if self.event(|ledger, out| ledger.block(&block, asker, out)) {
+                    assert_ne!(expected, Expected::Settled);
+                    self.work.push(Work::Hash(block));
+                }
+            }
+            Question::FileEnd(id) => {
+                if self.give_up(id, asker) {
+                    return;
+                }
+                self.announce(id);
+                let planned = &self.plan[id as usize];
+                let wrong = matches!(planned, Planned::Blocks { wrong_hash: true, .. });
+                let hash = if wrong { [7; 32] } else { root_of(planned.size()) };
+                self.event(|ledger, out| ledger.file_end(id, hash, asker, out))
+                    .unwrap();
+            }
+        }
+    }
+
+    fn announce(&mut self, id: u64) {
+        let announced = Announced {
+            head: head(id),
+            meta: Meta::default(),
+            size: self.plan[id as usize].size(),
+            block_log2: BLOCK_LOG2,
+        };
+        self.event(|ledger, _| ledger.admit(&head(id), Sent::File))
+            .unwrap();
+        self.event(|ledger, out| ledger.announce(announced, &[], out))
+            .unwrap();
+    }
+
+    /// Whether the sender says FAILED instead, because it has given the file up.
+    fn give_up(&mut self, id: u64, asker: (usize, Question)) -> bool {
+        let asked = self.questions_of.entry(id).or_default();
+        *asked += 1;
+        match &self.plan[id as usize] {
+            Planned::Blocks {
+                given_up: Some(after),
+                ..
+            } if *asked > *after => {
+                let failure = Failure::with(FailureKind::Changed, "while it was read");
+                self.event(|ledger, out| ledger.failed(&head(id), failure, asker, out));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A thread of the receiver ends what it does.
+    pub(super) fn work(&mut self, which: usize) {
+        if self.work.is_empty() {
+            return;
+        }
+        let failure = |kind: FailureKind| Failure::with(kind, "in words");
+        match self.work.remove(which % self.work.len()) {
+            Work::Entry(id) => match self.plan[id as usize].clone() {
+                Planned::Small(fate) => {
+                    let record = Record::File {
+                        size: 10,
+                        hash: &[id as u8; 32],
+                    };
+                    let outcome = fate.map_err(failure);
+                    self.event(|ledger, out| ledger.entry_written(&head(id), record, outcome, out));
+                }
+                Planned::Directory(made) => {
+                    let made = made.map_err(failure);
+                    let finish = made == Ok(MadeDir::New);
+                    self.event(|ledger, out| {
+                        ledger.directory_made(&head(id), Meta::default(), made, finish, out)
+                    });
+                }
+                planned => panic!("{planned:?} is not written whole"),
+            },
+            Work::Hash(block) => {
+                let hash = hash_of(block.offset, self.plan[block.id as usize].size());
+                let data = (block.id, block.offset);
+                self.event(|ledger, out| ledger.block_hashed(block, hash, data, out));
+            }
+            Work::Write(write) => {
+                let id = write.head.id;
+                assert!(self.writing.remove(&id));
+                let Planned::Blocks { bad_block, .. } = self.plan[id as usize] else {
+                    panic!("a block of none");
+                };
+                let written = match bad_block == Some(write.block.offset / BLOCK) {
+                    true => Err(failure(FailureKind::DiskFull)),
+                    false => Ok(()),
+                };
+                self.event(|ledger, out| {
+                    ledger.block_written(id, write.block.offset, write.file, written, out)
+                });
+            }
+            Work::Place(placement) => {
+                let id = placement.head.id;
+                let Planned::Blocks { placed, .. } = self.plan[id as usize].clone() else {
+                    panic!("no file");
+                };
+                assert_eq!(placement.hash, root_of(placement.size));
+                let placed = placed.map_err(failure);
+                self.event(|ledger, out| ledger.file_placed(id, placed, out));
+            }
+            Work::Finish(directories) => {
+                assert!(directories.is_sorted_by_key(|one| std::cmp::Reverse(one.head.id)));
+                self.event(|ledger, _| ledger.finished(vec![]));
+            }
+        }
+    }
+
+    /// A stream is gone: what it carried and has no answer for is asked again.
+    pub(super) fn die(&mut self, stream: usize) {
+        self.asked[stream].clear();
+    }
+
+    /// Everything is asked and worked on until the copy is over.
+    pub(super) fn settle(&mut self) {
+        let entries = self.plan.len() as u64;
+        self.event(|ledger, out| ledger.end(entries, out)).unwrap();
+        for _ in 0..10_000 {
+            if self.ledger.conclusion().is_some() && self.unasked.is_empty() {
+                return;
+            }
+            while !self.work.is_empty() {
+                self.work(0);
+            }
+            for question in self.unasked.clone() {
+                self.ask_about(0, question);
+            }
+        }
+        panic!("still waiting for {:?}", self.unasked);
+    }
+}

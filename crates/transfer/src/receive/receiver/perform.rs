@@ -1,0 +1,147 @@
+//! What the ledger asks for, carried out: blocks written, files given their names, who asked answered.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use super::{Actions, Carried, Receiver};
+use crate::error::{Failure, FailureKind};
+use crate::path::RelPath;
+use crate::progress::Event;
+use crate::receive::ledger::{Action, BlockWrite, Directory, Placement, Report};
+use crate::store::Store;
+use crate::wire::{Head, NO_ENTRY, Written};
+
+impl<S: Store> Receiver<S> {
+    /// Carries out actions and what follows from them. Blocking, but for answers, reports and counts.
+    pub(super) fn perform(&self, actions: Actions<S>) {
+        let mut ahead = VecDeque::from(actions);
+        while let Some(action) = ahead.pop_front() {
+            match action {
+                Action::Answer(reply, answer) => {
+                    reply.send(answer);
+                }
+                Action::Write(write) => ahead.extend(self.write(write)),
+                Action::Place(placement) => {
+                    let id = placement.head.id;
+                    let placed = self.place(placement);
+                    ahead.extend(self.event(|ledger, out| ledger.file_placed(id, placed, out)).1);
+                }
+                Action::Discard(file) => drop(file),
+                Action::Report(report) => self.report(report),
+                Action::Count(bytes) => {
+                    let (done, count) = (&self.progress.bytes_done, bytes.unsigned_abs());
+                    match bytes < 0 {
+                        true => done.fetch_sub(count, Ordering::Relaxed),
+                        false => done.fetch_add(count, Ordering::Relaxed),
+                    };
+                }
+                Action::Finish(directories) => {
+                    let failed = self.finish_directories(directories);
+                    self.event(|ledger, _| ledger.finished(failed));
+                    self.done.notify_waiters();
+                }
+            }
+        }
+    }
+
+    fn write(&self, write: BlockWrite<Carried<S>>) -> Actions<S> {
+        let BlockWrite {
+            head,
+            size,
+            mut file,
+            block,
+            data,
+        } = write;
+        let written = match &file.file {
+            Some(open) => self.store.write(open, &block, data.bytes()),
+            None => self.store.create(&head, size).and_then(|open| {
+                let open = file.file.insert(open);
+                self.store.write(open, &block, data.bytes())
+            }),
+        };
+        drop(data);
+        let (subtree, actions) =
+            self.event(|ledger, out| ledger.block_written(head.id, block.offset, file, written, out));
+        if let Some(subtree) = subtree {
+            self.store.subtree_written(&head, &subtree);
+        }
+        actions
+    }
+
+    fn place(&self, placement: Placement<Carried<S>>) -> Result<Written, Failure> {
+        let Placement {
+            head,
+            meta,
+            size,
+            hash,
+            file,
+        } = placement;
+        let (open, _place) = file.map_or((None, None), |file| (file.file, Some(file._place)));
+        let open = match open {
+            Some(open) => open,
+            None => self.store.create(&head, size)?,
+        };
+        self.store.place(open, &meta, size, &hash)
+    }
+
+    /// What could not be finished, with where.
+    fn finish_directories(&self, directories: Vec<Directory>) -> Vec<(Head, Failure)> {
+        let mut failed = Vec::new();
+        for Directory { head, meta, made } in directories {
+            if let Err(failure) = self.store.finish_dir(&head, made, &meta) {
+                let failure = match failure.kind {
+                    FailureKind::Metadata => failure,
+                    _ => Failure::with(FailureKind::Metadata, failure.to_string()),
+                };
+                failed.push((head, failure));
+            }
+        }
+        let whole = Head {
+            id: NO_ENTRY,
+            source: 0,
+            path: RelPath::root(),
+        };
+        failed.extend(
+            self.store
+                .finish()
+                .into_iter()
+                .map(|failure| (whole.clone(), failure)),
+        );
+        for (head, failure) in &failed {
+            self.failed(head, failure.clone());
+        }
+        failed
+    }
+
+    fn report(&self, report: Report) {
+        let Report {
+            head,
+            outcome,
+            content,
+        } = report;
+        self.progress.entries_done.fetch_add(1, Ordering::Relaxed);
+        match outcome {
+            Ok(written) => {
+                if content.is_some() {
+                    self.progress.files_done.fetch_add(1, Ordering::Relaxed);
+                }
+                let (bytes, hash) = content.unzip();
+                self.observer.event(Event::Done {
+                    path: (self.label)(&head),
+                    bytes,
+                    hash,
+                    same: written == Written::Same,
+                });
+            }
+            Err(failure) => self.failed(&head, failure),
+        }
+    }
+
+    fn failed(&self, head: &Head, failure: Failure) {
+        self.progress.failures.fetch_add(1, Ordering::Relaxed);
+        self.observer.event(Event::Failed {
+            path: (self.label)(head),
+            failure,
+        });
+    }
+}

@@ -1,0 +1,157 @@
+//! The receiver with a store that waits until it is told to go on.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::store::MadeDir;
+
+/// Longer than anything here takes unless it waits for what never comes.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Each write says its offset, and goes on when it is told to.
+struct Held {
+    begun: mpsc::Sender<u64>,
+    go: Mutex<mpsc::Receiver<()>>,
+    writing: Arc<AtomicUsize>,
+}
+
+impl Store for Held {
+    type File = ();
+
+    fn sources(&self) -> usize {
+        1
+    }
+
+    fn name_bytes(&self) -> u64 {
+        0
+    }
+
+    fn create(&self, _: &Head, _: u64) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn write(&self, _: &(), block: &Block, _: &[u8]) -> Result<(), Failure> {
+        assert_eq!(
+            self.writing.fetch_add(1, Ordering::SeqCst),
+            0,
+            "two threads write one file"
+        );
+        self.begun.send(block.offset).unwrap();
+        self.go.locked().recv_timeout(DEADLINE).unwrap();
+        self.writing.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn place(&self, _: (), _: &Meta, _: u64, _: &Hash) -> Result<Written, Failure> {
+        Ok(Written::New)
+    }
+
+    fn write_small(&self, _: &Head, _: &Meta, _: &[u8], _: &Hash) -> Result<Written, Failure> {
+        Ok(Written::New)
+    }
+
+    fn write_symlink(&self, _: &Head, _: &Meta, _: &[u8]) -> Result<Written, Failure> {
+        Ok(Written::New)
+    }
+
+    fn make_dir(&self, _: &Head) -> Result<MadeDir, Failure> {
+        Ok(MadeDir::New)
+    }
+
+    fn finishes(&self, _: MadeDir) -> bool {
+        false
+    }
+
+    fn finish_dir(&self, _: &Head, _: MadeDir, _: &Meta) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn leave_dir(&self, _: &Head, _: MadeDir, _: &Meta) {}
+
+    fn finish(&self) -> Vec<Failure> {
+        Vec::new()
+    }
+}
+
+const BLOCK: u64 = 1 << 16;
+
+#[tokio::test]
+async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
+    let ((begun, writes), (go, told)) = (mpsc::channel(), mpsc::channel());
+    let store = Held {
+        begun,
+        go: Mutex::new(told),
+        writing: Arc::default(),
+    };
+    let account = Account::alone();
+    let receiver = Receiver::new(
+        store,
+        Asked::Anything,
+        account.clone(),
+        Arc::default(),
+        Arc::new(()),
+        Box::new(|_| String::new()),
+    )
+    .unwrap();
+    let head = Head {
+        id: 0,
+        source: 0,
+        path: RelPath::root(),
+    };
+    receiver.file(head, Meta::default(), 4 * BLOCK, 16).unwrap();
+    let in_memory = Arc::new(Semaphore::new(4));
+    let (answers, mut heard) = tokio::sync::mpsc::channel::<Answer>(8);
+    // Thread n brings block n; each says so when it is free again.
+    let (free, freed) = mpsc::channel();
+    let mut bring = Vec::new();
+    for n in 0..4u64 {
+        let block = Block {
+            id: 0,
+            offset: n * BLOCK,
+            len: BLOCK as u32,
+            pieces: vec![],
+        };
+        assert_eq!(receiver.expects(&block).await.unwrap(), Some(4 * BLOCK));
+        let reply = answers.clone().try_reserve_owned().unwrap();
+        assert!(receiver.wants(&block, reply));
+        let data = BlockData {
+            buffer: Vec::new(),
+            len: 0,
+            buffers: account.buffers().clone(),
+            _in_memory: in_memory.clone().try_acquire_owned().unwrap(),
+            _place: account.take(Resource::Buffers, 1).unwrap(),
+        };
+        let (receiver, free) = (receiver.clone(), free.clone());
+        bring.push(std::thread::spawn(move || {
+            receiver.block(block, data, 4 * BLOCK, None);
+            free.send(n).unwrap();
+        }));
+        if n == 0 {
+            assert_eq!(writes.recv_timeout(DEADLINE), Ok(0), "the first is being written");
+        }
+    }
+    let mut others: Vec<u64> = (0..3).map(|_| freed.recv_timeout(DEADLINE).unwrap()).collect();
+    others.sort_unstable();
+    assert_eq!(others, [1, 2, 3], "free while block 0 is being written");
+    for _ in 0..4 {
+        go.send(()).unwrap();
+    }
+    assert_eq!(freed.recv_timeout(DEADLINE), Ok(0));
+    for thread in bring {
+        thread.join().unwrap();
+    }
+    let mut acknowledged = Vec::new();
+    while let Ok((Frame::Ack { offset, .. }, None)) = heard.try_recv() {
+        acknowledged.push(offset / BLOCK);
+    }
+    acknowledged.sort_unstable();
+    assert_eq!(acknowledged, [0, 1, 2, 3]);
+    assert_eq!(
+        (in_memory.available_permits(), account.held(Resource::Buffers)),
+        (4, 0)
+    );
+}

@@ -1,0 +1,106 @@
+//! What the queue adds to its schedule.
+
+use longhaul_proto::PublicKey;
+
+use super::*;
+use crate::account::Accounts;
+use crate::error::FailureKind;
+use crate::limits::Limits;
+use crate::send::source::{Source, SourceFile};
+
+/// So many directories.
+struct Directories(u64);
+
+impl Source for Directories {
+    fn walk(&self, sink: &dyn WalkSink) -> bool {
+        (0..self.0).all(|n| {
+            let path = RelPath::from_bytes(n.to_string().as_bytes()).unwrap();
+            sink.found(0, path, Meta::default(), Found::Directory)
+        })
+    }
+
+    fn open(&self, _: &Head) -> Result<Box<dyn SourceFile>, Failure> {
+        Err(Failure::new(FailureKind::NotFound))
+    }
+}
+
+fn queue(count: u64, bookkeeping: usize) -> (Arc<Queue>, Arc<Account>) {
+    let limits = Limits {
+        bookkeeping,
+        ..Limits::default()
+    };
+    let account = Accounts::new(&limits).of(PublicKey::from_bytes([1; 32]));
+    let queue = Queue::new(
+        Sources::of(Directories(count)),
+        account.clone(),
+        Arc::default(),
+        Arc::new(()),
+        Sources::labels(vec!["s".into()]),
+    );
+    (queue.unwrap(), account)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_walk_waits_for_memory_and_leaves_enough_for_work() {
+    // A key may hold half of it: a tenth of what the entries take.
+    let (queue, account) = queue(5000, 400_000);
+    queue.add_stream(0);
+    let walk = queue.clone();
+    let walk = tokio::task::spawn_blocking(move || walk.walk());
+    let (mut answered, mut ended) = (0, false);
+    while answered < 5000 || !ended {
+        let changed = queue.changed();
+        assert!(account.held(Resource::Bookkeeping) <= 200_000);
+        match queue.take(0) {
+            Taken::Work(work) => {
+                for work in work {
+                    match work {
+                        Work::Entry(entry) => {
+                            queue.answered(entry.head.id, Ok(Written::New));
+                            answered += 1;
+                        }
+                        work => ended = matches!(work, Work::End { entries: 5000, .. }),
+                    }
+                }
+            }
+            Taken::Nothing(wait) => {
+                let _ = tokio::time::timeout(wait, changed).await;
+            }
+            Taken::Over => panic!("it is not over"),
+        }
+    }
+    walk.await.unwrap();
+    assert_eq!(queue.progress.entries_done.load(Ordering::Relaxed), 5000);
+    queue.completed(queue.manifest());
+    assert_eq!(queue.conclusion(), Some(true));
+    assert!(matches!(queue.take(0), Taken::Over));
+    assert!(account.held(Resource::Bookkeeping) <= 2 * WORK_RESERVE);
+    drop(queue);
+    assert_eq!(account.held(Resource::Bookkeeping), 0);
+}
+
+#[tokio::test]
+async fn a_queue_that_is_closed_stops_its_walk() {
+    let (queue, _) = queue(u64::MAX, 400_000);
+    queue.add_stream(0);
+    let walk = queue.clone();
+    let walk = tokio::task::spawn_blocking(move || walk.walk());
+    queue.close();
+    walk.await.unwrap();
+    assert!(matches!(queue.take(0), Taken::Over));
+    assert!(matches!(queue.totals(), Frame::Totals { complete: false, .. }));
+}
+
+#[tokio::test]
+async fn an_entry_that_was_found_wakes_a_stream_that_waits() {
+    let (queue, _) = queue(1, 400_000);
+    queue.add_stream(0);
+    let changed = queue.changed();
+    let Taken::Nothing(wait) = queue.take(0) else {
+        panic!("nothing was found")
+    };
+    assert!(wait > Duration::from_secs(1), "it is woken, and does not look");
+    queue.walk();
+    changed.await;
+    assert!(matches!(queue.take(0), Taken::Work(work) if work.len() == 2));
+}

@@ -1,0 +1,164 @@
+//! The buffer in which frames wait for their stream.
+//!
+//! It is made as large as it ever needs to be and keeps what it was filled with: file data is read over it as it is, so
+//! that no byte is set to zero first only to be read over.
+
+use crate::limits::BUFFER_BYTES;
+use crate::tree_hash::Hash;
+use crate::wire::{Frame, Head, Meta, begin_small, finish_small};
+
+/// See the module.
+pub(crate) struct FrameBuffer {
+    /// All of it has been written to at some time; frames are in the first `filled` bytes.
+    bytes: Vec<u8>,
+    filled: usize,
+    frame: Vec<u8>,
+}
+
+/// A SMALL frame whose data is still to come.
+pub(super) struct OpenSmall {
+    start: usize,
+    data: usize,
+}
+
+impl FrameBuffer {
+    /// An empty one that uses the memory of `bytes`.
+    pub(crate) fn new(mut bytes: Vec<u8>) -> Self {
+        if bytes.len() < BUFFER_BYTES {
+            // Fresh memory is zero without being set.
+            bytes = vec![0; BUFFER_BYTES];
+        }
+        Self {
+            bytes,
+            filled: 0,
+            frame: Vec::new(),
+        }
+    }
+
+    /// The frames in it.
+    pub(crate) fn filled(&self) -> &[u8] {
+        self.bytes.get(..self.filled).unwrap_or_default()
+    }
+
+    /// Its memory, for another one.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// How many bytes are in it.
+    pub(super) fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// Drops all but the first `len` bytes.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.filled = self.filled.min(len);
+    }
+
+    /// Whether `len` more bytes fit.
+    pub(super) fn fits(&self, len: usize) -> bool {
+        self.filled.saturating_add(len) <= self.bytes.len()
+    }
+
+    /// Appends a frame.
+    pub(super) fn put(&mut self, frame: &Frame) {
+        self.frame.clear();
+        frame.encode(&mut self.frame);
+        self.append_frame();
+    }
+
+    /// Begins a SMALL frame: its data is to be read into [`Self::room`] and counted by [`Self::advance`].
+    pub(super) fn begin_small(&mut self, head: &Head, meta: &Meta) -> OpenSmall {
+        let start = self.filled;
+        self.frame.clear();
+        begin_small(&mut self.frame, head, meta);
+        self.append_frame();
+        OpenSmall {
+            start,
+            data: self.filled,
+        }
+    }
+
+    /// The data of a SMALL frame so far.
+    pub(super) fn data(&self, small: &OpenSmall) -> &[u8] {
+        self.bytes.get(small.data..self.filled).unwrap_or_default()
+    }
+
+    /// Ends a SMALL frame whose data has this hash.
+    pub(super) fn finish_small(&mut self, small: &OpenSmall, hash: &Hash) {
+        if let Some(filled) = self.bytes.get_mut(..self.filled) {
+            finish_small(filled, small.start, small.data, hash);
+        }
+    }
+
+    /// The next `len` bytes to be filled, with whatever is in them.
+    pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
+        let end = self.filled + len;
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes.get_mut(self.filled..end).unwrap_or_default()
+    }
+
+    /// So many bytes of the room have been filled.
+    pub(super) fn advance(&mut self, len: usize) {
+        self.filled = self.filled.saturating_add(len).min(self.bytes.len());
+    }
+
+    fn append_frame(&mut self) {
+        let frame = std::mem::take(&mut self.frame);
+        self.room(frame.len()).copy_from_slice(&frame);
+        self.advance(frame.len());
+        self.frame = frame;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_into_is_not_set_to_zero_first() {
+        let mut buffer = FrameBuffer::new(vec![7; BUFFER_BYTES]);
+        buffer.put(&Frame::KeepAlive);
+        assert_eq!(buffer.len(), 5);
+        let room = buffer.room(1 << 20);
+        assert!(
+            room.iter().all(|byte| *byte == 7),
+            "touched before it is read into"
+        );
+        assert_eq!(
+            FrameBuffer::new(buffer.into_bytes()).room(8),
+            [1, 0, 0, 0, 16, 7, 7, 7]
+        );
+    }
+
+    #[test]
+    fn frames_are_as_they_would_be_in_a_vector() {
+        let head = Head {
+            id: 3,
+            source: 1,
+            path: crate::path::RelPath::from_bytes(b"d/f").unwrap(),
+        };
+        let (meta, hash, data) = (Meta::default(), [9; 32], bytes::Bytes::from_static(b"content"));
+        let mut buffer = FrameBuffer::new(Vec::new());
+        let small = buffer.begin_small(&head, &meta);
+        buffer.room(data.len() + 1)[..data.len()].copy_from_slice(&data);
+        buffer.advance(data.len());
+        assert_eq!(buffer.data(&small), &data[..]);
+        buffer.finish_small(&small, &hash);
+        buffer.put(&Frame::KeepAlive);
+        let mut expected = Vec::new();
+        Frame::Small {
+            head,
+            meta,
+            hash,
+            data,
+        }
+        .encode(&mut expected);
+        Frame::KeepAlive.encode(&mut expected);
+        assert_eq!(buffer.filled(), expected);
+        buffer.truncate(3);
+        assert_eq!(buffer.filled(), &expected[..3]);
+    }
+}

@@ -1,0 +1,265 @@
+//! Reading from a source that does as it is told.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::limits::BUFFER_BYTES;
+use crate::path::RelPath;
+use crate::send::schedule::Found;
+use crate::send::walk::WalkSink;
+use crate::wire::{Head, Piece};
+
+/// One file, of which `changed` is asked once it has been read.
+#[derive(Clone)]
+struct Memory {
+    data: Vec<u8>,
+    size: u64,
+    changed: bool,
+    pieces: Option<Vec<Piece>>,
+}
+
+impl Source for Memory {
+    fn walk(&self, _: &dyn WalkSink) -> bool {
+        true
+    }
+
+    fn open(&self, _: &Head) -> Result<Box<dyn SourceFile>, Failure> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl SourceFile for Memory {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn meta(&self) -> Meta {
+        Meta::default()
+    }
+
+    fn pieces(&self, _: u64, len: u32) -> Result<Vec<Piece>, Failure> {
+        let whole = || vec![Piece { offset: 0, len }];
+        Ok(self.pieces.clone().unwrap_or_else(whole))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {
+        let data = self.data.get(offset as usize..).unwrap_or_default();
+        let len = data.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&data[..len]);
+        Ok(len)
+    }
+
+    fn is_unchanged(&self) -> Result<bool, Failure> {
+        Ok(!self.changed)
+    }
+}
+
+/// Hears reports of one file and writes them down.
+#[derive(Default)]
+struct Heard {
+    open: Mutex<Option<Arc<OpenFile>>>,
+    tree: Mutex<Option<crate::tree_hash::TreeHash>>,
+    said: Mutex<Vec<String>>,
+}
+
+impl Heard {
+    fn say(&self, what: impl Into<String>) {
+        self.said.lock().unwrap().push(what.into());
+    }
+}
+
+impl Reports for Heard {
+    fn open_file(&self, _: u64) -> Option<Arc<OpenFile>> {
+        self.open.lock().unwrap().clone()
+    }
+
+    fn opened(&self, _: u64, file: OpenFile) -> Option<Arc<OpenFile>> {
+        self.say(format!("opened {}", file.size()));
+        let tree = crate::tree_hash::TreeHash::new(file.size(), file.block_log2);
+        *self.tree.lock().unwrap() = Some(tree);
+        let file = Arc::new(file);
+        *self.open.lock().unwrap() = Some(file.clone());
+        Some(file)
+    }
+
+    fn block_read(&self, _: u64, offset: u64, hash: BlockHash) -> Option<Hash> {
+        self.say(format!("block {offset}"));
+        let mut tree = self.tree.lock().unwrap();
+        let tree = tree.as_mut().unwrap();
+        tree.insert(offset, hash);
+        tree.root()
+    }
+
+    fn file_read(&self, _: StreamId, _: u64, size: u64, hash: Hash) -> bool {
+        self.say(format!("read {size} {:?}", hash));
+        true
+    }
+
+    fn whole_read(&self, _: StreamId, _: u64, size: u64, hash: Hash) -> Say {
+        self.say(format!("whole {size} {:?}", hash));
+        Say::File
+    }
+
+    fn grew(&self, _: StreamId, _: u64) -> Say {
+        self.say("grew");
+        Say::Nothing
+    }
+
+    fn failed(&self, _: StreamId, _: u64, failure: &Failure) {
+        self.say(format!("failed {:?}", failure.kind));
+    }
+}
+
+fn file(size: usize) -> Memory {
+    Memory {
+        data: (0..size).map(|n| (n % 251) as u8).collect(),
+        size: size as u64,
+        changed: false,
+        pieces: None,
+    }
+}
+
+fn entry(size: u64) -> Arc<Entry> {
+    let head = Head {
+        id: 5,
+        source: 0,
+        path: RelPath::from_bytes(b"f").unwrap(),
+    };
+    Arc::new(Entry {
+        head,
+        meta: Meta::default(),
+        found: Found::File { size },
+    })
+}
+
+/// What is framed and what is reported when `source` is read for `work`, batch by batch.
+fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
+    let heard = Heard::default();
+    let (mut announced, mut framed) = (Announced::default(), Vec::new());
+    for work in work {
+        // Whatever was in the buffer before must not show.
+        let mut out = FrameBuffer::new(vec![0xEE; BUFFER_BYTES]);
+        let mut reader = Reader {
+            source,
+            reports: &heard,
+            stream: 0,
+            announced: &mut announced,
+            out: &mut out,
+        };
+        reader.fill(work, None);
+        framed.extend_from_slice(out.filled());
+        assert_eq!(out.into_bytes().len(), BUFFER_BYTES, "it never grows");
+    }
+    (framed, heard.said.into_inner().unwrap())
+}
+
+fn hash_of(data: &[u8]) -> Hash {
+    *blake3::hash(data).as_bytes()
+}
+
+#[test]
+fn a_file_in_blocks_is_announced_once_and_ends_with_its_hash() {
+    let source = file(700_000);
+    let entry = entry(700_000);
+    let block = |offset| {
+        vec![Work::Block {
+            file: entry.clone(),
+            offset,
+        }]
+    };
+    let work = vec![vec![Work::Open(entry.clone())], block(1 << 19), block(1 << 18)];
+    let (framed, said) = read(&source, work);
+    let hash = hash_of(&source.data);
+    let mut expected = Vec::new();
+    Frame::File {
+        head: entry.head.clone(),
+        meta: Meta::default(),
+        size: 700_000,
+        block_log2: 18,
+    }
+    .encode(&mut expected);
+    for (offset, end) in [(0, 1 << 18), (1 << 19, 700_000), (1 << 18, 1 << 19)] {
+        let len = (end - offset) as u32;
+        let pieces = vec![Piece { offset: 0, len }];
+        Frame::Block(Block {
+            id: 5,
+            offset: offset as u64,
+            len,
+            pieces,
+        })
+        .encode(&mut expected);
+        expected.extend_from_slice(&source.data[offset..end]);
+    }
+    Frame::FileEnd { id: 5, hash }.encode(&mut expected);
+    assert!(framed == expected);
+    let read = format!("read 700000 {hash:?}");
+    assert_eq!(
+        said,
+        ["opened 700000", "block 0", "block 524288", "block 262144", &read]
+    );
+}
+
+#[test]
+fn holes_are_hashed_and_not_sent() {
+    let mut source = file(400_000);
+    source.data[1000..300_000].fill(0);
+    source.pieces = Some(vec![Piece { offset: 0, len: 1000 }]);
+    source.size = 262_144;
+    source.data.truncate(262_144);
+    let (framed, said) = read(&source, vec![vec![Work::Open(entry(400_000))]]);
+    assert!(framed.len() < 1200);
+    assert_eq!(said[2], format!("read 262144 {:?}", hash_of(&source.data)));
+}
+
+#[test]
+fn an_empty_file_in_blocks_ends_at_once() {
+    let (_, said) = read(&file(0), vec![vec![Work::Open(entry(400_000))]]);
+    assert_eq!(said, ["opened 0", &format!("read 0 {:?}", hash_of(b""))]);
+}
+
+#[test]
+fn a_file_that_is_shorter_or_changed_fails_and_none_of_its_data_goes_out() {
+    let shorter = Memory {
+        size: 700_000,
+        ..file(100_000)
+    };
+    let changed = Memory {
+        changed: true,
+        ..file(200_000)
+    };
+    for (source, work) in [
+        (&shorter, Work::Open(entry(700_000))),
+        (&changed, Work::Entry(entry(200_000))),
+        (
+            &Memory {
+                size: 99_999,
+                ..file(100_000)
+            },
+            Work::Entry(entry(100_000)),
+        ),
+    ] {
+        let (framed, said) = read(source, vec![vec![work]]);
+        let mut expected = Vec::new();
+        let (head, failure) = (entry(0).head.clone(), Failure::new(FailureKind::Changed));
+        Frame::Failed { head, failure }.encode(&mut expected);
+        assert_eq!(framed, expected);
+        assert_eq!(said.last().unwrap(), "failed Changed");
+    }
+}
+
+#[test]
+fn files_that_grew_do_not_make_the_buffer_grow() {
+    // Nine files of 1,000 bytes when they were found.
+    let source = file(200_000);
+    let (framed, said) = read(&source, vec![vec![Work::Entry(entry(1000)); 9]]);
+    let whole = format!("whole 200000 {:?}", hash_of(&source.data));
+    assert_eq!(
+        said[..5],
+        [whole.clone(), whole.clone(), whole.clone(), whole.clone(), whole]
+    );
+    assert!(said[5..].iter().all(|said| said == "grew"));
+    assert!(framed.len() > 1_000_000 && framed.len() <= BUFFER_BYTES);
+    let (framed, said) = read(&file(300_000), vec![vec![Work::Entry(entry(1000))]]);
+    assert!(framed.is_empty());
+    assert_eq!(said, ["grew"]);
+}

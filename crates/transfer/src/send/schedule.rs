@@ -1,0 +1,340 @@
+//! The schedule of what is sent: which stream sends what next, what is in flight, and when all is answered.
+//!
+//! Entries come in from the walk, in order; a large file is cut into blocks; a stream takes what is next when it has room, so a
+//! fast path carries more. What a stream has taken is *in flight* until the receiver answers; when the stream is lost, it comes
+//! back and is taken first. When nothing is left to take, an idle stream sends again what has long been in flight
+//! elsewhere and carries it from then on, so stalled paths can't hold up the end.
+//!
+//! It decides and does nothing: events are its methods, what they lead to is in the answers and in [`Schedule::actions`], and
+//! the time is an argument, counted from any moment. It knows neither where files come from nor how many blocks a
+//! frame holds. No event takes more than a logarithm of what is in flight, but for those that end many at once (a stream
+//! lost, a file answered for while its blocks are in flight), which pay for each.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::manifest::Manifest;
+use crate::path::RelPath;
+use crate::tree_hash::Hash;
+use crate::wire::{Head, Meta};
+
+mod answers;
+mod blocks;
+mod entry;
+mod in_flight;
+#[cfg(test)]
+mod model;
+mod reading;
+#[cfg(test)]
+mod tests;
+mod work;
+
+pub(crate) use entry::{Entry, Found, entry_memory};
+use entry::{Stage, Tracked};
+use in_flight::InFlight;
+pub(crate) use work::{Actions, EntryResult, Memory, Next, Say, StreamId, Wake, Work};
+use work::{Part, Subject};
+
+/// Entries that the walk may be ahead of the streams: bounds memory to a few MiB.
+const MAX_QUEUED_ENTRIES: usize = 8192;
+/// Work that one stream may have in flight: enough for files of 1 KiB at 1 Gbit/s over 200 ms.
+const MAX_IN_FLIGHT_PER_STREAM: usize = 32 * 1024;
+/// Entries, and bytes of them, from which on a batch for one buffer is full.
+pub(crate) const MAX_BATCH_ENTRIES: usize = 256;
+const MAX_BATCH_BYTES: u64 = 512 * 1024;
+/// How long work must at least have been in flight before an idle stream repeats it; longer each time it is repeated.
+const MIN_AGE_TO_REPEAT: Duration = Duration::from_secs(2);
+/// How many times as long as the answers of the idle stream take, if that is longer: streams of one bottleneck only get in
+/// each other's way.
+const MIN_ANSWER_TIMES_TO_REPEAT: u32 = 3;
+/// Bytes of memory for what is in flight or came back, and for a record that waits in the manifest.
+pub(crate) const IN_FLIGHT_BYTES: u64 = 208;
+const WAITING_BYTES: u64 = 64;
+/// How long an idle stream waits at least.
+const MIN_WAIT: Duration = Duration::from_millis(1);
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Schedule {
+    /// Found and not handed out.
+    queued: VecDeque<Arc<Entry>>,
+    /// Handed out and without a result.
+    tracked: HashMap<u64, Tracked>,
+    /// Came back, to be taken first. Nothing is in here and in flight.
+    returned: BTreeSet<Subject>,
+    /// Open files with blocks that nobody has taken yet.
+    cutting: BTreeSet<u64>,
+    in_flight: InFlight,
+    found: Totals,
+    end_taken: bool,
+    manifest: Manifest,
+    their_manifest: Option<Hash>,
+    agreed: Option<bool>,
+    closed: bool,
+    bytes_done: u64,
+    /// Memory of entries and of open files.
+    entry_bytes: u64,
+    file_bytes: u64,
+    /// A stream found no room for more in flight.
+    starved: bool,
+    actions: Actions,
+}
+
+/// What the walk has found so far.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub entries: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Whether the walk is over.
+    pub complete: bool,
+}
+
+/// The walk.
+impl Schedule {
+    /// Whether there is room for another entry.
+    pub(crate) fn wants_entries(&self) -> bool {
+        self.queued.len() < MAX_QUEUED_ENTRIES
+    }
+
+    /// The walk found an entry: `path` beneath the source of this number.
+    pub(crate) fn found(&mut self, source: u32, path: RelPath, meta: Meta, found: Found) {
+        let id = self.found.entries;
+        let head = Head { id, source, path };
+        let entry = Arc::new(Entry { head, meta, found });
+        self.found.entries += 1;
+        self.found.bytes = self.found.bytes.saturating_add(entry.size());
+        self.entry_bytes += entry.memory();
+        self.queued.push_back(entry);
+        self.wake(Wake::One);
+    }
+
+    /// The walk is over; `complete` if nothing stopped it.
+    pub(crate) fn walk_ended(&mut self, complete: bool) {
+        self.found.complete = complete;
+        self.conclude();
+        self.wake(Wake::All);
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.found
+    }
+}
+
+/// Streams.
+impl Schedule {
+    pub(crate) fn add_stream(&mut self, stream: StreamId) {
+        self.in_flight.add_stream(stream);
+    }
+
+    /// The stream is gone: what it carried comes back.
+    pub(crate) fn remove_stream(&mut self, stream: StreamId) {
+        let back = self.in_flight.remove_stream(stream);
+        if !back.is_empty() {
+            self.returned.extend(back);
+            self.wake(Wake::All);
+        }
+    }
+
+    /// What `stream` does next, if there is memory for `room` more pieces of work in flight.
+    pub(crate) fn next(&mut self, stream: StreamId, now: Duration, room: usize) -> Next {
+        if self.closed || self.agreed.is_some() || !self.in_flight.has_stream(stream) {
+            return Next::Over;
+        }
+        let carried = self.in_flight.carried(stream);
+        let room = room
+            .min(MAX_BATCH_ENTRIES)
+            .min(MAX_IN_FLIGHT_PER_STREAM.saturating_sub(carried));
+        self.starved |= room == 0;
+        let mut batch = Vec::new();
+        let mut bytes = 0u64;
+        while batch.len() < room && bytes < MAX_BATCH_BYTES {
+            let Some((subject, work)) = self.pick(batch.is_empty()) else {
+                break;
+            };
+            // A file that is being opened has nothing to repeat yet.
+            let repeatable = !matches!(work, Work::Open(_));
+            self.in_flight.add(subject, stream, now, repeatable);
+            bytes = bytes.saturating_add(work.batch_bytes());
+            let is_block = work.is_block();
+            batch.push(work);
+            if is_block {
+                break;
+            }
+        }
+        self.actions.wake_walk |= self.queued.len() < MAX_QUEUED_ENTRIES / 2;
+        if batch.is_empty() {
+            return self.repeat(stream, now);
+        }
+        Next::Send(batch)
+    }
+
+    /// What is to be taken next. A block only if it is the `first` of its batch: it fills a buffer alone.
+    fn pick(&mut self, first: bool) -> Option<(Subject, Work)> {
+        while let Some(&subject) = self.returned.first() {
+            let work = self.work_of(subject);
+            if !first && work.as_ref().is_some_and(Work::is_block) {
+                return None;
+            }
+            self.returned.remove(&subject);
+            if let Some(work) = work {
+                return Some((subject, work));
+            }
+        }
+        if let Some(&file) = self.cutting.first() {
+            return first.then(|| self.cut(file)).flatten();
+        }
+        if let Some(entry) = self.queued.pop_front_if(|entry| first || !entry.goes_in_blocks()) {
+            let id = entry.head.id;
+            let subject = match entry.goes_in_blocks() {
+                true => Subject::block(id, 0),
+                false => Subject::whole(id),
+            };
+            self.tracked.insert(id, Tracked::new(entry));
+            return self.work_of(subject).map(|work| (subject, work));
+        }
+        if self.queued.is_empty() && self.found.complete && !self.end_taken && self.their_manifest.is_none() {
+            self.end_taken = true;
+            return self.work_of(Subject::END).map(|work| (Subject::END, work));
+        }
+        None
+    }
+
+    /// The next block of an open file.
+    fn cut(&mut self, id: u64) -> Option<(Subject, Work)> {
+        let tracked = self.tracked.get_mut(&id)?;
+        let file = tracked.entry.clone();
+        let blocks = tracked.blocks()?;
+        let offset = blocks.take()?;
+        if !blocks.has_unsent() {
+            self.cutting.remove(&id);
+        }
+        Some((Subject::block(id, offset), Work::Block { file, offset }))
+    }
+
+    /// What is to be sent for `subject`, as its entry stands now.
+    fn work_of(&self, subject: Subject) -> Option<Work> {
+        if subject == Subject::END {
+            let Totals { entries, bytes, .. } = self.found;
+            return Some(Work::End { entries, bytes });
+        }
+        let tracked = self.tracked.get(&subject.entry)?;
+        let entry = tracked.entry.clone();
+        match (&tracked.stage, subject.part) {
+            (Stage::Whole, Part::Whole) => Some(Work::Entry(entry)),
+            (Stage::Failed(failure), Part::Whole) => Some(Work::Failed(entry, failure.clone())),
+            (Stage::Blocks(None), Part::Block(0)) => Some(Work::Open(entry)),
+            (Stage::Blocks(Some(_)), Part::Block(offset)) => Some(Work::Block { file: entry, offset }),
+            (Stage::Blocks(_), Part::Whole) => {
+                let (_, hash) = tracked.content?;
+                Some(Work::FileEnd { file: entry, hash })
+            }
+            _ => None,
+        }
+    }
+
+    /// What has long been in flight on another stream, for an idle one to send too; or when to look again.
+    fn repeat(&mut self, stream: StreamId, now: Duration) -> Next {
+        let age = MIN_AGE_TO_REPEAT.max(self.in_flight.answer_time(stream) * MIN_ANSWER_TIMES_TO_REPEAT);
+        let oldest = self.in_flight.oldest_elsewhere(stream);
+        if let Some((since, subject)) = oldest
+            && now.saturating_sub(since) >= age
+            && let Some(work) = self.work_of(subject)
+        {
+            self.in_flight.repeat(subject, stream, now, MIN_AGE_TO_REPEAT);
+            return Next::Send(vec![work]);
+        }
+        // What others take from now on is not due before that, either.
+        let since = oldest.map_or(now, |(since, _)| since.min(now));
+        let until = since.saturating_add(age).max(now.saturating_add(MIN_WAIT));
+        Next::Wait { until }
+    }
+}
+
+/// The end, and what there is to know.
+impl Schedule {
+    /// Ends it all: the walk stops and streams find no more work.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+        self.actions.wake_walk = true;
+        self.wake(Wake::All);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether the receiver has said that everything is in place.
+    pub(crate) fn is_completed(&self) -> bool {
+        self.their_manifest.is_some()
+    }
+
+    /// Once everything is in place: whether both sides agree on what that is.
+    pub(crate) fn agreed(&self) -> Option<bool> {
+        self.agreed
+    }
+
+    /// The hash over all entries, once done.
+    pub(crate) fn manifest(&self) -> Hash {
+        self.manifest.hash()
+    }
+
+    /// Bytes of files that are written, as far as the receiver has said.
+    pub(crate) fn bytes_done(&self) -> u64 {
+        self.bytes_done
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory(&self) -> Memory {
+        let in_flight = (self.in_flight.len() + self.returned.len()) as u64 * IN_FLIGHT_BYTES;
+        let waiting = self.manifest.waiting() as u64 * WAITING_BYTES;
+        Memory {
+            entries: self.entry_bytes,
+            work: in_flight + waiting + self.file_bytes,
+        }
+    }
+
+    /// What is to be done since this was last asked.
+    pub(crate) fn actions(&mut self) -> Actions {
+        std::mem::take(&mut self.actions)
+    }
+
+    fn wake(&mut self, wake: Wake) {
+        self.actions.wake = self.actions.wake.max(wake);
+    }
+
+    fn drop_subject(&mut self, subject: Subject) {
+        self.in_flight.forget(subject);
+        self.returned.remove(&subject);
+    }
+
+    /// Nothing of an entry is to be sent any more.
+    fn drop_entry(&mut self, id: u64) {
+        self.in_flight.forget_entry(id);
+        self.cutting.remove(&id);
+        let of_entry = Subject::block(id, 0)..=Subject::whole(id);
+        while let Some(&subject) = self.returned.range(of_entry.clone()).next() {
+            self.returned.remove(&subject);
+        }
+    }
+
+    /// Compares both sides' accounts as soon as both are complete.
+    fn conclude(&mut self) {
+        if let Some(theirs) = self.their_manifest
+            && self.agreed.is_none()
+            && self.found.complete
+            && self.manifest.len() == self.found.entries
+        {
+            self.agreed = Some(self.manifest.hash() == theirs);
+            self.wake(Wake::All);
+        }
+    }
+
+    /// There is room for more in flight.
+    fn freed(&mut self) {
+        if std::mem::take(&mut self.starved) {
+            self.wake(Wake::All);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Entries as the walk finds them, and what is known of each until its result.
+
+use std::sync::Arc;
+
+use super::blocks::Blocks;
+use crate::error::Failure;
+use crate::manifest::Record;
+use crate::path::RelPath;
+use crate::tree_hash::Hash;
+use crate::wire::{Head, Meta, SMALL_MAX, Written};
+
+/// Bytes of memory that an entry takes from when it is found until its result, beside its names.
+const ENTRY_BYTES: u64 = 384;
+/// A hash table may be half empty.
+const _: () = assert!(size_of::<Entry>() + 2 * size_of::<(u64, Tracked)>() <= ENTRY_BYTES as usize);
+
+/// What the walk found at one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A file of `size` bytes; it may have another size when it is opened.
+    File {
+        size: u64,
+    },
+    Directory,
+    Symlink {
+        target: Vec<u8>,
+    },
+    /// Something that can't be copied.
+    Failed(Failure),
+}
+
+impl Found {
+    /// Bytes of memory that it takes beside its own size.
+    fn bytes(&self) -> u64 {
+        match self {
+            Found::File { .. } | Found::Directory => 0,
+            Found::Symlink { target } => target.len() as u64,
+            Found::Failed(failure) => failure.detail.len() as u64,
+        }
+    }
+}
+
+/// One entry of the sources, as the walk found it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub head: Head,
+    pub meta: Meta,
+    pub found: Found,
+}
+
+impl Entry {
+    /// Bytes of the file as the walk found it; none for what is no file.
+    pub(super) fn size(&self) -> u64 {
+        match self.found {
+            Found::File { size } => size,
+            _ => 0,
+        }
+    }
+
+    /// Whether it is too large to go whole in one frame.
+    pub(super) fn goes_in_blocks(&self) -> bool {
+        self.size() > SMALL_MAX
+    }
+
+    /// Bytes that it adds to a batch: its data and its names.
+    pub(super) fn batch_bytes(&self) -> u64 {
+        self.size() + self.head.path.as_bytes().len() as u64 + self.found.bytes()
+    }
+
+    pub(super) fn memory(&self) -> u64 {
+        entry_memory(&self.head.path, &self.found)
+    }
+}
+
+/// Bytes of memory that an entry takes from when it is found until its result.
+pub(crate) fn entry_memory(path: &RelPath, found: &Found) -> u64 {
+    // Its path is in a frame, too, for a while.
+    ENTRY_BYTES + 2 * path.as_bytes().len() as u64 + found.bytes()
+}
+
+/// An entry that was handed out and has no result yet.
+pub(super) struct Tracked {
+    pub entry: Arc<Entry>,
+    /// Size and hash of a file, once all of it has been read.
+    pub content: Option<(u64, Hash)>,
+    pub stage: Stage,
+    /// Bytes of blocks that the receiver has acknowledged.
+    pub acknowledged: u64,
+}
+
+/// How an entry is being sent.
+pub(super) enum Stage {
+    /// Whole, in one frame.
+    Whole,
+    /// In blocks; none until it has been opened.
+    Blocks(Option<Box<Blocks>>),
+    /// Not at all: the receiver is told that it failed.
+    Failed(Failure),
+}
+
+impl Tracked {
+    pub(super) fn new(entry: Arc<Entry>) -> Self {
+        let stage = match &entry.found {
+            Found::Failed(failure) => Stage::Failed(failure.clone()),
+            _ if entry.goes_in_blocks() => Stage::Blocks(None),
+            _ => Stage::Whole,
+        };
+        Self {
+            entry,
+            content: None,
+            stage,
+            acknowledged: 0,
+        }
+    }
+
+    /// The file's blocks, if it goes in blocks and is open.
+    pub(super) fn blocks(&mut self) -> Option<&mut Blocks> {
+        match &mut self.stage {
+            Stage::Blocks(Some(blocks)) => Some(blocks),
+            _ => None,
+        }
+    }
+
+    /// What the receiver's word comes to; none if nothing was sent that it could be about.
+    pub(super) fn outcome(&self, theirs: Result<Written, Failure>) -> Option<Result<Written, Failure>> {
+        let is_file = matches!(self.entry.found, Found::File { .. });
+        match (&self.stage, theirs) {
+            // It was written and verified after all, before the failure arrived.
+            (Stage::Failed(_), Ok(written)) if self.content.is_some() => Some(Ok(written)),
+            (Stage::Failed(own), _) => Some(Err(own.clone())),
+            (_, Ok(_)) if is_file && self.content.is_none() => None,
+            (_, theirs) => Some(theirs),
+        }
+    }
+
+    /// What the manifest says of it.
+    pub(super) fn record(&self, outcome: &Result<Written, Failure>) -> Record<'_> {
+        match (outcome, &self.entry.found, &self.content) {
+            (Ok(_), Found::File { .. }, Some((size, hash))) => Record::File { size: *size, hash },
+            (Ok(_), Found::Directory, _) => Record::Directory,
+            (Ok(_), Found::Symlink { target }, _) => Record::Symlink { target },
+            _ => Record::Failed,
+        }
+    }
+}

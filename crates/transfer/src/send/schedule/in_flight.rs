@@ -1,0 +1,239 @@
+//! What is in flight: on which streams, since when, and what of it has waited longest.
+//!
+//! What each stream carries is ordered by the time since which it is in flight, and so are the streams by the oldest of
+//! each. So the oldest that others carry is found without a look at the rest, and no operation takes more than a logarithm of
+//! what is in flight, but for those that end many.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use super::work::{StreamId, Subject};
+
+/// How often the pause before another repetition doubles, at most.
+const MAX_DOUBLINGS: u32 = 4;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct InFlight {
+    flights: BTreeMap<Subject, Flight>,
+    streams: HashMap<StreamId, Carrier>,
+    /// The oldest of each stream that has any.
+    oldest: BTreeSet<(Duration, Subject, StreamId)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    carrier: StreamId,
+    /// Since when, on whatever stream.
+    first: Duration,
+    /// From when on its age counts for being repeated; none as long as there is nothing to send again.
+    since: Option<Duration>,
+    repeats: u32,
+}
+
+/// What one stream carries.
+#[derive(Default)]
+struct Carrier {
+    /// What another stream may repeat, by the time from which on its age counts.
+    repeatable: BTreeSet<(Duration, Subject)>,
+    others: BTreeSet<Subject>,
+    /// How long its latest answer took.
+    answer_time: Duration,
+}
+
+impl InFlight {
+    pub(super) fn add_stream(&mut self, stream: StreamId) {
+        self.streams.entry(stream).or_default();
+    }
+
+    pub(super) fn has_stream(&self, stream: StreamId) -> bool {
+        self.streams.contains_key(&stream)
+    }
+
+    /// Forgets a stream: what it carried.
+    pub(super) fn remove_stream(&mut self, stream: StreamId) -> Vec<Subject> {
+        let Some(carrier) = self.streams.get(&stream) else {
+            return Vec::new();
+        };
+        let repeatable = carrier.repeatable.iter().map(|(_, subject)| *subject);
+        let carried: Vec<Subject> = repeatable.chain(carrier.others.iter().copied()).collect();
+        for subject in &carried {
+            self.unlink(*subject);
+        }
+        self.streams.remove(&stream);
+        carried
+    }
+
+    /// `stream` carries `subject` from now on. False if there is no such stream.
+    pub(super) fn add(
+        &mut self,
+        subject: Subject,
+        stream: StreamId,
+        now: Duration,
+        repeatable: bool,
+    ) -> bool {
+        if !self.has_stream(stream) {
+            return false;
+        }
+        self.unlink(subject);
+        let flight = Flight {
+            carrier: stream,
+            first: now,
+            since: repeatable.then_some(now),
+            repeats: 0,
+        };
+        self.link(subject, flight);
+        true
+    }
+
+    /// There is something now that could be sent again.
+    pub(super) fn allow_repeat(&mut self, subject: Subject) {
+        if let Some(mut flight) = self.unlink(subject) {
+            flight.since.get_or_insert(flight.first);
+            self.link(subject, flight);
+        }
+    }
+
+    /// `stream` carries `subject` in place of the one that did. That one's answer still counts; but if either is lost, who
+    /// carries it now decides whether it comes back. It is not repeated again before it has waited longer, by `pause` and
+    /// twice as much each time.
+    pub(super) fn repeat(&mut self, subject: Subject, stream: StreamId, now: Duration, pause: Duration) {
+        if let Some(mut flight) = self.unlink(subject) {
+            let pause = pause * (1 << flight.repeats.min(MAX_DOUBLINGS));
+            flight.carrier = stream;
+            flight.since = Some(now.saturating_add(pause));
+            flight.repeats = flight.repeats.saturating_add(1);
+            self.link(subject, flight);
+        }
+    }
+
+    /// What has waited longest on other streams, and from when on that counts.
+    pub(super) fn oldest_elsewhere(&self, stream: StreamId) -> Option<(Duration, Subject)> {
+        // At most one of them is this stream's own.
+        let other = self.oldest.iter().find(|(.., carrier)| *carrier != stream)?;
+        Some((other.0, other.1))
+    }
+
+    /// An answer came. False if `subject` was not in flight.
+    pub(super) fn settle(&mut self, subject: Subject, now: Duration) -> bool {
+        let Some(flight) = self.unlink(subject) else {
+            return false;
+        };
+        // Which of several was answered is not known (Karn's rule: RFC 6298, section 3).
+        if flight.repeats == 0
+            && let Some(carrier) = self.streams.get_mut(&flight.carrier)
+        {
+            carrier.answer_time = now.saturating_sub(flight.first);
+        }
+        true
+    }
+
+    /// No answer will come, nor is one needed. False if `subject` was not in flight.
+    pub(super) fn forget(&mut self, subject: Subject) -> bool {
+        self.unlink(subject).is_some()
+    }
+
+    /// Forgets everything about `entry`.
+    pub(super) fn forget_entry(&mut self, entry: u64) {
+        let of_entry = Subject::block(entry, 0)..=Subject::whole(entry);
+        while let Some((&subject, _)) = self.flights.range(of_entry.clone()).next() {
+            self.unlink(subject);
+        }
+    }
+
+    /// How many subjects `stream` carries.
+    pub(super) fn carried(&self, stream: StreamId) -> usize {
+        let carrier = self.streams.get(&stream);
+        carrier.map_or(0, |carrier| carrier.repeatable.len() + carrier.others.len())
+    }
+
+    /// How long the latest answer on `stream` took.
+    pub(super) fn answer_time(&self, stream: StreamId) -> Duration {
+        let carrier = self.streams.get(&stream);
+        carrier.map_or(Duration::ZERO, |carrier| carrier.answer_time)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    fn link(&mut self, subject: Subject, flight: Flight) {
+        self.flights.insert(subject, flight);
+        self.change(flight, |carrier| match flight.since {
+            Some(since) => carrier.repeatable.insert((since, subject)),
+            None => carrier.others.insert(subject),
+        });
+    }
+
+    fn unlink(&mut self, subject: Subject) -> Option<Flight> {
+        let flight = self.flights.remove(&subject)?;
+        self.change(flight, |carrier| match flight.since {
+            Some(since) => carrier.repeatable.remove(&(since, subject)),
+            None => carrier.others.remove(&subject),
+        });
+        Some(flight)
+    }
+
+    /// Changes what the carrier of `flight` carries, and its place among the streams with it.
+    fn change(&mut self, flight: Flight, change: impl FnOnce(&mut Carrier) -> bool) {
+        let stream = flight.carrier;
+        let Some(carrier) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        let before = carrier.repeatable.first().copied();
+        change(carrier);
+        let after = carrier.repeatable.first().copied();
+        if before == after {
+            return;
+        }
+        if let Some((since, subject)) = before {
+            self.oldest.remove(&(since, subject, stream));
+        }
+        if let Some((since, subject)) = after {
+            self.oldest.insert((since, subject, stream));
+        }
+    }
+}
+
+#[cfg(test)]
+impl InFlight {
+    /// Offsets of the blocks of `entry` that are in flight.
+    pub(super) fn blocks_of(&self, entry: u64) -> Vec<u64> {
+        let blocks = Subject::block(entry, 0)..Subject::whole(entry);
+        let offset = |(subject, _): (&Subject, _)| match subject.part {
+            super::work::Part::Block(offset) => Some(offset),
+            super::work::Part::Whole => None,
+        };
+        self.flights.range(blocks).filter_map(offset).collect()
+    }
+
+    pub(super) fn contains(&self, subject: Subject) -> bool {
+        self.flights.contains_key(&subject)
+    }
+
+    /// Everything that should always hold.
+    pub(super) fn check(&self) {
+        for (subject, flight) in &self.flights {
+            let carrier = &self.streams[&flight.carrier];
+            match flight.since {
+                Some(since) => assert!(carrier.repeatable.contains(&(since, *subject))),
+                None => assert!(carrier.others.contains(subject)),
+            }
+        }
+        let carried: usize = self.streams.keys().map(|stream| self.carried(*stream)).sum();
+        assert_eq!(carried, self.flights.len());
+        let oldest = self.streams.iter().filter_map(|(stream, carrier)| {
+            let (since, subject) = carrier.repeatable.first()?;
+            Some((*since, *subject, *stream))
+        });
+        assert_eq!(self.oldest, oldest.collect());
+        for stream in self.streams.keys() {
+            let elsewhere = self
+                .flights
+                .iter()
+                .filter(|(_, flight)| flight.carrier != *stream);
+            let found = elsewhere.filter_map(|(subject, flight)| Some((flight.since?, *subject)));
+            assert_eq!(self.oldest_elsewhere(*stream), found.min());
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The schedule in a model of a whole copy: streams come and go, frames and answers are lost, late or doubled, files fail, grow and
+//! change, the receiver refuses some; in any order, and in virtual time.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::{Failure, FailureKind};
+use crate::tree_hash::{BlockHash, BlockHasher};
+use crate::wire::Written;
+
+mod invariants;
+mod plan;
+mod receiver;
+mod sender;
+
+use plan::{Plan, plan};
+use receiver::Arriving;
+
+const BLOCK_LOG2: u32 = 18;
+const BLOCK: u64 = 1 << BLOCK_LOG2;
+
+#[derive(Debug, Clone)]
+enum Sent {
+    Whole(Arc<Entry>, Option<(u64, Hash)>),
+    Block { id: u64, offset: u64, size: u64 },
+    FileEnd { id: u64, hash: Hash, size: u64 },
+    Failed(Arc<Entry>),
+    End(u64),
+}
+
+#[derive(Debug, Clone)]
+enum Answer {
+    Ack(u64, u64),
+    Result(u64, bool),
+    Done(Hash),
+}
+
+/// A stream, as long as it is open.
+#[derive(Default)]
+struct Line {
+    sent: VecDeque<Sent>,
+    answers: VecDeque<Answer>,
+    told_done: bool,
+    stalled: bool,
+}
+
+#[derive(Default)]
+struct World {
+    schedule: Schedule,
+    plans: Vec<Plan>,
+    now: Duration,
+    to_find: usize,
+    next_stream: StreamId,
+    lines: BTreeMap<StreamId, Line>,
+    /// Work that streams took and have not read yet, also of streams that are gone.
+    readers: BTreeMap<StreamId, VecDeque<Work>>,
+    /// Answers that come late or a second time.
+    late: Vec<Answer>,
+    /// How often each entry has been read.
+    readings: HashMap<u64, usize>,
+    /// Files that the sender has open.
+    open: HashMap<u64, (u64, u8)>,
+    arriving: HashMap<u64, Arriving>,
+    written: BTreeMap<u64, bool>,
+    manifest: Manifest,
+    end: Option<u64>,
+    results: BTreeMap<u64, (bool, u64)>,
+}
+
+impl World {
+    fn new(plans: Vec<Plan>) -> Self {
+        Self {
+            to_find: plans.len(),
+            plans,
+            ..Self::default()
+        }
+    }
+
+    /// Does what the schedule wants done, and looks whether all is well.
+    fn act(&mut self) {
+        let actions = self.schedule.actions();
+        if let Some(id) = actions.close {
+            self.open.remove(&id).expect("closed once");
+        }
+        if let Some(EntryResult {
+            entry,
+            content,
+            outcome,
+        }) = actions.result
+        {
+            let size = content.filter(|_| outcome.is_ok()).map_or(0, |(size, _)| size);
+            let first = self.results.insert(entry.head.id, (outcome.is_ok(), size));
+            assert!(first.is_none(), "two results of {}", entry.head.id);
+        }
+        self.schedule.check();
+    }
+
+    fn find(&mut self) {
+        if self.to_find == 0 {
+            return;
+        }
+        self.to_find -= 1;
+        let id = self.schedule.totals().entries;
+        let path = RelPath::from_bytes(format!("e{id}").as_bytes()).unwrap();
+        let found = match &self.plans[id as usize] {
+            Plan::Directory => Found::Directory,
+            Plan::Link => Found::Symlink {
+                target: b"t".to_vec(),
+            },
+            Plan::Bad => Found::Failed(Failure::new(FailureKind::NotRegular)),
+            Plan::File { found, .. } => Found::File { size: *found },
+        };
+        self.schedule.found(0, path, Meta::default(), found);
+        if self.to_find == 0 {
+            self.schedule.walk_ended(true);
+        }
+    }
+
+    fn add_stream(&mut self) {
+        if self.lines.len() < 4 {
+            self.lines.insert(self.next_stream, Line::default());
+            self.schedule.add_stream(self.next_stream);
+            self.next_stream += 1;
+            self.tell_done();
+        }
+    }
+
+    fn remove_stream(&mut self, stream: StreamId, keep: bool) {
+        let line = self.lines.remove(&stream).unwrap();
+        if keep {
+            self.late.extend(line.answers);
+        }
+        self.schedule.remove_stream(stream);
+        assert_eq!(self.schedule.in_flight.carried(stream), 0);
+    }
+
+    /// How long to wait, if there is nothing to send.
+    fn take(&mut self, stream: StreamId, room: usize) -> Option<Duration> {
+        if self.readers.get(&stream).is_some_and(|work| !work.is_empty()) {
+            return None;
+        }
+        match self.schedule.next(stream, self.now, room) {
+            Next::Send(work) => {
+                assert!(!work.is_empty() && work.len() <= room.max(1));
+                assert!(work.len() == 1 || !work.iter().any(Work::is_block));
+                self.readers.insert(stream, work.into());
+                None
+            }
+            Next::Wait { until } => {
+                let longest = MIN_AGE_TO_REPEAT.max(self.now * MIN_ANSWER_TIMES_TO_REPEAT);
+                assert!(until > self.now && until <= self.now + longest);
+                Some(until)
+            }
+            Next::Over => {
+                assert!(self.schedule.agreed().is_some());
+                None
+            }
+        }
+    }
+
+    fn send(&mut self, stream: StreamId, sent: Sent) {
+        if let Some(line) = self.lines.get_mut(&stream) {
+            line.sent.push_back(sent);
+        }
+    }
+
+    fn hear(&mut self, answer: Answer) {
+        match answer {
+            Answer::Ack(id, offset) => self.schedule.acknowledged(id, offset, self.now),
+            Answer::Result(id, ok) => {
+                let failure = Failure::new(FailureKind::DiskFull);
+                let outcome = if ok { Ok(Written::New) } else { Err(failure) };
+                self.schedule.answered(id, outcome, self.now);
+            }
+            Answer::Done(manifest) => self.schedule.completed(manifest),
+        }
+    }
+
+    /// One thing happens.
+    fn step(&mut self, (what, which, how): (u8, u8, u8)) {
+        let pick = |len: usize| (len > 0).then(|| usize::from(which) % len);
+        let line = pick(self.lines.len()).map(|n| *self.lines.keys().nth(n).unwrap());
+        let reader = pick(self.readers.len()).map(|n| *self.readers.keys().nth(n).unwrap());
+        match (what, line, reader) {
+            (0 | 1, ..) => self.find(),
+            (2, ..) => self.add_stream(),
+            (3, Some(line), _) if how % 4 == 0 => self.remove_stream(line, how % 8 == 0),
+            (4..=6, Some(line), _) => {
+                self.take(line, usize::from(how) * 2);
+            }
+            (7..=9, _, Some(reader)) => self.read(reader),
+            (10..=12, Some(line), _) => self.deliver(line),
+            (13..=15, Some(line), _) => {
+                if let Some(answer) = self.lines.get_mut(&line).unwrap().answers.pop_front() {
+                    if how % 4 == 0 {
+                        self.late.push(answer.clone());
+                    }
+                    self.hear(answer);
+                }
+            }
+            (16, ..) => {
+                if let Some(n) = pick(self.late.len()) {
+                    let answer = self.late.swap_remove(n);
+                    self.hear(answer);
+                }
+            }
+            _ => self.now += Duration::from_millis(u64::from(how) * 20),
+        }
+        self.act();
+    }
+
+    /// From here on nothing goes wrong any more, but that `stalled` of the streams carry nothing.
+    fn finish(&mut self, stalled: usize) {
+        while self.to_find > 0 {
+            self.find();
+            self.act();
+        }
+        for line in self.lines.values_mut().take(stalled) {
+            line.stalled = true;
+        }
+        if self.lines.values().all(|line| line.stalled) {
+            if self.lines.len() == 4 {
+                self.remove_stream(*self.lines.keys().next().unwrap(), false);
+                self.act();
+            }
+            self.add_stream();
+        }
+        if self.plans.is_empty() {
+            self.schedule.walk_ended(true);
+        }
+        for _ in 0..10_000 {
+            if self.schedule.agreed().is_some() {
+                return;
+            }
+            let mut until = None;
+            let readers: Vec<StreamId> = self.readers.keys().copied().collect();
+            for reader in readers {
+                while self.readers.get(&reader).is_some_and(|work| !work.is_empty()) {
+                    self.read(reader);
+                    self.act();
+                }
+            }
+            let lines: Vec<StreamId> = self.lines.keys().copied().collect();
+            for stream in lines {
+                if self.lines[&stream].stalled {
+                    continue;
+                }
+                let wait = self.take(stream, 256);
+                until = until.max(wait);
+                self.act();
+                while !self.lines[&stream].sent.is_empty() {
+                    self.deliver(stream);
+                }
+                while let Some(answer) = self.lines.get_mut(&stream).unwrap().answers.pop_front() {
+                    self.hear(answer);
+                    self.act();
+                }
+            }
+            self.now = self.now.max(until.unwrap_or(self.now));
+        }
+        panic!("it does not end");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn whatever_happens_every_entry_gets_one_result_and_nothing_stays(
+        plans in prop::collection::vec(plan(), 0..12),
+        steps in prop::collection::vec((0u8..19, any::<u8>(), any::<u8>()), 0..400),
+        stalled in 0usize..3,
+    ) {
+        let mut world = World::new(plans);
+        for step in steps {
+            world.step(step);
+        }
+        world.finish(stalled);
+        let schedule = &world.schedule;
+        prop_assert_eq!(schedule.agreed(), Some(true), "{:?}", world.results);
+        prop_assert_eq!(world.results.len(), world.plans.len());
+        for (id, (ok, _)) in &world.results {
+            prop_assert_eq!(ok, &world.written[id], "both sides say the same of {}", id);
+        }
+        let bytes: u64 = world.results.values().map(|(_, size)| size).sum();
+        prop_assert_eq!(schedule.bytes_done(), bytes);
+        prop_assert_eq!(schedule.memory(), Memory::default());
+        prop_assert!(world.open.is_empty());
+        for stream in world.lines.keys() {
+            prop_assert_eq!(schedule.in_flight.carried(*stream), 0);
+        }
+    }
+}

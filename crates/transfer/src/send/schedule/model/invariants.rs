@@ -1,0 +1,58 @@
+//! What should hold after every event.
+
+use std::collections::BTreeSet;
+
+use super::super::*;
+
+impl Schedule {
+    /// Everything that should hold after every event.
+    pub(crate) fn check(&self) {
+        self.in_flight.check();
+        let outstanding = |subject: Subject| {
+            let (flies, back) = (self.in_flight.contains(subject), self.returned.contains(&subject));
+            assert!(!(flies && back), "{subject:?} is in flight and came back");
+            flies || back
+        };
+        let mut subjects = usize::from(outstanding(Subject::END));
+        let (mut entry_bytes, mut file_bytes, mut acknowledged) = (0, 0, 0);
+        for (id, tracked) in &self.tracked {
+            entry_bytes += tracked.entry.memory();
+            acknowledged += tracked.acknowledged;
+            let whole = outstanding(Subject::whole(*id));
+            let blocks = self.blocks_out(*id);
+            subjects += usize::from(whole) + blocks.len();
+            match &tracked.stage {
+                Stage::Whole | Stage::Failed(_) => assert!(whole && blocks.is_empty(), "{id} is lost"),
+                Stage::Blocks(None) => assert!(!whole && blocks == [0], "{id} is lost before it is open"),
+                Stage::Blocks(Some(open)) => {
+                    let out: u64 = blocks.iter().map(|offset| open.len_at(*offset)).sum();
+                    assert_eq!(out + open.unsent_bytes() + tracked.acknowledged, open.size());
+                    assert_eq!(whole, tracked.content.is_some());
+                    assert_eq!(self.cutting.contains(id), open.has_unsent());
+                    file_bytes += open.memory();
+                }
+            }
+        }
+        entry_bytes += self.queued.iter().map(|entry| entry.memory()).sum::<u64>();
+        assert_eq!((self.entry_bytes, self.file_bytes), (entry_bytes, file_bytes));
+        assert_eq!(
+            self.in_flight.len() + self.returned.len(),
+            subjects,
+            "of no entry"
+        );
+        assert!(self.cutting.iter().all(|id| self.tracked.contains_key(id)));
+        assert!(self.bytes_done >= acknowledged);
+        let known = self.queued.len() as u64 + self.tracked.len() as u64 + self.manifest.len();
+        assert_eq!(known, self.found.entries, "an entry is lost");
+    }
+
+    /// Offsets of the blocks of a file that are in flight or came back.
+    fn blocks_out(&self, id: u64) -> Vec<u64> {
+        let back = self.returned.iter().filter_map(|subject| match subject.part {
+            Part::Block(offset) if subject.entry == id => Some(offset),
+            _ => None,
+        });
+        let all: BTreeSet<u64> = back.chain(self.in_flight.blocks_of(id)).collect();
+        all.into_iter().collect()
+    }
+}

@@ -1,0 +1,45 @@
+//! What the sources of a model turn out to be.
+
+use proptest::prelude::*;
+
+use super::BLOCK;
+
+/// What an entry turns out to be.
+#[derive(Debug, Clone)]
+pub(super) enum Plan {
+    Directory,
+    Link,
+    Bad,
+    File {
+        found: u64,
+        /// Its size when it is read for the n-th time, the last one ever after.
+        sizes: Vec<u64>,
+        /// Its content, in the same way.
+        contents: Vec<u8>,
+        /// The readings that fail.
+        failing: Vec<bool>,
+        /// The receiver has no room for it.
+        refused: bool,
+    },
+}
+
+pub(super) fn plan() -> impl Strategy<Value = Plan> {
+    let size = prop_oneof![
+        3 => 0..BLOCK,
+        1 => Just(BLOCK),
+        2 => BLOCK + 1..6 * BLOCK,
+    ];
+    let one = |usual: u8| prop::collection::vec(prop_oneof![9 => Just(usual), 1 => 0u8..3], 1..5);
+    let failing = prop::collection::vec(prop::bool::weighted(0.05), 1..8);
+    let sizes = prop::collection::vec(size.clone(), 0..2);
+    let file = (size, sizes, one(0), failing, prop::bool::weighted(0.1)).prop_map(
+        |(found, later, contents, failing, refused)| Plan::File {
+            found,
+            sizes: [vec![found], later].concat(),
+            contents,
+            failing,
+            refused,
+        },
+    );
+    prop_oneof![1 => Just(Plan::Directory), 1 => Just(Plan::Link), 1 => Just(Plan::Bad), 8 => file]
+}

@@ -1,0 +1,109 @@
+//! The receiver's half of the model: what arrives is written once and answered as often as it is asked for.
+
+use super::*;
+use crate::manifest::Record;
+
+/// A file that is arriving in blocks.
+#[derive(Default)]
+pub(super) struct Arriving {
+    offsets: HashSet<u64>,
+    size: u64,
+    end: Option<Hash>,
+    asked: Vec<StreamId>,
+}
+
+impl World {
+    /// The receiver takes one frame.
+    pub(super) fn deliver(&mut self, stream: StreamId) {
+        let line = self.lines.get_mut(&stream).unwrap();
+        let Some(sent) = line.sent.pop_front() else { return };
+        let (mut asked, mut ended) = (vec![stream], None);
+        match sent {
+            Sent::Whole(entry, content) => {
+                let ok = !self.refuses(entry.head.id);
+                self.write(entry.head.id, ok.then_some(content));
+                ended = Some(entry.head.id);
+            }
+            Sent::Failed(entry) => {
+                self.write(entry.head.id, None);
+                ended = Some(entry.head.id);
+            }
+            Sent::Block { id, offset, size } => {
+                line.answers.push_back(Answer::Ack(id, offset));
+                if !self.written.contains_key(&id) {
+                    let file = self.arriving.entry(id).or_default();
+                    file.size = size;
+                    file.offsets.insert(offset);
+                    if self.refuses(id) {
+                        self.write(id, None);
+                        ended = Some(id);
+                    } else {
+                        asked.clear();
+                        ended = self.complete(id);
+                    }
+                }
+            }
+            Sent::FileEnd { id, hash, size } => {
+                if self.written.contains_key(&id) {
+                    ended = Some(id);
+                } else {
+                    let file = self.arriving.entry(id).or_default();
+                    file.size = size;
+                    file.end = Some(hash);
+                    file.asked.push(stream);
+                    asked.clear();
+                    ended = self.complete(id);
+                }
+            }
+            Sent::End(entries) => self.end = Some(entries),
+        }
+        if let Some(id) = ended {
+            asked.extend(self.arriving.remove(&id).map_or(vec![], |file| file.asked));
+            for stream in asked {
+                if let Some(line) = self.lines.get_mut(&stream) {
+                    line.answers.push_back(Answer::Result(id, self.written[&id]));
+                }
+            }
+        }
+        self.tell_done();
+    }
+
+    fn refuses(&self, id: u64) -> bool {
+        matches!(&self.plans[id as usize], Plan::File { refused: true, .. })
+    }
+
+    /// A file that came in blocks is written once all of it is there.
+    fn complete(&mut self, id: u64) -> Option<u64> {
+        let file = &self.arriving[&id];
+        let hash = file.end?;
+        if (file.offsets.len() as u64) < file.size.div_ceil(BLOCK) {
+            return None;
+        }
+        let size = file.size;
+        self.write(id, Some(Some((size, hash))));
+        Some(id)
+    }
+
+    fn write(&mut self, id: u64, content: Option<Option<(u64, Hash)>>) {
+        let path = RelPath::from_bytes(format!("e{id}").as_bytes()).unwrap();
+        let record = match (&self.plans[id as usize], &content) {
+            (Plan::Directory, Some(_)) => Record::Directory,
+            (Plan::Link, Some(_)) => Record::Symlink { target: b"t" },
+            (_, Some(Some((size, hash)))) => Record::File { size: *size, hash },
+            _ => Record::Failed,
+        };
+        if self.manifest.record(id, 0, &path, record) {
+            self.written.insert(id, content.is_some());
+        }
+    }
+
+    pub(super) fn tell_done(&mut self) {
+        if self.end != Some(self.manifest.len()) {
+            return;
+        }
+        for line in self.lines.values_mut().filter(|line| !line.told_done) {
+            line.told_done = true;
+            line.answers.push_back(Answer::Done(self.manifest.hash()));
+        }
+    }
+}

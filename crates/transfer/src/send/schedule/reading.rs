@@ -1,0 +1,145 @@
+//! What comes of reading files. A report may come late: from a stream that is gone, or about an entry that has its result.
+
+use std::time::Duration;
+
+use super::Schedule;
+use super::blocks::Blocks;
+use super::entry::Stage;
+use super::work::{Say, StreamId, Subject, Wake};
+use crate::error::{Failure, FailureKind};
+use crate::tree_hash::{BlockHash, Hash};
+
+impl Schedule {
+    /// A file has been opened: `size` bytes, to go in blocks of `1 << block_log2` bytes. Whether it is the one that counts: a
+    /// file may be opened twice, if the first stream to open it is lost meanwhile.
+    pub(crate) fn opened(&mut self, id: u64, size: u64, block_log2: u32) -> bool {
+        let Some(tracked) = self.tracked.get_mut(&id) else {
+            return false;
+        };
+        if !matches!(tracked.stage, Stage::Blocks(None)) {
+            return false;
+        }
+        let mut blocks = Box::new(Blocks::new(size, block_log2));
+        let first = Subject::block(id, 0);
+        match blocks.take() {
+            Some(_) => self.in_flight.allow_repeat(first),
+            None => self.drop_subject(first),
+        }
+        self.file_bytes += blocks.memory();
+        if blocks.has_unsent() {
+            self.cutting.insert(id);
+        }
+        if let Some(tracked) = self.tracked.get_mut(&id) {
+            tracked.stage = Stage::Blocks(Some(blocks));
+        }
+        self.wake(Wake::All);
+        true
+    }
+
+    /// A block has been read. If that was the last of its file: the file's hash, for [`Self::file_read`] if the file is still
+    /// what it was when it was opened.
+    pub(crate) fn block_read(&mut self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash> {
+        let tracked = self.tracked.get_mut(&id)?;
+        let blocks = tracked.blocks()?;
+        let before = blocks.memory();
+        let root = blocks.read(offset, hash);
+        self.file_bytes = self.file_bytes - before + blocks.memory();
+        root.filter(|_| tracked.content.is_none())
+    }
+
+    /// All blocks of a file have been read and it is unchanged. Whether that is to be said now, on `stream`.
+    pub(crate) fn file_read(
+        &mut self,
+        stream: StreamId,
+        id: u64,
+        size: u64,
+        hash: Hash,
+        now: Duration,
+    ) -> bool {
+        let Some(tracked) = self.tracked.get_mut(&id) else {
+            return false;
+        };
+        if tracked.content.is_some() || tracked.blocks().is_none() {
+            return false;
+        }
+        tracked.content = Some((size, hash));
+        self.carry_whole(id, stream, now);
+        true
+    }
+
+    /// A file has been read whole: what is to be said of it on `stream`.
+    pub(crate) fn whole_read(
+        &mut self,
+        stream: StreamId,
+        id: u64,
+        size: u64,
+        hash: Hash,
+        now: Duration,
+    ) -> Say {
+        let Some(tracked) = self.tracked.get_mut(&id) else {
+            return Say::Nothing;
+        };
+        match (&tracked.stage, &tracked.content) {
+            (Stage::Blocks(_), _) => Say::Nothing,
+            (_, None) => {
+                tracked.content = Some((size, hash));
+                Say::File
+            }
+            (_, Some(before)) if *before == (size, hash) => Say::File,
+            // Read a second time for another stream, and no longer the same.
+            _ => {
+                let failure = Failure::new(FailureKind::Changed);
+                self.failed(stream, id, &failure, now);
+                Say::Failure(failure)
+            }
+        }
+    }
+
+    /// A file that was to go whole has grown too large for it: it goes in blocks, unless it was read whole before. What is to
+    /// be said of it on `stream`.
+    pub(crate) fn grew(&mut self, stream: StreamId, id: u64, now: Duration) -> Say {
+        let Some(tracked) = self.tracked.get_mut(&id) else {
+            return Say::Nothing;
+        };
+        if !matches!(tracked.stage, Stage::Whole) {
+            return Say::Nothing;
+        }
+        if tracked.content.is_some() {
+            // The receiver may have it already, as it was.
+            let failure = Failure::new(FailureKind::Changed);
+            self.failed(stream, id, &failure, now);
+            return Say::Failure(failure);
+        }
+        tracked.stage = Stage::Blocks(None);
+        self.drop_subject(Subject::whole(id));
+        self.returned.insert(Subject::block(id, 0));
+        self.wake(Wake::One);
+        Say::Nothing
+    }
+
+    /// An entry can't be read, which is to be said on `stream`. The first failure counts.
+    pub(crate) fn failed(&mut self, stream: StreamId, id: u64, failure: &Failure, now: Duration) {
+        let Some(tracked) = self.tracked.get_mut(&id) else {
+            return;
+        };
+        if let Some(blocks) = tracked.blocks() {
+            self.file_bytes -= blocks.memory();
+            self.actions.close = Some(id);
+        }
+        if !matches!(tracked.stage, Stage::Failed(_)) {
+            tracked.stage = Stage::Failed(failure.clone());
+        }
+        self.drop_entry(id);
+        self.freed();
+        self.carry_whole(id, stream, now);
+    }
+
+    /// The end or the failure of an entry is in flight on `stream`, or comes back if there is no such stream.
+    fn carry_whole(&mut self, id: u64, stream: StreamId, now: Duration) {
+        let whole = Subject::whole(id);
+        if !self.in_flight.add(whole, stream, now, true) {
+            self.returned.insert(whole);
+            self.wake(Wake::All);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Single rules of the schedule.
+
+use super::*;
+use crate::error::{Failure, FailureKind};
+use crate::tree_hash::{BlockHash, BlockHasher};
+use crate::wire::Written;
+
+const ROOM: usize = MAX_BATCH_ENTRIES;
+const LARGE: u64 = 1 << 20;
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// A schedule with two streams and files of these sizes.
+fn with_files(sizes: &[u64]) -> Schedule {
+    let mut schedule = Schedule::default();
+    schedule.add_stream(1);
+    schedule.add_stream(2);
+    for (n, size) in sizes.iter().enumerate() {
+        let path = RelPath::from_bytes(format!("f{n}").as_bytes()).unwrap();
+        schedule.found(0, path, Meta::default(), Found::File { size: *size });
+    }
+    schedule.walk_ended(true);
+    schedule
+}
+
+/// What was handed out, in words; empty for nothing.
+fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String> {
+    let next = schedule.next(stream, now, ROOM);
+    schedule.check();
+    let Next::Send(work) = next else { return Vec::new() };
+    let word = |work: &Work| match work {
+        Work::Entry(entry) => format!("entry {}", entry.head.id),
+        Work::Open(file) => format!("open {}", file.head.id),
+        Work::Block { file, offset } => format!("block {} {offset}", file.head.id),
+        Work::FileEnd { file, .. } => format!("end {}", file.head.id),
+        Work::Failed(entry, failure) => format!("failed {} {:?}", entry.head.id, failure.kind),
+        Work::End { entries, .. } => format!("end of {entries}"),
+    };
+    work.iter().map(word).collect()
+}
+
+fn block_hash(offset: u64, size: u64) -> BlockHash {
+    let mut hasher = BlockHasher::new(offset, 1 << 18, size);
+    hasher.update(b"x");
+    hasher.finish()
+}
+
+#[test]
+fn small_entries_go_in_batches_and_a_block_goes_alone() {
+    let mut schedule = with_files(&[1, 2, 200_000, 200_000, 200_000, 3, LARGE, 4]);
+    assert_eq!(
+        take(&mut schedule, 1, secs(0)),
+        ["entry 0", "entry 1", "entry 2", "entry 3", "entry 4"],
+        "full by bytes"
+    );
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 5"]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 6"]);
+    // Nobody waits for a file that is being opened.
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 7", "end of 8"]);
+    assert!(schedule.opened(6, LARGE, 18));
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 6 262144"]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["block 6 524288"]);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 6 786432"]);
+    assert!(take(&mut schedule, 1, secs(0)).is_empty());
+}
+
+#[test]
+fn without_memory_nothing_is_handed_out_and_one_piece_if_there_is_room_for_one() {
+    let mut schedule = with_files(&[1, 1]);
+    let Next::Wait { until } = schedule.next(1, secs(5), 0) else {
+        panic!("no room")
+    };
+    assert_eq!(until, secs(5) + MIN_AGE_TO_REPEAT);
+    assert!(matches!(schedule.next(1, secs(5), 1), Next::Send(work) if work.len() == 1));
+}
+
+#[test]
+fn a_stream_takes_no_more_than_it_may_have_in_flight_and_is_woken_when_there_is_room() {
+    let mut schedule = with_files(&vec![1; MAX_IN_FLIGHT_PER_STREAM + 10]);
+    let mut taken = 0;
+    while let Next::Send(work) = schedule.next(1, secs(0), ROOM) {
+        taken += work.len();
+    }
+    assert_eq!(taken, MAX_IN_FLIGHT_PER_STREAM);
+    schedule.actions();
+    assert_eq!(schedule.whole_read(1, 7, 1, [0; 32], secs(0)), Say::File);
+    schedule.answered(7, Ok(Written::New), secs(1));
+    assert_eq!(schedule.actions().wake, Wake::All);
+    assert!(matches!(schedule.next(1, secs(1), ROOM), Next::Send(work) if work.len() == 1));
+    schedule.check();
+}
+
+#[test]
+fn what_a_lost_stream_carried_is_taken_first_and_in_order() {
+    let mut schedule = with_files(&[LARGE, 1, 2, 3]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert_eq!(
+        take(&mut schedule, 1, secs(0)),
+        ["entry 1", "entry 2", "entry 3", "end of 4"]
+    );
+    assert!(schedule.opened(0, LARGE, 18));
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["block 0 262144"]);
+    schedule.remove_stream(1);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 0"]);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 262144"]);
+    let rest = ["entry 1", "entry 2", "entry 3", "end of 4"];
+    assert_eq!(take(&mut schedule, 2, secs(0)), rest);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 524288"]);
+    assert!(matches!(schedule.next(1, secs(0), ROOM), Next::Over));
+}
+
+#[test]
+fn what_came_back_and_is_answered_late_is_not_sent_again() {
+    let mut schedule = with_files(&[LARGE, 1]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 1", "end of 2"]);
+    assert!(schedule.opened(0, LARGE, 18));
+    schedule.block_read(0, 0, block_hash(0, LARGE));
+    assert_eq!(schedule.whole_read(1, 1, 1, [0; 32], secs(0)), Say::File);
+    schedule.remove_stream(1);
+    schedule.acknowledged(0, 0, secs(1));
+    schedule.answered(1, Ok(Written::New), secs(1));
+    assert_eq!(schedule.bytes_done(), (1 << 18) + 1);
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["end of 2"]);
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["block 0 262144"]);
+}
+
+#[test]
+fn a_file_whose_opener_is_lost_is_opened_by_the_next_and_a_late_opener_changes_nothing() {
+    let mut schedule = with_files(&[LARGE]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    schedule.remove_stream(1);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["open 0"]);
+    assert!(schedule.opened(0, LARGE, 18));
+    assert!(!schedule.opened(0, 2 * LARGE, 18), "the first one counts");
+    schedule.check();
+}
+
+#[test]
+fn an_idle_stream_repeats_the_oldest_of_others_once_it_is_old_enough() {
+    let mut schedule = with_files(&[1, LARGE]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
+    assert_eq!(take(&mut schedule, 1, secs(1)), ["open 1"]);
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["end of 2"]);
+    let Next::Wait { until } = schedule.next(2, secs(1), ROOM) else {
+        panic!("nothing is old enough")
+    };
+    assert_eq!(until, MIN_AGE_TO_REPEAT);
+    assert_eq!(take(&mut schedule, 2, until), ["entry 0"]);
+    assert!(
+        take(&mut schedule, 2, secs(60)).is_empty(),
+        "a file that is being opened has nothing to repeat"
+    );
+    assert!(schedule.opened(1, 1 << 18, 18));
+    assert_eq!(take(&mut schedule, 2, secs(60)), ["block 1 0"]);
+    // Its own is not repeated; that of others is when it has waited again, and twice as long each time.
+    assert_eq!(take(&mut schedule, 1, secs(60)), ["end of 2"]);
+    assert!(take(&mut schedule, 2, secs(60)).is_empty());
+    assert_eq!(take(&mut schedule, 1, secs(60)), ["entry 0"]);
+    assert!(take(&mut schedule, 1, secs(60)).is_empty());
+    assert!(take(&mut schedule, 2, secs(63)).is_empty());
+    assert_eq!(take(&mut schedule, 2, secs(64)), ["end of 2"]);
+    assert!(take(&mut schedule, 2, secs(65)).is_empty());
+    assert_eq!(take(&mut schedule, 2, secs(66)), ["entry 0"]);
+    schedule.remove_stream(2);
+    assert_eq!(take(&mut schedule, 1, secs(66)), ["entry 0"]);
+}
+
+#[test]
+fn a_stream_whose_own_answers_take_long_repeats_later() {
+    let mut schedule = with_files(&[1, 1]);
+    assert!(matches!(schedule.next(1, secs(0), 1), Next::Send(_)));
+    assert_eq!(schedule.whole_read(1, 0, 1, [0; 32], secs(0)), Say::File);
+    assert_eq!(take(&mut schedule, 2, secs(4)), ["entry 1", "end of 2"]);
+    schedule.answered(0, Ok(Written::New), secs(4));
+    let Next::Wait { until } = schedule.next(1, secs(10), ROOM) else {
+        panic!("not yet")
+    };
+    assert_eq!(until, secs(4 + 3 * 4));
+    assert_eq!(take(&mut schedule, 1, until), ["entry 1"]);
+}
+
+#[test]
+fn how_long_a_repeated_one_took_says_nothing_of_the_stream() {
+    let mut schedule = with_files(&[1, 1]);
+    assert!(matches!(schedule.next(1, secs(0), 1), Next::Send(_)));
+    assert!(matches!(schedule.next(1, secs(60), 1), Next::Send(_)));
+    assert_eq!(take(&mut schedule, 2, secs(60)), ["end of 2"]);
+    assert_eq!(take(&mut schedule, 2, secs(60)), ["entry 0"]);
+    assert_eq!(schedule.whole_read(2, 0, 1, [0; 32], secs(60)), Say::File);
+    schedule.answered(0, Ok(Written::New), secs(61));
+    assert_eq!(take(&mut schedule, 2, secs(62)), ["entry 1"]);
+}
+
+#[test]
+fn blocks_of_a_file_that_failed_do_not_stay_in_flight() {
+    let mut schedule = with_files(&[LARGE]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert!(schedule.opened(0, LARGE, 18));
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 262144"]);
+    assert_eq!(schedule.block_read(0, 0, block_hash(0, LARGE)), None);
+    schedule.acknowledged(0, 0, secs(0));
+    assert_eq!(schedule.bytes_done(), 1 << 18);
+    // The receiver gives it up.
+    schedule.answered(0, Err(Failure::new(FailureKind::DiskFull)), secs(1));
+    schedule.check();
+    let actions = schedule.actions();
+    assert_eq!(actions.close, Some(0));
+    assert!(actions.result.is_some_and(|result| result.outcome.is_err()));
+    assert_eq!((schedule.memory(), schedule.bytes_done()), (Memory::default(), 0));
+    assert_eq!(schedule.block_read(0, 1 << 18, block_hash(1 << 18, LARGE)), None);
+    assert_eq!(take(&mut schedule, 1, secs(60)), ["end of 1"]);
+}
+
+#[test]
+fn a_file_that_grew_after_it_was_sent_whole_has_changed() {
+    let mut schedule = with_files(&[10]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
+    assert_eq!(schedule.whole_read(1, 0, 10, [1; 32], secs(0)), Say::File);
+    schedule.remove_stream(1);
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["entry 0", "end of 1"]);
+    // The receiver may have it as it was: two accounts of one entry would not agree.
+    let changed = Failure::new(FailureKind::Changed);
+    assert_eq!(schedule.grew(2, 0, secs(1)), Say::Failure(changed));
+    schedule.answered(0, Ok(Written::New), secs(2));
+    let result = schedule.actions().result.unwrap();
+    assert_eq!(
+        (result.outcome, result.content),
+        (Ok(Written::New), Some((10, [1; 32])))
+    );
+}
+
+#[test]
+fn a_file_that_grew_goes_in_blocks() {
+    let mut schedule = with_files(&[10]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
+    assert_eq!(schedule.grew(1, 0, secs(0)), Say::Nothing);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["open 0"]);
+    // Read before it grew, reported after.
+    assert_eq!(schedule.whole_read(1, 0, 10, [1; 32], secs(0)), Say::Nothing);
+}
+
+#[test]
+fn an_answer_about_what_was_not_sent_is_ignored() {
+    let mut schedule = with_files(&[1, LARGE]);
+    schedule.answered(0, Ok(Written::New), secs(0));
+    schedule.answered(u64::MAX, Err(Failure::new(FailureKind::Io)), secs(0));
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
+    schedule.answered(0, Ok(Written::New), secs(0));
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 1"]);
+    schedule.acknowledged(1, 0, secs(0));
+    assert!(schedule.opened(1, LARGE, 18));
+    schedule.acknowledged(1, 0, secs(0));
+    schedule.acknowledged(1, 77, secs(0));
+    schedule.answered(1, Ok(Written::Same), secs(0));
+    schedule.completed([0; 32]);
+    assert!(schedule.actions().result.is_none());
+    assert_eq!((schedule.bytes_done(), schedule.agreed()), (0, None));
+    schedule.check();
+}
+
+#[test]
+fn two_accounts_that_differ_are_told_apart() {
+    let mut schedule = with_files(&[1]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
+    assert_eq!(schedule.whole_read(1, 0, 1, [0; 32], secs(0)), Say::File);
+    schedule.completed([9; 32]);
+    assert_eq!(
+        schedule.agreed(),
+        None,
+        "the answer on another stream is waited for"
+    );
+    schedule.answered(0, Ok(Written::New), secs(1));
+    assert_eq!(schedule.agreed(), Some(false));
+    assert!(matches!(schedule.next(1, secs(1), ROOM), Next::Over));
+}

@@ -1,0 +1,241 @@
+//! Files of this host: roots that were opened once, walked and read beneath.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{self, SeekFrom, Stat};
+use rustix::io::Errno;
+
+use super::{Source, SourceFile};
+use crate::error::{Error, Failure, FailureKind, vanished};
+use crate::path::RelPath;
+use crate::send::schedule::Found;
+use crate::send::walk::{SourceRoot, WalkSink, meta_of, walk};
+use crate::store::confine::{Dir, Kind, kind_of};
+use crate::wire::{Head, MAX_PIECES, Meta, Piece};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct LocalTree {
+    roots: Vec<Result<SourceRoot, Failure>>,
+    recursive: bool,
+}
+
+impl LocalTree {
+    pub(super) fn beneath(base: Arc<Dir>, paths: &[RelPath], recursive: bool) -> Self {
+        let root = |path: &RelPath| {
+            Ok(SourceRoot {
+                base: base.clone(),
+                path: path.clone(),
+            })
+        };
+        let roots = paths.iter().map(root).collect();
+        Self { roots, recursive }
+    }
+
+    /// As [`super::Sources::local`].
+    pub(super) fn open(paths: &[impl AsRef<Path>], recursive: bool) -> Result<(Self, Vec<Vec<u8>>), Error> {
+        let (mut roots, mut names) = (Vec::new(), Vec::new());
+        let mut first_failure = None;
+        for path in paths {
+            let path = path.as_ref();
+            match open_local(path, recursive) {
+                Ok((root, name)) => {
+                    roots.push(Ok(root));
+                    names.push(name);
+                }
+                Err(failure) => {
+                    let shown = longhaul_proto::text::printable(path.as_os_str().as_encoded_bytes());
+                    first_failure.get_or_insert(Error::Path {
+                        path: shown,
+                        failure: failure.clone(),
+                    });
+                    roots.push(Err(failure));
+                    names.push(Vec::new());
+                }
+            }
+        }
+        match first_failure {
+            Some(error) if roots.iter().all(Result::is_err) => Err(error),
+            _ => Ok((Self { roots, recursive }, names)),
+        }
+    }
+
+    /// Where an entry lies: its directory and full path in it.
+    fn locate(&self, head: &Head) -> Result<(&Dir, RelPath), Failure> {
+        let root = self
+            .roots
+            .get(head.source as usize)
+            .ok_or(Failure::new(FailureKind::NotFound))?;
+        let root = root.as_ref().map_err(Clone::clone)?;
+        Ok((&root.base, root.path.join(&head.path)?))
+    }
+}
+
+impl Source for LocalTree {
+    fn walk(&self, sink: &dyn WalkSink) -> bool {
+        self.roots.iter().zip(0..).all(|(root, number)| match root {
+            Ok(root) => walk(number, root, self.recursive, sink),
+            Err(failure) => sink.found(
+                number,
+                RelPath::root(),
+                Meta::default(),
+                Found::Failed(failure.clone()),
+            ),
+        })
+    }
+
+    fn open(&self, head: &Head) -> Result<Box<dyn SourceFile>, Failure> {
+        let (dir, path) = self.locate(head)?;
+        let fd = dir.open_file(&path).map_err(vanished)?;
+        let stat = fs::fstat(&fd)?;
+        match kind_of(&stat) {
+            Kind::File => Ok(Box::new(LocalFile { fd, stat })),
+            _ => Err(Failure::new(FailureKind::Changed)),
+        }
+    }
+}
+
+struct LocalFile {
+    fd: OwnedFd,
+    /// As it was when opened: what makes "unchanged".
+    stat: Stat,
+}
+
+impl SourceFile for LocalFile {
+    fn size(&self) -> u64 {
+        self.stat.st_size as u64
+    }
+
+    fn meta(&self) -> Meta {
+        meta_of(&self.stat)
+    }
+
+    fn pieces(&self, offset: u64, len: u32) -> Result<Vec<Piece>, Failure> {
+        let may_have_holes = (self.stat.st_blocks as u64).saturating_mul(512) < self.size();
+        match may_have_holes {
+            true => Ok(data_pieces(&self.fd, offset, len)?),
+            false => Ok(vec![Piece { offset: 0, len }]),
+        }
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {
+        let mut got = 0;
+        while got < buffer.len() {
+            let rest = buffer.get_mut(got..).unwrap_or_default();
+            match rustix::io::pread(&self.fd, rest, offset + got as u64) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(got)
+    }
+
+    fn is_unchanged(&self) -> Result<bool, Failure> {
+        // The change time is looked at because a writer can set the others back.
+        let key = |s: &Stat| {
+            (
+                s.st_size,
+                s.st_mtime,
+                s.st_mtime_nsec,
+                s.st_ctime,
+                s.st_ctime_nsec,
+            )
+        };
+        Ok(key(&self.stat) == key(&fs::fstat(&self.fd)?))
+    }
+}
+
+/// Where data lies in `len` bytes from `offset`, by `SEEK_DATA` and `SEEK_HOLE`.
+fn data_pieces(fd: &OwnedFd, offset: u64, len: u32) -> Result<Vec<Piece>, Errno> {
+    let end = offset + u64::from(len);
+    let mut pieces = Vec::new();
+    let mut at = offset;
+    while at < end {
+        let data = match fs::seek(fd, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // No data up to the file's end.
+            Err(Errno::NXIO) => break,
+            // A file system that can't tell: all of it is data.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                return Ok(vec![Piece { offset: 0, len }]);
+            }
+            Err(errno) => return Err(errno),
+        };
+        if data >= end {
+            break;
+        }
+        let hole = match fs::seek(fd, SeekFrom::Hole(data)) {
+            Ok(hole) => hole.min(end),
+            Err(Errno::NXIO) => break,
+            Err(errno) => return Err(errno),
+        };
+        if hole <= data {
+            break;
+        }
+        // The last piece there is room for takes the rest, holes and all.
+        let until = if pieces.len() + 1 == MAX_PIECES { end } else { hole };
+        pieces.push(Piece {
+            offset: (data - offset) as u32,
+            len: (until - data) as u32,
+        });
+        at = until;
+    }
+    Ok(pieces)
+}
+
+fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Failure> {
+    let open = |dir: &Path| Dir::open(dir).map(Arc::new).map_err(Failure::from);
+    // `.`, `..`, `/` have no name of their own; `dir/.` neither, though `Path` reads it as `dir`.
+    let dot = path.as_os_str().as_encoded_bytes().ends_with(b"/.");
+    let Some(name) = path.file_name().filter(|_| !dot) else {
+        return Ok((
+            SourceRoot {
+                base: open(path)?,
+                path: RelPath::root(),
+            },
+            Vec::new(),
+        ));
+    };
+    let name_path = RelPath::from_bytes(name.as_encoded_bytes())?;
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let base = open(parent)?;
+    let stat = base.stat(&name_path)?;
+    let trailing_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if kind_of(&stat) == Kind::Symlink && (!recursive || trailing_slash) {
+        // The user's own link on the user's own command line.
+        let real = std::fs::canonicalize(path).map_err(|error| io_failure(&error))?;
+        let (mut root, _) = match real.file_name() {
+            Some(_) => open_local(&real, true)?,
+            None => return Err(Failure::new(FailureKind::IsDirectory)),
+        };
+        if real.is_dir() {
+            root = SourceRoot {
+                base: open(&real)?,
+                path: RelPath::root(),
+            };
+        }
+        return Ok((root, name.as_encoded_bytes().to_vec()));
+    }
+    Ok((
+        SourceRoot {
+            base,
+            path: name_path,
+        },
+        name.as_encoded_bytes().to_vec(),
+    ))
+}
+
+/// An I/O error as a failure of one entry.
+fn io_failure(error: &std::io::Error) -> Failure {
+    match error.raw_os_error() {
+        Some(code) => Errno::from_raw_os_error(code).into(),
+        None => Failure::with(FailureKind::Io, error.to_string()),
+    }
+}

@@ -1,0 +1,142 @@
+//! The directories that a copy has open, and which of them hold names that are not forced to disk yet.
+//!
+//! A file that is forced to disk is still lost with the machine if its name is not: a rename is a change of the directory,
+//! which has to be forced to disk itself. Directories that were there before the copy, and that no entry describes, are
+//! no exception. So whoever changes a directory says so here; it is synced when it makes room for another one, or at
+//! the end, and thus once for many names.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use rustix::fs;
+use rustix::io::Errno;
+
+use crate::error::{Failure, FailureKind};
+use crate::limits::OPEN_DIRECTORIES_PER_COPY;
+use crate::lock::Locked;
+use crate::path::RelPath;
+use crate::store::confine::Dir;
+
+/// Failures to force a directory to disk that are told; more would say the same.
+const MAX_SYNC_FAILURES: usize = 16;
+
+/// See the module.
+pub(super) struct OpenDirs {
+    /// Whether changes are to be forced to disk.
+    fsync: bool,
+    open: Mutex<HashMap<RelPath, Open>>,
+    failed: Mutex<Vec<Failure>>,
+    #[cfg(test)]
+    pub(super) log: Mutex<Vec<(Event, u64)>>,
+}
+
+struct Open {
+    dir: Arc<Dir>,
+    /// It has changed since it was last forced to disk.
+    changed: bool,
+}
+
+/// What happened to the directory of an inode.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    Changed,
+    Synced,
+}
+
+impl OpenDirs {
+    pub(super) fn new(fsync: bool) -> Self {
+        Self {
+            fsync,
+            open: Mutex::default(),
+            failed: Mutex::default(),
+            #[cfg(test)]
+            log: Mutex::default(),
+        }
+    }
+
+    pub(super) fn get(&self, path: &RelPath) -> Option<Arc<Dir>> {
+        self.open.locked().get(path).map(|open| open.dir.clone())
+    }
+
+    pub(super) fn insert(&self, path: RelPath, dir: Arc<Dir>) {
+        let mut open = self.open.locked();
+        let full = open.len() >= OPEN_DIRECTORIES_PER_COPY;
+        let left = if full {
+            std::mem::take(&mut *open)
+        } else {
+            HashMap::new()
+        };
+        open.entry(path).or_insert(Open { dir, changed: false });
+        drop(open);
+        self.sync_changed(left);
+    }
+
+    /// A name in `dir`, which is at `path`, was made or replaced.
+    pub(super) fn changed(&self, path: &RelPath, dir: &Dir) {
+        self.note(dir, false);
+        if !self.fsync {
+            return;
+        }
+        match self.open.locked().get_mut(path) {
+            Some(open) => open.changed = true,
+            // It has made room for another one since it was taken.
+            None => self.sync(path, dir),
+        }
+    }
+
+    /// The same, of a directory that may not be open.
+    pub(super) fn changed_at(&self, base: &Dir, path: &RelPath) {
+        if !self.fsync {
+            return;
+        }
+        match base.open_dir(path) {
+            Ok(dir) => self.changed(path, &dir),
+            Err(errno) => self.fail(path, errno),
+        }
+    }
+
+    /// Forces to disk what has changed, and closes all. Everything that could not be forced to disk since the beginning.
+    pub(super) fn finish(&self) -> Vec<Failure> {
+        let left = std::mem::take(&mut *self.open.locked());
+        self.sync_changed(left);
+        std::mem::take(&mut *self.failed.locked())
+    }
+
+    fn sync_changed(&self, dirs: HashMap<RelPath, Open>) {
+        for (path, open) in dirs.into_iter().filter(|(_, open)| open.changed) {
+            self.sync(&path, &open.dir);
+        }
+    }
+
+    fn sync(&self, path: &RelPath, dir: &Dir) {
+        match sync(dir) {
+            Ok(()) => self.note(dir, true),
+            Err(errno) => self.fail(path, errno),
+        }
+    }
+
+    fn fail(&self, path: &RelPath, errno: Errno) {
+        let mut failed = self.failed.locked();
+        if failed.len() < MAX_SYNC_FAILURES {
+            let error = std::io::Error::from(errno);
+            let detail = format!("the directory /{path} could not be forced to disk: {error}");
+            failed.push(Failure::with(FailureKind::Io, detail));
+        }
+    }
+
+    #[cfg(not(test))]
+    pub(super) fn note(&self, _: &Dir, _: bool) {}
+
+    #[cfg(test)]
+    pub(super) fn note(&self, dir: &Dir, synced: bool) {
+        let inode = fs::fstat(dir).unwrap().st_ino;
+        let event = if synced { Event::Synced } else { Event::Changed };
+        self.log.locked().push((event, inode));
+    }
+}
+
+/// Forces a directory to disk.
+pub(super) fn sync(dir: &Dir) -> Result<(), Errno> {
+    fs::fsync(dir)
+}

@@ -1,0 +1,109 @@
+//! What is forced to disk, seen from the directories: a power loss takes every name whose directory was not synced after it.
+
+use super::open_dirs::Event;
+use super::*;
+use crate::store::{MadeDir, Store};
+use crate::wire::Meta;
+
+struct Copy {
+    destination: Destination,
+    next: u64,
+}
+
+impl Copy {
+    fn head(&mut self, path: &str) -> Head {
+        self.next += 1;
+        Head {
+            id: self.next,
+            source: 0,
+            path: RelPath::from_typed(path.as_bytes()).unwrap(),
+        }
+    }
+
+    fn small(&mut self, path: &str) {
+        let head = self.head(path);
+        let hash = *blake3::hash(b"x").as_bytes();
+        let written = self.destination.write_small(&head, &meta(), b"x", &hash);
+        written.unwrap();
+    }
+
+    /// The inodes of directories in which a name would be lost.
+    fn lost(&self) -> Vec<u64> {
+        let log = self.destination.open_dirs.log.locked().clone();
+        let lost = log.iter().enumerate().filter(|(at, (event, inode))| {
+            *event == Event::Changed && !log[*at..].contains(&(Event::Synced, *inode))
+        });
+        lost.map(|(_, (_, inode))| *inode).collect()
+    }
+}
+
+fn meta() -> Meta {
+    Meta {
+        mode: 0o755,
+        mtime: (1, 0),
+    }
+}
+
+fn copy_into(dir: &Path, fsync: bool) -> Copy {
+    let options = WriteOptions {
+        overwrite: true,
+        fsync,
+    };
+    let destination = Destination::local(dir, vec![vec![]], options, Token([1; 16])).unwrap();
+    Copy { destination, next: 0 }
+}
+
+#[test]
+fn with_fsync_no_name_is_lost_in_a_directory_that_was_there() {
+    let tmp = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(tmp.path().join("there/deep")).unwrap();
+    let mut copy = copy_into(tmp.path(), true);
+    copy.small("file");
+    copy.small("there/deep/file");
+    let link = copy.head("there/link");
+    copy.destination.write_symlink(&link, &meta(), b"file").unwrap();
+    // Parents that nobody describes.
+    copy.small("made/on/the/way/file");
+    // A directory that is described, in one that is not.
+    let new = copy.head("there/new");
+    assert_eq!(copy.destination.make_dir(&new), Ok(MadeDir::New));
+    copy.small("there/new/file");
+    copy.destination.finish_dir(&new, MadeDir::New, &meta()).unwrap();
+    assert!(!copy.lost().is_empty(), "this test sees changes");
+    assert_eq!(copy.destination.finish(), []);
+    assert_eq!(copy.lost(), [] as [u64; 0]);
+}
+
+#[test]
+fn with_fsync_no_name_is_lost_in_more_directories_than_are_kept_open() {
+    let tmp = tempfile::tempdir().unwrap();
+    for n in 0..60 {
+        std::fs::create_dir(tmp.path().join(n.to_string())).unwrap();
+    }
+    let mut copy = copy_into(tmp.path(), true);
+    for n in (0..60).chain((0..60).rev()) {
+        copy.small(&format!("{n}/{}", copy.next));
+    }
+    assert_eq!(copy.destination.finish(), []);
+    assert_eq!(copy.lost(), [] as [u64; 0]);
+    // A file that keeps its place while its directory makes room for others.
+    let head = copy.head("0/late");
+    let file = copy.destination.create(&head, 0).unwrap();
+    for n in 1..60 {
+        copy.small(&format!("{n}/more"));
+    }
+    let empty = *blake3::hash(b"").as_bytes();
+    copy.destination.place(file, &meta(), 0, &empty).unwrap();
+    assert_eq!(copy.destination.finish(), []);
+    assert_eq!(copy.lost(), [] as [u64; 0]);
+}
+
+#[test]
+fn without_fsync_nothing_is_forced_to_disk() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut copy = copy_into(tmp.path(), false);
+    copy.small("made/file");
+    assert_eq!(copy.destination.finish(), []);
+    let log = copy.destination.open_dirs.log.locked().clone();
+    assert!(log.iter().all(|(event, _)| *event == Event::Changed));
+}

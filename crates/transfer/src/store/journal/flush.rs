@@ -1,0 +1,213 @@
+//! When what was written is made durable: often enough that little is at risk, seldom enough that the copy does not wait for it.
+//!
+//! Pure: time is what the caller says, as the time since any moment it chose. What is written is first *at risk* (handed
+//! to the operating system, lost if the power fails); a flush makes durable what was at risk when it began.
+
+use std::time::Duration;
+
+/// The age that what is at risk comes to at most, while flushes take no longer than a quarter of this and are made when they are due.
+pub const MAX_AGE_AT_RISK: Duration = Duration::from_secs(1);
+/// A flush that takes longer than this has to wait before the next one for as long as it took, so that a slow disk spends no
+/// more than half of its time on them.
+const QUICK_FLUSH: Duration = Duration::from_millis(250);
+/// The longest such wait.
+const MAX_REST: Duration = Duration::from_secs(30);
+/// Wait after a flush that failed and is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What would be lost if the power failed now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AtRisk {
+    /// Bytes that were written and are not known to be durable.
+    pub bytes: u64,
+    /// How long the oldest of them have been so.
+    pub age: Duration,
+}
+
+/// Decides when to flush one file. See the module.
+#[derive(Debug, Default)]
+pub(super) struct FlushPolicy {
+    /// Written since the last flush began.
+    waiting: Option<Part>,
+    flushing: Option<Flushing>,
+    rest_until: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    since: Duration,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Flushing {
+    began: Duration,
+    part: Part,
+}
+
+impl FlushPolicy {
+    /// Bytes were handed to the operating system at `now`.
+    pub(super) fn written(&mut self, now: Duration, bytes: u64) {
+        let waiting = self.waiting.get_or_insert(Part { since: now, bytes: 0 });
+        waiting.bytes += bytes;
+    }
+
+    /// When a flush is due; none while there is nothing to flush, or one under way.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let waiting = self.waiting.filter(|_| self.flushing.is_none())?;
+        let age = MAX_AGE_AT_RISK - QUICK_FLUSH;
+        Some((waiting.since + age).max(self.rest_until))
+    }
+
+    /// Begins a flush of what is at risk, whether it is due or not. False if there is nothing, or one under way.
+    pub(super) fn begin(&mut self, now: Duration) -> bool {
+        if self.flushing.is_some() {
+            return false;
+        }
+        let Some(part) = self.waiting.take() else {
+            return false;
+        };
+        self.flushing = Some(Flushing { began: now, part });
+        true
+    }
+
+    /// The flush ended; what it was for is durable.
+    pub(super) fn flushed(&mut self, now: Duration) {
+        let Some(flushing) = self.flushing.take() else {
+            return;
+        };
+        let took = now.saturating_sub(flushing.began);
+        if took > QUICK_FLUSH {
+            self.rest_until = now + took.min(MAX_REST);
+        }
+    }
+
+    /// The flush failed; what it was for is still at risk, and tried again.
+    pub(super) fn failed(&mut self, now: Duration) {
+        let Some(Flushing { part, .. }) = self.flushing.take() else {
+            return;
+        };
+        let waiting = self.waiting.get_or_insert(Part {
+            since: part.since,
+            bytes: 0,
+        });
+        waiting.since = waiting.since.min(part.since);
+        waiting.bytes += part.bytes;
+        self.rest_until = now + RETRY_INTERVAL;
+    }
+
+    /// What is at risk at `now`.
+    pub(super) fn at_risk(&self, now: Duration) -> AtRisk {
+        let flushing = self.flushing.as_ref().map(|flushing| flushing.part);
+        let mut risk = AtRisk::default();
+        for part in [flushing, self.waiting].into_iter().flatten() {
+            risk.bytes += part.bytes;
+            risk.age = risk.age.max(now.saturating_sub(part.since));
+        }
+        risk
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    struct Run {
+        oldest: Duration,
+        flushing: Duration,
+        flushes: u32,
+        unwritten: u64,
+    }
+
+    /// Writes a byte at each millisecond that `writes` says; flushes take what `costs` says, in milliseconds, one after the other.
+    fn run(writes: impl Fn(u32) -> bool, costs: &[u32], milliseconds: u32) -> Run {
+        let (mut policy, mut ends) = (FlushPolicy::default(), None);
+        let mut run = Run {
+            oldest: Duration::ZERO,
+            flushing: Duration::ZERO,
+            flushes: 0,
+            unwritten: 0,
+        };
+        for at in 0..milliseconds {
+            let now = MS * at;
+            if ends == Some(now) {
+                policy.flushed(now);
+                ends = None;
+            }
+            if writes(at) {
+                policy.written(now, 1);
+            }
+            if policy.due().is_some_and(|due| due <= now) {
+                assert!(ends.is_none() && policy.begin(now));
+                let cost = costs[run.flushes as usize % costs.len()];
+                run.flushes += 1;
+                ends = Some(now + MS * cost.max(1));
+            }
+            run.flushing += MS * u32::from(ends.is_some());
+            run.oldest = run.oldest.max(policy.at_risk(now).age);
+        }
+        run.unwritten = policy.at_risk(MS * milliseconds).bytes;
+        run
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_at_risk_for_longer_than_a_second_on_a_quick_disk(
+            costs in prop::collection::vec(0u32..=250, 1..20),
+            gap in 1u32..3000,
+        ) {
+            let run = run(|at| at.is_multiple_of(gap), &costs, 10_000);
+            prop_assert!(run.oldest <= MAX_AGE_AT_RISK, "{:?}", run.oldest);
+        }
+
+        #[test]
+        fn a_slow_disk_rests_half_of_the_time(costs in prop::collection::vec(251u32..5000, 1..20)) {
+            let run = run(|_| true, &costs, 60_000);
+            let longest = MS * *costs.iter().max().unwrap();
+            prop_assert!(run.flushing <= MS * 30_000 + longest, "{:?}", run.flushing);
+            prop_assert!(run.oldest <= longest * 3 + MAX_AGE_AT_RISK);
+        }
+
+        #[test]
+        fn when_nothing_more_comes_all_becomes_durable(costs in prop::collection::vec(0u32..2000, 1..9), until in 1u32..3000) {
+            prop_assert_eq!(run(|at| at < until, &costs, 20_000).unwritten, 0);
+        }
+    }
+
+    #[test]
+    fn a_quick_disk_is_asked_four_times_in_three_seconds() {
+        let flushes = run(|_| true, &[5], 60_000).flushes;
+        assert!((78..=80).contains(&flushes), "{flushes}");
+    }
+
+    #[test]
+    fn a_file_that_is_written_within_three_quarters_of_a_second_is_never_flushed() {
+        assert_eq!(run(|_| true, &[5], 750).flushes, 0);
+        assert_eq!(run(|_| true, &[5], 751).flushes, 1);
+    }
+
+    #[test]
+    fn what_could_not_be_made_durable_stays_at_risk_and_is_tried_again() {
+        let mut policy = FlushPolicy::default();
+        policy.written(MS, 10);
+        assert!(policy.begin(MS * 500));
+        policy.written(MS * 501, 5);
+        assert!(!policy.begin(MS * 502));
+        assert_eq!(policy.due(), None);
+        policy.failed(MS * 600);
+        assert_eq!(
+            policy.at_risk(MS * 600),
+            AtRisk {
+                bytes: 15,
+                age: MS * 599
+            }
+        );
+        assert_eq!(policy.due(), Some(MS * 1600));
+        assert!(policy.begin(MS * 1600));
+        policy.flushed(MS * 1610);
+        assert_eq!(policy.at_risk(MS * 1700), AtRisk::default());
+    }
+}

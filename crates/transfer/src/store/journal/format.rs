@@ -1,0 +1,375 @@
+//! The bytes of a journal: a header, and records that are appended to it.
+//!
+//! | header | bytes |
+//! |---|---|
+//! | `LHJOURNL` | 8 |
+//! | version, 1 | 2 |
+//! | name of the data file, see [`super::names`] | 16 |
+//! | size of the file | 8 |
+//! | binary logarithm of the block size | 1 |
+//! | length of the source's identity, and the identity | 2 + at most 256 |
+//! | length of the target's name, and the name | 2 + at most 255 |
+//! | checksum | 16 |
+//!
+//! | record | bytes |
+//! |---|---|
+//! | number of subtrees, 1 to 1024 | 2 |
+//! | of each: level, offset, chaining value | 1 + 8 + 32 |
+//! | checksum | 16 |
+//!
+//! Numbers are little-endian. The checksum of the header is the BLAKE3 hash of what is before it, cut off. The checksum of a record
+//! is the keyed BLAKE3 hash of the checksum before it and of its own bytes, cut off; the key is derived from the header. So
+//! a record is believed only behind the very records it was written behind: what is damaged or torn ends the journal, and
+//! nothing that stood in those disk blocks before is taken for a record.
+
+#![deny(clippy::indexing_slicing)] // what is read here comes from a file
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
+use super::Identity;
+use super::identity::MAX_IDENTITY_BYTES;
+use crate::path::MAX_NAME;
+use crate::tree_hash::{Subtree, TreeHash};
+
+const MAGIC: &[u8; 8] = b"LHJOURNL";
+const VERSION: u16 = 1;
+/// Bytes of the BLAKE3 hash that are kept of a checksum.
+const CHECKSUM_BYTES: usize = 16;
+/// Bytes of one subtree in a record.
+const SUBTREE_BYTES: usize = 1 + 8 + 32;
+/// Subtrees of one record, at most.
+const MAX_SUBTREES_PER_RECORD: usize = 1024;
+/// Bytes of a journal, at most; what is behind them is not read.
+pub(super) const MAX_JOURNAL_BYTES: usize = 16 << 20;
+/// Separate subtrees that a journal may come to hold: a quarter of what [`MAX_JOURNAL_BYTES`] has room for.
+pub(super) const MAX_SUBTREES: usize = MAX_JOURNAL_BYTES / SUBTREE_BYTES / 4;
+/// The smallest block: a chunk of BLAKE3.
+const MIN_BLOCK_LOG2: u8 = 10;
+/// What the keys of records are derived for (BLAKE3 paper, section 2.3).
+const RECORD_KEY_CONTEXT: &str = "longhaul 2026 record of a journal";
+
+type Checksum = [u8; CHECKSUM_BYTES];
+
+/// What a journal is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Names the data file.
+    pub data: [u8; 16],
+    /// Of the source file.
+    pub identity: Identity,
+    /// The name that the file is to have in the directory the journal is in; not empty.
+    pub target: Vec<u8>,
+    /// Bytes of the whole file.
+    pub size: u64,
+    /// Binary logarithm of the block size in bytes, 10 to 63.
+    pub block_log2: u8,
+}
+
+impl Header {
+    /// The tree of the file, empty.
+    pub(super) fn tree(&self) -> TreeHash {
+        TreeHash::new(self.size, u32::from(self.block_log2))
+    }
+
+    /// Whether the target's name leads nowhere else.
+    pub(super) fn has_plain_target(&self) -> bool {
+        let plain = !self.target.iter().any(|&byte| byte == b'/' || byte == 0);
+        plain && self.target.len() <= MAX_NAME && !matches!(&*self.target, b"" | b"." | b"..")
+    }
+
+    /// Whether the file has more blocks than one, of a size that BLAKE3 has subtrees for.
+    pub(super) fn has_blocks(&self) -> bool {
+        (MIN_BLOCK_LOG2..64).contains(&self.block_log2) && self.size > 1 << self.block_log2
+    }
+
+    /// Its bytes; they are the beginning of a journal.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64 + self.identity.as_bytes().len() + self.target.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.data);
+        bytes.extend_from_slice(&self.size.to_le_bytes());
+        bytes.push(self.block_log2);
+        for field in [self.identity.as_bytes(), &self.target] {
+            bytes.extend_from_slice(&(field.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(field);
+        }
+        let checksum = cut(&blake3::hash(&bytes));
+        bytes.extend_from_slice(&checksum);
+        bytes
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let all = *bytes;
+        if take::<8>(bytes)? != *MAGIC || u16::from_le_bytes(take(bytes)?) != VERSION {
+            return None;
+        }
+        let data = take(bytes)?;
+        let size = u64::from_le_bytes(take(bytes)?);
+        let [block_log2] = take(bytes)?;
+        let identity = Identity::opaque(field(bytes, MAX_IDENTITY_BYTES)?)?;
+        let target = field(bytes, MAX_NAME)?.to_vec();
+        let before = all.get(..all.len() - bytes.len())?;
+        let is_sound = take(bytes)? == cut(&blake3::hash(before));
+        let header = Self {
+            data,
+            identity,
+            target,
+            size,
+            block_log2,
+        };
+        (is_sound && header.has_plain_target() && header.has_blocks()).then_some(header)
+    }
+}
+
+/// A journal that was read: what it is about, and what it says.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    pub header: Header,
+    /// The ranges that are recorded, with their hashes.
+    pub tree: TreeHash,
+    /// Writes what follows.
+    pub encoder: Encoder,
+    /// Bytes of the header and of the records that are believed.
+    pub valid_bytes: usize,
+}
+
+/// Reads a journal as far as it can be believed; none if that is not even its header. Takes any bytes.
+pub(crate) fn read(bytes: &[u8]) -> Option<Contents> {
+    let all = bytes.get(..MAX_JOURNAL_BYTES).unwrap_or(bytes);
+    let mut left = all;
+    let header = Header::decode(&mut left)?;
+    let mut contents = Contents {
+        tree: header.tree(),
+        encoder: Encoder::new(&header),
+        valid_bytes: all.len() - left.len(),
+        header,
+    };
+    while contents.tree.held() < MAX_SUBTREES
+        && let Some(subtrees) = contents.encoder.decode(&mut left)
+    {
+        for subtree in subtrees {
+            // With a checksum that is right this was never written.
+            contents.tree.insert_subtree(subtree);
+        }
+        contents.valid_bytes = all.len() - left.len();
+    }
+    Some(contents)
+}
+
+/// Writes records, one behind the other.
+#[derive(Debug, Clone)]
+pub(crate) struct Encoder {
+    key: [u8; 32],
+    last: Checksum,
+}
+
+impl Encoder {
+    /// For the records behind this header.
+    pub(super) fn new(header: &Header) -> Self {
+        Self {
+            key: blake3::derive_key(RECORD_KEY_CONTEXT, &header.encode()),
+            last: Checksum::default(),
+        }
+    }
+
+    /// Appends records of these subtrees to `bytes`.
+    pub(super) fn encode(&mut self, subtrees: &[Subtree], bytes: &mut Vec<u8>) {
+        for part in subtrees.chunks(MAX_SUBTREES_PER_RECORD) {
+            let start = bytes.len();
+            bytes.extend_from_slice(&(part.len() as u16).to_le_bytes());
+            for subtree in part {
+                bytes.push(subtree.level as u8);
+                bytes.extend_from_slice(&subtree.offset.to_le_bytes());
+                bytes.extend_from_slice(&subtree.chaining_value);
+            }
+            self.last = self.checksum(bytes.get(start..).unwrap_or_default());
+            bytes.extend_from_slice(&self.last);
+        }
+    }
+
+    fn decode(&mut self, bytes: &mut &[u8]) -> Option<Vec<Subtree>> {
+        let mut left = *bytes;
+        let count = usize::from(u16::from_le_bytes(take(&mut left)?));
+        if !(1..=MAX_SUBTREES_PER_RECORD).contains(&count) {
+            return None;
+        }
+        let (body, mut rest) = bytes.split_at_checked(2 + count * SUBTREE_BYTES)?;
+        let checksum = self.checksum(body);
+        if take(&mut rest)? != checksum {
+            return None;
+        }
+        let mut subtrees = Vec::with_capacity(count);
+        for _ in 0..count {
+            let [level] = take(&mut left)?;
+            subtrees.push(Subtree {
+                offset: u64::from_le_bytes(take(&mut left)?),
+                level: u32::from(level),
+                chaining_value: take(&mut left)?,
+            });
+        }
+        (self.last, *bytes) = (checksum, rest);
+        Some(subtrees)
+    }
+
+    fn checksum(&self, body: &[u8]) -> Checksum {
+        cut(&blake3::Hasher::new_keyed(&self.key)
+            .update(&self.last)
+            .update(body)
+            .finalize())
+    }
+}
+
+/// Bytes of a journal with a header of `header` bytes and so many subtrees.
+pub(super) fn compact_bytes(header: usize, subtrees: usize) -> u64 {
+    let records = subtrees.div_ceil(MAX_SUBTREES_PER_RECORD);
+    (header + subtrees * SUBTREE_BYTES + records * (2 + CHECKSUM_BYTES)) as u64
+}
+
+fn cut(hash: &blake3::Hash) -> Checksum {
+    let [a, ..] = hash.as_bytes().as_chunks().0 else {
+        return Checksum::default();
+    };
+    *a
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, left) = bytes.split_first_chunk()?;
+    *bytes = left;
+    Some(*taken)
+}
+
+fn field<'a>(bytes: &mut &'a [u8], max: usize) -> Option<&'a [u8]> {
+    let len = usize::from(u16::from_le_bytes(take(bytes)?));
+    if len > max {
+        return None;
+    }
+    let (taken, left) = bytes.split_at_checked(len)?;
+    *bytes = left;
+    Some(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header(size: u64) -> Header {
+        Header {
+            data: [7; 16],
+            identity: Identity::opaque(b"the same file").unwrap(),
+            target: b"target".to_vec(),
+            size,
+            block_log2: 10,
+        }
+    }
+
+    fn block(n: u64) -> Subtree {
+        Subtree {
+            offset: n << 10,
+            level: 10,
+            chaining_value: *blake3::hash(&n.to_le_bytes()).as_bytes(),
+        }
+    }
+
+    /// A journal of blocks in batches, and what it holds after each record, with where the record ends.
+    fn journal(batches: &[Vec<u64>]) -> (Vec<u8>, Vec<(usize, Vec<Subtree>)>) {
+        let header = header(100 << 10);
+        let mut bytes = header.encode();
+        let (mut encoder, mut tree) = (Encoder::new(&header), TreeHash::new(100 << 10, 10));
+        let mut states = vec![(bytes.len(), Vec::new())];
+        for batch in batches {
+            let blocks: Vec<Subtree> = batch.iter().map(|&n| block(n)).collect();
+            encoder.encode(&blocks, &mut bytes);
+            for block in blocks {
+                tree.insert_subtree(block);
+            }
+            states.push((bytes.len(), tree.subtrees().collect()));
+        }
+        (bytes, states)
+    }
+
+    fn batches() -> impl Strategy<Value = Vec<Vec<u64>>> {
+        prop::collection::vec(prop::collection::vec(0u64..100, 1..20), 0..12)
+    }
+
+    proptest! {
+        #[test]
+        fn any_beginning_of_a_journal_says_what_its_whole_records_say(batches in batches(), cut in any::<prop::sample::Index>()) {
+            let (bytes, states) = journal(&batches);
+            let cut = cut.index(bytes.len() + 1);
+            match read(&bytes[..cut]) {
+                None => prop_assert!(cut < states[0].0),
+                Some(contents) => {
+                    let (end, subtrees) = states.iter().rev().find(|(end, _)| *end <= cut).unwrap();
+                    prop_assert_eq!(contents.valid_bytes, *end);
+                    prop_assert_eq!(contents.tree.subtrees().collect::<Vec<_>>(), subtrees.clone());
+                    prop_assert_eq!(contents.header, header(100 << 10));
+                }
+            }
+        }
+
+        #[test]
+        fn a_damaged_byte_ends_the_journal_before_its_record(
+            batches in batches(),
+            at in any::<prop::sample::Index>(),
+            change in 1u8..=255,
+        ) {
+            let (mut bytes, states) = journal(&batches);
+            let at = at.index(bytes.len());
+            bytes[at] ^= change;
+            match read(&bytes) {
+                None => prop_assert!(at < states[0].0),
+                Some(contents) => {
+                    let (end, subtrees) = states.iter().rev().find(|(end, _)| *end <= at).unwrap();
+                    prop_assert_eq!(contents.valid_bytes, *end);
+                    prop_assert_eq!(contents.tree.subtrees().collect::<Vec<_>>(), subtrees.clone());
+                }
+            }
+        }
+
+        #[test]
+        fn a_record_is_believed_nowhere_else(batches in batches(), junk in prop::collection::vec(any::<u8>(), 0..200)) {
+            let (bytes, states) = journal(&batches);
+            // Records of this journal, missing one before them; and anything at all behind the last.
+            for pair in states.windows(3) {
+                let mut gap = bytes[..pair[0].0].to_vec();
+                gap.extend_from_slice(&bytes[pair[1].0..]);
+                prop_assert_eq!(read(&gap).unwrap().valid_bytes, pair[0].0);
+            }
+            let longer = [&bytes[..], &junk].concat();
+            prop_assert_eq!(read(&longer).unwrap().valid_bytes, bytes.len());
+        }
+    }
+
+    #[test]
+    fn what_was_read_can_be_gone_on_with() {
+        let (bytes, _) = journal(&[vec![1, 2], vec![3]]);
+        let mut contents = read(&bytes).unwrap();
+        let mut longer = bytes.clone();
+        contents.encoder.encode(&[block(9)], &mut longer);
+        assert_eq!(longer, journal(&[vec![1, 2], vec![3], vec![9]]).0);
+        assert!(read(&longer).unwrap().tree.covers(9 << 10));
+    }
+
+    #[test]
+    fn many_subtrees_are_several_records_of_a_known_length() {
+        let (size, mut bytes) = (1 << 40, Vec::new());
+        let subtrees: Vec<Subtree> = (0..3000).map(|n| block(2 * n)).collect();
+        let header = header(size);
+        bytes.extend(header.encode());
+        let begin = bytes.len();
+        Encoder::new(&header).encode(&subtrees, &mut bytes);
+        assert_eq!(bytes.len() as u64, compact_bytes(begin, 3000));
+        let contents = read(&bytes).unwrap();
+        assert_eq!(contents.tree.subtrees().collect::<Vec<_>>(), subtrees);
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_no_name() {
+        for target in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; 256]] {
+            let mut header = header(5000);
+            header.target = target.to_vec();
+            assert!(read(&header.encode()).is_none());
+        }
+    }
+}

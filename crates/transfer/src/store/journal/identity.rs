@@ -1,0 +1,97 @@
+//! Which file a journal is about, as the side that reads the file tells it.
+
+use std::fmt;
+
+use rustix::fs::Stat;
+
+/// Bytes of an identity, at most.
+pub(super) const MAX_IDENTITY_BYTES: usize = 256;
+/// Beginning of an identity made from what the operating system says of a file.
+const POSIX: &[u8] = b"posix1";
+
+/// What tells one state of one source file from every other: bytes that the sender chooses and the receiver only compares.
+/// If two are equal, the content is taken to be the same.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Identity(Box<[u8]>);
+
+impl Identity {
+    /// Bytes of the sender's choice; none if they are none, or more than 256.
+    pub fn opaque(bytes: &[u8]) -> Option<Self> {
+        (1..=MAX_IDENTITY_BYTES)
+            .contains(&bytes.len())
+            .then(|| Self(bytes.into()))
+    }
+
+    /// Of a local file: its size, modification time, change time (both with nanoseconds) and inode number. The change time cannot
+    /// be set by a program, so a file whose content changed has another identity even if its modification time was put
+    /// back. The device number stays out, since it may be another after a reboot.
+    pub fn of(stat: &Stat) -> Self {
+        let mut bytes = POSIX.to_vec();
+        for number in [
+            stat.st_size as u64,
+            stat.st_mtime as u64,
+            stat.st_mtime_nsec,
+            stat.st_ctime as u64,
+            stat.st_ctime_nsec,
+            stat.st_ino,
+        ] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        Self(bytes.into())
+    }
+
+    /// The bytes, 1 to 256.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", longhaul_proto::text::printable(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs;
+
+    #[test]
+    fn content_written_with_its_time_put_back_is_another_identity() {
+        let tmp = tempfile::NamedTempFile::new().unwrap();
+        let file = tmp.as_file();
+        fs::ftruncate(file, 10).unwrap();
+        let times = |stat: &Stat| fs::Timestamps {
+            last_access: fs::Timespec {
+                tv_sec: 0,
+                tv_nsec: fs::UTIME_OMIT,
+            },
+            last_modification: fs::Timespec {
+                tv_sec: stat.st_mtime,
+                tv_nsec: stat.st_mtime_nsec as i64,
+            },
+        };
+        let before = fs::fstat(file).unwrap();
+        assert_eq!(Identity::of(&before), Identity::of(&fs::fstat(file).unwrap()));
+        // The clock of change times may tick as slowly as a hundred times a second.
+        let mut after = before;
+        while (after.st_ctime, after.st_ctime_nsec) == (before.st_ctime, before.st_ctime_nsec) {
+            rustix::io::pwrite(file, b"x", 0).unwrap();
+            fs::futimens(file, &times(&before)).unwrap();
+            after = fs::fstat(file).unwrap();
+        }
+        assert_eq!(
+            (before.st_mtime, before.st_mtime_nsec),
+            (after.st_mtime, after.st_mtime_nsec)
+        );
+        assert_ne!(Identity::of(&before), Identity::of(&after));
+    }
+
+    #[test]
+    fn an_identity_is_neither_empty_nor_long() {
+        assert!(Identity::opaque(b"").is_none());
+        assert!(Identity::opaque(&[0; 257]).is_none());
+        assert_eq!(Identity::opaque(b"etag \xff").unwrap().as_bytes(), b"etag \xff");
+    }
+}

@@ -1,0 +1,159 @@
+//! Beginning a file, or going on with it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Mutex;
+
+use super::flush::FlushPolicy;
+use super::format::{self, Contents, Header, MAX_JOURNAL_BYTES};
+use super::log::{Log, OpenLog};
+use super::names::Names;
+use super::{Disk, Found, Identity, Journal, Pace, ResumePoint, Storage};
+use crate::error::{Failure, FailureKind};
+
+/// How often a journal that was replaced while it was being opened is opened again.
+const MAX_OPEN_TRIES: u32 = 8;
+
+impl<S: Storage> Journal<S> {
+    /// Goes on with the file that an earlier copy began of this source to `target`, a name in the directory of `storage`; otherwise
+    /// begins it. The file is `size` bytes long, in blocks of `1 << block_log2` bytes (10 to 63). What is not in the
+    /// [`ResumePoint`] reads as zeros. Blocking.
+    ///
+    /// # Errors
+    /// The data file cannot be made, or what there is cannot be read. [`FailureKind::RefusedPath`] if `target` is no plain name.
+    pub fn open_or_create(
+        storage: S,
+        target: &OsStr,
+        identity: &Identity,
+        block_log2: u8,
+        size: u64,
+    ) -> Result<(Self, ResumePoint), Failure> {
+        let header = Header {
+            data: storage.unique()?,
+            identity: identity.clone(),
+            target: target.as_bytes().to_vec(),
+            size,
+            block_log2,
+        };
+        if !header.has_plain_target() {
+            return Err(Failure::new(FailureKind::RefusedPath));
+        }
+        if !header.has_blocks() {
+            return Self::begin(storage, header, Log::Off);
+        }
+        let names = Names::of(target, identity);
+        for _ in 0..MAX_OPEN_TRIES {
+            let file = match storage.open_own(&names.journal())? {
+                Found::Missing => return Self::begin(storage, header, Log::Absent),
+                Found::Foreign => break,
+                Found::Own(file) => file,
+            };
+            // Where files cannot be locked, none is shared.
+            if !storage.lock(&file).unwrap_or(false) {
+                break;
+            }
+            if storage.is_named(&file, &names.journal())? {
+                return Self::go_on(storage, header, file);
+            }
+        }
+        Self::begin(storage, header, Log::Off)
+    }
+
+    /// With a data file of its own.
+    fn begin(storage: S, header: Header, log: Log<S::File>) -> Result<(Self, ResumePoint), Failure> {
+        let name = Names::of(OsStr::from_bytes(&header.target), &header.identity).data(&header.data);
+        let data = storage.create_new(&name)?;
+        let journal = Self::new(storage, header, data, log);
+        journal.storage.set_size(&journal.data, journal.header.size)?;
+        let size = journal.header.size;
+        Ok((
+            journal,
+            ResumePoint {
+                subtrees: Vec::new(),
+                size,
+            },
+        ))
+    }
+
+    /// With what the journal in `file`, which is locked, speaks of; from the beginning if that is not this file.
+    fn go_on(storage: S, header: Header, file: S::File) -> Result<(Self, ResumePoint), Failure> {
+        let names = Names::of(OsStr::from_bytes(&header.target), &header.identity);
+        let Some(contents) = format::read(&storage.read(&file, MAX_JOURNAL_BYTES)?) else {
+            return Self::begin(storage, header, Log::Stale(file));
+        };
+        let data_name = names.data(&contents.header.data);
+        let Found::Own(data) = storage.open_own(&data_name)? else {
+            return Self::begin(storage, header, Log::Stale(file));
+        };
+        let same = Header {
+            data: contents.header.data,
+            ..header.clone()
+        };
+        if contents.header != same || storage.size(&data)? != header.size {
+            storage.remove(&data_name)?;
+            return Self::begin(storage, header, Log::Stale(file));
+        }
+        let Contents {
+            header,
+            tree,
+            encoder,
+            valid_bytes,
+        } = contents;
+        let valid_bytes = valid_bytes as u64;
+        if storage.size(&file)? > valid_bytes {
+            // What is behind a torn record might be a record that could be believed again once another stands in the torn
+            // one's place, though what it speaks of is about to be cleared.
+            storage.set_size(&file, valid_bytes)?;
+        }
+        // After a `kill -9` neither the journal nor its name need be on disk yet, and what is appended relies on both.
+        storage.sync_data(&file)?;
+        storage.sync_dir()?;
+        let resume = ResumePoint {
+            subtrees: tree.subtrees().collect(),
+            size: header.size,
+        };
+        let mut cleared = 0;
+        for range in resume.ranges() {
+            if cleared < range.start {
+                storage.clear(&data, cleared, range.start)?;
+            }
+            cleared = range.end;
+        }
+        if cleared < header.size {
+            storage.clear(&data, cleared, header.size)?;
+        }
+        let log = Log::Open(OpenLog {
+            file,
+            end: valid_bytes,
+            encoder,
+            tree,
+        });
+        Ok((Self::new(storage, header, data, log), resume))
+    }
+
+    fn new(storage: S, header: Header, data: S::File, log: Log<S::File>) -> Self {
+        // So that whoever looks for leftovers sees that it is in use.
+        let _ = storage.lock(&data);
+        let target = OsStr::from_bytes(&header.target).to_owned();
+        let names = Names::of(&target, &header.identity);
+        Self {
+            data_name: names.data(&header.data),
+            names,
+            target,
+            data,
+            pace: Mutex::new(Pace {
+                policy: FlushPolicy::default(),
+                batch: header.tree(),
+                flushing: None,
+                recording: !matches!(log, Log::Off),
+            }),
+            disk: Mutex::new(Disk {
+                log,
+                data_lost: None,
+                data_gone: false,
+            }),
+            storage,
+            header,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What a journal needs of the file system: one directory, in which it makes, writes, renames and removes files.
+//!
+//! A trait, so that a test can stand in for the disk and lose, when the power fails, whatever was not synced.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::store::confine::{Dir, Kind, kind_of};
+
+/// Bytes of zeros written at once where a file system cannot make holes.
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// A file that was looked for by its name.
+#[derive(Debug)]
+pub enum Found<F> {
+    /// There is none.
+    Missing,
+    /// There is something that may not be used: not a regular file, another user's, one that others may write to or that has
+    /// another name as well.
+    Foreign,
+    /// A file that this user made, open for reading and writing.
+    Own(F),
+}
+
+/// One directory, as a journal uses it. Errors are those of the system calls.
+pub trait Storage {
+    /// An open file.
+    type File;
+
+    /// Makes a file that was not there, for reading and writing, which this user alone may open.
+    fn create_new(&self, name: &OsStr) -> Result<Self::File, Errno>;
+    /// Opens a file that this user made, never anything else, whatever another user has put there.
+    fn open_own(&self, name: &OsStr) -> Result<Found<Self::File>, Errno>;
+    /// Takes the only lock on a file, for as long as it is open. False if another holds it.
+    fn lock(&self, file: &Self::File) -> Result<bool, Errno>;
+    /// Whether `name` is the name of this very file still.
+    fn is_named(&self, file: &Self::File, name: &OsStr) -> Result<bool, Errno>;
+    /// Bytes of a file.
+    fn size(&self, file: &Self::File) -> Result<u64, Errno>;
+    /// Cuts a file off, or has it end in a hole.
+    fn set_size(&self, file: &Self::File, size: u64) -> Result<(), Errno>;
+    /// Has the bytes from `start` to `end` read as zeros; the file's size stays.
+    fn clear(&self, file: &Self::File, start: u64, end: u64) -> Result<(), Errno>;
+    /// Reads a file from its beginning, `limit` bytes at most.
+    fn read(&self, file: &Self::File, limit: usize) -> Result<Vec<u8>, Errno>;
+    /// Writes all of `data` at `offset`.
+    fn write_at(&self, file: &Self::File, data: &[u8], offset: u64) -> Result<(), Errno>;
+    /// Makes durable what was written before, and the size.
+    fn sync_data(&self, file: &Self::File) -> Result<(), Errno>;
+    /// The same, and permissions and times.
+    fn sync_all(&self, file: &Self::File) -> Result<(), Errno>;
+    /// Gives a file another name at one stroke; with `EXIST` if there is a file of that name and `replace` was not said.
+    fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> Result<(), Errno>;
+    /// Removes a name.
+    fn remove(&self, name: &OsStr) -> Result<(), Errno>;
+    /// Makes durable which names there are.
+    fn sync_dir(&self) -> Result<(), Errno>;
+    /// Bytes that nobody else has come upon.
+    fn unique(&self) -> Result<[u8; 16], Errno>;
+}
+
+/// The operating system's.
+#[derive(Debug, Clone)]
+pub struct DirStorage(pub Arc<Dir>);
+
+impl Storage for DirStorage {
+    type File = OwnedFd;
+
+    fn create_new(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        fs::openat(&*self.0, name, flags, Mode::RUSR | Mode::WUSR)
+    }
+
+    fn open_own(&self, name: &OsStr) -> Result<Found<OwnedFd>, Errno> {
+        // Looked at first, since opening a device may do something; and again once it is open, since names change.
+        match self.0.stat_name(name) {
+            Err(Errno::NOENT) => return Ok(Found::Missing),
+            stat if !is_own(&stat?) => return Ok(Found::Foreign),
+            _ => {}
+        }
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match fs::openat(&*self.0, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(Found::Missing),
+            Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(Found::Foreign),
+            file => file?,
+        };
+        Ok(match is_own(&fs::fstat(&file)?) {
+            true => Found::Own(file),
+            false => Found::Foreign,
+        })
+    }
+
+    fn lock(&self, file: &OwnedFd) -> Result<bool, Errno> {
+        match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
+    fn is_named(&self, file: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {
+        let file = fs::fstat(file)?;
+        match fs::statat(&*self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(named) => Ok((named.st_dev, named.st_ino) == (file.st_dev, file.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn size(&self, file: &OwnedFd) -> Result<u64, Errno> {
+        Ok(fs::fstat(file)?.st_size as u64)
+    }
+
+    fn set_size(&self, file: &OwnedFd, size: u64) -> Result<(), Errno> {
+        fs::ftruncate(file, size)
+    }
+
+    fn clear(&self, file: &OwnedFd, start: u64, end: u64) -> Result<(), Errno> {
+        let size = self.size(file)?;
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fs::fallocate(file, hole, start, end.saturating_sub(start)) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            result => return result,
+        }
+        if end >= size {
+            fs::ftruncate(file, start)?;
+            return fs::ftruncate(file, size);
+        }
+        let mut at = start;
+        while at < end {
+            let len = (end - at).min(ZEROS.len() as u64);
+            self.write_at(file, ZEROS.get(..len as usize).unwrap_or(&ZEROS), at)?;
+            at += len;
+        }
+        Ok(())
+    }
+
+    fn read(&self, file: &OwnedFd, limit: usize) -> Result<Vec<u8>, Errno> {
+        let size = usize::try_from(self.size(file)?).unwrap_or(limit);
+        let mut bytes = vec![0; size.min(limit)];
+        let mut at = 0;
+        while let Some(left) = bytes.get_mut(at..).filter(|left| !left.is_empty()) {
+            match rustix::io::pread(file, left, at as u64) {
+                Ok(0) => break,
+                Ok(n) => at += n,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        bytes.truncate(at);
+        Ok(bytes)
+    }
+
+    fn write_at(&self, file: &OwnedFd, mut data: &[u8], mut offset: u64) -> Result<(), Errno> {
+        while !data.is_empty() {
+            match rustix::io::pwrite(file, data, offset) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(n) => {
+                    data = data.get(n..).unwrap_or_default();
+                    offset += n as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self, file: &OwnedFd) -> Result<(), Errno> {
+        fs::fdatasync(file)
+    }
+
+    fn sync_all(&self, file: &OwnedFd) -> Result<(), Errno> {
+        fs::fsync(file)
+    }
+
+    fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> Result<(), Errno> {
+        self.0.rename(from, to, replace)
+    }
+
+    fn remove(&self, name: &OsStr) -> Result<(), Errno> {
+        self.0.remove(name)
+    }
+
+    fn sync_dir(&self) -> Result<(), Errno> {
+        match fs::fsync(&*self.0) {
+            // A file system whose directories cannot be synced (fsync(2)).
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn unique(&self) -> Result<[u8; 16], Errno> {
+        let mut bytes = [0; 16];
+        let mut left = &mut bytes[..];
+        while !left.is_empty() {
+            let got = rustix::rand::getrandom(&mut *left, rustix::rand::GetRandomFlags::empty())?;
+            left = left.get_mut(got..).unwrap_or_default();
+        }
+        Ok(bytes)
+    }
+}
+
+/// Whether a file is as this user makes temporary files.
+fn is_own(stat: &Stat) -> bool {
+    kind_of(stat) == Kind::File
+        && stat.st_uid == rustix::process::geteuid().as_raw()
+        && stat.st_nlink == 1
+        && stat.st_mode & 0o022 == 0
+}

@@ -1,0 +1,192 @@
+//! A full disk, a disk that fails, and two copies of the same.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use super::sim_disk::{SimDisk, Trouble};
+use super::{BLOCK, BLOCK_LOG2, Random, block_of, content, identity, subtree_of};
+use crate::error::FailureKind;
+use crate::store::journal::{Action, AtRisk, Flushed, Journal, ResumePoint};
+
+const SIZE: usize = 20 * BLOCK;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn open(disk: &SimDisk) -> (Journal<SimDisk>, ResumePoint) {
+    Journal::open_or_create(
+        disk.clone(),
+        OsStr::new("target"),
+        &identity(),
+        BLOCK_LOG2,
+        SIZE as u64,
+    )
+    .unwrap()
+}
+
+fn write(journal: &Journal<SimDisk>, now: Duration, blocks: impl IntoIterator<Item = usize>) {
+    let content = content(SIZE, 1);
+    for n in blocks {
+        journal
+            .write_at(block_of(&content, n), (n * BLOCK) as u64)
+            .unwrap();
+        journal.written(now, subtree_of(&content, n));
+    }
+}
+
+fn flush(journal: &Journal<SimDisk>, now: Duration) -> Result<Flushed, crate::Failure> {
+    assert_eq!(journal.poll(now), Action::Flush);
+    assert_eq!(journal.poll(now), Action::Nothing);
+    journal.flush(|| now)
+}
+
+fn bytes(blocks: usize) -> u64 {
+    (blocks * BLOCK) as u64
+}
+
+#[test]
+fn a_full_disk_costs_what_was_not_recorded_and_is_tried_again() {
+    let disk = SimDisk::default();
+    let (journal, _) = open(&disk);
+    write(&journal, SECOND, 0..3);
+    disk.set_trouble(Trouble::DiskFull);
+    let Ok(Flushed::Unrecorded(failure)) = flush(&journal, SECOND * 2) else {
+        panic!()
+    };
+    assert_eq!(failure.kind, FailureKind::DiskFull);
+    assert_eq!(
+        journal.at_risk(SECOND * 2),
+        AtRisk {
+            bytes: bytes(3),
+            age: SECOND
+        }
+    );
+    assert_eq!(journal.poll(SECOND * 2), Action::WaitUntil(SECOND * 3));
+    disk.set_trouble(Trouble::None);
+    assert_eq!(flush(&journal, SECOND * 3), Ok(Flushed::Recorded));
+    write(&journal, SECOND * 3, 3..6);
+    disk.set_trouble(Trouble::DiskFull);
+    assert!(matches!(flush(&journal, SECOND * 4), Ok(Flushed::Unrecorded(_))));
+    // The file fails; what was recorded stays.
+    drop(journal);
+    assert_eq!(open_after(&disk).ranges(), [0..bytes(3)]);
+}
+
+fn open_after(disk: &SimDisk) -> ResumePoint {
+    disk.set_trouble(Trouble::None);
+    disk.fail_power(&mut Random(1));
+    open(disk).1
+}
+
+#[test]
+fn after_a_sync_that_failed_nothing_is_believed_that_came_since() {
+    let disk = SimDisk::default();
+    let (journal, _) = open(&disk);
+    write(&journal, SECOND, 0..3);
+    assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
+    write(&journal, SECOND * 2, 3..6);
+    disk.set_trouble(Trouble::SyncFails);
+    assert_eq!(flush(&journal, SECOND * 3).unwrap_err().kind, FailureKind::Io);
+    // The next sync may well succeed: the kernel told of the error once.
+    disk.set_trouble(Trouble::None);
+    write(&journal, SECOND * 3, 6..20);
+    assert_eq!(journal.poll(SECOND * 5), Action::Nothing);
+    assert!(!journal.is_recording());
+    assert_eq!(journal.finish(true).unwrap_err().kind, FailureKind::Io);
+    assert_eq!(journal.leave(), Ok(Flushed::Nothing));
+    drop(journal);
+    assert_eq!(disk.content("target"), None);
+    assert_eq!(open_after(&disk).ranges(), [0..bytes(3)]);
+}
+
+#[test]
+fn two_copies_of_the_same_never_share_a_file() {
+    let disk = SimDisk::default();
+    let (first, _) = open(&disk);
+    // Begun before the first has a journal: whoever is faster has it.
+    let (second, _) = open(&disk);
+    write(&first, SECOND, 0..3);
+    write(&second, SECOND, 3..5);
+    assert_eq!(flush(&first, SECOND * 2), Ok(Flushed::Recorded));
+    assert_eq!(flush(&second, SECOND * 2), Ok(Flushed::Nothing));
+    assert!(first.is_recording() && !second.is_recording());
+    // Begun while it has one.
+    let (third, resume) = open(&disk);
+    assert_eq!((resume.bytes(), third.is_recording()), (0, false));
+    write(&second, SECOND, (0..3).chain(5..20));
+    second.finish(true).unwrap();
+    assert_eq!(disk.content("target"), Some(content(SIZE, 1)));
+    drop(third);
+    drop(first);
+    assert_eq!(open(&disk).1.ranges(), [0..bytes(3)]);
+}
+
+#[test]
+fn a_source_that_changed_is_not_gone_on_with() {
+    let disk = SimDisk::default();
+    let (journal, _) = open(&disk);
+    write(&journal, SECOND, 0..3);
+    journal.leave().unwrap();
+    drop(journal);
+    let open = |identity: &[u8], log2, size| {
+        let identity = crate::store::journal::Identity::opaque(identity).unwrap();
+        Journal::open_or_create(disk.clone(), OsStr::new("target"), &identity, log2, size)
+            .unwrap()
+            .1
+            .bytes()
+    };
+    assert_eq!(open(b"another", BLOCK_LOG2, bytes(20)), 0);
+    assert_eq!(open(b"the source", BLOCK_LOG2, bytes(20)), bytes(3));
+    // The same source in other blocks: begun anew, and what there was goes.
+    assert_eq!(open(b"the source", BLOCK_LOG2 + 1, bytes(20)), 0);
+    assert_eq!(disk.names(), Vec::<String>::new());
+}
+
+#[test]
+fn what_has_its_name_is_replaced_only_when_told_and_what_is_given_up_goes() {
+    let disk = SimDisk::default();
+    for replace in [false, true] {
+        let (journal, _) = open(&disk);
+        write(&journal, SECOND, 0..20);
+        journal.finish(replace).unwrap();
+    }
+    let (journal, _) = open(&disk);
+    write(&journal, SECOND, 0..20);
+    assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
+    assert_eq!(journal.finish(false).unwrap_err().kind, FailureKind::Exists);
+    journal.discard();
+    drop(journal);
+    assert_eq!(disk.names(), ["target"]);
+}
+
+#[test]
+fn a_file_of_one_block_and_one_that_is_never_flushed_have_no_journal() {
+    let disk = SimDisk::default();
+    let (journal, _) = Journal::open_or_create(
+        disk.clone(),
+        OsStr::new("small"),
+        &identity(),
+        BLOCK_LOG2,
+        bytes(1),
+    )
+    .unwrap();
+    assert!(!journal.is_recording());
+    assert_eq!(journal.poll(SECOND), Action::Nothing);
+    journal.finish(false).unwrap();
+    let (journal, _) = open(&disk);
+    write(&journal, SECOND, 0..20);
+    assert_eq!(
+        journal.poll(SECOND),
+        Action::WaitUntil(SECOND + Duration::from_millis(750))
+    );
+    disk.end_at(None);
+    journal.finish(false).unwrap();
+    assert_eq!(disk.steps(), 1);
+    let (journal, _) = open(&disk);
+    write(&journal, SECOND, 0..2);
+    drop(journal);
+    assert_eq!(disk.names(), ["small", "target"]);
+    for target in ["", ".", "..", "a/b"] {
+        let target = OsStr::new(target);
+        let opened = Journal::open_or_create(disk.clone(), target, &identity(), BLOCK_LOG2, bytes(9));
+        assert_eq!(opened.err().unwrap().kind, FailureKind::RefusedPath);
+    }
+}
