@@ -23,6 +23,7 @@ use crate::dial::own_addresses;
 use crate::message::{Answer, Ask, MAX_LINE, Ready, VERSION};
 
 mod copy;
+mod files;
 mod resolve;
 mod serving;
 
@@ -127,6 +128,13 @@ impl Far {
                 let (identity, answers) = (self.identity.clone(), self.answers.clone());
                 self.sessions.spawn(copy::run(*ask, identity, answers));
                 return;
+            }
+            Incoming::Ask(Ask::Files(ask)) => {
+                let done = tokio::task::spawn_blocking(move || files::answer(&resolve::home(), &ask)).await;
+                match done.map_err(|error| error.to_string()).flatten() {
+                    Ok(answer) => answer,
+                    Err(reason) => Answer::Refused { reason },
+                }
             }
             Incoming::Ask(Ask::Inside) | Incoming::Odd => refused("not understood"),
         };

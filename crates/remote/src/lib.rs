@@ -18,6 +18,7 @@ mod bootstrap;
 mod channel;
 mod connector;
 mod dial;
+mod entry;
 mod error;
 mod far;
 mod login;

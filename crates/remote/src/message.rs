@@ -13,6 +13,7 @@ use longhaul_transfer::FailureKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::PortRange;
+pub use crate::entry::{Entry, EntryKind, FilesAsk};
 
 /// Version of these messages.
 pub const VERSION: u32 = 1;
@@ -34,6 +35,8 @@ pub enum Ask {
     },
     /// From the answer on, standard input and output carry one session. Answered by [`Answer::Inside`].
     Inside,
+    /// Look at files, or change names. Answered by [`Answer::Entries`] or [`Answer::Changed`].
+    Files(FilesAsk),
     /// Be the copy's client, of another far side. Answered by [`Answer::Event`]s and [`Answer::Ended`], or by
     /// [`Answer::NotReached`].
     Copy(Box<CopyAsk>),
@@ -143,6 +146,15 @@ pub enum Answer {
     },
     /// The next bytes are a session's.
     Inside,
+    /// What is there.
+    Entries {
+        /// In the order of their names' bytes.
+        entries: Vec<Entry>,
+        /// There are others behind the last one.
+        more: bool,
+    },
+    /// It has been done.
+    Changed,
     /// The other far side was not reached, so nothing was copied.
     NotReached {
         /// What was tried, in one line.

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::bootstrap::{DAMAGED, GO, NEEDS, Program, UNFIT, machine, script};
 use crate::channel::Channel;
-use crate::message::{Answer, Ask, Ready, VERSION};
+use crate::message::{Answer, Ask, Entry, FilesAsk, PathBytes, Ready, VERSION};
 use crate::{Error, Ssh};
 
 /// Lines that a login may print of its own before the far side's first. A bound, lest a program that is no longhaul is read for ever.
@@ -108,6 +108,46 @@ impl FarSide {
                     .await
                     .unwrap_or("the ssh connection is gone".into()),
             }),
+        }
+    }
+
+    /// What is at a path: itself, or, of a directory when `list`, what is in it. Pages are fetched until the last; `page` takes each.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the host's reason; others of [`Error`] when the far side is gone.
+    pub async fn entries(
+        &mut self,
+        path: &[u8],
+        list: bool,
+        mut page: impl FnMut(Vec<Entry>),
+    ) -> Result<(), Error> {
+        let mut after = None;
+        loop {
+            let ask = FilesAsk::Look {
+                path: PathBytes(path.to_vec()),
+                list,
+                after: after.take(),
+            };
+            let (entries, more) = match self.ask(&Ask::Files(ask)).await? {
+                Answer::Entries { entries, more } => (entries, more),
+                other => return Err(self.odd(&other)),
+            };
+            after = entries.last().map(|entry| entry.name.clone());
+            page(entries);
+            if !more || after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Changes names at the host.
+    ///
+    /// # Errors
+    /// As of [`FarSide::entries`].
+    pub async fn change(&mut self, ask: FilesAsk) -> Result<(), Error> {
+        match self.ask(&Ask::Files(ask)).await? {
+            Answer::Changed => Ok(()),
+            other => Err(self.odd(&other)),
         }
     }
 

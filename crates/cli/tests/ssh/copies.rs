@@ -107,3 +107,32 @@ fn a_copy_between_two_hosts_does_not_pass_here() {
         apart.error()
     );
 }
+
+#[test]
+fn files_are_listed_renamed_and_removed_where_one_can_log_in() {
+    let Some(hosts) = Hosts::up(&["alpha"]) else {
+        return;
+    };
+    let ok = |command: &str, arguments: &[&str]| {
+        let (code, out, errors) = hosts.files(command, arguments);
+        assert_eq!(code, Some(0), "{command} {arguments:?}: {errors}");
+        out
+    };
+    ok("mkdir", &["-p", "alpha:runs/new"]);
+    noise(&hosts.home("alpha").join("runs/f"), 3000);
+    assert_eq!(ok("ls", &["alpha:runs"]), "f\nnew/\n");
+    assert_eq!(ok("ls", &["alpha:"]), "runs/\n");
+    let line = ok("stat", &["--json", "alpha:runs/f"]);
+    let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&entry["kind"], &entry["bytes"]), (&"file".into(), &3000.into()));
+    ok("mv", &["alpha:runs/f", "alpha:runs/new/"]);
+    assert_eq!(ok("ls", &["alpha:runs/new", "alpha:runs"]), "f\nnew/\n");
+    let (code, _, errors) = hosts.files("rm", &["alpha:runs", "alpha:none"]);
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(
+        errors.contains("give -r") && errors.lines().count() == 2,
+        "{errors}"
+    );
+    ok("rm", &["-r", "alpha:runs"]);
+    assert!(!hosts.home("alpha").join("runs").exists());
+}

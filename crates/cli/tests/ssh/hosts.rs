@@ -216,6 +216,18 @@ impl Hosts {
         self.cp_at("client", arguments)
     }
 
+    /// Runs another command of `longhaul` at the client: its exit code, what it prints, and its errors.
+    pub fn files(&self, command: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut longhaul = self.longhaul();
+        let output = longhaul
+            .args([command, "-F", "config"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    }
+
     /// The same at another node.
     pub fn cp_at(&self, node: &str, arguments: &[&str]) -> Copied {
         let mut command = self.longhaul_at(node);
