@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -22,6 +22,9 @@ use crate::trust::Remembering;
 use crate::watch::{Show, Watch};
 use crate::{descriptors, home, logging, trust};
 
+/// How long a copy that has ended may take to remove, or make durable, what is not finished.
+const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
+
 mod job;
 mod over_ssh;
 
@@ -33,7 +36,8 @@ use job::Job;
 /// hosts where a firewall lets it, encrypted. A local file whose name has a colon is written ./a:b. lh:// is for `longhaul serve`.
 ///
 /// Every file is verified end to end with BLAKE3 and takes its name only when it is whole. Nothing is overwritten unless asked; a
-/// file that is there already with the same content is left alone and counts as copied. Symbolic links are copied as links;
+/// file that is there already with the same content is left alone and counts as copied. When a copy ends early, the same command goes on
+/// with its large files where it broke off. Symbolic links are copied as links;
 /// permissions and modification times are kept, owners are not.
 #[derive(Args)]
 #[command(override_usage = "longhaul cp [OPTIONS] <SRC>... <DST>")]
@@ -50,6 +54,9 @@ pub struct Cp {
     /// Force every file to disk before it counts as copied (slower; without it, a power failure can undo a finished copy).
     #[arg(long)]
     fsync: bool,
+    /// Begin every file from its start, and keep nothing of those that are not finished.
+    #[arg(long)]
+    no_resume: bool,
     /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the faster ones carry more.
     /// [default: direct]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
@@ -108,8 +115,8 @@ impl Cp {
         let job = Job::read(&self.paths)?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let exit = runtime.block_on(self.copy(job, started));
-        // Removes temporary files of a copy that was interrupted.
-        runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+        // Removes temporary files of a copy that was interrupted, or makes durable what is kept of them.
+        runtime.shutdown_timeout(LET_GO_TIMEOUT);
         exit
     }
 
@@ -128,7 +135,8 @@ impl Cp {
             _ = terminate.recv() => Err(anyhow!(Interrupted)),
         };
         let outcome = result.as_ref().map(|carried| &carried.outcome);
-        let report = Report::new(job.name(), started.elapsed(), &watch, outcome);
+        let mut report = Report::new(job.name(), started.elapsed(), &watch, outcome);
+        report.kept = !self.no_resume && matches!(report.exit(), Exit::BrokeOff | Exit::Interrupted);
         watch.finish(&report);
         if let Ok(Carried { outcome, far }) = result {
             // Told already; what is left is closing in good order.
@@ -142,6 +150,7 @@ impl Cp {
         let options = WriteOptions {
             overwrite: self.overwrite,
             fsync: self.fsync,
+            resume: !self.no_resume,
         };
         let outcome = match job {
             Job::PushOverSsh { sources, destination } => {
@@ -207,6 +216,7 @@ impl Cp {
         let hello = Hello {
             token: Token::random()?,
             request,
+            resume: !self.no_resume,
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");
@@ -254,7 +264,7 @@ impl Cp {
 
 /// Stopped by a signal.
 #[derive(Debug, thiserror::Error)]
-#[error("interrupted; what was not finished has been removed")]
+#[error("interrupted by a signal")]
 pub struct Interrupted;
 
 fn shown(paths: &[PathBuf]) -> Vec<String> {

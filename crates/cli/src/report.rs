@@ -27,15 +27,19 @@ pub struct Report {
     exit_code: u8,
     /// What ended the copy early, in one line.
     error: Option<String>,
+    /// It ended early, and what is there of large files is kept for the next copy.
+    pub kept: bool,
     /// Bytes of the files in place, holes included.
     pub bytes: u64,
+    /// Bytes among them that an earlier copy had left, and that did not travel again.
+    resumed_bytes: u64,
     /// Files in place.
     pub files: u64,
     /// Files, directories and links seen.
     entries: u64,
     /// From the start of the command to the verified end.
     pub seconds: f64,
-    /// Bits of file content in place, by seconds.
+    /// Bits of file content that this copy put in place, by seconds.
     pub goodput_bps: f64,
     streams: Vec<Stream>,
     /// What limited the copy for longest, as one word; null when it was too short to say.
@@ -105,8 +109,9 @@ impl Report {
         let push = direction == "push";
         let streams = progress.streams();
         let limits = Limits::of(&streams, push);
+        let resumed_bytes = progress.bytes_resumed.load(Ordering::Relaxed).min(bytes);
         let goodput_bps = if seconds > 0.0 {
-            bytes as f64 * 8.0 / seconds
+            (bytes - resumed_bytes) as f64 * 8.0 / seconds
         } else {
             0.0
         };
@@ -123,7 +128,9 @@ impl Report {
             error: result
                 .err()
                 .map(|error| printable(failure::line(error).as_bytes())),
+            kept: false,
             bytes,
+            resumed_bytes,
             files: progress.files_done.load(Ordering::Relaxed),
             entries: progress.entries_found.load(Ordering::Relaxed),
             seconds,
@@ -166,6 +173,9 @@ impl Report {
     pub fn print(&self, quiet: bool, explain: bool) {
         if let Some(error) = &self.error {
             eprintln!("longhaul: {error}");
+        }
+        if self.kept && !quiet {
+            eprintln!("longhaul: what was copied so far is kept; the same command goes on from there");
         }
         if !quiet && (self.error.is_none() || self.files > 0) {
             let root = self

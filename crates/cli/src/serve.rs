@@ -22,6 +22,8 @@ use crate::{answer, descriptors, doctor, failure, home, logging, perf};
 const OTHER_DESCRIPTORS: usize = 1024;
 /// Blocking threads for all that is no copy: look-ups, the doctor.
 const OTHER_BLOCKING_THREADS: usize = 64;
+/// How long copies that end with the server may take to remove, or make durable, what is not finished.
+const LET_GO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Serve a directory to the keys that are granted it.
 ///
@@ -95,7 +97,8 @@ impl Serve {
                 }
             }
         });
-        runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+        // What copies leave behind is removed, or made durable.
+        runtime.shutdown_timeout(LET_GO_TIMEOUT);
         exit
     }
 

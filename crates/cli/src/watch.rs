@@ -89,7 +89,8 @@ impl Watch {
         let found = progress.bytes_found.load(Ordering::Relaxed);
         let complete = progress.walk_complete.load(Ordering::Relaxed);
         let routes = rates.by_route(progress);
-        let speed = rates.total(done);
+        // What an earlier copy had left has no speed.
+        let speed = rates.total(done.saturating_sub(progress.bytes_resumed.load(Ordering::Relaxed)));
         if self.show.json {
             let routes: HashMap<_, _> = routes
                 .iter()
@@ -203,6 +204,17 @@ impl Observer for Watch {
                     );
                 } else if stream.is_some() && !self.show.quiet {
                     self.bar.suspend(|| eprintln!("longhaul: {reason}; going on"));
+                }
+            }
+            Event::Resumed { path, bytes, size } => {
+                let path = shown(path);
+                if self.show.json {
+                    self.line(json!({ "event": "resumed", "path": path, "bytes": bytes, "size": size }));
+                } else if !self.show.quiet {
+                    let (there, whole) = (ByteCount(bytes), ByteCount(size));
+                    self.bar.suspend(|| {
+                        eprintln!("longhaul: going on with {path}: {there} of {whole} are there already");
+                    });
                 }
             }
             Event::Done {

@@ -155,6 +155,8 @@ pub fn file_in_blocks(id: u64, path: &[u8], size: u64, block_log2: u8) -> Vec<u8
             &meta(READABLE),
             &size.to_le_bytes(),
             &[block_log2],
+            // No identity.
+            &[0, 0],
         ]
         .concat(),
     )

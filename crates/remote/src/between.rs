@@ -25,6 +25,8 @@ pub struct Between {
     pub overwrite: bool,
     /// Force files to disk.
     pub fsync: bool,
+    /// Keep what is there of large files when the copy ends early, and go on with what is kept.
+    pub resume: bool,
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
     /// Every entry that is done is told, not only counted.
@@ -163,6 +165,7 @@ impl Between {
             recursive: self.recursive,
             overwrite: self.overwrite,
             fsync: self.fsync,
+            resume: self.resume,
             streams: self.streams,
             congestion: self.congestion.clone(),
             tell_done: self.tell_done,
@@ -234,6 +237,10 @@ impl Hearing<'_> {
                 route,
                 reason,
             },
+            CopyEvent::Resumed { path, bytes, size } => {
+                self.progress.bytes_resumed.fetch_add(bytes, Ordering::Relaxed);
+                Event::Resumed { path, bytes, size }
+            }
             CopyEvent::Done {
                 path,
                 bytes,

@@ -101,6 +101,8 @@ pub struct CopyAsk {
     pub overwrite: bool,
     /// Force files to disk.
     pub fsync: bool,
+    /// Keep what is there of large files when the copy ends early, and go on with what is kept.
+    pub resume: bool,
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
     /// TCP congestion control.
@@ -208,6 +210,15 @@ pub enum CopyEvent {
         stream: Option<u32>,
         /// Why.
         reason: String,
+    },
+    /// A file is gone on with.
+    Resumed {
+        /// Which.
+        path: String,
+        /// Bytes of it that are there.
+        bytes: u64,
+        /// Bytes of all of it.
+        size: u64,
     },
     /// An entry is in place.
     Done {

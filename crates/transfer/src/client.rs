@@ -134,6 +134,7 @@ impl<C: Connector> Client<C> {
     pub async fn push(self, sources: Sources, names: Vec<String>) -> Result<Outcome, Error> {
         let queue = Queue::new(
             sources,
+            self.hello.resume,
             Account::alone(),
             self.progress.clone(),
             self.observer.clone(),

@@ -200,6 +200,9 @@ pub enum Error {
         /// What is wrong with it.
         failure: Failure,
     },
+    /// The server has begun the copy anew in mid-copy, and knows nothing of what it had said before.
+    #[error("the server was started again and has lost track of this copy")]
+    Forgotten,
     /// Reading or writing a stream failed.
     #[error("stream: {0}")]
     Stream(#[from] io::Error),

@@ -28,8 +28,8 @@ pub struct Limits {
     pub file_wait: Duration,
 }
 
-/// Descriptors of a file being written or read: its own, and its directory's.
-pub const DESCRIPTORS_PER_FILE: usize = 2;
+/// Descriptors of a file being written or read: its own, its journal's, and its directory's.
+pub const DESCRIPTORS_PER_FILE: usize = 3;
 /// Bytes of a buffer: the largest block and its header, or a batch of small files.
 pub const BUFFER_BYTES: usize = (1 << 20) + 64 * 1024;
 /// Bytes that one stream may take besides its buffers: what is read ahead, a frame, and answers that wait to be sent.

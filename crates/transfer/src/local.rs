@@ -30,7 +30,15 @@ pub async fn copy_local(
 ) -> Result<Outcome, Error> {
     // One side is watched: the writing one, which knows what is in place.
     let labels = || Sources::labels(names.clone());
-    let queue = Queue::new(sources, Account::alone(), Arc::default(), Arc::new(()), labels())?;
+    let resume = destination.resumes();
+    let queue = Queue::new(
+        sources,
+        resume,
+        Account::alone(),
+        Arc::default(),
+        Arc::new(()),
+        labels(),
+    )?;
     let (account, asked) = (Account::alone(), Asked::Anything);
     let receiver = Receiver::new(destination, asked, account, progress.clone(), observer, labels())?;
     let walk = queue.clone();

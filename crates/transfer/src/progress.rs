@@ -29,6 +29,8 @@ pub struct Progress {
     pub files_done: AtomicU64,
     /// Bytes of files written (acknowledged by the receiver), holes included.
     pub bytes_done: AtomicU64,
+    /// Bytes among them that an earlier copy had left in place.
+    pub bytes_resumed: AtomicU64,
     /// Entries that failed.
     pub failures: AtomicU64,
     streams: Mutex<Vec<Arc<StreamCounters>>>,
@@ -205,6 +207,11 @@ impl StreamCounters {
 }
 
 impl Progress {
+    /// So many bytes more were in place already.
+    pub(crate) fn resumed(&self, bytes: u64) {
+        self.bytes_resumed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// The counters of every stream opened so far, in the order in which they were opened first.
     pub fn streams(&self) -> Vec<Arc<StreamCounters>> {
         self.streams.locked().clone()
@@ -275,6 +282,15 @@ pub enum Event {
         route: String,
         /// What happened, naming the hop if that is known.
         reason: String,
+    },
+    /// A file is gone on with that an earlier copy has left some of.
+    Resumed {
+        /// Which.
+        path: String,
+        /// Bytes of it that are there, and need not be sent.
+        bytes: u64,
+        /// Bytes of all of it.
+        size: u64,
     },
     /// An entry is in place and verified.
     Done {

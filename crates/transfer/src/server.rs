@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 use longhaul_proto::PublicKey;
@@ -19,11 +19,14 @@ use crate::lock::Locked;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
 use crate::send::send_stream;
 use crate::store::confine::Dir;
-use crate::wire::{Frame, Token, VERSION};
+use crate::wire::{Frame, Request, Token, VERSION};
 
 mod copy;
+mod heard;
+mod rivals;
 
-use copy::{Copy, Leave, Side};
+use copy::{Copy, EarlyEnd, Leave, Side};
+use heard::Listening;
 
 /// Tokens of copies that are over, remembered so that a late stream doesn't begin one again.
 const REMEMBERED: usize = 4096;
@@ -35,11 +38,15 @@ pub struct Server {
     limits: Limits,
     accounts: Accounts,
     copies: Mutex<Copies>,
+    /// A copy has lost its last stream.
+    abandoned: Condvar,
 }
 
 #[derive(Default)]
 struct Copies {
     running: HashMap<Token, Arc<Copy>>,
+    /// Copies that are over and may not have let go of their files yet: whose, of what, and what ends when they have.
+    ending: Vec<(PublicKey, Request, mpsc::Receiver<()>)>,
     over: VecDeque<Token>,
 }
 
@@ -58,6 +65,7 @@ impl Server {
             accounts: Accounts::new(&limits),
             limits,
             copies: Mutex::default(),
+            abandoned: Condvar::new(),
         })
     }
 
@@ -76,7 +84,7 @@ impl Server {
         };
         for copy in revoked {
             self.forget(copy.hello.token);
-            copy.revoked.send_replace(true);
+            copy.end_early(EarlyEnd::Revoked);
         }
     }
 
@@ -106,7 +114,8 @@ impl Server {
         // Which part this end has is known with HELLO.
         let watch = stream.watch(drs::Side::Receiving);
         let (reader, mut writer) = tokio::io::split(stream);
-        let mut reader = FrameReader::new(reader);
+        let heard = Arc::new(OnceLock::new());
+        let mut reader = FrameReader::new(Listening::new(reader, heard.clone()));
         let _stream_held = match stream_held {
             Ok(held) => held,
             Err(exhausted) => {
@@ -141,6 +150,8 @@ impl Server {
                 return Ok(());
             }
         };
+        copy.heard.note();
+        let _ = heard.set(copy.heard.clone());
         let number = copy.numbers.fetch_add(1, Ordering::Relaxed);
         if let (Side::Send(_), Some(watch)) = (side, &watch) {
             watch.begin_anew(drs::Side::Sending);
@@ -150,6 +161,7 @@ impl Server {
         Frame::Accept {
             version: VERSION,
             max_streams: self.limits.streams_per_copy,
+            instance: copy.instance,
         }
         .encode(&mut greeting);
         // Remembered by nobody once it is over, however often a client comes back.
@@ -179,14 +191,12 @@ impl Server {
         };
         let result = tokio::select! {
             result = carried => result,
-            () = copy.revoked() => Err(Error::Unauthorised(
-                "the server's operator has withdrawn the grant for this copy".into(),
-            )),
+            error = copy.ended_early() => Err(error),
         };
         leave.after(&result);
         match result {
             Ok(StreamEnd::Finished | StreamEnd::Closed) => {
-                close(reader.into_inner().unsplit(writer)).await;
+                close(reader.into_inner().into_inner().unsplit(writer)).await;
                 Ok(())
             }
             Err(error) => {
@@ -200,7 +210,7 @@ impl Server {
 
     async fn refuse<S: Transport>(
         &self,
-        reader: FrameReader<tokio::io::ReadHalf<S>>,
+        reader: FrameReader<Listening<tokio::io::ReadHalf<S>>>,
         mut writer: tokio::io::WriteHalf<S>,
         refusal: Refusal,
     ) {
@@ -215,22 +225,35 @@ impl Server {
             writer.flush().await
         };
         if matches!(timeout(Duration::from_secs(1), said).await, Ok(Ok(()))) {
-            close(reader.into_inner().unsplit(writer)).await;
+            close(reader.into_inner().into_inner().unsplit(writer)).await;
         }
     }
 
     fn forget(&self, token: Token) {
-        let mut copies = self.copies.locked();
-        let Some(copy) = copies.running.remove(&token) else {
-            return;
-        };
-        if copies.over.len() == REMEMBERED {
-            copies.over.pop_front();
+        let copy = self.copies.locked().end(token);
+        // What it leaves behind is removed from the disk, or made durable, with nobody waiting for it.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(copy))),
+            Err(_) => drop(copy),
         }
-        copies.over.push_back(token);
-        drop(copies);
-        // What it leaves behind is removed from the disk here, with nobody waiting for it.
-        drop(copy);
+    }
+}
+
+impl Copies {
+    /// The copy of `token` is over, and none of that token begins again.
+    fn end(&mut self, token: Token) -> Option<Arc<Copy>> {
+        let copy = self.running.remove(&token)?;
+        let is_over = |ended: &mpsc::Receiver<()>| ended.try_recv() == Err(mpsc::TryRecvError::Disconnected);
+        self.ending.retain(|(.., ended)| !is_over(ended));
+        if let Some(ended) = copy.ended() {
+            self.ending
+                .push((copy.principal, copy.hello.request.clone(), ended));
+        }
+        if self.over.len() == REMEMBERED {
+            self.over.pop_front();
+        }
+        self.over.push_back(token);
+        Some(copy)
     }
 }
 
@@ -245,7 +268,7 @@ impl Refusal {
     /// What the client is told of an error, if it is told.
     fn of(error: &Error) -> Option<Self> {
         match error {
-            Error::Protocol(detail) | Error::Limit(detail) => Some(refusal(detail)),
+            Error::Protocol(detail) | Error::Limit(detail) | Error::Refused(detail) => Some(refusal(detail)),
             Error::Unauthorised(detail) => Some(Self {
                 unauthorised: true,
                 detail: detail.clone(),

@@ -5,16 +5,22 @@ mod destination;
 pub mod journal;
 
 use crate::error::Failure;
-use crate::tree_hash::{Hash, Subtree};
-use crate::wire::{Block, Head, Meta, Written};
+use crate::tree_hash::{BlockHash, Hash, Subtree};
+use crate::wire::{Block, Head, Meta, SourceIdentity, Written};
 
+pub(crate) use destination::Rivals;
 pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
+
+/// Whether `name` is one that a copy gives to what is not finished.
+pub(crate) fn is_temporary(name: &[u8]) -> bool {
+    journal::is_name(name) || destination::is_temp_name(name)
+}
 
 /// Where the files of a copy go. A local tree ([`Destination`]) is one such place.
 ///
 /// All of it blocks, and may be called from several threads at once; for one file, by one at a time.
 pub(crate) trait Store: Send + Sync + 'static {
-    /// A file in the making: nobody sees it under its name, and it is gone when this is dropped.
+    /// A file in the making: nobody sees it under its name. When this is dropped it is gone, or kept for a later copy to go on with.
     type File: Send + 'static;
 
     /// How many sources the copy has.
@@ -23,20 +29,29 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Bytes of their names.
     fn name_bytes(&self) -> u64;
 
-    /// What an earlier copy of the same file has left of it that need not travel again.
-    fn known_subtrees(&self, _head: &Head, _meta: &Meta, _size: u64) -> Vec<Subtree> {
-        Vec::new()
+    /// Whether an earlier copy may have left some of this file. Quick.
+    fn may_resume(&self, _announced: &Announced) -> bool {
+        false
     }
 
-    /// A subtree of a file is written, and what it hashes to is known. It may hold some that were told before. Another thread
-    /// may tell of a larger one first, or give the file its name.
-    fn subtree_written(&self, _head: &Head, _subtree: &Subtree) {}
+    /// Goes on with a file that an earlier copy began, if it can be: with what of it need not travel again.
+    ///
+    /// # Errors
+    /// What there is cannot be read.
+    fn resume(&self, _announced: &Announced) -> Result<Option<(Self::File, Vec<Subtree>)>, Failure> {
+        Ok(None)
+    }
 
-    /// Begins a file of `size` bytes. What is not written of it is a hole.
-    fn create(&self, head: &Head, size: u64) -> Result<Self::File, Failure>;
+    /// Begins a file. What is not written of it is a hole.
+    fn create(&self, announced: &Announced) -> Result<Self::File, Failure>;
 
-    /// Writes a block; `data` is that of its pieces, one behind the other.
-    fn write(&self, file: &Self::File, block: &Block, data: &[u8]) -> Result<(), Failure>;
+    /// Writes a block that hashes to `hash`; `data` is that of its pieces, one behind the other.
+    fn write(&self, file: &Self::File, block: &Block, data: &[u8], hash: BlockHash) -> Result<(), Failure>;
+
+    /// Removes a file in the making: no later copy is to go on with it.
+    fn discard(&self, file: Self::File) {
+        drop(file);
+    }
 
     /// A file that is whole and verified takes its name.
     fn place(&self, file: Self::File, meta: &Meta, size: u64, hash: &Hash) -> Result<Written, Failure>;
@@ -62,6 +77,17 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// When everything is in place and before anybody is told so: what is still to be forced to disk. What failed, each with
     /// what it was in its detail.
     fn finish(&self) -> Vec<Failure>;
+}
+
+/// A file as FILE describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Announced {
+    pub head: Head,
+    pub meta: Meta,
+    pub size: u64,
+    pub block_log2: u32,
+    /// What a later copy of the same is known by, if the sender says that.
+    pub identity: Option<SourceIdentity>,
 }
 
 /// What became of a directory.

@@ -136,24 +136,18 @@ impl TreeHash {
 
     /// What is in, by offset: as few subtrees as there can be. None for a file of one block.
     pub(crate) fn subtrees(&self) -> impl Iterator<Item = Subtree> {
+        self.subtrees_from(0)
+    }
+
+    /// Those of them that begin at `offset` or behind it.
+    pub(crate) fn subtrees_from(&self, offset: u64) -> impl Iterator<Item = Subtree> {
         self.subtrees
-            .iter()
+            .range(offset..)
             .map(|(&offset, &(level, chaining_value))| Subtree {
                 offset,
                 level,
                 chaining_value,
             })
-    }
-
-    /// The largest subtree that is in and holds the block at `offset`. None for a file of one block.
-    pub(crate) fn subtree_at(&self, offset: u64) -> Option<Subtree> {
-        let (&start, &(level, chaining_value)) = self.subtrees.range(..=offset).next_back()?;
-        let subtree = Subtree {
-            offset: start,
-            level,
-            chaining_value,
-        };
-        (offset < subtree.end(self.size)).then_some(subtree)
     }
 
     /// Bytes of the file that are in.
@@ -276,8 +270,6 @@ mod tests {
                 for subtree in tree.subtrees() {
                     prop_assert!(whole.insert_subtree(subtree));
                     prop_assert!(whole.covers(subtree.offset) && whole.covers(subtree.end(size as u64) - 1));
-                    let holding = whole.subtree_at(subtree.offset).unwrap();
-                    prop_assert!(holding.offset <= subtree.offset && holding.level >= subtree.level);
                 }
                 let blocks = (0..size as u64).step_by(1024).filter(|&offset| whole.covers(offset));
                 prop_assert_eq!(whole.covered(), blocks.map(|offset| 1024.min(size as u64 - offset)).sum::<u64>());

@@ -17,7 +17,7 @@ use drs::Limit;
 
 use crate::error::{Failure, FailureKind};
 use crate::path::{PathError, RelPath};
-use crate::tree_hash::Hash;
+use crate::tree_hash::{Hash, Subtree};
 
 mod decode;
 mod encode;
@@ -44,6 +44,8 @@ pub(crate) const MAX_BODY: usize = SMALL_MAX as usize + 16 * 1024;
 pub(crate) const MAX_PIECES: usize = 256;
 /// Most bytes of explanation in a frame (LH-COPY-3).
 pub(crate) const MAX_DETAIL: usize = 512;
+/// Most subtrees in one HAVE (LH-COPY-35).
+pub(crate) const MAX_HAVE_SUBTREES: usize = 1024;
 /// Largest file size on the wire, in bytes.
 pub(crate) const MAX_FILE: u64 = 1 << 62;
 /// Length and type of a frame.
@@ -73,6 +75,7 @@ pub(crate) enum FrameType {
     KeepAlive = 16,
     Flow = 17,
     Retire = 18,
+    Have = 19,
 }
 
 impl FrameType {
@@ -80,12 +83,18 @@ impl FrameType {
         use FrameType::*;
         [
             Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack,
-            Result, Done, KeepAlive, Flow, Retire,
+            Result, Done, KeepAlive, Flow, Retire, Have,
         ]
         .into_iter()
         .find(|t| *t as u8 == byte)
     }
 }
+
+/// What tells one state of a source file from every other: chosen by the sender, only compared by the receiver (LH-COPY-32).
+pub(crate) type SourceIdentity = [u8; 32];
+
+/// Which copy a server takes a stream for: another number each time that it begins one (LH-COPY-37).
+pub(crate) type CopyInstance = [u8; 8];
 
 /// Permissions and modification time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -142,7 +151,12 @@ pub(crate) enum Frame {
     /// Client: who I am in this copy, and what is to be copied.
     Hello(Hello),
     /// Server: go on; at most so many streams in this copy (LH-COPY-9).
-    Accept { version: u16, max_streams: u16 },
+    Accept {
+        version: u16,
+        max_streams: u16,
+        /// None from a server that does not tell.
+        instance: Option<CopyInstance>,
+    },
     /// Server: no, and why. `unauthorised` if it is a question of who asks.
     Refuse { unauthorised: bool, detail: String },
     /// A file that comes in blocks; said on each stream before its first block there (LH-COPY-13).
@@ -151,6 +165,8 @@ pub(crate) enum Frame {
         meta: Meta,
         size: u64,
         block_log2: u32,
+        /// None if the file is not to be gone on with later.
+        identity: Option<SourceIdentity>,
     },
     /// A whole file.
     Small {
@@ -179,6 +195,12 @@ pub(crate) enum Frame {
     },
     /// A block is written.
     Ack { id: u64, offset: u64 },
+    /// These parts of a file are in place and need not be sent; by offset, disjoint. `more` follow (LH-COPY-35).
+    Have {
+        id: u64,
+        more: bool,
+        subtrees: Vec<Subtree>,
+    },
     /// An entry is written and verified (`same`: it was there already, identical), or failed.
     Result {
         id: u64,

@@ -93,6 +93,7 @@ impl Cp {
         let options = WriteOptions {
             overwrite: self.overwrite,
             fsync: self.fsync,
+            resume: !self.no_resume,
         };
         let destination = Destination::local(destination, names, options, client.hello.token)?;
         let labels = sources.iter().map(Login::to_string).collect();
@@ -123,6 +124,7 @@ impl Cp {
             recursive: self.recursive,
             overwrite: self.overwrite,
             fsync: self.fsync,
+            resume: !self.no_resume,
             streams: self.streams,
             // The report names the hash of one file, if it was one.
             tell_done: self.json || (!self.recursive && sources.len() == 1),
@@ -184,7 +186,11 @@ impl Cp {
         watch: &Arc<Watch>,
     ) -> Result<Client<LoginConnector>> {
         let token = Token::random()?;
-        let hello = Hello { token, request };
+        let hello = Hello {
+            token,
+            request,
+            resume: !self.no_resume,
+        };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");
         }

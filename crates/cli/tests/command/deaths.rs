@@ -91,25 +91,38 @@ fn with_no_other_route_the_copy_ends_within_ten_seconds_and_names_the_depot() {
     let error = report["error"].as_str().unwrap();
     assert!(error.contains(&format!("depot 1 {}", depot.address)), "{error}");
     assert!(!stage.path("root/f").exists());
-    // The server lets go of what nobody came back for when it is told to stop, at the latest.
+    // The server lets go of what nobody came back for when it is told to stop, at the latest; it is kept to go on with.
     assert_eq!(server.terminate(), Some(0));
+    let server = stage.serve(&[]);
+    let there = format!("lh://{}/f", server.address);
+    let (report, code, told) = stage.start_cp(&server, &["here/f", &there]).report();
+    assert_eq!(code, Some(0), "{report} {told}");
+    assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
     assert!(no_temps(&stage.path("root")));
 }
 
 #[test]
-fn a_client_that_is_interrupted_leaves_nothing_half_written() {
+fn a_client_that_is_interrupted_keeps_what_is_there_or_leaves_nothing() {
     for name in ["INT", "TERM"] {
         let stage = Stage::new();
         let server = stage.serve(&[]);
         let depot = stage.depot("d", SLOW);
         stage.noise("root/f", 40_000_000);
         let there = format!("lh://{}/f", server.address);
-        let mut copy = stage.start_cp(&server, &["--route", &depot.address, &there, "here/f"]);
-        copy.until_mid_copy();
-        signal(&copy.child, name);
-        let (report, code, _) = copy.report();
-        assert_eq!((code, &report["exit_code"]), (Some(130), &130.into()), "{report}");
-        assert!(no_temps(&stage.path("here")) && !stage.path("here/f").exists());
+        let arguments = ["--route", &depot.address, &there, "here/f"];
+        for keeps in [false, true] {
+            let more = if keeps { &[][..] } else { &["--no-resume"] };
+            let mut copy = stage.start_cp(&server, &[more, &arguments].concat());
+            copy.until_mid_copy();
+            signal(&copy.child, name);
+            let (report, code, _) = copy.report();
+            assert_eq!((code, &report["exit_code"]), (Some(130), &130.into()), "{report}");
+            assert!(no_temps(&stage.path("here")) != keeps && !stage.path("here/f").exists());
+        }
+        let (report, code, told) = stage.start_cp(&server, &[&there, "here/f"]).report();
+        assert_eq!(code, Some(0), "{report} {told}");
+        assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
+        assert!(no_temps(&stage.path("here")));
     }
 }
 

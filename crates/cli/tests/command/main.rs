@@ -8,5 +8,6 @@ mod first_use;
 mod grants;
 mod logs;
 mod perf;
+mod resuming;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;

@@ -130,7 +130,7 @@ impl Stage {
 
     /// A server of `root` that lets the key of `me` read and write.
     pub fn serve(&self, more: &[&str]) -> Service {
-        self.serve_as(self.longhaul("server"), more)
+        self.serve_as(self.longhaul("server"), "127.0.0.1:0", more)
     }
 
     /// The same, with its log in a file.
@@ -139,22 +139,19 @@ impl Stage {
         command
             .env("RUST_LOG", "info")
             .stderr(std::fs::File::create(log).unwrap());
-        self.serve_as(command, &[])
+        self.serve_as(command, "127.0.0.1:0", &[])
     }
 
-    fn serve_as(&self, mut command: Command, more: &[&str]) -> Service {
+    /// The same as [`Self::serve`], where another one was until now.
+    pub fn serve_at(&self, address: &str) -> Service {
+        self.serve_as(self.longhaul("server"), address, &[])
+    }
+
+    fn serve_as(&self, mut command: Command, listen: &str, more: &[&str]) -> Service {
         let key = self.key("me");
         command
             .args([
-                "serve",
-                "--root",
-                "root",
-                "--listen",
-                "127.0.0.1:0",
-                "--read",
-                &key,
-                "--write",
-                &key,
+                "serve", "--root", "root", "--listen", listen, "--read", &key, "--write", &key,
             ])
             .args(more);
         self.service(command, "address")

@@ -145,7 +145,11 @@ async fn carry_out(
         },
     };
     let token = Token::random()?;
-    let hello = Hello { token, request };
+    let hello = Hello {
+        token,
+        request,
+        resume: ask.resume,
+    };
     let client = Client {
         connector: Arc::new(server),
         hello,
@@ -168,6 +172,7 @@ async fn carry_out(
             let options = WriteOptions {
                 overwrite: ask.overwrite,
                 fsync: ask.fsync,
+                resume: ask.resume,
             };
             let path = resolve::typed(&home, &ask.destination.0);
             let destination = Destination::local(&path, bytes(&ask.names), options, token)?;
@@ -196,7 +201,7 @@ fn kind(error: &Error) -> CopyErrorKind {
     match error {
         Error::Connect(_) => CopyErrorKind::Connect,
         Error::Unauthorised(_) => CopyErrorKind::Unauthorised,
-        Error::StreamsLost(_) | Error::Stream(_) => CopyErrorKind::BrokeOff,
+        Error::StreamsLost(_) | Error::Stream(_) | Error::Forgotten => CopyErrorKind::BrokeOff,
         Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => CopyErrorKind::Disagreement,
         Error::Path { .. } => CopyErrorKind::Path,
         Error::Refused(_) | Error::Limit(_) => CopyErrorKind::Refused,
@@ -214,6 +219,7 @@ impl Observer for Telling {
         let event = match event {
             Event::StreamOpened { stream, .. } => CopyEvent::StreamOpened { stream },
             Event::StreamLost { stream, reason, .. } => CopyEvent::StreamLost { stream, reason },
+            Event::Resumed { path, bytes, size } => CopyEvent::Resumed { path, bytes, size },
             Event::Done {
                 path,
                 bytes,

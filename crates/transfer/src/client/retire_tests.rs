@@ -57,6 +57,7 @@ impl Bench {
         let hello = Hello {
             token,
             request: request.clone(),
+            resume: false,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)
@@ -79,7 +80,15 @@ async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
     let token = Token([7; 16]);
     let progress = Arc::new(Progress::default());
     let labels = Sources::labels(vec!["f".into()]);
-    let queue = Queue::new(sources, Account::alone(), progress.clone(), Arc::new(()), labels).unwrap();
+    let queue = Queue::new(
+        sources,
+        false,
+        Account::alone(),
+        progress.clone(),
+        Arc::new(()),
+        labels,
+    )
+    .unwrap();
     let walk = queue.clone();
     tokio::task::spawn_blocking(move || walk.walk());
     let run = |retired: bool| {

@@ -380,7 +380,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                 Error::StreamsLost(format!("the server closed the stream over route {route}")),
                 true,
             ),
-            Err(Lost::Stream(Error::Disagreement)) => return Err(Error::Disagreement),
+            Err(Lost::Stream(error @ (Error::Disagreement | Error::Forgotten))) => return Err(error),
             Err(Lost::Stream(Error::Stream(error))) => (
                 Error::StreamsLost(format!("the stream over route {route} was lost: {error}")),
                 true,

@@ -18,8 +18,8 @@ use crate::path::RelPath;
 use crate::progress::Progress;
 use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
 use crate::send::{Queue, Sources, send_stream};
-use crate::store::{MadeDir, Store};
-use crate::tree_hash::Hash;
+use crate::store::{Announced, MadeDir, Store};
+use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, Frame, Head, Meta, NO_ENTRY, Written};
 
 /// A stream that says nothing more, and at whose other end nothing more happens, is over after so many looks.
@@ -61,12 +61,33 @@ impl Store for Nowhere {
         0
     }
 
-    fn create(&self, head: &Head, size: u64) -> Result<Self::File, Failure> {
-        super::plain(&head.path);
-        Ok((head.path.clone(), size))
+    /// The first part of every file with an identity has come before.
+    fn may_resume(&self, announced: &Announced) -> bool {
+        announced.identity.is_some()
     }
 
-    fn write(&self, (path, size): &Self::File, block: &Block, data: &[u8]) -> Result<(), Failure> {
+    fn resume(&self, announced: &Announced) -> Result<Option<(Self::File, Vec<Subtree>)>, Failure> {
+        let first = Subtree {
+            offset: 0,
+            level: announced.block_log2,
+            chaining_value: [1; 32],
+        };
+        Ok(Some((self.create(announced)?, vec![first])))
+    }
+
+    fn create(&self, announced: &Announced) -> Result<Self::File, Failure> {
+        let path = &announced.head.path;
+        super::plain(path);
+        Ok((path.clone(), announced.size))
+    }
+
+    fn write(
+        &self,
+        (path, size): &Self::File,
+        block: &Block,
+        data: &[u8],
+        _: BlockHash,
+    ) -> Result<(), Failure> {
         assert_eq!(data.len(), block.data_len());
         assert!(block.offset + u64::from(block.len) <= *size);
         match path.as_bytes().first() {
@@ -197,7 +218,10 @@ async fn told_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
             Frame::Result { id, outcome } => told.push((id, outcome)),
             Frame::Failed { head, .. } => assert_eq!(head.id, NO_ENTRY),
             other => assert!(
-                matches!(other, Frame::Ack { .. } | Frame::Done { .. } | Frame::KeepAlive),
+                matches!(
+                    other,
+                    Frame::Ack { .. } | Frame::Have { .. } | Frame::Done { .. } | Frame::KeepAlive
+                ),
                 "a receiver says {other:?}"
             ),
         }
@@ -231,6 +255,7 @@ pub(super) fn sender(data: &[u8]) {
     let (sources, _) = Sources::local(&[tree, large], true).unwrap();
     let queue = Queue::new(
         sources,
+        true,
         Account::alone(),
         Arc::new(Progress::default()),
         Arc::new(()),

@@ -6,6 +6,7 @@ use longhaul_proto::fuzzing::{Seed, texts};
 
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
+use crate::tree_hash::Subtree;
 use crate::wire::{Block, FlowReport, Frame, Head, Hello, Meta, Piece, Request, Token, VERSION, Written};
 
 fn head(path: &[u8]) -> Head {
@@ -33,6 +34,7 @@ fn all() -> Vec<(&'static str, Frame)> {
             Frame::Accept {
                 version: VERSION,
                 max_streams: 64,
+                instance: Some([6; 8]),
             },
         ),
         (
@@ -49,6 +51,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 meta,
                 size: 1 << 40,
                 block_log2: 20,
+                identity: Some([3; 32]),
             },
         ),
         (
@@ -127,7 +130,23 @@ fn all() -> Vec<(&'static str, Frame)> {
         // LH-COPY-29: nothing about files follows from these.
         ("flow", Frame::Flow(FlowReport::default())),
         ("retire", Frame::Retire),
+        (
+            "have",
+            Frame::Have {
+                id: 5,
+                more: true,
+                subtrees: vec![subtree(0, 30), subtree(3 << 30, 20)],
+            },
+        ),
     ]
+}
+
+fn subtree(offset: u64, level: u32) -> Subtree {
+    Subtree {
+        offset,
+        level,
+        chaining_value: [4; 32],
+    }
 }
 
 fn push() -> Hello {
@@ -140,6 +159,7 @@ fn push() -> Hello {
             fsync: true,
             names: vec![b"one".to_vec(), vec![], b"two \xff".to_vec()],
         },
+        resume: true,
     }
 }
 
@@ -150,6 +170,7 @@ fn pull() -> Hello {
             recursive: true,
             sources: vec![RelPath::root(), RelPath::from_bytes(b"data/x").unwrap()],
         },
+        resume: false,
     }
 }
 
@@ -264,6 +285,7 @@ fn in_blocks(id: u64, path: &[u8]) -> Vec<Frame> {
         meta: Meta::default(),
         size,
         block_log2: 16,
+        identity: None,
     };
     let hash = *blake3::hash(&data).as_bytes();
     vec![
@@ -327,6 +349,7 @@ pub(super) fn senders() -> Vec<Seed> {
             meta,
             size: 1 << 20,
             block_log2: 20,
+            identity: None,
         },
         Frame::Block(Block {
             id: 0,
@@ -335,7 +358,12 @@ pub(super) fn senders() -> Vec<Seed> {
             pieces: vec![],
         }),
     ];
+    let mut resumed = in_blocks(0, b"kept");
+    if let Some(Frame::File { identity, .. }) = resumed.first_mut() {
+        *identity = Some([5; 32]);
+    }
     [
+        ("resumed", encoded(&resumed)),
         ("tree", encoded(&tree)),
         ("tree-twice", encoded(&[tree.clone(), tree].concat())),
         (
@@ -368,6 +396,7 @@ pub(super) fn receivers() -> Vec<Seed> {
     let accept = Frame::Accept {
         version: VERSION,
         max_streams: 8,
+        instance: None,
     };
     let failure = Failure::new(FailureKind::Exists);
     let results = |outcome: Result<Written, Failure>| -> Vec<Frame> {
@@ -381,6 +410,20 @@ pub(super) fn receivers() -> Vec<Seed> {
         id: 7,
         offset: n << 20,
     });
+    let have = |id: u64, offset: u64, level: u32| Frame::Have {
+        id,
+        more: false,
+        subtrees: vec![subtree(offset, level)],
+    };
+    let in_place: Vec<Frame> = (4..10)
+        .flat_map(|id| [have(id, 0, 20), have(id, 1 << 21, 21)])
+        .collect();
+    let beyond: Vec<Frame> = (4..10).map(|id| have(id, 1 << 50, 40)).collect();
+    let instance = |byte: u8| Frame::Accept {
+        version: VERSION,
+        max_streams: 8,
+        instance: Some([byte; 8]),
+    };
     let note = Frame::Failed {
         head: Head {
             id: crate::wire::NO_ENTRY,
@@ -395,6 +438,9 @@ pub(super) fn receivers() -> Vec<Seed> {
         everything.push(frame);
     }
     [
+        ("in-place", encoded(&in_place)),
+        ("in-place-beyond-the-end", encoded(&beyond)),
+        ("another-instance", encoded(&[instance(1), instance(2)])),
         ("all-written", encoded(&results(Ok(Written::New)))),
         ("all-there", encoded(&results(Ok(Written::Same)))),
         ("all-failed", encoded(&results(Err(failure)))),

@@ -12,12 +12,13 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::account::Exhausted;
-use crate::error::Failure;
+use crate::error::{Failure, FailureKind};
 use crate::manifest::{Manifest, Record};
-use crate::store::MadeDir;
-use crate::tree_hash::Hash;
+use crate::store::{Announced, MadeDir};
+use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{Block, Frame, Head, Meta, NO_ENTRY, Written};
 
 mod entries;
@@ -31,7 +32,7 @@ pub use expect::Asked;
 pub(crate) use expect::Sent;
 use expect::{Expectation, Unexpected};
 use files::ArrivingFile;
-pub(crate) use files::{Announced, Expected};
+pub(crate) use files::Expected;
 use outcomes::Outcomes;
 
 /// Entries that may wait in the manifest for one before them (LH-COPY-30).
@@ -64,8 +65,8 @@ pub(crate) enum Action<P: Parts> {
     Write(BlockWrite<P>),
     /// The hashes agree: give the file its name, then say so with [`Ledger::file_placed`].
     Place(Placement<P>),
-    /// Remove what was written of a file, then say so with [`Ledger::discarded`].
-    Discard(P::File),
+    /// Remove what was written of a file, or leave it for a later copy if `keep`; then say so with [`Ledger::discarded`].
+    Discard { file: P::File, keep: bool },
     /// Tell the observer what became of an entry; once for each.
     Report(Report),
     /// So many bytes more, or fewer, are written.
@@ -76,18 +77,17 @@ pub(crate) enum Action<P: Parts> {
 
 /// One block to be written.
 pub(crate) struct BlockWrite<P: Parts> {
-    pub head: Head,
-    pub size: u64,
+    /// The file it is of.
+    pub announced: Arc<Announced>,
     pub file: P::File,
     pub block: Block,
+    pub hash: BlockHash,
     pub data: P::Data,
 }
 
 /// One file to be given its name.
 pub(crate) struct Placement<P: Parts> {
-    pub head: Head,
-    pub meta: Meta,
-    pub size: u64,
+    pub announced: Arc<Announced>,
     pub hash: Hash,
     /// None if no block of it had to be written.
     pub file: Option<P::File>,
@@ -312,6 +312,11 @@ impl<P: Parts> Ledger<P> {
         notes.chain([Frame::Done { manifest }]).collect()
     }
 
+    /// Drops the files that are not finished, of a copy that ends early.
+    pub(crate) fn drop_files(&mut self) {
+        self.files.clear();
+    }
+
     /// The directories that were to be finished, of a copy that ends early; the last made first.
     pub(crate) fn unfinished(&mut self) -> impl Iterator<Item = Directory> {
         std::mem::take(&mut self.directories).into_iter().rev()
@@ -350,6 +355,13 @@ impl<P: Parts> Ledger<P> {
         }));
         outcome
     }
+}
+
+/// Whether a later copy may go on with what was written of a file that failed: not if its content was wrong, or its source is another one
+/// by now (LH-COPY-34).
+fn is_worth_keeping(failure: &Failure) -> bool {
+    use FailureKind::{DiskFull, Io, Limit, PermissionDenied};
+    matches!(failure.kind, DiskFull | Io | Limit | PermissionDenied)
 }
 
 /// RESULT of an entry.

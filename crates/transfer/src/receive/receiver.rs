@@ -7,7 +7,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -19,13 +19,13 @@ use crate::hole_hash::hash_block;
 use crate::lock::Locked;
 use crate::manifest::Record;
 use crate::path::RelPath;
-use crate::progress::{Observer, Progress};
+use crate::progress::{Event, Observer, Progress};
 use crate::receive::ledger::{
-    Action, Announced, Answer, Asked, Directory, EVENT_BYTES, Expected, Ledger, Parts, Rejected, Sent,
+    Action, Answer, Asked, Directory, EVENT_BYTES, Expected, Ledger, Parts, Rejected, Sent,
 };
-use crate::store::{Destination, Store};
-use crate::tree_hash::{BlockHash, Hash};
-use crate::wire::{Block, Frame, Head, Meta, NO_ENTRY, Written};
+use crate::store::{Announced, Destination, Store};
+use crate::tree_hash::{BlockHash, Hash, Subtree};
+use crate::wire::{Block, Frame, Head, NO_ENTRY, Written};
 
 mod perform;
 
@@ -46,6 +46,11 @@ pub(crate) struct Receiver<S: Store = Destination> {
     pub progress: Arc<Progress>,
     observer: Arc<dyn Observer>,
     label: Box<dyn Fn(&Head) -> String + Send + Sync>,
+    /// Held while a file is gone on with: of several streams that describe it, one opens it.
+    resuming: tokio::sync::Mutex<()>,
+    /// Dropped last, when no file is open any more.
+    _end: mpsc::Sender<()>,
+    ended: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 struct State<S: Store> {
@@ -117,6 +122,7 @@ impl<S: Store> Receiver<S> {
             held,
             room: begun_with,
         };
+        let (end, ended) = mpsc::channel();
         Ok(Arc::new(Self {
             store,
             state: Mutex::new(state),
@@ -125,7 +131,15 @@ impl<S: Store> Receiver<S> {
             progress,
             observer,
             label,
+            resuming: tokio::sync::Mutex::default(),
+            ended: Mutex::new(Some(ended)),
+            _end: end,
         }))
+    }
+
+    /// What ends, as a channel without a sender, when this receiver is gone and has let go of its files. For who asks first.
+    pub(crate) fn ended(&self) -> Option<mpsc::Receiver<()>> {
+        self.ended.locked().take()
     }
 
     /// Tells the ledger of something that makes it remember no more than `EVENT_BYTES`, and `more` bytes.
@@ -265,19 +279,76 @@ impl<S: Store> Receiver<S> {
         actions
     }
 
-    /// FILE: a file that will come in blocks. Nothing is created yet.
-    pub(crate) fn file(&self, head: Head, meta: Meta, size: u64, block_log2: u32) -> Result<(), Error> {
-        let known = self.store.known_subtrees(&head, &meta, size);
-        let more = Ledger::<Carried<S>>::bytes_of(&known);
-        let announced = Announced {
-            head,
-            meta,
-            size,
-            block_log2,
-        };
-        let (result, actions) = self.event_of(more, |ledger, out| ledger.announce(announced, &known, out));
+    /// FILE: a file that will come in blocks. Nothing is created yet, but what an earlier copy has left of it is gone on with.
+    pub(crate) async fn file(self: &Arc<Self>, announced: Announced) -> Result<(), Error> {
+        let id = announced.head.id;
+        if announced.identity.is_none() || self.event(|ledger, _| ledger.is_described(id)).0.is_ok() {
+            return self.announce(announced, &[]);
+        }
+        let _one_at_a_time = self.resuming.lock().await;
+        match self.resume(&announced).await? {
+            None => self.announce(announced, &[]),
+            Some((file, in_place)) => {
+                self.announce(announced, &in_place)?;
+                let (_spare, actions) = self.event(|ledger, out| ledger.give_place(id, Ok(file), out));
+                self.perform(actions);
+                Ok(())
+            }
+        }
+    }
+
+    fn announce(&self, announced: Announced, in_place: &[Subtree]) -> Result<(), Error> {
+        let more = Ledger::<Carried<S>>::bytes_of(in_place);
+        let shown = (announced.head.clone(), announced.size);
+        let (result, actions) = self.event_of(more, |ledger, out| ledger.announce(announced, in_place, out));
+        // Only of what was in place when the file was described first.
+        let counted = actions.iter().map(|action| match action {
+            Action::Count(bytes) => bytes.unsigned_abs(),
+            _ => 0,
+        });
+        let bytes: u64 = counted.sum();
         self.perform(actions);
-        result.map_err(|why| self.error(why))
+        result.map_err(|why| self.error(why))?;
+        if bytes > 0 {
+            self.progress.resumed(bytes);
+            let (head, size) = shown;
+            let path = (self.label)(&head);
+            self.observer.event(Event::Resumed { path, bytes, size });
+        }
+        Ok(())
+    }
+
+    /// What an earlier copy has left of a file that nobody has described yet, opened.
+    async fn resume(
+        self: &Arc<Self>,
+        announced: &Announced,
+    ) -> Result<Option<(OpenFile<S::File>, Vec<Subtree>)>, Error> {
+        let (receiver, file) = (self.clone(), announced.clone());
+        let may_resume = blocking(move || receiver.store.may_resume(&file)).await?;
+        let id = announced.head.id;
+        if !may_resume || self.event(|ledger, _| ledger.is_described(id)).0.is_ok() {
+            return Ok(None);
+        }
+        // Without a place it can't be written either, which its first block will tell.
+        let Ok(place) = self.account.open_file().await else {
+            return Ok(None);
+        };
+        let (receiver, file) = (self.clone(), announced.clone());
+        let resumed = blocking(move || receiver.store.resume(&file)).await?;
+        // What can't be gone on with is begun again, and what is wrong with it is told then.
+        let Ok(Some((file, in_place))) = resumed else {
+            return Ok(None);
+        };
+        let open = OpenFile {
+            file: Some(file),
+            _place: place,
+        };
+        Ok(Some((open, in_place)))
+    }
+
+    /// HAVE: see [`Ledger::have`].
+    pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
+        self.state.locked().ledger.have(id, from)
     }
 
     /// Whether a block is what its file's description allows, and if so how large the file is; none if it has been answered for
@@ -352,6 +423,12 @@ impl<S: Store> Receiver<S> {
     }
 }
 
+/// Waits for what blocks.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|error| Error::Stream(std::io::Error::other(error)))
+}
+
 /// What the end of a copy has left to be done.
 pub(crate) struct Finish<S: Store>(Actions<S>);
 
@@ -362,6 +439,8 @@ impl<S: Store> Drop for Receiver<S> {
             .state
             .get_mut()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Before their directories may be closed to us.
+        state.ledger.drop_files();
         for Directory { head, meta, made } in state.ledger.unfinished() {
             self.store.leave_dir(&head, made, &meta);
         }

@@ -17,12 +17,16 @@ use crate::limits::STREAM_BYTES;
 use crate::progress::StreamCounters;
 use crate::receive::ledger::Answer;
 use crate::receive::receiver::{BlockData, Receiver, Reply};
-use crate::store::Store;
-use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL};
+use crate::store::{Announced, Store};
+use crate::tree_hash::Subtree;
+use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, MAX_HAVE_SUBTREES};
 
 /// Answers that may wait to be written.
 const ANSWERS: usize = 1024;
-const _: () = assert!(ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3) + 2 * MAX_BODY <= STREAM_BYTES);
+/// Bytes of what says which parts of a file are in place: one that waits, one that is being made, and one being written.
+const HAVE_BYTES: usize = 3 * MAX_HAVE_SUBTREES * size_of::<Subtree>();
+const ANSWER_BYTES: usize = ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3);
+const _: () = assert!(ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY <= STREAM_BYTES);
 /// Blocks of one stream in memory: one being read, the others being written.
 const BLOCKS_IN_MEMORY: usize = 4;
 /// Whole entries that go to a blocking thread together, and their bytes.
@@ -64,25 +68,41 @@ where
     W: AsyncWrite + Unpin,
 {
     let (answers, waiting) = mpsc::channel::<Answer>(ANSWERS);
-    let read = read_frames(receiver, counters, reader, answers.clone());
-    let write = write_answers(
-        receiver, counters, writer, &answers, waiting, greeting, after_done,
-    );
+    let (haves, in_place) = mpsc::channel::<Frame>(1);
+    let read = read_frames(receiver, counters, reader, answers.clone(), haves);
+    let waiting = Waiting {
+        answers: &answers,
+        waiting,
+        in_place,
+    };
+    let write = write_answers(receiver, counters, writer, waiting, greeting, after_done);
     tokio::select! {
         result = read => result,
         result = write => result,
     }
 }
 
+/// What waits to be said.
+struct Waiting<'a> {
+    answers: &'a mpsc::Sender<Answer>,
+    waiting: mpsc::Receiver<Answer>,
+    /// HAVE, which nobody waits for.
+    in_place: mpsc::Receiver<Frame>,
+}
+
 async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
     receiver: &Receiver<S>,
     counters: &StreamCounters,
     writer: &mut W,
-    answers: &mpsc::Sender<Answer>,
-    mut waiting: mpsc::Receiver<Answer>,
+    waiting: Waiting<'_>,
     greeting: &[u8],
     after_done: AfterDone<'_>,
 ) -> Result<StreamEnd, Error> {
+    let Waiting {
+        answers,
+        mut waiting,
+        mut in_place,
+    } = waiting;
     writer.write_all(greeting).await?;
     writer.flush().await?;
     let mut out = Vec::new();
@@ -102,6 +122,7 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
                 }
                 None => std::future::pending().await,
             },
+            Some(have) = in_place.recv() => have.encode(&mut out),
             () = receiver.concluded(), if !concluded => concluded = true,
             () = counters.retirement(), if !said_retire => {
                 said_retire = true;
@@ -150,6 +171,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
     answers: mpsc::Sender<Answer>,
+    haves: mpsc::Sender<Frame>,
 ) -> Result<StreamEnd, Error> {
     let in_memory = Arc::new(Semaphore::new(BLOCKS_IN_MEMORY));
     let mut batch: Vec<(Frame, Reply)> = Vec::new();
@@ -225,10 +247,24 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     meta,
                     size,
                     block_log2,
+                    identity,
                 } => {
                     // The walk is ahead of it, and what that has found may be told much later.
                     receiver.progress.set_found(0, size, false);
-                    receiver.file(head, meta, size, block_log2)?;
+                    let id = head.id;
+                    let announced = Announced {
+                        head,
+                        meta,
+                        size,
+                        block_log2,
+                        identity,
+                    };
+                    receiver.file(announced).await?;
+                    let mut next = identity.map(|_| 0);
+                    while let Some((have, behind)) = next.and_then(|from| receiver.have(id, from)) {
+                        haves.send(have).await.map_err(|_| closed())?;
+                        next = behind;
+                    }
                 }
                 frame @ (Frame::Small { .. }
                 | Frame::Directory { .. }
@@ -261,6 +297,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 Frame::Hello(_)
                 | Frame::Ack { .. }
                 | Frame::Result { .. }
+                | Frame::Have { .. }
                 | Frame::Done { .. }
                 | Frame::Retire
                 | Frame::Block(_) => {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -18,13 +18,13 @@ use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
 use crate::send::read::{OpenFile, Reports};
 use crate::send::schedule::{
-    EntryResult, Found, IN_FLIGHT_BYTES, MAX_BATCH_ENTRIES, Next, Say, Schedule, StreamId, Wake, Work,
-    entry_memory,
+    EntryResult, Found, IN_FLIGHT_BYTES, MAX_BATCH_ENTRIES, Next, Resumed, Say, Schedule, StreamId, Wake,
+    Work, entry_memory,
 };
 use crate::send::source::Sources;
 use crate::send::walk::WalkSink;
-use crate::tree_hash::{BlockHash, Hash};
-use crate::wire::{Frame, Head, Meta, Written};
+use crate::tree_hash::{BlockHash, Hash, Subtree};
+use crate::wire::{CopyInstance, Frame, Head, Meta, Written};
 
 #[cfg(test)]
 mod tests;
@@ -42,7 +42,11 @@ pub(crate) struct Queue {
     /// Streams wait here for work, and everyone for the end.
     work: Notify,
     started: Instant,
+    /// The copy at the other end, once it has told which one it is.
+    instance: OnceLock<CopyInstance>,
     pub sources: Sources,
+    /// Whether files are to be gone on with, should the copy end early.
+    pub resume: bool,
     pub account: Arc<Account>,
     pub progress: Arc<Progress>,
     pub observer: Arc<dyn Observer>,
@@ -89,12 +93,14 @@ pub(crate) enum Taken {
 }
 
 impl Queue {
-    /// A queue of what is found beneath `sources`, whose memory and open files are on `account`.
+    /// A queue of what is found beneath `sources`, whose memory and open files are on `account`; with `resume`, of files that a later copy
+    /// may go on with.
     ///
     /// # Errors
     /// [`Error::Limit`] if the account has no memory left.
     pub(crate) fn new(
         sources: Sources,
+        resume: bool,
         account: Arc<Account>,
         progress: Arc<Progress>,
         observer: Arc<dyn Observer>,
@@ -111,7 +117,9 @@ impl Queue {
             room: Condvar::new(),
             work: Notify::new(),
             started: Instant::now(),
+            instance: OnceLock::new(),
             sources,
+            resume,
             account,
             progress,
             observer,
@@ -167,6 +175,30 @@ impl Queue {
     /// The receiver says a block is written.
     pub(crate) fn acknowledged(&self, id: u64, offset: u64) {
         self.on(|schedule, now| schedule.acknowledged(id, offset, now));
+    }
+
+    /// The receiver had these parts of a file before, and tells of `more` or has told all.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] if the file has no such parts.
+    pub(crate) fn have(&self, id: u64, subtrees: &[Subtree], more: bool) -> Result<(), Error> {
+        match self.on(|schedule, _| schedule.have(id, subtrees, more)) {
+            true => Ok(()),
+            false => Err(Error::Protocol(
+                "it has parts of a file that the file does not have".into(),
+            )),
+        }
+    }
+
+    /// The other end has told which copy a stream has come to.
+    ///
+    /// # Errors
+    /// [`Error::Forgotten`] if it is another one than before: answers given by that one say nothing of this one (LH-COPY-37).
+    pub(crate) fn reached(&self, instance: CopyInstance) -> Result<(), Error> {
+        match *self.instance.get_or_init(|| instance) == instance {
+            true => Ok(()),
+            false => Err(Error::Forgotten),
+        }
     }
 
     /// The receiver says what became of an entry.
@@ -230,6 +262,11 @@ impl Queue {
         drop(closed);
         if let Some(result) = actions.result {
             self.report(result);
+        }
+        if let Some(Resumed { entry, bytes, size }) = actions.resumed {
+            self.progress.resumed(bytes);
+            let path = (self.label)(&entry.head);
+            self.observer.event(Event::Resumed { path, bytes, size });
         }
         match actions.wake {
             Wake::None => {}

@@ -12,7 +12,7 @@ use crate::error::{Failure, FailureKind};
 use crate::send::schedule::{Entry, Found, Say, StreamId, Work};
 use crate::send::source::{Source, SourceFile};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
-use crate::wire::{Block, Frame, Meta, SMALL_MAX};
+use crate::wire::{Block, Frame, Meta, SMALL_MAX, SourceIdentity};
 
 mod frame_buffer;
 #[cfg(test)]
@@ -33,17 +33,20 @@ const READ_PART_BYTES: usize = 128 * 1024;
 pub(crate) struct OpenFile {
     file: Box<dyn SourceFile>,
     pub block_log2: u32,
+    /// What a later copy of it is known by, if it is to be gone on with.
+    identity: Option<SourceIdentity>,
     /// Its place among the open files.
     _place: Option<Held>,
 }
 
 impl OpenFile {
-    fn new(file: Box<dyn SourceFile>, place: Option<Held>) -> Self {
+    fn new(file: Box<dyn SourceFile>, resume: bool, place: Option<Held>) -> Self {
         let block_log2 = match file.size() {
             0..=MAX_SIZE_FOR_SMALL_BLOCKS => SMALL_BLOCK_LOG2,
             _ => LARGE_BLOCK_LOG2,
         };
         Self {
+            identity: file.identity().filter(|_| resume),
             file,
             block_log2,
             _place: place,
@@ -102,6 +105,8 @@ pub(crate) struct Reader<'a> {
     pub source: &'a dyn Source,
     pub reports: &'a dyn Reports,
     pub stream: StreamId,
+    /// Whether files are to be gone on with, should the copy end early.
+    pub resume: bool,
     /// What was said on the stream before.
     pub announced: &'a mut Announced,
     pub out: &'a mut FrameBuffer,
@@ -120,6 +125,10 @@ impl Reader<'_> {
                     Some(open) => self.block(&file, &open, offset),
                     None => 0,
                 },
+                Work::Complete { file, hash } => {
+                    self.complete(&file, hash);
+                    0
+                }
                 Work::FileEnd { file, hash } => {
                     self.file_end(&file, hash);
                     0
@@ -196,7 +205,7 @@ impl Reader<'_> {
     fn open(&mut self, entry: &Entry, place: Option<Held>) -> u64 {
         let id = entry.head.id;
         match self.source.open(&entry.head) {
-            Ok(file) => match self.reports.opened(id, OpenFile::new(file, place)) {
+            Ok(file) => match self.reports.opened(id, OpenFile::new(file, self.resume, place)) {
                 Some(open) => self.block(entry, &open, 0),
                 None => 0,
             },
@@ -281,6 +290,14 @@ impl Reader<'_> {
         Ok((hasher.finish(), data))
     }
 
+    /// What was not read of a file is at the receiver.
+    fn complete(&mut self, entry: &Entry, hash: Hash) {
+        if let Some(open) = self.reports.open_file(entry.head.id) {
+            self.announce(entry, &open);
+            self.all_read(entry, &open, hash);
+        }
+    }
+
     fn file_end(&mut self, entry: &Entry, hash: Hash) {
         let id = entry.head.id;
         if let Some(open) = self.reports.open_file(id) {
@@ -298,6 +315,7 @@ impl Reader<'_> {
                 meta,
                 size: open.size(),
                 block_log2: open.block_log2,
+                identity: open.identity,
             });
         }
     }

@@ -33,7 +33,7 @@ mod work;
 pub(crate) use entry::{Entry, Found, entry_memory};
 use entry::{Stage, Tracked};
 use in_flight::InFlight;
-pub(crate) use work::{Actions, EntryResult, Memory, Next, Say, StreamId, Wake, Work};
+pub(crate) use work::{Actions, EntryResult, Memory, Next, Resumed, Say, StreamId, Wake, Work};
 use work::{Part, Subject};
 
 /// Entries that the walk may be ahead of the streams: bounds memory to a few MiB.
@@ -252,7 +252,9 @@ impl Schedule {
         let tracked = self.tracked.get_mut(&id)?;
         let file = tracked.entry.clone();
         let blocks = tracked.blocks()?;
+        let before = blocks.memory();
         let offset = blocks.take()?;
+        self.file_bytes = self.file_bytes - before + blocks.memory();
         if !blocks.has_unsent() {
             self.cutting.remove(&id);
         }
@@ -272,10 +274,13 @@ impl Schedule {
             (Stage::Failed(failure), Part::Whole) => Some(Work::Failed(entry, failure.clone())),
             (Stage::Blocks(None), Part::Block(0)) => Some(Work::Open(entry)),
             (Stage::Blocks(Some(_)), Part::Block(offset)) => Some(Work::Block { file: entry, offset }),
-            (Stage::Blocks(_), Part::Whole) => {
-                let (_, hash) = tracked.content?;
-                Some(Work::FileEnd { file: entry, hash })
-            }
+            (Stage::Blocks(blocks), Part::Whole) => match tracked.content {
+                Some((_, hash)) => Some(Work::FileEnd { file: entry, hash }),
+                None => {
+                    let hash = blocks.as_ref()?.root()?;
+                    Some(Work::Complete { file: entry, hash })
+                }
+            },
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use crate::error::{Error, Failure};
 use crate::path::RelPath;
 use crate::send::walk::WalkSink;
 use crate::store::confine::Dir;
-use crate::wire::{Head, Meta, Piece};
+use crate::wire::{Head, Meta, Piece, SourceIdentity};
 
 mod local_tree;
 
@@ -32,6 +32,11 @@ pub(crate) trait SourceFile: Send + Sync {
 
     /// Permissions and modification time, as they were when it was opened.
     fn meta(&self) -> Meta;
+
+    /// What tells this state of the file from every other; none if there is no such thing (LH-COPY-32).
+    fn identity(&self) -> Option<SourceIdentity> {
+        None
+    }
 
     /// Where there is data in `len` bytes from `offset`, ascending, at most [`crate::wire::MAX_PIECES`]; the rest reads as zeros.
     fn pieces(&self, offset: u64, len: u32) -> Result<Vec<Piece>, Failure> {

@@ -95,6 +95,7 @@ async fn produce(
                 source: queue.sources.source(),
                 reports: &*queue,
                 stream,
+                resume: queue.resume,
                 announced: &mut announced,
                 out: &mut frames,
             };
@@ -206,9 +207,14 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Failed { head, failure } if head.id == NO_ENTRY => {
                 queue.note((queue.label)(&head), failure)
             }
+            Frame::Have { id, more, subtrees } => queue.have(id, &subtrees, more)?,
             Frame::Done { manifest } => queue.completed(manifest),
             Frame::Flow(report) => counters.hear(report),
             Frame::Retire => queue.retire(stream),
+            Frame::Accept {
+                instance: Some(instance),
+                ..
+            } => queue.reached(instance)?,
             Frame::KeepAlive | Frame::Accept { .. } => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
             _ => return Err(Error::Protocol("it sends what only a sender sends".into())),

@@ -12,6 +12,7 @@ use crate::error::{Failure, FailureKind, vanished};
 use crate::path::RelPath;
 use crate::send::schedule::Found;
 use crate::store::confine::{Dir, Kind, kind_of};
+use crate::store::is_temporary;
 use crate::wire::Meta;
 
 /// Where one source lies: `path` within `base`.
@@ -124,6 +125,10 @@ impl Walk<'_> {
             }
             let first_below = ahead.len();
             for name in names {
+                // Of another copy, into this place.
+                if is_temporary(name.as_bytes()) {
+                    continue;
+                }
                 let child = match path.child(name.as_bytes()) {
                     Ok(child) => child,
                     // Named by its directory, since its own path can't be carried.
@@ -219,6 +224,14 @@ mod tests {
             std::fs::write(at(file), file).unwrap();
         }
         std::os::unix::fs::symlink("/", at("s/link")).unwrap();
+        let stem = "0".repeat(32);
+        for name in [
+            "0011aaff-3".to_owned(),
+            format!("{stem}.journal"),
+            format!("{stem}.{stem}.part"),
+        ] {
+            std::fs::write(at(&format!("s/.longhaul-{name}")), "not finished").unwrap();
+        }
         let list = List::default();
         let source = SourceRoot {
             base: Arc::new(Dir::open(tmp.path()).unwrap()),

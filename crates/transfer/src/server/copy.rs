@@ -1,12 +1,13 @@
 //! One copy at the server: who may begin it, what its streams share, and what becomes of it when they leave.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
 use tokio::sync::{OnceCell, watch};
 
+use super::heard::LastHeard;
 use super::{Refusal, Server, refusal};
 use crate::account::{Account, Held, Resource};
 use crate::error::Error;
@@ -18,20 +19,33 @@ use crate::receive::{Asked, Receiver};
 use crate::send::Queue;
 use crate::send::Sources;
 use crate::store::{Destination, WriteOptions};
-use crate::wire::{Hello, Request};
+use crate::wire::{CopyInstance, Hello, Request, Token};
 
 /// A copy under way.
 pub(super) struct Copy {
     pub principal: PublicKey,
     pub hello: Hello,
+    /// Which copy this is, whatever its token; none if the operating system had no random numbers.
+    pub instance: Option<CopyInstance>,
     pub side: OnceCell<Side>,
     pub streams: AtomicU32,
     pub numbers: AtomicU32,
     pub progress: Arc<Progress>,
-    pub revoked: watch::Sender<bool>,
+    /// Why it is ended while it is carried, if it is.
+    early_end: watch::Sender<Option<EarlyEnd>>,
+    pub heard: Arc<LastHeard>,
     account: Arc<Account>,
     /// Its place among the copies, also while it waits for a stream to come back; and memory for its HELLO.
     _held: (Held, Held),
+}
+
+/// Why a copy ends although it is carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EarlyEnd {
+    /// What was granted for it no longer is.
+    Revoked,
+    /// Its client was taken to be gone, and another copy of the same has what it had.
+    Superseded,
 }
 
 pub(super) enum Side {
@@ -80,20 +94,44 @@ impl Copy {
         Ok(Arc::new(Self {
             principal,
             hello,
+            instance: Token::random()
+                .ok()
+                .and_then(|token| token.0.first_chunk().copied()),
             side: OnceCell::new(),
             streams: AtomicU32::new(0),
             numbers: AtomicU32::new(0),
             progress: Arc::default(),
-            revoked: watch::Sender::new(false),
+            early_end: watch::Sender::new(None),
+            heard: Arc::new(LastHeard::new()),
             account: account.clone(),
             _held: held,
         }))
     }
 
-    /// Resolves when what was granted for it no longer is.
-    pub(super) async fn revoked(&self) {
+    /// What ends, as a channel without a sender, when it has let go of the files that it receives.
+    pub(super) fn ended(&self) -> Option<mpsc::Receiver<()>> {
+        match self.side.get() {
+            Some(Side::Receive(receiver)) => receiver.ended(),
+            _ => None,
+        }
+    }
+
+    /// Ends its streams.
+    pub(super) fn end_early(&self, why: EarlyEnd) {
+        self.early_end.send_replace(Some(why));
+    }
+
+    /// Resolves when its streams are to end, with what their client is told.
+    pub(super) async fn ended_early(&self) -> Error {
+        let mut early_end = self.early_end.subscribe();
+        let why = early_end.wait_for(Option::is_some).await;
         // The sender lives in here: it can't be gone.
-        let _ = self.revoked.subscribe().wait_for(|revoked| *revoked).await;
+        match why.ok().and_then(|why| *why) {
+            Some(EarlyEnd::Superseded) => {
+                Error::Refused("another copy of the same by the same key goes on in its place".into())
+            }
+            _ => Error::Unauthorised("the server's operator has withdrawn the grant for this copy".into()),
+        }
     }
 }
 
@@ -175,14 +213,15 @@ impl Server {
         }
     }
 
-    async fn begin(&self, copy: &Copy) -> Result<Side, Error> {
+    async fn begin(self: &Arc<Self>, copy: &Arc<Copy>) -> Result<Side, Error> {
         let account = copy.account.clone();
         let observer: Arc<dyn Observer> = Arc::new(Log(account.clone()));
         match &copy.hello.request {
             Request::Pull { recursive, sources } => {
                 let labels = Sources::labels(sources.iter().map(|s| format!("/{s}")).collect());
                 let sources = Sources::beneath(self.root.clone(), sources, *recursive);
-                let queue = Queue::new(sources, account, copy.progress.clone(), observer, labels)?;
+                let (resume, progress) = (copy.hello.resume, copy.progress.clone());
+                let queue = Queue::new(sources, resume, account, progress, observer, labels)?;
                 let walk = queue.clone();
                 tokio::task::spawn_blocking(move || walk.walk());
                 Ok(Side::Send(queue))
@@ -201,6 +240,7 @@ impl Server {
                 let options = WriteOptions {
                     overwrite: *overwrite,
                     fsync: *fsync,
+                    resume: copy.hello.resume,
                 };
                 let grants = self.grants.now();
                 let access = access_of(*overwrite);
@@ -217,7 +257,8 @@ impl Server {
                 let destination = opened
                     .await
                     .map_err(|error| Error::Stream(std::io::Error::other(error)))??
-                    .held_to(within, may_compare);
+                    .held_to(within, may_compare)
+                    .beside(self.rivals_of(copy));
                 let receiver = Receiver::new(
                     destination,
                     Asked::Anything,
@@ -267,6 +308,9 @@ impl Drop for Leave<'_> {
         if self.copy.streams.fetch_sub(1, Ordering::Relaxed) != 1 {
             return;
         }
+        // Locked, so that whoever has just looked does not miss it.
+        drop(self.server.copies.locked());
+        self.server.abandoned.notify_all();
         let (server, copy) = (Arc::downgrade(self.server), Arc::downgrade(self.copy));
         let grace = self.server.limits.grace;
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

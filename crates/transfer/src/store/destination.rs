@@ -1,7 +1,8 @@
 //! The writing side's file system: where entries go, and how a file comes to be there only when it is whole.
 //!
-//! A file is written under a temporary name in the directory it is for, and renamed when its hash has been verified.
-//! Whatever ends a copy early removes the temporary files with it. Nothing that exists is replaced unless asked.
+//! A file is written under a temporary name in the directory it is for, and renamed when its hash has been verified. Whatever ends a
+//! copy early removes the temporary files with it, but for large ones that a later copy can go on with ([`super::journal`]).
+//! Nothing that exists is replaced unless asked.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,11 +17,15 @@ use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::{Head, Token};
 
+mod flusher;
+mod kept_file;
 mod made;
+mod new_file;
 mod open_dirs;
 mod temp_file;
 mod write;
 
+use flusher::Flusher;
 use made::Made;
 use open_dirs::OpenDirs;
 
@@ -32,6 +37,19 @@ const DIR_IN_THE_MAKING: u32 = 0o700;
 /// Beginning of a temporary name.
 pub const TEMP_PREFIX: &str = ".longhaul-";
 
+/// Letters that tell one copy's temporary names from another's.
+const TEMP_TOKEN_LETTERS: usize = 8;
+
+/// Whether a file of this name is one that is being written without a journal.
+pub(super) fn is_temp_name(name: &[u8]) -> bool {
+    let rest = name.strip_prefix(TEMP_PREFIX.as_bytes());
+    let Some((token, entry)) = rest.and_then(|rest| rest.split_at_checked(TEMP_TOKEN_LETTERS)) else {
+        return false;
+    };
+    let hex = |bytes: &[u8]| !bytes.is_empty() && bytes.iter().all(u8::is_ascii_hexdigit);
+    hex(token) && entry.strip_prefix(b"-").is_some_and(hex)
+}
+
 /// How to treat what is there, and how hard to write.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
@@ -39,7 +57,13 @@ pub struct WriteOptions {
     pub overwrite: bool,
     /// `fsync` every file, and the directories at the end, before they count as written.
     pub fsync: bool,
+    /// Keep what is there of a large file when the copy ends early, and go on with what an earlier one has kept.
+    pub resume: bool,
 }
+
+/// Has other copies give way that may hold, or do if it is known, what this one is to go on with, and that nobody carries any more.
+/// Blocking.
+pub(crate) type Rivals = Box<dyn Fn(bool) + Send + Sync>;
 
 /// Where an entry goes.
 struct Parent {
@@ -63,6 +87,8 @@ pub struct Destination {
     /// Whoever writes may know what is there: the same content again counts as written.
     may_compare: bool,
     temp_prefix: String,
+    rivals: Option<Rivals>,
+    flusher: Flusher,
     open_dirs: OpenDirs,
     made: Mutex<Made>,
 }
@@ -115,6 +141,8 @@ impl Destination {
             within: RelPath::root(),
             may_compare: true,
             temp_prefix,
+            rivals: None,
+            flusher: Flusher::new(),
             open_dirs: OpenDirs::new(options.fsync),
             made: Mutex::new(made),
         })
@@ -125,6 +153,18 @@ impl Destination {
     #[must_use]
     pub fn held_to(mut self, within: RelPath, may_compare: bool) -> Self {
         (self.within, self.may_compare) = (within, may_compare);
+        self
+    }
+
+    /// Whether what is there of a large file is kept when the copy ends early.
+    pub(crate) fn resumes(&self) -> bool {
+        self.options.resume
+    }
+
+    /// The same, beside other copies in this process that may hold what this one is to go on with.
+    #[must_use]
+    pub(crate) fn beside(mut self, rivals: Rivals) -> Self {
+        self.rivals = Some(rivals);
         self
     }
 
@@ -173,6 +213,14 @@ impl Destination {
             .names
             .get(head.source as usize)
             .ok_or(Failure::new(FailureKind::RefusedPath))?;
+        // LH-COPY-36.
+        let mut parts = name
+            .split(|&byte| byte == b'/')
+            .chain(head.path.as_bytes().split(|&byte| byte == b'/'));
+        if parts.any(|part| part.starts_with(TEMP_PREFIX.as_bytes())) {
+            let why = format!("names beginning with {TEMP_PREFIX} are for temporary files");
+            return Err(Failure::with(FailureKind::RefusedPath, why));
+        }
         let mut place = self.target.clone();
         if self.into && !name.is_empty() {
             place = place.child(name)?;

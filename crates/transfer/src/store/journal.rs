@@ -48,6 +48,7 @@ use flush::FlushPolicy;
 use format::Header;
 use log::{Log, Recorded};
 use names::Names;
+pub(crate) use names::is_name;
 
 /// A file being copied, and its journal. Dropped before [`Self::finish`], it leaves the data file if there is a journal that speaks
 /// of it, and removes it otherwise.
@@ -61,6 +62,7 @@ pub struct Journal<S: Storage = DirStorage> {
     data: S::File,
     data_name: OsString,
     target: OsString,
+    is_contested: bool,
     pace: Mutex<Pace>,
     /// Held while the data is synced and the journal written, which may take long; taken before `pace`.
     disk: Mutex<Disk<S::File>>,
@@ -138,6 +140,11 @@ impl<S: Storage> Journal<S> {
         self.pace.locked().recording
     }
 
+    /// Whether nothing is recorded because another copy of the same has the journal.
+    pub fn is_contested(&self) -> bool {
+        self.is_contested
+    }
+
     /// A block, or a larger subtree, was handed to the operating system as a whole (its holes excepted), by calls to
     /// [`Self::write_at`] that have returned.
     pub fn written(&self, now: Duration, subtree: Subtree) {
@@ -194,6 +201,19 @@ impl<S: Storage> Journal<S> {
         self.pace.locked().policy.at_risk(now)
     }
 
+    /// Syncs what was written, if there is a journal: [`Self::finish`] takes less time then. For permissions that are to be set only
+    /// when little is left to be done: another copy goes on with no file that others may write to. Blocking.
+    ///
+    /// # Errors
+    /// As for [`Self::flush`].
+    pub fn settle(&self) -> Result<(), Failure> {
+        let mut disk = self.disk.locked();
+        match disk.log {
+            Log::Open(_) => self.sync_data(&mut disk),
+            _ => Ok(()),
+        }
+    }
+
     /// The file is whole and its hash is right: it takes its target's name, and the journal goes. With a journal, the file is
     /// synced before it is renamed, and the directory before the journal goes, so that there is one or the other at any moment.
     /// Without one, nothing is synced. `replace`: what has the target's name is replaced. Blocking.
@@ -238,12 +258,34 @@ impl<S: Storage> Journal<S> {
         Ok(self.record(&mut disk, &batch))
     }
 
+    /// [`Self::leave`], and lets go of the files: another copy may go on with them from now on, and this one does nothing more.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// As for [`Self::flush`].
+    pub fn let_go(&self) -> Result<Flushed, Failure> {
+        let left = self.leave();
+        self.close(&mut self.disk.locked());
+        left
+    }
+
     /// Removes the data file and the journal: what is there is wrong, or nobody wants it. Blocking.
     pub fn discard(&self) {
         let mut disk = self.disk.locked();
         self.stop_recording();
         disk.log.remove(&self.storage, &self.names);
         self.remove_data(&mut disk);
+    }
+
+    /// Ends this copy's hold on the files: what the journal speaks of stays, anything else is removed.
+    fn close(&self, disk: &mut Disk<S::File>) {
+        if matches!(disk.log, Log::Open(_)) {
+            disk.log = Log::Off;
+            disk.data_gone = true;
+        } else {
+            disk.log.remove(&self.storage, &self.names);
+            self.remove_data(disk);
+        }
     }
 
     fn sync_data(&self, disk: &mut Disk<S::File>) -> Result<(), Failure> {
@@ -301,11 +343,7 @@ impl<S: Storage> Journal<S> {
 
 impl<S: Storage> Drop for Journal<S> {
     fn drop(&mut self) {
-        let mut disk = self.disk.locked();
-        if !matches!(disk.log, Log::Open(_)) {
-            disk.log.remove(&self.storage, &self.names);
-            self.remove_data(&mut disk);
-        }
+        self.close(&mut self.disk.locked());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use longhaul_proto::text::printable_within;
 
-use super::options::{decode_options, none_known};
+use super::options::{INSTANCE, decode_options};
 use super::*;
 
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
@@ -16,8 +16,19 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             if version != VERSION {
                 return Err(WireError::Version(version, version));
             }
-            decode_options(&mut fields, none_known)?;
-            Frame::Accept { version, max_streams }
+            let mut instance = None;
+            decode_options(&mut fields, |kind, value| {
+                match kind {
+                    INSTANCE => instance = Some(value.array()?),
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            })?;
+            Frame::Accept {
+                version,
+                max_streams,
+                instance,
+            }
         }
         FrameType::Refuse => Frame::Refuse {
             unauthorised: fields.flag()?,
@@ -29,11 +40,16 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             if size > MAX_FILE || !BLOCK_LOG2.contains(&block_log2) {
                 return Err(WireError::Bound);
             }
+            let identity = match &fields.bytes()?[..] {
+                [] => None,
+                bytes => Some(bytes.try_into().map_err(|_| WireError::Value("identity"))?),
+            };
             Frame::File {
                 head,
                 meta,
                 size,
                 block_log2,
+                identity,
             }
         }
         FrameType::Small => {
@@ -90,6 +106,11 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             id: fields.id()?,
             offset: fields.id()?,
         },
+        FrameType::Have => Frame::Have {
+            id: fields.id()?,
+            more: fields.flag()?,
+            subtrees: fields.subtrees()?,
+        },
         FrameType::Result => {
             let id = fields.id()?;
             let outcome = match fields.u8()? {
@@ -135,6 +156,8 @@ pub(crate) fn block_header_len(fixed: &[u8; BLOCK_FIXED]) -> Result<usize, WireE
     }
 }
 
+/// Levels of subtrees in HAVE: from the smallest block up to the largest file.
+const HAVE_LEVELS: std::ops::RangeInclusive<u32> = *BLOCK_LOG2.start()..=62;
 /// Bytes of a BLOCK header before its pieces.
 pub(crate) const BLOCK_FIXED: usize = 8 + 8 + 4 + 2;
 
@@ -264,6 +287,32 @@ impl Fields {
             kind,
             detail: self.text()?,
         })
+    }
+
+    /// Subtrees by offset, disjoint, each at a multiple of what it covers.
+    fn subtrees(&mut self) -> Result<Vec<Subtree>, WireError> {
+        let count = usize::from(self.u16()?);
+        if count == 0 || count > MAX_HAVE_SUBTREES {
+            return Err(WireError::Bound);
+        }
+        let mut subtrees = Vec::with_capacity(count);
+        let mut free_from = 0u64;
+        for _ in 0..count {
+            let subtree = Subtree {
+                offset: self.id()?,
+                level: u32::from(self.u8()?),
+                chaining_value: self.array()?,
+            };
+            if !HAVE_LEVELS.contains(&subtree.level)
+                || subtree.offset < free_from
+                || !subtree.offset.is_multiple_of(1 << subtree.level)
+            {
+                return Err(WireError::Value("subtree"));
+            }
+            free_from = subtree.offset + (1 << subtree.level);
+            subtrees.push(subtree);
+        }
+        Ok(subtrees)
     }
 
     fn block(&mut self) -> Result<Block, WireError> {

@@ -37,15 +37,23 @@ impl Frame {
             Frame::KeepAlive => FrameType::KeepAlive,
             Frame::Flow(_) => FrameType::Flow,
             Frame::Retire => FrameType::Retire,
+            Frame::Have { .. } => FrameType::Have,
         }
     }
 
     fn encode_body(&self, out: &mut Vec<u8>) {
         match self {
             Frame::Hello(hello) => hello.encode(out),
-            Frame::Accept { version, max_streams } => {
+            Frame::Accept {
+                version,
+                max_streams,
+                instance,
+            } => {
                 out.extend_from_slice(&version.to_le_bytes());
                 out.extend_from_slice(&max_streams.to_le_bytes());
+                if let Some(instance) = instance {
+                    put_option(out, options::INSTANCE, instance);
+                }
             }
             Frame::Refuse { unauthorised, detail } => {
                 out.push(u8::from(*unauthorised));
@@ -56,11 +64,16 @@ impl Frame {
                 meta,
                 size,
                 block_log2,
+                identity,
             } => {
                 put_head(out, head);
                 put_meta(out, meta);
                 out.extend_from_slice(&size.to_le_bytes());
                 out.push(*block_log2 as u8);
+                put_bytes(
+                    out,
+                    identity.as_ref().map_or(&[][..], |identity| identity.as_slice()),
+                );
             }
             Frame::Small {
                 head,
@@ -114,6 +127,16 @@ impl Frame {
             Frame::Ack { id, offset } => {
                 out.extend_from_slice(&id.to_le_bytes());
                 out.extend_from_slice(&offset.to_le_bytes());
+            }
+            Frame::Have { id, more, subtrees } => {
+                out.extend_from_slice(&id.to_le_bytes());
+                out.push(u8::from(*more));
+                out.extend_from_slice(&(subtrees.len() as u16).to_le_bytes());
+                for subtree in subtrees {
+                    out.extend_from_slice(&subtree.offset.to_le_bytes());
+                    out.push(subtree.level as u8);
+                    out.extend_from_slice(&subtree.chaining_value);
+                }
             }
             Frame::Result { id, outcome } => {
                 out.extend_from_slice(&id.to_le_bytes());
@@ -173,6 +196,12 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     let bytes = bytes.get(..usize::from(u16::MAX)).unwrap_or(bytes);
     out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
     out.extend_from_slice(bytes);
+}
+
+/// Appends an option: its kind and its value.
+pub(super) fn put_option(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    out.extend_from_slice(&kind.to_le_bytes());
+    put_bytes(out, value);
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::decode::Fields;
-use super::encode::put_bytes;
-use super::options::{decode_options, none_known};
+use super::encode::{put_bytes, put_option};
+use super::options::{RESUME, decode_options};
 use super::*;
 
 const MAGIC: [u8; 4] = *b"LHCP";
@@ -42,6 +42,8 @@ pub struct Hello {
     pub token: Token,
     /// What to copy.
     pub request: Request,
+    /// What is not finished is kept, and gone on with by the next copy of the same.
+    pub resume: bool,
 }
 
 /// What the client wants.
@@ -101,6 +103,9 @@ impl Hello {
                 }
             }
         }
+        if self.resume {
+            put_option(out, RESUME, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut Fields) -> Result<Self, WireError> {
@@ -143,8 +148,16 @@ impl Hello {
             },
             _ => return Err(WireError::Value("request")),
         };
-        decode_options(fields, none_known)?;
-        Ok(Self { token, request })
+        let mut resume = false;
+        decode_options(fields, |kind, _| {
+            resume |= kind == RESUME;
+            Ok(kind == RESUME)
+        })?;
+        Ok(Self {
+            token,
+            request,
+            resume,
+        })
     }
 
     /// Whether it fits the bound on HELLO; when not, fewer sources must be named in one copy.

@@ -7,6 +7,10 @@
 use super::decode::Fields;
 use super::*;
 
+/// Of HELLO, without a value: what is not finished is kept, and gone on with by the next copy (LH-COPY-33).
+pub(super) const RESUME: u16 = 1;
+/// Of ACCEPT: which copy the stream has come to, a [`CopyInstance`] (LH-COPY-37).
+pub(super) const INSTANCE: u16 = 2;
 /// Set in an option's kind when a receiver that does not know it must refuse (LH-COPY-8).
 const CRITICAL: u16 = 0x8000;
 /// The part of a kind that is the option's number.
@@ -41,11 +45,6 @@ pub(super) fn decode_options(
         }
     }
     Ok(())
-}
-
-/// None is known yet.
-pub(super) fn none_known(_kind: u16, _value: &mut Fields) -> Result<bool, WireError> {
-    Ok(false)
 }
 
 #[cfg(test)]

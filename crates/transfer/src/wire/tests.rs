@@ -52,6 +52,24 @@ fn block() -> impl Strategy<Value = Block> {
         })
 }
 
+/// Disjoint, each at a multiple of what it covers.
+fn subtrees() -> impl Strategy<Value = Vec<Subtree>> {
+    let steps = proptest::collection::vec((16u32..40, 0u64..5, any::<[u8; 32]>()), 1..9);
+    steps.prop_map(|steps| {
+        let mut from = 0u64;
+        let place = |(level, gap, chaining_value): (u32, u64, [u8; 32])| {
+            let offset = (from.next_multiple_of(1 << level)) + (gap << level);
+            from = offset + (1 << level);
+            Subtree {
+                offset,
+                level,
+                chaining_value,
+            }
+        };
+        steps.into_iter().map(place).collect()
+    })
+}
+
 fn hello() -> impl Strategy<Value = Hello> {
     let push = (
         path(),
@@ -70,27 +88,32 @@ fn hello() -> impl Strategy<Value = Hello> {
         });
     let pull = (any::<bool>(), proptest::collection::vec(path(), 1..5))
         .prop_map(|(recursive, sources)| Request::Pull { recursive, sources });
-    (any::<[u8; 16]>(), prop_oneof![push, pull]).prop_map(|(token, request)| Hello {
+    (any::<[u8; 16]>(), prop_oneof![push, pull], any::<bool>()).prop_map(|(token, request, resume)| Hello {
         token: Token(token),
         request,
+        resume,
     })
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         hello().prop_map(Frame::Hello),
-        any::<u16>().prop_map(|max_streams| Frame::Accept {
+        (any::<u16>(), any::<Option<[u8; 8]>>()).prop_map(|(max_streams, instance)| Frame::Accept {
             version: VERSION,
-            max_streams
+            max_streams,
+            instance
         }),
         (any::<bool>(), "[ -~]{0,50}")
             .prop_map(|(unauthorised, detail)| Frame::Refuse { unauthorised, detail }),
-        (head(), meta(), 0..MAX_FILE, BLOCK_LOG2).prop_map(|(head, meta, size, block_log2)| Frame::File {
-            head,
-            meta,
-            size,
-            block_log2
-        }),
+        (head(), meta(), 0..MAX_FILE, BLOCK_LOG2, any::<Option<[u8; 32]>>()).prop_map(
+            |(head, meta, size, block_log2, identity)| Frame::File {
+                head,
+                meta,
+                size,
+                block_log2,
+                identity
+            }
+        ),
         (
             head(),
             meta(),
@@ -145,6 +168,11 @@ fn frame() -> impl Strategy<Value = Frame> {
         any::<[u8; 32]>().prop_map(|manifest| Frame::Done { manifest }),
         Just(Frame::KeepAlive),
         Just(Frame::Retire),
+        (0..MAX_FILE, any::<bool>(), subtrees()).prop_map(|(id, more, subtrees)| Frame::Have {
+            id,
+            more,
+            subtrees
+        }),
     ]
 }
 
@@ -175,7 +203,13 @@ proptest! {
         frame.encode(&mut bytes);
         let body = Bytes::copy_from_slice(&bytes[5..]);
         let frame_type = FrameType::from_byte(bytes[4]).unwrap();
-        let certain = match &frame { Frame::Small { data, .. } => body.len() - data.len(), _ => body.len() };
+        // Nor does one before the options.
+        let certain = match &frame {
+            Frame::Small { data, .. } => body.len() - data.len(),
+            Frame::Hello(Hello { resume: true, .. }) => body.len() - 4,
+            Frame::Accept { instance: Some(_), .. } => body.len() - 12,
+            _ => body.len(),
+        };
         if certain > 0 {
             prop_assert!(decode(frame_type, body.slice(..cut.index(certain))).is_err());
         }
@@ -187,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_decode_or_are_refused(kind in 1u8..=17, body in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_decode_or_are_refused(kind in 1u8..=19, body in proptest::collection::vec(any::<u8>(), 0..400)) {
         let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body));
     }
 
@@ -240,6 +274,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
             recursive: false,
             sources: vec![RelPath::root()],
         },
+        resume: false,
     };
     let mut bytes = Vec::new();
     Frame::Hello(hello.clone()).encode(&mut bytes);
@@ -268,6 +303,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
     let accepted = Frame::Accept {
         version: VERSION,
         max_streams: 9,
+        instance: None,
     };
     assert_eq!(accept(b"\x05\0\x01\0x"), Ok(accepted));
     assert_eq!(accept(b"\x05\x80\0\0"), Err(WireError::UnknownOption(5)));
@@ -335,5 +371,61 @@ fn hostile_names_are_refused() {
             matches!(decode(FrameType::Directory, body.into()), Err(WireError::Path(_))),
             "{name:?}"
         );
+    }
+}
+
+#[test]
+fn lh_copy_35_parts_that_are_in_place_ascend_and_are_whole_subtrees() {
+    let have = |count: u16, parts: &[(u64, u8)]| {
+        let mut body = [0; 9].to_vec();
+        body.extend_from_slice(&count.to_le_bytes());
+        for (offset, level) in parts {
+            body.extend_from_slice(&offset.to_le_bytes());
+            body.push(*level);
+            body.extend_from_slice(&[7; 32]);
+        }
+        decode(FrameType::Have, body.into())
+    };
+    assert!(have(3, &[(0, 20), (1 << 20, 16), (1 << 61, 61)]).is_ok());
+    assert!(have(1, &[(0, 62)]).is_ok());
+    for parts in [
+        [(0, 20), (1 << 16, 16)],
+        [(1 << 20, 20), (0, 20)],
+        [(0, 15), (1 << 20, 20)],
+    ] {
+        assert_eq!(have(2, &parts), Err(WireError::Value("subtree")), "{parts:?}");
+    }
+    for part in [(0, 63), (0, 255), (1 << 16, 17)] {
+        assert_eq!(have(1, &[part]), Err(WireError::Value("subtree")), "{part:?}");
+    }
+    assert_eq!(have(0, &[]), Err(WireError::Bound));
+    assert_eq!(have(u16::MAX, &[]), Err(WireError::Bound));
+    assert_eq!(have(2, &[(0, 20)]), Err(WireError::Short));
+}
+
+#[test]
+fn lh_copy_32_an_identity_is_32_bytes_or_none() {
+    let mut bytes = Vec::new();
+    Frame::File {
+        head: Head {
+            id: 1,
+            source: 0,
+            path: RelPath::root(),
+        },
+        meta: Meta::default(),
+        size: 1,
+        block_log2: 16,
+        identity: None,
+    }
+    .encode(&mut bytes);
+    let plain = &bytes[5..bytes.len() - 2];
+    let with = |identity: &[u8]| {
+        let mut body = plain.to_vec();
+        encode::put_bytes(&mut body, identity);
+        decode(FrameType::File, body.into())
+    };
+    assert!(with(&[]).is_ok() && with(&[9; 32]).is_ok());
+    for len in [1, 31, 33] {
+        assert_eq!(with(&vec![9; len]), Err(WireError::Value("identity")));
     }
 }

@@ -329,6 +329,7 @@ pub async fn pull_hostile(
     let hello = Hello {
         token: Token::random().unwrap(),
         request,
+        resume: false,
     };
     let options = WriteOptions {
         overwrite: true,

@@ -96,7 +96,7 @@ impl Bench {
             names,
         };
         let labels = sources.iter().map(|s| s.display().to_string()).collect();
-        let (client, events, progress) = client(pipes, request, streams);
+        let (client, events, progress) = client(pipes, request, streams, options.resume);
         let result = client.push(found, labels).await;
         finish(result, events, progress).await
     }
@@ -120,7 +120,8 @@ impl Bench {
             .map(|s| s.split_last().map_or(vec![], |(_, n)| n.to_vec()))
             .collect();
         let labels = sources.iter().map(|s| s.to_string()).collect();
-        let (client, events, progress) = client(pipes, Request::Pull { recursive, sources }, None);
+        let (client, events, progress) =
+            client(pipes, Request::Pull { recursive, sources }, None, options.resume);
         let destination = Destination::local(&self.local(to), names, options, client.hello.token).unwrap();
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await
@@ -131,11 +132,13 @@ fn client(
     pipes: Pipes,
     request: Request,
     streams: Option<u32>,
+    resume: bool,
 ) -> (Client<Pipes>, Arc<Events>, Arc<Progress>) {
     let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
     let hello = Hello {
         token: Token::random().unwrap(),
         request,
+        resume,
     };
     let client = Client {
         connector: Arc::new(pipes),

@@ -6,6 +6,7 @@ mod asked;
 mod attacks;
 mod faults;
 mod harness;
+mod resume;
 mod round_trips;
 mod rules;
 mod shares;

@@ -168,8 +168,7 @@ async fn memory_of_copies_is_shared() {
     let scattered: Vec<u8> = (0..40_000u64)
         .flat_map(|n| wire::block(0, n << 17, 1 << 16, b""))
         .collect();
-    let mut small_blocks = wire::file(0, b"big", 1 << 40);
-    *small_blocks.last_mut().unwrap() = 16;
+    let small_blocks = wire::file_in_blocks(0, b"big", 1 << 40, 16);
     for (what, bytes) in [
         ("described", described),
         ("gaps", gaps),
@@ -231,8 +230,7 @@ async fn a_flood_of_holes_holds_up_nobody_else() {
     let holes: Vec<u8> = (0..50_000u64)
         .flat_map(|n| wire::block(0, n << 20, 1 << 20, b""))
         .collect();
-    let mut file = wire::file(0, b"", 1 << 42);
-    *file.last_mut().unwrap() = 20;
+    let file = wire::file_in_blocks(0, b"", 1 << 42, 20);
     let mut streams = Vec::new();
     for n in 0..8 {
         let (mut reader, mut writer) = tokio::io::split(open(&bench, 1));

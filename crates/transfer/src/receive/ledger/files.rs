@@ -5,12 +5,14 @@
 //! beside the writing; two writes into one file would only wait for each other, for its inode's lock.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use super::{Action, Answer, BlockWrite, Ledger, Parts, Placement, Rejected, result};
+use super::{Action, Answer, BlockWrite, Ledger, Parts, Placement, Rejected, is_worth_keeping, result};
 use crate::error::{Failure, FailureKind};
 use crate::manifest::Record;
+use crate::store::Announced;
 use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
-use crate::wire::{Block, Frame, Head, Meta, Written};
+use crate::wire::{Block, Frame, Head, MAX_HAVE_SUBTREES, Written};
 
 /// Files in the making at once, at most (LH-COPY-30).
 const MAX_DESCRIBED_FILES: usize = 4096;
@@ -19,15 +21,6 @@ const MAX_RUNS: usize = 64 * 1024;
 /// Bytes that a described file takes beside its path, and each separate run of its blocks.
 const FILE_BYTES: u64 = 1024;
 const RUN_BYTES: u64 = 112;
-
-/// A file as FILE describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Announced {
-    pub head: Head,
-    pub meta: Meta,
-    pub size: u64,
-    pub block_log2: u32,
-}
 
 /// What a block is that is about to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,14 +33,16 @@ pub(crate) enum Expected {
 
 /// A file that comes in blocks.
 pub(super) struct ArrivingFile<P: Parts> {
-    announced: Announced,
+    announced: Arc<Announced>,
     tree: TreeHash,
+    /// An earlier copy has left some of it.
+    is_resumed: bool,
     /// The most runs there were at once: what was allocated for them is kept.
     most_runs: usize,
     /// Blocks that have arrived and are not written yet, by their offset.
     in_flight: HashMap<u64, InFlight<P>>,
     /// Blocks that are hashed and wait for the writer.
-    queue: VecDeque<(Block, P::Data)>,
+    queue: VecDeque<(Block, BlockHash, P::Data)>,
     writer: Writer<P>,
     /// The sender's hash, once said, and who waits for the outcome.
     end: Option<Hash>,
@@ -87,16 +82,16 @@ impl<P: Parts> ArrivingFile<P> {
 
     /// Has the writer go on with what waits; an idle one, or one that has just come back with the file.
     fn write_next(&mut self, file: P::File, out: &mut Vec<Action<P>>) {
-        let Some((block, data)) = self.queue.pop_front() else {
+        let Some((block, hash, data)) = self.queue.pop_front() else {
             self.writer = Writer::Idle(file);
             return;
         };
         self.writer = Writer::Writing;
         out.push(Action::Write(BlockWrite {
-            head: self.announced.head.clone(),
-            size: self.announced.size,
+            announced: self.announced.clone(),
             file,
             block,
+            hash,
             data,
         }));
     }
@@ -125,7 +120,7 @@ impl<P: Parts> Ledger<P> {
         }
         if let Some(file) = self.files.get(&id) {
             // LH-COPY-13.
-            return match file.announced == announced {
+            return match *file.announced == announced {
                 true => Ok(()),
                 false => Err(Rejected::Protocol("it describes one file in two ways")),
             };
@@ -137,8 +132,9 @@ impl<P: Parts> Ledger<P> {
         let counted = tree.covered();
         let file = ArrivingFile {
             most_runs: tree.held(),
-            announced,
+            announced: Arc::new(announced),
             tree,
+            is_resumed: counted > 0,
             in_flight: HashMap::new(),
             queue: VecDeque::new(),
             writer: Writer::Unopened,
@@ -250,7 +246,7 @@ impl<P: Parts> Ledger<P> {
             return;
         };
         in_flight.hash = Some(hash);
-        file.queue.push_back((block, data));
+        file.queue.push_back((block, hash, data));
         match std::mem::replace(&mut file.writer, Writer::Writing) {
             Writer::Idle(place) => file.write_next(place, out),
             Writer::Refused(failure) => {
@@ -261,8 +257,7 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// The writer of a file is done with a block, and back with the file. The subtree that is in place since then, if the block
-    /// is; none for a file of one block.
+    /// The writer of a file is done with a block, and back with the file.
     pub(crate) fn block_written(
         &mut self,
         id: u64,
@@ -270,22 +265,24 @@ impl<P: Parts> Ledger<P> {
         place: P::File,
         written: Result<(), Failure>,
         out: &mut Vec<Action<P>>,
-    ) -> Option<Subtree> {
+    ) {
         let Some(file) = self.files.get_mut(&id) else {
-            out.push(Action::Discard(place)); // It failed meanwhile.
-            return None;
+            // It failed meanwhile.
+            let failed = self.recorded(id).and_then(Result::err);
+            let keep = failed.is_some_and(|failure| is_worth_keeping(&failure));
+            out.push(Action::Discard { file: place, keep });
+            return;
         };
         if let Err(failure) = written {
             file.writer = Writer::Idle(place);
             self.fail_file(id, failure, out);
-            return None;
+            return;
         }
         let in_flight = file.in_flight.remove(&offset);
         let (hash, askers) = in_flight.map_or((None, Vec::new()), |one| (one.hash, one.askers));
         if let Some(hash) = hash {
             file.tree.insert(offset, hash);
         }
-        let in_place = file.tree.subtree_at(offset);
         let more_runs = file.tree.held().saturating_sub(file.most_runs);
         if let Err(failure) = self.account_runs(id, more_runs) {
             if let Some(file) = self.files.get_mut(&id) {
@@ -293,7 +290,7 @@ impl<P: Parts> Ledger<P> {
             }
             out.extend(answers(askers, &block_answer(id, offset, Some(failure.clone()))));
             self.fail_file(id, failure, out);
-            return None;
+            return;
         }
         out.extend(answers(askers, &block_answer(id, offset, None)));
         if let Some(file) = self.files.get_mut(&id) {
@@ -304,7 +301,25 @@ impl<P: Parts> Ledger<P> {
             file.write_next(place, out);
         }
         self.conclude_file(id, out);
-        in_place
+    }
+
+    /// HAVE: parts that are in place of a file that an earlier copy has left some of, from `from` on; and where there may be
+    /// more (LH-COPY-35).
+    pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
+        let file = self.files.get(&id).filter(|file| file.is_resumed)?;
+        let mut subtrees: Vec<Subtree> = file
+            .tree
+            .subtrees_from(from)
+            .take(MAX_HAVE_SUBTREES + 1)
+            .collect();
+        let more = subtrees.get(MAX_HAVE_SUBTREES).map(|next| next.offset);
+        subtrees.truncate(MAX_HAVE_SUBTREES);
+        let frame = Frame::Have {
+            id,
+            more: more.is_some(),
+            subtrees,
+        };
+        Some((frame, more))
     }
 
     /// Accounts for the runs of blocks that are remembered.
@@ -379,11 +394,8 @@ impl<P: Parts> Ledger<P> {
             }
             Writer::Placing => return,
         };
-        let Announced { head, meta, size, .. } = file.announced.clone();
         out.push(Action::Place(Placement {
-            head,
-            meta,
-            size,
+            announced: file.announced.clone(),
             hash: ours,
             file: place,
         }));
@@ -397,12 +409,15 @@ impl<P: Parts> Ledger<P> {
         out: &mut Vec<Action<P>>,
     ) {
         let Some(file) = self.files.get(&id) else { return };
-        let (Announced { head, size, .. }, root) = (file.announced.clone(), file.tree.root());
+        let (announced, root) = (file.announced.clone(), file.tree.root());
         let record = match &root {
-            Some(hash) => Record::File { size, hash },
+            Some(hash) => Record::File {
+                size: announced.size,
+                hash,
+            },
             None => Record::Failed,
         };
-        let outcome = self.record(&head, record, placed, out);
+        let outcome = self.record(&announced.head, record, placed, out);
         self.forget(id, &outcome, out);
     }
 
@@ -411,8 +426,8 @@ impl<P: Parts> Ledger<P> {
         let Some(file) = self.files.get(&id).filter(|file| !file.is_being_placed()) else {
             return;
         };
-        let head = file.announced.head.clone();
-        let outcome = self.record(&head, Record::Failed, Err(failure), out);
+        let announced = file.announced.clone();
+        let outcome = self.record(&announced.head, Record::Failed, Err(failure), out);
         self.forget(id, &outcome, out);
     }
 
@@ -433,16 +448,17 @@ impl<P: Parts> Ledger<P> {
         if !kept && file.counted > 0 {
             out.push(Action::Count(-(file.counted as i64)));
         }
+        let failure = outcome.as_ref().err();
         match file.writer {
             Writer::Idle(place) => {
                 self.unremoved += 1;
-                out.push(Action::Discard(place));
+                let keep = failure.is_some_and(is_worth_keeping);
+                out.push(Action::Discard { file: place, keep });
             }
             // Whoever writes brings it back, and hears then what is to be done with it.
             Writer::Writing => self.unremoved += 1,
             Writer::Unopened | Writer::Refused(_) | Writer::Placing => {}
         }
-        let failure = outcome.as_ref().err();
         for (offset, in_flight) in file.in_flight {
             let answer = block_answer(id, offset, failure.cloned());
             out.extend(answers(in_flight.askers, &answer));

@@ -132,6 +132,7 @@ fn announced(id: u64, size: u64) -> Announced {
         meta: Meta::default(),
         size,
         block_log2: BLOCK_LOG2,
+        identity: None,
     }
 }
 
@@ -166,7 +167,7 @@ fn lh_copy_19_a_failure_beyond_any_number_is_told_again_as_it_was() {
 }
 
 #[test]
-fn a_file_begins_with_what_is_in_place_and_tells_what_is_since() {
+fn lh_copy_35_a_file_begins_with_what_is_in_place_and_that_is_told() {
     let size = 5 * BLOCK + 7;
     let (mut ledger, mut out) = (ledger(), Vec::new());
     // Blocks 0 and 1 together, and block 4.
@@ -184,17 +185,31 @@ fn a_file_begins_with_what_is_in_place_and_tells_what_is_since() {
         !ledger.block(&block_of(0, BLOCK, size), asker(BLOCK), &mut out),
         "it is there"
     );
-    let mut told = Vec::new();
+    let told = |ledger: &Ledger<Numbers>, from| match ledger.have(0, from) {
+        Some((
+            Frame::Have {
+                id: 0,
+                more: false,
+                subtrees,
+            },
+            None,
+        )) => subtrees
+            .iter()
+            .map(|one| (one.offset, one.level))
+            .collect::<Vec<_>>(),
+        _ => panic!("it has some"),
+    };
+    assert_eq!(told(&ledger, 0), [(0, 17), (4 * BLOCK, 16)]);
+    assert_eq!(told(&ledger, 1), [(4 * BLOCK, 16)]);
     for offset in [3 * BLOCK, 2 * BLOCK, 5 * BLOCK] {
         out.clear();
         let block = block_of(0, offset, size);
         assert!(ledger.block(&block, asker(offset), &mut out));
         ledger.give_place(0, Ok(0), &mut out);
         ledger.block_hashed(block, hash_of(offset, size), (0, offset), &mut out);
-        told.extend(ledger.block_written(0, offset, 0, Ok(()), &mut out));
+        ledger.block_written(0, offset, 0, Ok(()), &mut out);
     }
-    let spans: Vec<_> = told.iter().map(|one| (one.offset, one.level)).collect();
-    assert_eq!(spans, [(3 * BLOCK, 16), (0, 18), (4 * BLOCK, 18)]);
+    assert_eq!(told(&ledger, 0), [(0, 18), (4 * BLOCK, 18)]);
     out.clear();
     ledger
         .file_end(0, root_of(size), (0, Question::FileEnd(0)), &mut out)

@@ -22,12 +22,15 @@ impl<S: Store> Receiver<S> {
                 }
                 Action::Write(write) => ahead.extend(self.write(write)),
                 Action::Place(placement) => {
-                    let id = placement.head.id;
+                    let id = placement.announced.head.id;
                     let placed = self.place(placement);
                     ahead.extend(self.event(|ledger, out| ledger.file_placed(id, placed, out)).1);
                 }
-                Action::Discard(file) => {
-                    drop(file);
+                Action::Discard { file, keep } => {
+                    match file.file {
+                        Some(open) if !keep => self.store.discard(open),
+                        open => drop(open),
+                    }
                     ahead.extend(self.event(|ledger, out| ledger.discarded(out)).1);
                 }
                 Action::Report(report) => self.report(report),
@@ -49,42 +52,36 @@ impl<S: Store> Receiver<S> {
 
     fn write(&self, write: BlockWrite<Carried<S>>) -> Actions<S> {
         let BlockWrite {
-            head,
-            size,
+            announced,
             mut file,
             block,
+            hash,
             data,
         } = write;
         let written = match &file.file {
-            Some(open) => self.store.write(open, &block, data.bytes()),
-            None => self.store.create(&head, size).and_then(|open| {
+            Some(open) => self.store.write(open, &block, data.bytes(), hash),
+            None => self.store.create(&announced).and_then(|open| {
                 let open = file.file.insert(open);
-                self.store.write(open, &block, data.bytes())
+                self.store.write(open, &block, data.bytes(), hash)
             }),
         };
         drop(data);
-        let (subtree, actions) =
-            self.event(|ledger, out| ledger.block_written(head.id, block.offset, file, written, out));
-        if let Some(subtree) = subtree {
-            self.store.subtree_written(&head, &subtree);
-        }
-        actions
+        self.event(|ledger, out| ledger.block_written(block.id, block.offset, file, written, out))
+            .1
     }
 
     fn place(&self, placement: Placement<Carried<S>>) -> Result<Written, Failure> {
         let Placement {
-            head,
-            meta,
-            size,
+            announced,
             hash,
             file,
         } = placement;
         let (open, _place) = file.map_or((None, None), |file| (file.file, Some(file._place)));
         let open = match open {
             Some(open) => open,
-            None => self.store.create(&head, size)?,
+            None => self.store.create(&announced)?,
         };
-        self.store.place(open, &meta, size, &hash)
+        self.store.place(open, &announced.meta, announced.size, &hash)
     }
 
     /// What could not be finished, with where.

@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::store::MadeDir;
+use crate::wire::Meta;
 
 /// Longer than anything here takes unless it waits for what never comes.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -30,11 +31,11 @@ impl Store for Held {
         0
     }
 
-    fn create(&self, _: &Head, _: u64) -> Result<(), Failure> {
+    fn create(&self, _: &Announced) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn write(&self, _: &(), block: &Block, _: &[u8]) -> Result<(), Failure> {
+    fn write(&self, _: &(), block: &Block, _: &[u8], _: BlockHash) -> Result<(), Failure> {
         assert_eq!(
             self.writing.fetch_add(1, Ordering::SeqCst),
             0,
@@ -102,7 +103,14 @@ async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
         source: 0,
         path: RelPath::root(),
     };
-    receiver.file(head, Meta::default(), 4 * BLOCK, 16).unwrap();
+    let announced = Announced {
+        head,
+        meta: Meta::default(),
+        size: 4 * BLOCK,
+        block_log2: 16,
+        identity: None,
+    };
+    receiver.file(announced).await.unwrap();
     let in_memory = Arc::new(Semaphore::new(4));
     let (answers, mut heard) = tokio::sync::mpsc::channel::<Answer>(8);
     // Thread n brings block n; each says so when it is free again.

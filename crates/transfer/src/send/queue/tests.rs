@@ -32,6 +32,7 @@ fn queue(count: u64, bookkeeping: usize) -> (Arc<Queue>, Arc<Account>) {
     let account = Accounts::new(&limits).of(PublicKey::from_bytes([1; 32]));
     let queue = Queue::new(
         Sources::of(Directories(count)),
+        false,
         account.clone(),
         Arc::default(),
         Arc::new(()),

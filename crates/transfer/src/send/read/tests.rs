@@ -143,6 +143,7 @@ fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
             source,
             reports: &heard,
             stream: 0,
+            resume: false,
             announced: &mut announced,
             out: &mut out,
         };
@@ -176,6 +177,7 @@ fn a_file_in_blocks_is_announced_once_and_ends_with_its_hash() {
         meta: Meta::default(),
         size: 700_000,
         block_log2: 18,
+        identity: None,
     }
     .encode(&mut expected);
     for (offset, end) in [(0, 1 << 18), (1 << 19, 700_000), (1 << 18, 1 << 19)] {

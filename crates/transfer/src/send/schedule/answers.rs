@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::Schedule;
-use super::work::{EntryResult, Subject};
+use super::work::{EntryResult, Part, Resumed, Subject, Wake};
 use crate::error::Failure;
-use crate::tree_hash::Hash;
+use crate::tree_hash::{Hash, Subtree};
 use crate::wire::Written;
 
 impl Schedule {
@@ -26,6 +26,57 @@ impl Schedule {
             self.bytes_done += len;
             self.freed();
         }
+    }
+
+    /// HAVE: the receiver has these parts of a file from an earlier copy, and has told all that it has if no `more` follow. What
+    /// is in flight is left to be answered. False if the file has no such parts.
+    pub(crate) fn have(&mut self, id: u64, subtrees: &[Subtree], more: bool) -> bool {
+        let Some(tracked) = self.tracked.get_mut(&id) else {
+            return true;
+        };
+        let entry = tracked.entry.clone();
+        let Some(blocks) = tracked.blocks() else {
+            return true;
+        };
+        let (before, mut bytes) = (blocks.memory(), 0);
+        let fits = subtrees.iter().all(|subtree| {
+            let new = blocks.have(*subtree);
+            bytes += new.unwrap_or(0);
+            new.is_some()
+        });
+        let size = blocks.size();
+        let told = if more { None } else { blocks.told_all() };
+        let (after, is_sent, root) = (blocks.memory(), !blocks.has_unsent(), blocks.root());
+        // What came back from a lost stream need not be sent again, either.
+        let in_file = subtrees.iter().filter(|subtree| subtree.offset < size);
+        let back: Vec<u64> = in_file
+            .flat_map(|subtree| {
+                let range = Subject::block(id, subtree.offset)..Subject::block(id, subtree.end(size));
+                self.returned
+                    .range(range)
+                    .filter_map(|subject| match subject.part {
+                        Part::Block(offset) => Some(offset),
+                        Part::Whole => None,
+                    })
+            })
+            .collect();
+        for offset in back {
+            self.returned.remove(&Subject::block(id, offset));
+            bytes += blocks.len_at(offset);
+        }
+        tracked.acknowledged += bytes;
+        let is_complete = root.is_some() && tracked.content.is_none();
+        self.bytes_done += bytes;
+        self.file_bytes = self.file_bytes - before + after;
+        if is_sent {
+            self.cutting.remove(&id);
+        }
+        let whole = Subject::whole(id);
+        if is_complete && !self.in_flight.carries(whole) && self.returned.insert(whole) {
+            self.wake(Wake::All);
+        }
+        self.actions.resumed = told.map(|bytes| Resumed { entry, bytes, size });
+        fits
     }
 
     /// What became of an entry.

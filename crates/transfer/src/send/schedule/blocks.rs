@@ -1,48 +1,49 @@
 //! An open file that goes in blocks: what of it is still to be handed out, and the tree of its hash.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
-use crate::tree_hash::{BlockHash, Hash, TreeHash};
+use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 
-/// Bytes of memory that an open file takes, and each separate run of its blocks that have been read.
+/// Bytes of memory that an open file takes, and each separate run of its blocks that have been read, or are still to be sent.
 const OPEN_FILE_BYTES: u64 = 256;
 const RUN_BYTES: u64 = 112;
-
-/// A range of a file, in bytes: from `start`, a multiple of the block size, up to `end`, another one or the file's size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Extent {
-    pub start: u64,
-    pub end: u64,
-}
+/// Separate runs of blocks that a receiver may tell of; more of what it has travels again (LH-COPY-35).
+const MAX_RUNS: usize = 64 * 1024;
 
 /// See the module.
 pub(super) struct Blocks {
     size: u64,
     block_log2: u32,
-    /// What no stream has taken yet, in order.
-    unsent: VecDeque<Extent>,
+    /// What no stream has taken yet: ends by starts, in bytes. Each begins at a multiple of the block size, and ends at another one or
+    /// with the file.
+    unsent: BTreeMap<u64, u64>,
     tree: TreeHash,
+    /// Bytes that the receiver had from an earlier copy, as far as it has told.
+    resumed: u64,
+    /// It has told all.
+    is_resumed: bool,
 }
 
 impl Blocks {
     /// A file of `size` bytes in blocks of `1 << block_log2` bytes, all of it to be sent.
     pub(super) fn new(size: u64, block_log2: u32) -> Self {
-        let whole = (size > 0).then_some(Extent { start: 0, end: size });
+        let whole = (size > 0).then_some((0, size));
         Self {
             size,
             block_log2,
             unsent: whole.into_iter().collect(),
             tree: TreeHash::new(size, block_log2),
+            resumed: 0,
+            is_resumed: false,
         }
     }
 
     /// Takes the next block: its offset.
     pub(super) fn take(&mut self) -> Option<u64> {
-        let extent = self.unsent.front_mut()?;
-        let offset = extent.start;
-        extent.start = extent.start.saturating_add(1 << self.block_log2);
-        if extent.start >= extent.end {
-            self.unsent.pop_front();
+        let (offset, end) = self.unsent.pop_first()?;
+        let next = offset.saturating_add(1 << self.block_log2);
+        if next < end {
+            self.unsent.insert(next, end);
         }
         Some(offset)
     }
@@ -62,23 +63,64 @@ impl Blocks {
         self.tree.root()
     }
 
+    /// The receiver has this part of the file: it need be neither sent nor read. How many bytes of it had not been handed out; none if
+    /// the file has no such part.
+    pub(super) fn have(&mut self, subtree: Subtree) -> Option<u64> {
+        if self.tree.held() > MAX_RUNS {
+            return Some(0);
+        }
+        if !self.tree.insert_subtree(subtree) {
+            return None;
+        }
+        let (start, end) = (subtree.offset, subtree.end(self.size));
+        let mut bytes = 0;
+        while let Some((&from, &to)) = self
+            .unsent
+            .range(..end)
+            .next_back()
+            .filter(|(_, to)| **to > start)
+        {
+            self.unsent.remove(&from);
+            if from < start {
+                self.unsent.insert(from, start);
+            }
+            if to > end {
+                self.unsent.insert(end, to);
+            }
+            bytes += to.min(end) - from.max(start);
+        }
+        self.resumed += end - start;
+        Some(bytes)
+    }
+
+    /// The receiver has told all that it had. How many bytes that is, the first time that it is said.
+    pub(super) fn told_all(&mut self) -> Option<u64> {
+        let first = !std::mem::replace(&mut self.is_resumed, true);
+        (first && self.resumed > 0).then_some(self.resumed.min(self.size))
+    }
+
+    /// The hash of the file, once all of it has been read or is in place at the receiver.
+    pub(super) fn root(&self) -> Option<Hash> {
+        self.tree.root()
+    }
+
     /// Whether the block at `offset` has been read.
     pub(super) fn was_read(&self, offset: u64) -> bool {
         self.tree.covers(offset)
     }
 
-    /// Bytes of memory that it takes.
-    pub(super) fn memory(&self) -> u64 {
-        OPEN_FILE_BYTES + self.tree.held() as u64 * RUN_BYTES
-    }
-
-    #[cfg(test)]
+    /// Bytes of the file.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
+    /// Bytes of memory that it takes.
+    pub(super) fn memory(&self) -> u64 {
+        OPEN_FILE_BYTES + (self.tree.held() + self.unsent.len()) as u64 * RUN_BYTES
+    }
+
     #[cfg(test)]
     pub(super) fn unsent_bytes(&self) -> u64 {
-        self.unsent.iter().map(|extent| extent.end - extent.start).sum()
+        self.unsent.iter().map(|(start, end)| end - start).sum()
     }
 }

@@ -169,6 +169,11 @@ impl InFlight {
         }
     }
 
+    /// Whether any stream carries `subject`.
+    pub(super) fn carries(&self, subject: Subject) -> bool {
+        self.flights.contains_key(&subject)
+    }
+
     /// How many subjects `stream` carries.
     pub(super) fn carried(&self, stream: StreamId) -> usize {
         let carrier = self.streams.get(&stream);
@@ -245,10 +250,6 @@ impl InFlight {
             super::work::Part::Whole => None,
         };
         self.flights.range(blocks).filter_map(offset).collect()
-    }
-
-    pub(super) fn contains(&self, subject: Subject) -> bool {
-        self.flights.contains_key(&subject)
     }
 
     /// Everything that should always hold.

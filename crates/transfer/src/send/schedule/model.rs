@@ -1,5 +1,5 @@
 //! The schedule in a model of a whole copy: streams come and go, frames and answers are lost, late or doubled, files fail, grow and
-//! change, the receiver refuses some; in any order, and in virtual time.
+//! change, the receiver refuses some and has parts of others before; in any order, and in virtual time.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::{Failure, FailureKind};
-use crate::tree_hash::{BlockHash, BlockHasher};
+use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::Written;
 
 mod invariants;
@@ -34,6 +34,7 @@ enum Sent {
 enum Answer {
     Ack(u64, u64),
     Result(u64, bool),
+    Have(u64, Vec<Subtree>),
     Done(Hash),
 }
 
@@ -173,6 +174,9 @@ impl World {
                 let failure = Failure::new(FailureKind::DiskFull);
                 let outcome = if ok { Ok(Written::New) } else { Err(failure) };
                 self.schedule.answered(id, outcome, self.now);
+            }
+            Answer::Have(id, parts) => {
+                assert!(self.schedule.have(id, &parts, false), "parts of another file")
             }
             Answer::Done(manifest) => self.schedule.completed(manifest),
         }

@@ -143,6 +143,7 @@ impl Schedule {
     /// The end or the failure of an entry is in flight on `stream`, or comes back if there is no such stream.
     fn carry_whole(&mut self, id: u64, stream: StreamId, now: Duration) {
         let whole = Subject::whole(id);
+        self.returned.remove(&whole);
         if !self.in_flight.add(whole, stream, now, true) {
             self.returned.insert(whole);
             self.wake(Wake::All);

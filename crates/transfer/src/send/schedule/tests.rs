@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::{Failure, FailureKind};
-use crate::tree_hash::{BlockHash, BlockHasher};
+use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::Written;
 
 const ROOM: usize = MAX_BATCH_ENTRIES;
@@ -34,6 +34,7 @@ fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String>
         Work::Entry(entry) => format!("entry {}", entry.head.id),
         Work::Open(file) => format!("open {}", file.head.id),
         Work::Block { file, offset } => format!("block {} {offset}", file.head.id),
+        Work::Complete { file, .. } => format!("complete {}", file.head.id),
         Work::FileEnd { file, .. } => format!("end {}", file.head.id),
         Work::Failed(entry, failure) => format!("failed {} {:?}", entry.head.id, failure.kind),
         Work::End { entries, .. } => format!("end of {entries}"),
@@ -298,4 +299,93 @@ fn two_accounts_that_differ_are_told_apart() {
     schedule.answered(0, Ok(Written::New), secs(1));
     assert_eq!(schedule.agreed(), Some(false));
     assert!(matches!(schedule.next(1, secs(1), ROOM), Next::Over));
+}
+
+fn part(offset: u64, level: u32) -> Subtree {
+    Subtree {
+        offset,
+        level,
+        chaining_value: [9; 32],
+    }
+}
+
+#[test]
+fn lh_copy_35_what_the_receiver_has_is_not_handed_out() {
+    let mut schedule = with_files(&[2 * LARGE]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert!(schedule.opened(0, 2 * LARGE, 18));
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 262144"]);
+    // Blocks 0 to 3, of which two are in flight, and block 6.
+    assert!(schedule.have(0, &[part(0, 20)], true));
+    assert!(schedule.actions().resumed.is_none());
+    assert!(schedule.have(0, &[part(6 << 18, 18)], false));
+    let resumed = schedule.actions().resumed.unwrap();
+    assert_eq!((resumed.bytes, resumed.size), (LARGE + (1 << 18), 2 * LARGE));
+    schedule.check();
+    assert_eq!(schedule.bytes_done(), 3 << 18);
+    for offset in [4 << 18, 5 << 18, 7 << 18] {
+        assert_eq!(take(&mut schedule, 1, secs(0)), [format!("block 0 {offset}")]);
+    }
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["end of 1"]);
+    // What was in flight is answered as ever.
+    schedule.acknowledged(0, 0, secs(0));
+    schedule.acknowledged(0, 1 << 18, secs(0));
+    assert_eq!(schedule.bytes_done(), 5 << 18);
+    // Told again, on another stream.
+    assert!(schedule.have(0, &[part(0, 20)], false));
+    assert!(schedule.actions().resumed.is_none());
+    assert_eq!(schedule.bytes_done(), 5 << 18);
+    schedule.check();
+    // The rest is read, and makes up the hash with what was told.
+    assert_eq!(
+        schedule.block_read(0, 4 << 18, block_hash(4 << 18, 2 * LARGE)),
+        None
+    );
+    assert_eq!(
+        schedule.block_read(0, 5 << 18, block_hash(5 << 18, 2 * LARGE)),
+        None
+    );
+    assert!(
+        schedule
+            .block_read(0, 7 << 18, block_hash(7 << 18, 2 * LARGE))
+            .is_some()
+    );
+}
+
+#[test]
+fn a_file_that_is_all_at_the_receiver_is_concluded_without_another_block() {
+    let mut schedule = with_files(&[2 * LARGE]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert!(schedule.opened(0, 2 * LARGE, 18));
+    // A block that came back from a lost stream need not be sent again, either.
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 262144"]);
+    schedule.remove_stream(2);
+    assert!(schedule.have(0, &[part(0, 20), part(LARGE, 20)], false));
+    schedule.check();
+    assert_eq!(schedule.bytes_done(), 7 << 18);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["complete 0", "end of 1"]);
+    // It is lost before its hash was said.
+    schedule.remove_stream(1);
+    schedule.add_stream(3);
+    assert_eq!(take(&mut schedule, 3, secs(0)), ["block 0 0"]);
+    assert_eq!(take(&mut schedule, 3, secs(0)), ["complete 0", "end of 1"]);
+    assert!(schedule.file_read(3, 0, 2 * LARGE, [5; 32], secs(0)));
+    assert!(!schedule.file_read(1, 0, 2 * LARGE, [5; 32], secs(0)));
+    schedule.check();
+    schedule.answered(0, Ok(Written::New), secs(1));
+    schedule.check();
+    assert_eq!(schedule.bytes_done(), 2 * LARGE);
+    assert!(schedule.have(0, &[part(0, 20)], false), "too late to matter");
+}
+
+#[test]
+fn parts_that_a_file_does_not_have_are_told_apart() {
+    for bad in [part(0, 21), part(2 * LARGE, 18), part(1 << 17, 17), part(0, 22)] {
+        let mut schedule = with_files(&[2 * LARGE]);
+        assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+        assert!(schedule.have(0, &[bad], false), "nothing is open");
+        assert!(schedule.opened(0, 2 * LARGE, 18));
+        assert!(!schedule.have(0, &[bad], false), "{bad:?}");
+        schedule.check();
+    }
 }

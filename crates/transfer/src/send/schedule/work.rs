@@ -57,6 +57,8 @@ pub(crate) enum Work {
     Open(Arc<Entry>),
     /// The block of an open file at `offset`.
     Block { file: Arc<Entry>, offset: u64 },
+    /// All of the file is at the receiver, which had some of it: whether it is unchanged, and then its hash.
+    Complete { file: Arc<Entry>, hash: Hash },
     /// The hash of a file all of which was read.
     FileEnd { file: Arc<Entry>, hash: Hash },
     /// That an entry failed.
@@ -121,6 +123,17 @@ pub(crate) struct Actions {
     pub close: Option<u64>,
     /// An entry has its result, for the observer.
     pub result: Option<EntryResult>,
+    /// The receiver has told what it had of a file, for the observer.
+    pub resumed: Option<Resumed>,
+}
+
+/// What an earlier copy had left of a file.
+#[derive(Debug)]
+pub(crate) struct Resumed {
+    pub entry: Arc<Entry>,
+    /// Bytes that were there, and of the whole file.
+    pub bytes: u64,
+    pub size: u64,
 }
 
 /// What became of an entry.

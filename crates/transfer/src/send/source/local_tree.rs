@@ -13,7 +13,11 @@ use crate::path::RelPath;
 use crate::send::schedule::Found;
 use crate::send::walk::{SourceRoot, WalkSink, meta_of, walk};
 use crate::store::confine::{Dir, Kind, kind_of};
-use crate::wire::{Head, MAX_PIECES, Meta, Piece};
+use crate::store::journal::Identity;
+use crate::wire::{Head, MAX_PIECES, Meta, Piece, SourceIdentity};
+
+/// What identities are derived for (BLAKE3 paper, section 2.3).
+const IDENTITY_CONTEXT: &str = "longhaul 2026 identity of a source file";
 
 /// See the module.
 #[derive(Debug)]
@@ -110,6 +114,14 @@ impl SourceFile for LocalFile {
 
     fn meta(&self) -> Meta {
         meta_of(&self.stat)
+    }
+
+    fn identity(&self) -> Option<SourceIdentity> {
+        // Hashed, so that the receiver learns nothing of this host's file system.
+        Some(blake3::derive_key(
+            IDENTITY_CONTEXT,
+            Identity::of(&self.stat).as_bytes(),
+        ))
     }
 
     fn pieces(&self, offset: u64, len: u32) -> Result<Vec<Piece>, Failure> {

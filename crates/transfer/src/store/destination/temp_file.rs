@@ -35,6 +35,15 @@ impl TempFile {
         Ok(())
     }
 
+    /// It takes its name; `replace` what has it.
+    pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
+        if let Some(temp) = &self.temp {
+            self.parent.dir.rename(temp, &self.parent.name, replace)?;
+            self.temp = None;
+        }
+        Ok(())
+    }
+
     /// Sets its size; what is not written is a hole.
     pub(crate) fn set_size(&self, size: u64) -> Result<(), Failure> {
         Ok(fs::ftruncate(&self.fd, size)?)

@@ -1,9 +1,10 @@
-//! What is forced to disk, seen from the directories: a power loss takes every name whose directory was not synced after it.
+//! What is kept for a later copy; and what is forced to disk, seen from the directories: a power loss takes every name whose directory was not synced after it.
 
 use super::open_dirs::Event;
 use super::*;
-use crate::store::{MadeDir, Store};
-use crate::wire::Meta;
+use crate::store::{Announced, MadeDir, Store};
+use crate::tree_hash::BlockHasher;
+use crate::wire::{Block, Meta, Piece};
 
 struct Copy {
     destination: Destination,
@@ -48,6 +49,7 @@ fn copy_into(dir: &Path, fsync: bool) -> Copy {
     let options = WriteOptions {
         overwrite: true,
         fsync,
+        resume: false,
     };
     let destination = Destination::local(dir, vec![vec![]], options, Token([1; 16])).unwrap();
     Copy { destination, next: 0 }
@@ -88,7 +90,14 @@ fn with_fsync_no_name_is_lost_in_more_directories_than_are_kept_open() {
     assert_eq!(copy.lost(), [] as [u64; 0]);
     // A file that keeps its place while its directory makes room for others.
     let head = copy.head("0/late");
-    let file = copy.destination.create(&head, 0).unwrap();
+    let announced = Announced {
+        head,
+        meta: meta(),
+        size: 0,
+        block_log2: 16,
+        identity: None,
+    };
+    let file = copy.destination.create(&announced).unwrap();
     for n in 1..60 {
         copy.small(&format!("{n}/more"));
     }
@@ -106,4 +115,89 @@ fn without_fsync_nothing_is_forced_to_disk() {
     assert_eq!(copy.destination.finish(), []);
     let log = copy.destination.open_dirs.log.locked().clone();
     assert!(log.iter().all(|(event, _)| *event == Event::Changed));
+}
+
+const BLOCK: usize = 1 << 16;
+
+/// A file of three blocks, as a sender describes it.
+fn kept(identity: u8) -> Announced {
+    Announced {
+        head: Head {
+            id: 1,
+            source: 0,
+            path: RelPath::from_bytes(b"large").unwrap(),
+        },
+        meta: meta(),
+        size: 2 * BLOCK as u64 + 5,
+        block_log2: 16,
+        identity: Some([identity; 32]),
+    }
+}
+
+fn resuming(dir: &Path) -> Destination {
+    let options = WriteOptions {
+        resume: true,
+        ..Default::default()
+    };
+    Destination::local(dir, vec![vec![]], options, Token([1; 16])).unwrap()
+}
+
+fn write_block(destination: &Destination, file: &<Destination as Store>::File, number: usize, data: &[u8]) {
+    let offset = (number * BLOCK) as u64;
+    let block = Block {
+        id: 1,
+        offset,
+        len: data.len() as u32,
+        pieces: vec![Piece {
+            offset: 0,
+            len: data.len() as u32,
+        }],
+    };
+    let mut hasher = BlockHasher::new(offset, data.len() as u64, kept(0).size);
+    hasher.update(data);
+    destination.write(file, &block, data, hasher.finish()).unwrap();
+}
+
+// LH-COPY-34.
+#[test]
+fn what_was_written_of_a_file_is_there_for_the_next_copy_of_the_same() {
+    let tmp = tempfile::tempdir().unwrap();
+    let first = resuming(tmp.path());
+    assert!(!first.may_resume(&kept(7)));
+    let file = first.create(&kept(7)).unwrap();
+    write_block(&first, &file, 1, &[3; BLOCK]);
+    drop(file);
+    let next = resuming(tmp.path());
+    assert!(!next.may_resume(&kept(8)), "another source");
+    assert!(
+        !copy_into(tmp.path(), false).destination.may_resume(&kept(7)),
+        "it is not to go on"
+    );
+    assert!(next.may_resume(&kept(7)));
+    let (file, subtrees) = next.resume(&kept(7)).unwrap().unwrap();
+    let there: Vec<_> = subtrees.iter().map(|one| (one.offset, one.level)).collect();
+    assert_eq!(there, [(BLOCK as u64, 16)]);
+    write_block(&next, &file, 0, &[2; BLOCK]);
+    write_block(&next, &file, 2, &[4; 5]);
+    let content = [&[2; BLOCK][..], &[3; BLOCK], &[4; 5]].concat();
+    let hash = *blake3::hash(&content).as_bytes();
+    next.place(file, &meta(), kept(7).size, &hash).unwrap();
+    assert!(std::fs::read(tmp.path().join("large")).unwrap() == content);
+    assert_eq!(
+        std::fs::read_dir(tmp.path()).unwrap().count(),
+        1,
+        "nothing else is left"
+    );
+}
+
+#[test]
+fn a_file_whose_content_is_wrong_is_not_kept() {
+    let tmp = tempfile::tempdir().unwrap();
+    let first = resuming(tmp.path());
+    let file = first.create(&kept(7)).unwrap();
+    write_block(&first, &file, 1, &[3; BLOCK]);
+    drop(file);
+    let (file, _) = first.resume(&kept(7)).unwrap().unwrap();
+    first.discard(file);
+    assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
 }

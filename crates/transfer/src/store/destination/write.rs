@@ -4,22 +4,30 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{self, AtFlags, Mode, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use super::kept_file::KeptFile;
+use super::new_file::NewFile;
 use super::temp_file::TempFile;
 use super::{DIR_IN_THE_MAKING, Destination, Parent};
 use crate::error::{Failure, FailureKind};
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Kind, kind_of};
-use crate::store::{MadeDir, Store};
-use crate::tree_hash::Hash;
+use crate::store::journal::{DirStorage, Identity, Journal};
+use crate::store::{Announced, MadeDir, Store};
+use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, Head, Meta, Written};
 
+/// How long a copy that another one of the same holds is waited for: a program that was told to stop, or killed, may still be ending.
+const CONTEST_TIMEOUT: Duration = Duration::from_secs(2);
+const CONTEST_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
 impl Store for Destination {
-    type File = TempFile;
+    type File = NewFile;
 
     fn sources(&self) -> usize {
         self.names.len()
@@ -29,36 +37,69 @@ impl Store for Destination {
         self.names.iter().map(|name| name.len() as u64).sum()
     }
 
-    fn create(&self, head: &Head, size: u64) -> Result<TempFile, Failure> {
-        let file = self.begin(head, size)?;
-        file.set_size(size)?;
-        Ok(file)
-    }
-
-    fn write(&self, file: &TempFile, block: &Block, mut data: &[u8]) -> Result<(), Failure> {
-        for piece in &block.pieces {
-            let (now, rest) = data.split_at_checked(piece.len as usize).unwrap_or((data, &[]));
-            file.write(now, block.offset + u64::from(piece.offset))?;
-            data = rest;
-        }
-        Ok(())
-    }
-
-    fn place(&self, mut file: TempFile, meta: &Meta, size: u64, hash: &Hash) -> Result<Written, Failure> {
-        let metadata = apply(&file.fd, meta);
-        if self.options.fsync {
-            fs::fsync(&file.fd)?;
-        }
-        let Some(temp) = &file.temp else {
-            return Err(Failure::new(FailureKind::Io));
+    fn may_resume(&self, announced: &Announced) -> bool {
+        let Some(identity) = self.kept_identity(announced) else {
+            return false;
         };
-        let Parent { dir, path, name } = &file.parent;
-        // LH-COPY-24.
-        match dir.rename(temp, name, self.options.overwrite) {
-            Ok(()) => file.temp = None,
-            Err(Errno::EXIST) if self.may_compare && is_same(&file, size, hash) => return Ok(Written::Same),
-            Err(errno) => return Err(errno.into()),
+        if let Some(give_way) = &self.rivals {
+            give_way(false);
         }
+        let Ok(place) = self.beneath_base(&announced.head) else {
+            return false;
+        };
+        let Some((parent, name)) = place
+            .split_last()
+            .filter(|(parent, _)| parent.is_within(&self.within))
+        else {
+            return false;
+        };
+        let dir = self.open_dirs.get(&parent);
+        let dir = dir.map_or_else(|| self.base.open_dir(&parent).map(Arc::new), Ok);
+        dir.is_ok_and(|dir| Journal::is_there(&DirStorage(dir), OsStr::from_bytes(name), &identity))
+    }
+
+    fn resume(&self, announced: &Announced) -> Result<Option<(NewFile, Vec<Subtree>)>, Failure> {
+        let Some(identity) = self.kept_identity(announced) else {
+            return Ok(None);
+        };
+        let (file, subtrees) = self.keep(announced, &identity)?;
+        Ok(Some((file, subtrees)))
+    }
+
+    fn create(&self, announced: &Announced) -> Result<NewFile, Failure> {
+        if let Some(identity) = self.kept_identity(announced) {
+            // What it may have found is written again: the ledger knows nothing of it.
+            return self.keep(announced, &identity).map(|(file, _)| file);
+        }
+        let file = self.begin(&announced.head, announced.size)?;
+        file.set_size(announced.size)?;
+        Ok(NewFile::temporary(file, announced.block_log2))
+    }
+
+    fn write(&self, file: &NewFile, block: &Block, data: &[u8], hash: BlockHash) -> Result<(), Failure> {
+        file.write(block, data, hash, &self.flusher)
+    }
+
+    fn discard(&self, file: NewFile) {
+        file.discard();
+    }
+
+    fn place(&self, mut file: NewFile, meta: &Meta, size: u64, hash: &Hash) -> Result<Written, Failure> {
+        file.settle()?;
+        let metadata = apply(file.fd(), meta);
+        if self.options.fsync {
+            fs::fsync(file.fd())?;
+        }
+        // LH-COPY-24.
+        if let Err(failure) = file.finish(self.options.overwrite) {
+            let exists = failure.kind == FailureKind::Exists;
+            let same = exists && self.may_compare && is_same(file.parent(), size, hash);
+            if exists || failure.kind == FailureKind::WrongKind {
+                file.discard();
+            }
+            return if same { Ok(Written::Same) } else { Err(failure) };
+        }
+        let Parent { dir, path, .. } = file.parent();
         self.open_dirs.changed(path, dir);
         match metadata {
             Ok(()) => Ok(Written::New),
@@ -70,7 +111,7 @@ impl Store for Destination {
         let size = data.len() as u64;
         let file = self.begin(head, size)?;
         file.write(data, 0)?;
-        self.place(file, meta, size, hash)
+        self.place(NewFile::temporary(file, 0), meta, size, hash)
     }
 
     fn write_symlink(&self, head: &Head, meta: &Meta, target: &[u8]) -> Result<Written, Failure> {
@@ -158,8 +199,55 @@ impl Store for Destination {
 }
 
 impl Destination {
+    /// By what a file is known that is kept when the copy ends early; none if it is not.
+    fn kept_identity(&self, announced: &Announced) -> Option<Identity> {
+        let in_blocks = announced.size > 1u64 << announced.block_log2;
+        let identity = announced.identity.filter(|_| self.options.resume && in_blocks)?;
+        Identity::opaque(&identity)
+    }
+
+    /// A file with a journal, and what of it is there already.
+    fn keep(&self, announced: &Announced, identity: &Identity) -> Result<(NewFile, Vec<Subtree>), Failure> {
+        let (size, block_log2) = (announced.size, announced.block_log2);
+        let open = || {
+            let parent = self.parent_for(&announced.head, size)?;
+            let storage = DirStorage(parent.dir.clone());
+            let opened = Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)?;
+            Ok::<_, Failure>((parent, opened))
+        };
+        let (mut parent, (mut journal, mut resume)) = open()?;
+        if journal.is_contested()
+            && let Some(give_way) = &self.rivals
+        {
+            // One whose client is gone lets it go.
+            drop(journal);
+            give_way(true);
+            (parent, (journal, resume)) = open()?;
+        }
+        let until = Instant::now() + CONTEST_TIMEOUT;
+        while journal.is_contested() && Instant::now() < until {
+            drop(journal);
+            std::thread::sleep(CONTEST_POLL_INTERVAL);
+            (parent, (journal, resume)) = open()?;
+        }
+        let file = NewFile::kept(KeptFile::new(parent, journal), block_log2);
+        Ok((file, resume.subtrees))
+    }
+
     /// A file under a temporary name.
     fn begin(&self, head: &Head, size: u64) -> Result<TempFile, Failure> {
+        let parent = self.parent_for(head, size)?;
+        let temp = self.temp_name(head.id);
+        let fd = parent.dir.create_new(&temp)?;
+        Ok(TempFile {
+            parent,
+            temp: Some(temp),
+            fd,
+        })
+    }
+
+    /// Where a file of `size` bytes goes, unless it is certain already that it cannot.
+    fn parent_for(&self, head: &Head, size: u64) -> Result<Parent, Failure> {
         let place = self.beneath_base(head)?;
         let parent = self.parent(&place)?;
         if !self.options.overwrite
@@ -172,13 +260,7 @@ impl Destination {
                 _ => return Err(Failure::new(FailureKind::Exists)),
             }
         }
-        let temp = self.temp_name(head.id);
-        let fd = parent.dir.create_new(&temp)?;
-        Ok(TempFile {
-            parent,
-            temp: Some(temp),
-            fd,
-        })
+        Ok(parent)
     }
 
     fn is_same_link(&self, place: &RelPath, target: &[u8]) -> bool {
@@ -190,12 +272,12 @@ impl Destination {
     }
 }
 
-/// Whether what is at the file's place has the same content.
-fn is_same(file: &TempFile, size: u64, hash: &Hash) -> bool {
-    let Ok(path) = RelPath::from_bytes(file.parent.name.as_bytes()) else {
+/// Whether what is at a file's place has the same content.
+fn is_same(place: &Parent, size: u64, hash: &Hash) -> bool {
+    let Ok(path) = RelPath::from_bytes(place.name.as_bytes()) else {
         return false;
     };
-    let Ok(fd) = file.parent.dir.open_file(&path) else {
+    let Ok(fd) = place.dir.open_file(&path) else {
         return false;
     };
     let regular = fs::fstat(&fd).is_ok_and(|s| kind_of(&s) == Kind::File && s.st_size as u64 == size);

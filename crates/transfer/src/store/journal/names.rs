@@ -87,6 +87,11 @@ impl Names {
     }
 }
 
+/// Whether a file of this name is a journal, or belongs to one.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    Names::parse(name).is_some()
+}
+
 fn hex(byte: u8, text: &mut String) {
     for digit in [byte >> 4, byte & 15] {
         text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));

@@ -49,14 +49,28 @@ impl<S: Storage> Journal<S> {
                 Found::Own(file) => file,
             };
             // Where files cannot be locked, none is shared.
-            if !storage.lock(&file).unwrap_or(false) {
-                break;
+            match storage.lock(&file) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let (mut journal, resume) = Self::begin(storage, header, Log::Off)?;
+                    journal.is_contested = true;
+                    return Ok((journal, resume));
+                }
+                Err(_) => break,
             }
             if storage.is_named(&file, &names.journal())? {
                 return Self::go_on(storage, header, file);
             }
         }
         Self::begin(storage, header, Log::Off)
+    }
+
+    /// Whether an earlier copy may have left some of this file. [`Self::open_or_create`] says what it is.
+    pub fn is_there(storage: &S, target: &OsStr, identity: &Identity) -> bool {
+        matches!(
+            storage.open_own(&Names::of(target, identity).journal()),
+            Ok(Found::Own(_))
+        )
     }
 
     /// With a data file of its own.
@@ -140,6 +154,7 @@ impl<S: Storage> Journal<S> {
             data_name: names.data(&header.data),
             names,
             target,
+            is_contested: false,
             data,
             pace: Mutex::new(Pace {
                 policy: FlushPolicy::default(),

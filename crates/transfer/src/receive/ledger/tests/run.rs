@@ -8,9 +8,9 @@ use crate::error::{Failure, FailureKind};
 use crate::manifest::Record;
 use crate::path::RelPath;
 use crate::receive::ledger::{
-    Action, Announced, Asked, BlockWrite, Directory, Expected, Ledger, Parts, Placement, Report, Sent,
+    Action, Asked, BlockWrite, Directory, Expected, Ledger, Parts, Placement, Report, Sent,
 };
-use crate::store::MadeDir;
+use crate::store::{Announced, MadeDir};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
 use crate::wire::{Block, Frame, Head, Meta, Written};
 
@@ -218,16 +218,16 @@ impl Run {
                     self.answers.entry(question).or_default().push(answer);
                 }
                 Action::Write(write) => {
-                    assert!(self.writing.insert(write.head.id), "one writer at a time");
+                    assert!(self.writing.insert(write.block.id), "one writer at a time");
                     assert_eq!(write.data, (write.block.id, write.block.offset));
                     self.work.push(Work::Write(write));
                 }
                 Action::Place(placement) => {
-                    assert!(!self.writing.contains(&placement.head.id));
-                    self.open.remove(&placement.head.id);
+                    assert!(!self.writing.contains(&placement.announced.head.id));
+                    self.open.remove(&placement.announced.head.id);
                     self.work.push(Work::Place(placement));
                 }
-                Action::Discard(file) => self.work.push(Work::Discard(file)),
+                Action::Discard { file, .. } => self.work.push(Work::Discard(file)),
                 Action::Report(report) => {
                     let before = self.reports.insert(report.head.id, report);
                     assert!(before.is_none(), "told twice: {before:?}");
@@ -316,6 +316,7 @@ impl Run {
             meta: Meta::default(),
             size: self.plan[id as usize].size(),
             block_log2: BLOCK_LOG2,
+            identity: None,
         };
         self.event(|ledger, _| ledger.admit(&head(id), Sent::File))
             .unwrap();
@@ -371,7 +372,7 @@ impl Run {
                 self.event(|ledger, out| ledger.block_hashed(block, hash, data, out));
             }
             Work::Write(write) => {
-                let id = write.head.id;
+                let id = write.block.id;
                 assert!(self.writing.remove(&id));
                 let Planned::Blocks { bad_block, .. } = self.plan[id as usize] else {
                     panic!("a block of none");
@@ -385,11 +386,11 @@ impl Run {
                 });
             }
             Work::Place(placement) => {
-                let id = placement.head.id;
+                let id = placement.announced.head.id;
                 let Planned::Blocks { placed, .. } = self.plan[id as usize].clone() else {
                     panic!("no file");
                 };
-                assert_eq!(placement.hash, root_of(placement.size));
+                assert_eq!(placement.hash, root_of(placement.announced.size));
                 let placed = placed.map_err(failure);
                 self.event(|ledger, out| ledger.file_placed(id, placed, out));
             }

@@ -20,6 +20,8 @@ pub(super) enum Plan {
         failing: Vec<bool>,
         /// The receiver has no room for it.
         refused: bool,
+        /// The blocks that the receiver has before anything is sent, a bit for each.
+        kept: u8,
     },
 }
 
@@ -32,13 +34,15 @@ pub(super) fn plan() -> impl Strategy<Value = Plan> {
     let one = |usual: u8| prop::collection::vec(prop_oneof![9 => Just(usual), 1 => 0u8..3], 1..5);
     let failing = prop::collection::vec(prop::bool::weighted(0.05), 1..8);
     let sizes = prop::collection::vec(size.clone(), 0..2);
-    let file = (size, sizes, one(0), failing, prop::bool::weighted(0.1)).prop_map(
-        |(found, later, contents, failing, refused)| Plan::File {
+    let kept = prop_oneof![2 => Just(0), 1 => any::<u8>(), 1 => Just(u8::MAX)];
+    let file = (size, sizes, one(0), failing, prop::bool::weighted(0.1), kept).prop_map(
+        |(found, later, contents, failing, refused, kept)| Plan::File {
             found,
             sizes: [vec![found], later].concat(),
             contents,
             failing,
             refused,
+            kept,
         },
     );
     prop_oneof![1 => Just(Plan::Directory), 1 => Just(Plan::Link), 1 => Just(Plan::Bad), 8 => file]

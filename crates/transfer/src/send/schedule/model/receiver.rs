@@ -10,6 +10,8 @@ pub(super) struct Arriving {
     size: u64,
     end: Option<Hash>,
     asked: Vec<StreamId>,
+    /// Streams that were told what was there before.
+    told: HashSet<StreamId>,
 }
 
 impl World {
@@ -31,8 +33,8 @@ impl World {
             Sent::Block { id, offset, size } => {
                 line.answers.push_back(Answer::Ack(id, offset));
                 if !self.written.contains_key(&id) {
+                    self.describe(stream, id, size);
                     let file = self.arriving.entry(id).or_default();
-                    file.size = size;
                     file.offsets.insert(offset);
                     if self.refuses(id) {
                         self.write(id, None);
@@ -47,8 +49,8 @@ impl World {
                 if self.written.contains_key(&id) {
                     ended = Some(id);
                 } else {
+                    self.describe(stream, id, size);
                     let file = self.arriving.entry(id).or_default();
-                    file.size = size;
                     file.end = Some(hash);
                     file.asked.push(stream);
                     asked.clear();
@@ -66,6 +68,32 @@ impl World {
             }
         }
         self.tell_done();
+    }
+
+    /// A file of `size` bytes is described on a stream, which is told what is there of it.
+    fn describe(&mut self, stream: StreamId, id: u64, size: u64) {
+        let Plan::File { kept, .. } = self.plans[id as usize] else {
+            return;
+        };
+        let is_new = !self.arriving.contains_key(&id);
+        let file = self.arriving.entry(id).or_default();
+        file.size = size;
+        let in_blocks = size > BLOCK;
+        if is_new && in_blocks {
+            let there = (0..8).filter(|n| kept >> n & 1 == 1).map(|n| n * BLOCK);
+            file.offsets.extend(there.filter(|offset| *offset < size));
+        }
+        if file.told.insert(stream) && kept > 0 && in_blocks {
+            let mut offsets: Vec<u64> = file.offsets.iter().copied().collect();
+            offsets.sort_unstable();
+            let parts = offsets.into_iter().map(|offset| Subtree {
+                offset,
+                level: BLOCK_LOG2,
+                chaining_value: [7; 32],
+            });
+            let have = Answer::Have(id, parts.collect());
+            self.lines.get_mut(&stream).unwrap().answers.push_back(have);
+        }
     }
 
     fn refuses(&self, id: u64) -> bool {

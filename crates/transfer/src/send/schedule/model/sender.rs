@@ -63,6 +63,7 @@ impl World {
                 self.read_block(stream, entry, 0);
             }
             Work::Block { file, offset } => self.read_block(stream, file, offset),
+            Work::Complete { file, hash } => self.conclude(stream, file, hash),
             Work::FileEnd { file, hash } => {
                 let id = file.head.id;
                 if let Some(&(size, _)) = self.open.get(&id) {
@@ -91,16 +92,24 @@ impl World {
             self.schedule.block_read(id, offset, hash)
         };
         if let Some(root) = root {
-            let Plan::File { contents, .. } = &self.plans[id as usize] else {
-                return;
-            };
-            if nth(contents, self.readings[&id]) != content {
-                return self.fail(stream, entry);
-            }
-            if self.schedule.file_read(stream, id, size, root, self.now) {
-                let hash = root;
-                self.send(stream, Sent::FileEnd { id, hash, size });
-            }
+            self.conclude(stream, entry, root);
+        }
+    }
+
+    /// All of a file is read, or at the receiver.
+    fn conclude(&mut self, stream: StreamId, entry: Arc<Entry>, hash: Hash) {
+        let id = entry.head.id;
+        let Some((size, content)) = self.open.get(&id).copied() else {
+            return;
+        };
+        let Plan::File { contents, .. } = &self.plans[id as usize] else {
+            return;
+        };
+        if nth(contents, self.readings[&id]) != content {
+            return self.fail(stream, entry);
+        }
+        if self.schedule.file_read(stream, id, size, hash, self.now) {
+            self.send(stream, Sent::FileEnd { id, hash, size });
         }
     }
 

@@ -1,0 +1,142 @@
+//! Copies that are killed, at either end or both, again and again: the same command goes on until all is there.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::stage::*;
+
+/// A depot on the way holds the rate, so that there is a middle.
+const RATE: &str = "60 Mbit/s";
+const BYTES_PER_SECOND: u64 = 60_000_000 / 8;
+const SIZE: usize = 40_000_000;
+/// What a kill may cost: what was written within the last second and had not been made durable, on a machine that is busy with other
+/// tests; what was under way; and what the sender begins with before it hears what is there.
+const MAX_REPEATED: u64 = 2 * BYTES_PER_SECOND + 8 * 1024 * 1024;
+const MAX_KILLS: usize = 5;
+
+/// Bytes that were there when this copy began, and when it was last heard of.
+fn seen(events: &[Value]) -> (u64, u64) {
+    let resumed = events.iter().filter(|event| event["event"] == "resumed");
+    let there = resumed.filter_map(|event| event["bytes"].as_u64()).sum();
+    let progress = events.iter().filter(|event| event["event"] == "progress");
+    let done = progress.filter_map(|event| event["bytes"].as_u64()).max();
+    (there, done.unwrap_or(0))
+}
+
+/// Kills the client, the server or both when so many more bytes are done, until the copy is.
+fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
+    let stage = Stage::new();
+    let data = stage.noise(if push { "here/f" } else { "root/f" }, SIZE);
+    let depot = stage.depot("d", Some(RATE));
+    let mut server = stage.serve(&[]);
+    let (mut kept, mut kills) = (0, 0);
+    loop {
+        let there = format!("lh://{}/f", server.address);
+        let paths = if push {
+            ["here/f", &there]
+        } else {
+            [&there, "here/f"]
+        };
+        let mut copy = stage.start_cp(&server, &["--route", &depot.address, paths[0], paths[1]]);
+        if kills == MAX_KILLS {
+            let (report, code, told) = copy.report();
+            assert_eq!(code, Some(0), "{report} {told}");
+            let resumed = report["resumed_bytes"].as_u64().unwrap();
+            assert!(resumed + MAX_REPEATED >= kept, "{resumed} of {kept} were there");
+            break;
+        }
+        // At another place in the course of a flush each time.
+        let more = BYTES_PER_SECOND * (7 + 3 * (kills as u64 % 3)) / 10;
+        copy.until(|event| {
+            event["event"] == "report"
+                || event["event"] == "progress" && event["bytes"].as_u64() > Some(kept + more)
+        });
+        assert!(
+            copy.events.iter().all(|event| event["event"] != "report"),
+            "{:?}",
+            copy.events.last()
+        );
+        kills += 1;
+        if kills_client {
+            copy.child.kill().unwrap();
+        }
+        if kills_server {
+            server.kill();
+        }
+        if !kills_client {
+            let (report, code, _) = copy.report();
+            assert_eq!(code, Some(5), "{report}");
+            let done = report["bytes"].as_u64().unwrap();
+            let resumed = report["resumed_bytes"].as_u64().unwrap();
+            assert!(resumed + MAX_REPEATED >= kept, "{resumed} of {kept} were there");
+            kept = done;
+        } else {
+            copy.child.wait().unwrap();
+            let (resumed, done) = seen(&copy.events);
+            assert!(resumed + MAX_REPEATED >= kept, "{resumed} of {kept} were there");
+            kept = done;
+        }
+        if kills_server {
+            server = stage.serve(&[]);
+        }
+    }
+    let target = stage.path(if push { "root/f" } else { "here/f" });
+    assert!(std::fs::read(target).unwrap() == data);
+    assert!(no_temps(&stage.path("root")) && no_temps(&stage.path("here")));
+}
+
+#[test]
+fn a_push_whose_client_is_killed_goes_on() {
+    killed_until_done(true, true, false);
+}
+
+#[test]
+fn a_push_whose_server_is_killed_goes_on() {
+    killed_until_done(true, false, true);
+}
+
+#[test]
+fn a_push_of_which_both_ends_are_killed_goes_on() {
+    killed_until_done(true, true, true);
+}
+
+#[test]
+fn a_pull_whose_client_is_killed_goes_on() {
+    killed_until_done(false, true, false);
+}
+
+#[test]
+fn a_pull_of_which_both_ends_are_killed_goes_on() {
+    killed_until_done(false, true, true);
+}
+
+/// A server that is back at the same address before its client gives up.
+#[test]
+fn a_push_ends_at_once_when_its_server_is_started_again_and_the_next_one_goes_on() {
+    let stage = Stage::new();
+    let data = stage.noise("here/f", SIZE);
+    let depot = stage.depot("d", Some(RATE));
+    let mut server = stage.serve(&[]);
+    let address = server.address.clone();
+    let there = format!("lh://{address}/f");
+    let arguments = ["--route", &depot.address, "here/f", &there];
+    let mut copy = stage.start_cp(&server, &arguments);
+    copy.until(|event| {
+        event["event"] == "progress" && event["bytes"].as_u64() > Some(BYTES_PER_SECOND * 3 / 2)
+    });
+    server.kill();
+    let server = stage.serve_at(&address);
+    let began = std::time::Instant::now();
+    let (report, code, _) = copy.report();
+    assert_eq!(code, Some(5), "{report}");
+    assert!(
+        report["error"].as_str().unwrap().contains("lost track"),
+        "{report}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let (report, code, told) = stage.start_cp(&server, &arguments).report();
+    assert_eq!(code, Some(0), "{report} {told}");
+    assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
+    assert!(std::fs::read(stage.path("root/f")).unwrap() == data);
+}

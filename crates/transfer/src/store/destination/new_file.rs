@@ -1,0 +1,103 @@
+//! A file that comes in blocks, until it is whole: kept for a later copy to go on with, or gone with this one.
+
+use std::os::fd::OwnedFd;
+
+use super::Parent;
+use super::flusher::Flusher;
+use super::kept_file::KeptFile;
+use super::temp_file::TempFile;
+use crate::error::Failure;
+use crate::tree_hash::BlockHash;
+use crate::wire::Block;
+
+/// See the module.
+pub(crate) struct NewFile {
+    kind: Kind,
+    /// Binary logarithm of the bytes of its blocks.
+    block_log2: u32,
+}
+
+enum Kind {
+    /// Removed when its copy ends early.
+    Temporary(TempFile),
+    /// Kept then.
+    Kept(KeptFile),
+}
+
+impl NewFile {
+    /// One that is gone with its copy, in blocks of `1 << block_log2` bytes.
+    pub(super) fn temporary(file: TempFile, block_log2: u32) -> Self {
+        Self {
+            kind: Kind::Temporary(file),
+            block_log2,
+        }
+    }
+
+    /// One that is kept when its copy ends early.
+    pub(super) fn kept(file: KeptFile, block_log2: u32) -> Self {
+        Self {
+            kind: Kind::Kept(file),
+            block_log2,
+        }
+    }
+
+    /// Has what is to be synced before it takes its name reach the disk.
+    pub(super) fn settle(&self) -> Result<(), Failure> {
+        match &self.kind {
+            Kind::Temporary(_) => Ok(()),
+            Kind::Kept(file) => file.settle(),
+        }
+    }
+
+    pub(super) fn parent(&self) -> &Parent {
+        match &self.kind {
+            Kind::Temporary(file) => &file.parent,
+            Kind::Kept(file) => &file.parent,
+        }
+    }
+
+    pub(super) fn fd(&self) -> &OwnedFd {
+        match &self.kind {
+            Kind::Temporary(file) => &file.fd,
+            Kind::Kept(file) => file.fd(),
+        }
+    }
+
+    /// Writes a block that hashes to `hash`; `data` is that of its pieces.
+    pub(super) fn write(
+        &self,
+        block: &Block,
+        mut data: &[u8],
+        hash: BlockHash,
+        flusher: &Flusher,
+    ) -> Result<(), Failure> {
+        for piece in &block.pieces {
+            let (now, rest) = data.split_at_checked(piece.len as usize).unwrap_or((data, &[]));
+            let at = block.offset + u64::from(piece.offset);
+            match &self.kind {
+                Kind::Temporary(file) => file.write(now, at)?,
+                Kind::Kept(file) => file.write(now, at)?,
+            }
+            data = rest;
+        }
+        if let Kind::Kept(file) = &self.kind {
+            file.written(hash.subtree(block.offset, self.block_log2), flusher);
+        }
+        Ok(())
+    }
+
+    /// It takes its name; `replace` what has it.
+    pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
+        match &mut self.kind {
+            Kind::Temporary(file) => file.finish(replace),
+            Kind::Kept(file) => file.finish(replace),
+        }
+    }
+
+    /// Removes it.
+    pub(super) fn discard(self) {
+        if let Kind::Kept(mut file) = self.kind {
+            file.discard();
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! A copy that ended early, at whatever frame, is gone on with by the next one: the right bytes, and little of them twice.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use longhaul_transfer::store::confine::Dir;
+use longhaul_transfer::*;
+use tokio::sync::oneshot;
+
+use crate::harness::*;
+
+const BLOCK: u64 = 256 * 1024;
+/// 13 blocks, the last one short.
+const SIZE: u64 = 12 * BLOCK + 1000;
+/// Bytes of small files, which travel again.
+const SMALL: u64 = 10 * 300;
+/// What a sender may have under way before it hears what is there: a block being read, one that waits and one being written, what
+/// is in the pipe, what the receiver has read ahead, and as much of what was written and not acknowledged when the first copy ended.
+const UNDER_WAY: u64 = 7 * BLOCK;
+
+fn options() -> WriteOptions {
+    WriteOptions {
+        resume: true,
+        ..Default::default()
+    }
+}
+
+/// A large file behind some small ones.
+fn tree(at: &Path) {
+    std::fs::create_dir_all(at.join("d")).unwrap();
+    for n in 0..10 {
+        std::fs::write(at.join(format!("{n}")), noise(300, n)).unwrap();
+    }
+    std::os::unix::fs::symlink("../1", at.join("d/link")).unwrap();
+    std::fs::write(at.join("d/large"), noise(SIZE as usize, 77)).unwrap();
+}
+
+/// All that a copy keeps, but for the times of directories: one that an earlier copy has made keeps its own.
+fn content(root: &Path) -> Vec<(Vec<u8>, String)> {
+    let mut list = describe(root);
+    for (_, what) in &mut list {
+        if what.starts_with("dir") {
+            what.truncate(3);
+        }
+    }
+    list
+}
+
+/// After each of the first frames, and in and after each block.
+fn cuts() -> Vec<u64> {
+    let mut list: Vec<u64> = (1..5000).step_by(450).collect();
+    for block in 0..SIZE / BLOCK {
+        list.extend([4000, 5500, 150_000].map(|within| block * (BLOCK + 27) + within));
+    }
+    list
+}
+
+/// Bytes of file data that a copy carried.
+fn carried(run: &Run) -> u64 {
+    let streams = run.progress.streams();
+    streams
+        .iter()
+        .map(|stream| stream.bytes.load(Ordering::Relaxed))
+        .sum()
+}
+
+fn resumed(run: &Run) -> u64 {
+    let bytes = |event: &Event| match event {
+        Event::Resumed { bytes, size, .. } => {
+            assert_eq!(*size, SIZE);
+            *bytes
+        }
+        _ => 0,
+    };
+    run.events.iter().map(bytes).sum()
+}
+
+/// What the next copy may carry. A file that has its name travels again to be found out the same.
+fn bound(first: &Run, target: &Path) -> u64 {
+    let acknowledged = first.progress.bytes_done.load(Ordering::Relaxed);
+    let is_whole = target.join("d/large").exists();
+    let there = if is_whole { 0 } else { acknowledged };
+    SIZE + 2 * SMALL + UNDER_WAY - there.min(SIZE)
+}
+
+/// Connections of a copy whose network goes away for good after so many bytes.
+fn cut_for_good(bench: &Bench, at: u64) -> Pipes {
+    let pipes = bench.pipes();
+    let mut cuts = vec![0; 100];
+    cuts[0] = at;
+    *pipes.cuts.lock().unwrap() = cuts;
+    pipes
+}
+
+// LH-COPY-34, LH-COPY-35.
+#[tokio::test(start_paused = true)]
+async fn a_push_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
+    let bench = Bench::new();
+    tree(&bench.local("s"));
+    let whole = content(&bench.local("s"));
+    let from = [bench.local("s")];
+    let (mut all, mut most) = (0, 0);
+    for (n, cut) in cuts().into_iter().enumerate() {
+        let (to, target) = (format!("/{n}/"), bench.root(&format!("{n}/s")));
+        let first = bench.push(cut_for_good(&bench, cut), &from, &to, options()).await;
+        assert!(first.result.is_err(), "cut at {cut}");
+        if n % 2 == 0 {
+            // Nobody came back in time: the server has let go of it.
+            tokio::time::sleep(Limits::default().grace * 2).await;
+        }
+        let bound = bound(&first, &target);
+        let next = bench.push(bench.pipes(), &from, &to, options()).await;
+        next.ok();
+        assert!(
+            carried(&next) <= bound,
+            "cut at {cut}: {} over {bound}",
+            carried(&next)
+        );
+        (all, most) = (all + resumed(&next), most.max(resumed(&next)));
+        assert_eq!(content(&target), whole, "cut at {cut}");
+        assert_no_temps(&target);
+        std::fs::remove_dir_all(&target).unwrap();
+    }
+    assert!(most >= 10 * BLOCK && all > 100 * BLOCK, "{most} {all}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
+    let bench = Bench::new();
+    tree(&bench.root("s"));
+    let whole = content(&bench.root("s"));
+    let (mut all, mut most) = (0, 0);
+    for (n, cut) in cuts().into_iter().enumerate() {
+        let (to, target) = (format!("{n}/"), bench.local(&format!("{n}/s")));
+        let first = bench
+            .pull(cut_for_good(&bench, cut), &["s"], &to, options())
+            .await;
+        assert!(first.result.is_err(), "cut at {cut}");
+        let bound = bound(&first, &target);
+        let next = bench.pull(bench.pipes(), &["s"], &to, options()).await;
+        next.ok();
+        assert!(
+            carried(&next) <= bound,
+            "cut at {cut}: {} over {bound}",
+            carried(&next)
+        );
+        (all, most) = (all + resumed(&next), most.max(resumed(&next)));
+        assert_eq!(content(&target), whole, "cut at {cut}");
+        assert_no_temps(&target);
+        std::fs::remove_dir_all(&target).unwrap();
+    }
+    assert!(most >= 10 * BLOCK && all > 100 * BLOCK, "{most} {all}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_dropped_in_mid_flight_is_gone_on_with() {
+    let bench = Bench::new();
+    std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
+    std::fs::write(bench.root("g"), noise(SIZE as usize, 7)).unwrap();
+    for push in [true, false] {
+        for part in 1..12 {
+            let (stop, stopped) = oneshot::channel();
+            let pipes = bench.pipes();
+            let hook = move || {
+                let _ = stop.send(());
+            };
+            *pipes.hook.lock().unwrap() = Some((part * BLOCK, Box::new(hook)));
+            let name = format!("{push}{part}");
+            let copy = async |pipes| match push {
+                true => {
+                    bench
+                        .push(pipes, &[bench.local("f")], &format!("/{name}"), options())
+                        .await
+                }
+                false => bench.pull(pipes, &["g"], &name, options()).await,
+            };
+            tokio::select! {
+                run = copy(pipes) => panic!("{part}: {:?}", run.result),
+                _ = stopped => {}
+            }
+            let next = copy(bench.pipes()).await;
+            next.ok();
+            let at = if push {
+                bench.root(&name)
+            } else {
+                bench.local(&name)
+            };
+            assert!(std::fs::read(at).unwrap() == noise(SIZE as usize, 7), "{part}");
+            let expected = SIZE + UNDER_WAY - (part - 1).min(SIZE / BLOCK) * BLOCK;
+            assert!(carried(&next) <= expected, "{push} {part}: {}", carried(&next));
+        }
+    }
+    assert_no_temps(bench.tmp.path());
+}
+
+// LH-COPY-32.
+#[tokio::test(start_paused = true)]
+async fn another_state_of_the_source_is_copied_from_its_start() {
+    let bench = Bench::new();
+    std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
+    let from = [bench.local("f")];
+    let cut = cut_for_good(&bench, 8 * BLOCK);
+    let first = bench.push(cut, &from, "/f", options()).await;
+    assert!(first.result.is_err());
+    let other = noise(SIZE as usize, 8);
+    std::fs::write(bench.local("f"), &other).unwrap();
+    let next = bench.push(bench.pipes(), &from, "/f", options()).await;
+    next.ok();
+    assert_eq!((resumed(&next), carried(&next)), (0, SIZE));
+    assert!(std::fs::read(bench.root("f")).unwrap() == other);
+}
+
+// LH-COPY-33.
+#[tokio::test(start_paused = true)]
+async fn without_resume_nothing_is_kept_and_nothing_gone_on_with() {
+    let bench = Bench::new();
+    std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
+    let from = [bench.local("f")];
+    for (first, second) in [(false, true), (true, false)] {
+        let with = |resume| WriteOptions {
+            resume,
+            ..Default::default()
+        };
+        let cut = cut_for_good(&bench, 8 * BLOCK);
+        assert!(bench.push(cut, &from, "/f", with(first)).await.result.is_err());
+        tokio::time::sleep(Limits::default().grace * 2).await;
+        if !first {
+            assert_no_temps(bench.tmp.path());
+        }
+        let next = bench.push(bench.pipes(), &from, "/f", with(second)).await;
+        next.ok();
+        assert_eq!((resumed(&next), carried(&next)), (0, SIZE));
+        std::fs::remove_file(bench.root("f")).unwrap();
+    }
+}
+
+/// A server that is started again: the first connection ends at the first process, the others reach the second.
+struct Restarting {
+    first: Mutex<Option<Pipes>>,
+    second: Pipes,
+}
+
+impl Connector for Restarting {
+    type Stream = Cut;
+
+    fn routes(&self) -> Vec<String> {
+        self.second.routes()
+    }
+
+    async fn connect(&self, route: usize) -> Result<Cut, ConnectError> {
+        let first = self.first.lock().unwrap().take();
+        match first {
+            Some(first) => first.connect(route).await,
+            None => self.second.connect(route).await,
+        }
+    }
+}
+
+// LH-COPY-37.
+#[tokio::test(start_paused = true)]
+async fn a_push_whose_server_is_started_again_ends_at_once_and_the_next_one_goes_on() {
+    let bench = Bench::new();
+    tree(&bench.local("s"));
+    let whole = content(&bench.local("s"));
+    let from = [bench.local("s")];
+    let mut went_on = 0;
+    for (n, cut) in cuts().into_iter().enumerate().step_by(3) {
+        let mut grants = Grants::default();
+        grants.add(Access::Write, &key(1).to_string()).unwrap();
+        let root = Dir::open(&bench.root("")).unwrap();
+        let dies = Server::new(root, grants, Limits::default());
+        let first = bench.pipes();
+        *first.cuts.lock().unwrap() = vec![cut];
+        let connector = Restarting {
+            first: Mutex::new(Some(Pipes {
+                server: dies,
+                ..first
+            })),
+            second: bench.pipes(),
+        };
+        let (sources, names) = Sources::local(&from, true).unwrap();
+        let hello = Hello {
+            token: Token::random().unwrap(),
+            request: Request::Push {
+                destination: rel(&format!("/{n}")),
+                into: true,
+                overwrite: false,
+                fsync: false,
+                names,
+            },
+            resume: true,
+        };
+        let client = Client {
+            connector: Arc::new(connector),
+            hello,
+            streams: Some(1),
+            memory: None,
+            progress: Arc::default(),
+            observer: Arc::new(()),
+        };
+        let copy = client.push(sources, vec!["s".into()]);
+        let ended = tokio::time::timeout(Duration::from_secs(20), copy).await;
+        match ended.unwrap_or_else(|_| panic!("it hangs: cut at {cut}")) {
+            // The server had said nothing yet.
+            Ok(_) | Err(Error::Forgotten) => {}
+            Err(error) => panic!("cut at {cut}: {error}"),
+        }
+        let next = bench
+            .push(bench.pipes(), &from, &format!("/{n}/"), options())
+            .await;
+        next.ok();
+        went_on += u64::from(resumed(&next) > 0);
+        let target = bench.root(&format!("{n}/s"));
+        assert_eq!(content(&target), whole, "cut at {cut}");
+        assert_no_temps(&target);
+        std::fs::remove_dir_all(&target).unwrap();
+    }
+    assert!(went_on >= 8, "{went_on}");
+}
+
+// LH-COPY-36.
+#[tokio::test(start_paused = true)]
+async fn names_of_temporary_files_are_not_taken_from_a_peer_and_not_sent() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.local("s")).unwrap();
+    let stem = "0".repeat(32);
+    for name in [".longhaul-mine", ".longhaul-0011aaff-3", "plain"] {
+        std::fs::write(bench.local("s").join(name), "x").unwrap();
+    }
+    std::fs::write(bench.local("s").join(format!(".longhaul-{stem}.journal")), "x").unwrap();
+    let run = bench
+        .push(bench.pipes(), &[bench.local("s")], "/s", options())
+        .await;
+    assert!(run.result.is_ok());
+    let refused = (".longhaul-mine".to_owned(), FailureKind::RefusedPath);
+    assert_eq!(run.failures(), [refused]);
+    let there = std::fs::read_dir(bench.root("s")).unwrap();
+    let there: Vec<_> = there.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(there, ["plain"]);
+}
+
+/// The client's host went away without a word: its connection stands, and nothing comes any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_whose_client_fell_silent_lets_go_of_its_files() {
+    let bench = Bench::new();
+    std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
+    let from = [bench.local("f")];
+    let mut pipes = bench.pipes();
+    pipes.stalls = true;
+    *pipes.cuts.lock().unwrap() = vec![8 * BLOCK];
+    let copy = bench.push(pipes, &from, "/f", options());
+    assert!(tokio::time::timeout(Duration::from_secs(1), copy).await.is_err());
+    assert_eq!(bench.server.copies(), 1);
+    let next = bench.push(bench.pipes(), &from, "/f", options()).await;
+    next.ok();
+    assert!(resumed(&next) >= 5 * BLOCK, "{}", resumed(&next));
+    assert!(std::fs::read(bench.root("f")).unwrap() == noise(SIZE as usize, 7));
+    assert_no_temps(bench.tmp.path());
+}
