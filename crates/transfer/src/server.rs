@@ -46,9 +46,12 @@ pub struct Server {
 struct Copies {
     running: HashMap<Token, Arc<Copy>>,
     /// Copies that are over and may not have let go of their files yet: whose, of what, and what ends when they have.
-    ending: Vec<(PublicKey, Request, mpsc::Receiver<()>)>,
+    ending: Vec<Ending>,
     over: VecDeque<Token>,
 }
+
+/// The key and the request of a copy that is over, and what ends when it has let go of its files.
+type Ending = (PublicKey, Request, mpsc::Receiver<()>);
 
 /// A refusal as it goes to the client.
 struct Refusal {

@@ -38,7 +38,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// What there is cannot be read.
-    fn resume(&self, _announced: &Announced) -> Result<Option<(Self::File, Vec<Subtree>)>, Failure> {
+    fn resume(&self, _announced: &Announced) -> Result<Option<Resumed<Self::File>>, Failure> {
         Ok(None)
     }
 
@@ -78,6 +78,9 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// what it was in its detail.
     fn finish(&self) -> Vec<Failure>;
 }
+
+/// A file that is gone on with, and what of it is there.
+pub(crate) type Resumed<F> = (F, Vec<Subtree>);
 
 /// A file as FILE describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]

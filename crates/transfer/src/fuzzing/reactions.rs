@@ -18,7 +18,7 @@ use crate::path::RelPath;
 use crate::progress::Progress;
 use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
 use crate::send::{Queue, Sources, send_stream};
-use crate::store::{Announced, MadeDir, Store};
+use crate::store::{Announced, MadeDir, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, Frame, Head, Meta, NO_ENTRY, Written};
 
@@ -66,7 +66,7 @@ impl Store for Nowhere {
         announced.identity.is_some()
     }
 
-    fn resume(&self, announced: &Announced) -> Result<Option<(Self::File, Vec<Subtree>)>, Failure> {
+    fn resume(&self, announced: &Announced) -> Result<Option<Resumed<Self::File>>, Failure> {
         let first = Subtree {
             offset: 0,
             level: announced.block_log2,

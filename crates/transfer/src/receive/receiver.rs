@@ -23,7 +23,7 @@ use crate::progress::{Event, Observer, Progress};
 use crate::receive::ledger::{
     Action, Answer, Asked, Directory, EVENT_BYTES, Expected, Ledger, Parts, Rejected, Sent,
 };
-use crate::store::{Announced, Destination, Store};
+use crate::store::{Announced, Destination, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, Frame, Head, NO_ENTRY, Written};
 
@@ -322,7 +322,7 @@ impl<S: Store> Receiver<S> {
     async fn resume(
         self: &Arc<Self>,
         announced: &Announced,
-    ) -> Result<Option<(OpenFile<S::File>, Vec<Subtree>)>, Error> {
+    ) -> Result<Option<Resumed<OpenFile<S::File>>>, Error> {
         let (receiver, file) = (self.clone(), announced.clone());
         let may_resume = blocking(move || receiver.store.may_resume(&file)).await?;
         let id = announced.head.id;

@@ -113,6 +113,8 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
         out.clear();
         tokio::select! {
             biased;
+            // Before the answers, of which there may be more without end: each saves its sender blocks.
+            Some(have) = in_place.recv() => have.encode(&mut out),
             answer = waiting.recv() => match answer {
                 Some(answer) => {
                     put(answer, &mut out);
@@ -122,7 +124,6 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
                 }
                 None => std::future::pending().await,
             },
-            Some(have) = in_place.recv() => have.encode(&mut out),
             () = receiver.concluded(), if !concluded => concluded = true,
             () = counters.retirement(), if !said_retire => {
                 said_retire = true;

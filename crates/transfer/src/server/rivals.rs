@@ -7,13 +7,10 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::copy::{Copy, EarlyEnd};
-use super::{Copies, Server};
-use longhaul_proto::PublicKey;
-
+use super::{Copies, Ending, Server};
 use crate::frame_io::KEEP_ALIVE;
 use crate::lock::Locked;
 use crate::store::Rivals;
-use crate::wire::Request;
 
 /// How long a copy waits for a rival whose client is there: it may have been killed, which its host tells at once. Shorter where nothing
 /// says that the rival has anything.
@@ -119,9 +116,8 @@ fn rivals(copies: &Copies, copy: &Copy) -> Vec<Arc<Copy>> {
 
 /// What ends when copies that are over have let go of what `copy` is to go on with.
 fn take_ending(copies: &mut Copies, copy: &Copy) -> Vec<mpsc::Receiver<()>> {
-    let is_rival = |(principal, request, _): &mut (PublicKey, Request, mpsc::Receiver<()>)| {
-        *principal == copy.principal && *request == copy.hello.request
-    };
+    let is_rival =
+        |(principal, request, _): &mut Ending| *principal == copy.principal && *request == copy.hello.request;
     let ending = copies.ending.extract_if(.., is_rival);
     ending.map(|(.., ended)| ended).collect()
 }

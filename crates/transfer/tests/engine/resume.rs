@@ -188,7 +188,12 @@ async fn a_copy_that_is_dropped_in_mid_flight_is_gone_on_with() {
                 bench.local(&name)
             };
             assert!(std::fs::read(at).unwrap() == noise(SIZE as usize, 7), "{part}");
-            let expected = SIZE + UNDER_WAY - (part - 1).min(SIZE / BLOCK) * BLOCK;
+            // What was on its way may have made up the rest of it: then it travels again to be found out the same.
+            let same = |event: &Event| matches!(event, Event::Done { same: true, .. });
+            let expected = match next.events.iter().any(same) {
+                true => SIZE,
+                false => SIZE + UNDER_WAY - (part - 1).min(SIZE / BLOCK) * BLOCK,
+            };
             assert!(carried(&next) <= expected, "{push} {part}: {}", carried(&next));
         }
     }

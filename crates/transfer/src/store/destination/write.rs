@@ -18,7 +18,7 @@ use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Kind, kind_of};
 use crate::store::journal::{DirStorage, Identity, Journal};
-use crate::store::{Announced, MadeDir, Store};
+use crate::store::{Announced, MadeDir, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, Head, Meta, Written};
 
@@ -58,7 +58,7 @@ impl Store for Destination {
         dir.is_ok_and(|dir| Journal::is_there(&DirStorage(dir), OsStr::from_bytes(name), &identity))
     }
 
-    fn resume(&self, announced: &Announced) -> Result<Option<(NewFile, Vec<Subtree>)>, Failure> {
+    fn resume(&self, announced: &Announced) -> Result<Option<Resumed<NewFile>>, Failure> {
         let Some(identity) = self.kept_identity(announced) else {
             return Ok(None);
         };
