@@ -145,6 +145,8 @@ impl Schedule {
         let whole = Subject::whole(id);
         self.returned.remove(&whole);
         if !self.in_flight.add(whole, stream, now, true) {
+            // Whoever else was to look whether the file is complete finds that it is known.
+            self.in_flight.forget(whole);
             self.returned.insert(whole);
             self.wake(Wake::All);
         }
