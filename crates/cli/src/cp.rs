@@ -1,7 +1,7 @@
-//! `longhaul cp`: copies files and trees between this machine and a server, over one route or several.
+//! `longhaul cp`: copies files and trees between this machine and another, or between two others, over one route or several.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,19 +9,28 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
-    Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources, Token,
-    WriteOptions, copy_local,
+    Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources,
+    StreamMemory, Token, WriteOptions, copy_local,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::report::Report;
-use crate::target::{Remote, Target};
+use crate::ssh_options::SshOptions;
+use crate::target::Remote;
 use crate::trust::Remembering;
 use crate::watch::{Show, Watch};
 use crate::{descriptors, home, logging, trust};
 
-/// Copy files and directory trees, here or there: each path is local, or lh://host[:port]/path.
+mod job;
+mod over_ssh;
+
+use job::Job;
+
+/// Copy files and directory trees, here or there: each path is local, user@host:path, or lh://host[:port]/path.
+///
+/// For user@host:path all that is needed at the host is a login by ssh, and longhaul or --bootstrap; the data goes directly between the
+/// hosts where a firewall lets it, encrypted. A local file whose name has a colon is written ./a:b. lh:// is for `longhaul serve`.
 ///
 /// Every file is verified end to end with BLAKE3 and takes its name only when it is whole. Nothing is overwritten unless asked; a
 /// file that is there already with the same content is left alone and counts as copied. Symbolic links are copied as links;
@@ -72,22 +81,23 @@ pub struct Cp {
     /// Show no progress; failures are still told.
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    ssh: SshOptions,
 }
 
-/// What is to be done, once the paths are understood.
-enum Job {
-    Local {
-        sources: Vec<PathBuf>,
-        destination: PathBuf,
-    },
-    Push {
-        sources: Vec<PathBuf>,
-        destination: Remote,
-    },
-    Pull {
-        sources: Vec<Remote>,
-        destination: PathBuf,
-    },
+/// A copy that came to its end.
+struct Carried {
+    outcome: Outcome,
+    far: over_ssh::Far,
+}
+
+impl From<Outcome> for Carried {
+    fn from(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            far: over_ssh::Far::None,
+        }
+    }
 }
 
 impl Cp {
@@ -95,58 +105,12 @@ impl Cp {
     pub fn run(self, started: Instant) -> Result<Exit> {
         logging::start("error");
         descriptors::raise();
-        let job = self.job()?;
+        let job = Job::read(&self.paths)?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let exit = runtime.block_on(self.copy(job, started));
         // Removes temporary files of a copy that was interrupted.
         runtime.shutdown_timeout(std::time::Duration::from_secs(2));
         exit
-    }
-
-    fn job(&self) -> Result<Job> {
-        let mut targets = self
-            .paths
-            .iter()
-            .map(|path| Target::parse(path))
-            .collect::<Result<Vec<_>>>()?;
-        let destination = targets.pop().ok_or(anyhow!("name what to copy and where to"))?;
-        let (mut local, mut remote) = (Vec::new(), Vec::new());
-        for target in targets {
-            match target {
-                Target::Local(path) => local.push(path),
-                Target::Remote(path) => remote.push(path),
-            }
-        }
-        match (destination, local.is_empty(), remote.is_empty()) {
-            (_, false, false) => bail!("sources here and on a server in one copy: run one command for each"),
-            (Target::Local(destination), false, true) => {
-                refuse_into_itself(&local, &destination)?;
-                Ok(Job::Local {
-                    sources: local,
-                    destination,
-                })
-            }
-            (Target::Remote(destination), false, true) => Ok(Job::Push {
-                sources: local,
-                destination,
-            }),
-            (Target::Local(destination), true, false) => {
-                if let Some(other) = remote.iter().find(|r| r.server != remote[0].server) {
-                    bail!(
-                        "{other} is on another server than {}: run one command for each server",
-                        remote[0]
-                    );
-                }
-                Ok(Job::Pull {
-                    sources: remote,
-                    destination,
-                })
-            }
-            (Target::Remote(_), true, _) => {
-                bail!("from server to server: copy here first, or run this on one of the two")
-            }
-            (_, true, true) => bail!("name what to copy and where to"),
-        }
     }
 
     async fn copy(&self, job: Job, started: Instant) -> Result<Exit> {
@@ -163,32 +127,37 @@ impl Cp {
             _ = interrupt.recv() => Err(anyhow!(Interrupted)),
             _ = terminate.recv() => Err(anyhow!(Interrupted)),
         };
-        let report = Report::new(&job_name(&job), started.elapsed(), &watch, &result);
+        let outcome = result.as_ref().map(|carried| &carried.outcome);
+        let report = Report::new(job.name(), started.elapsed(), &watch, outcome);
         watch.finish(&report);
-        if let Ok(outcome) = result {
+        if let Ok(Carried { outcome, far }) = result {
             // Told already; what is left is closing in good order.
             outcome.closing.join_all().await;
+            far.end().await;
         }
         Ok(report.exit())
     }
 
-    async fn carry_out(&self, job: &Job, watch: &Arc<Watch>) -> Result<Outcome> {
+    async fn carry_out(&self, job: &Job, watch: &Arc<Watch>) -> Result<Carried> {
         let options = WriteOptions {
             overwrite: self.overwrite,
             fsync: self.fsync,
         };
-        match job {
+        let outcome = match job {
+            Job::PushOverSsh { sources, destination } => {
+                return self.push_over_ssh(sources, destination, watch).await;
+            }
+            Job::PullOverSsh { sources, destination } => {
+                return self.pull_over_ssh(sources, destination, watch).await;
+            }
+            Job::Between { sources, destination } => {
+                return self.between(sources, destination, watch).await;
+            }
             Job::Local { sources, destination } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
                 let destination = Destination::local(destination, names, options, Token::random()?)?;
-                Ok(copy_local(
-                    found,
-                    shown(sources),
-                    destination,
-                    watch.progress.clone(),
-                    watch.clone(),
-                )
-                .await?)
+                let progress = watch.progress.clone();
+                copy_local(found, shown(sources), destination, progress, watch.clone()).await?
             }
             Job::Push { sources, destination } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
@@ -204,7 +173,7 @@ impl Cp {
                 client
                     .push(found, shown(sources))
                     .await
-                    .map_err(|error| self.advise(error, &connector, destination))
+                    .map_err(|error| self.advise(error, &connector, destination))?
             }
             Job::Pull { sources, destination } => {
                 let Some(first) = sources.first() else {
@@ -223,9 +192,10 @@ impl Cp {
                 client
                     .pull(destination, labels)
                     .await
-                    .map_err(|error| self.advise(error, &connector, first))
+                    .map_err(|error| self.advise(error, &connector, first))?
             }
-        }
+        };
+        Ok(outcome.into())
     }
 
     async fn client(
@@ -264,6 +234,10 @@ impl Cp {
             connector: Arc::new(Remembering::new(sessions, first)),
             hello,
             streams: self.streams,
+            memory: home::state_dir().map(|state| StreamMemory {
+                file: state.join("streams"),
+                destination: remote.server.to_string(),
+            }),
             progress: watch.progress.clone(),
             observer: watch.clone(),
         })
@@ -283,43 +257,6 @@ impl Cp {
 #[error("interrupted; what was not finished has been removed")]
 pub struct Interrupted;
 
-fn job_name(job: &Job) -> String {
-    match job {
-        Job::Local { .. } => "local",
-        Job::Push { .. } => "push",
-        Job::Pull { .. } => "pull",
-    }
-    .to_owned()
-}
-
 fn shown(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(|path| home::shown(path)).collect()
-}
-
-/// A directory copied into itself would never end.
-fn refuse_into_itself(sources: &[PathBuf], destination: &Path) -> Result<()> {
-    let mut real = destination.to_path_buf();
-    // As far as it exists.
-    let real = loop {
-        match real.canonicalize() {
-            Ok(real) => break real,
-            Err(_) => match real.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => real = parent.to_path_buf(),
-                _ => break PathBuf::from(".").canonicalize()?,
-            },
-        }
-    };
-    for source in sources {
-        if let Ok(source_real) = source.canonicalize()
-            && source_real.is_dir()
-            && real.starts_with(&source_real)
-        {
-            bail!(
-                "{}: can't be copied into itself, {}",
-                home::shown(source),
-                home::shown(destination)
-            );
-        }
-    }
-    Ok(())
 }

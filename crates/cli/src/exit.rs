@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use longhaul_doctor::AskError;
 use longhaul_doctor::probe::ProbeError;
 use longhaul_perf::Error as PerfError;
+use longhaul_remote::Error as RemoteError;
 use longhaul_transfer::Error;
 
 /// How a command ended.
@@ -38,6 +39,8 @@ impl Exit {
             Self::of_perf(error)
         } else if let Some(error) = error.downcast_ref::<AskError>() {
             Self::of_question(error)
+        } else if let Some(error) = error.downcast_ref::<RemoteError>() {
+            Self::of_far_side(error)
         } else if error.is::<ProbeError>() {
             Self::NoRoute
         } else {
@@ -53,6 +56,22 @@ impl Exit {
             PerfError::Refused(_) => Self::SomeFailed,
             PerfError::Cut(_) | PerfError::Silent { .. } | PerfError::Socket { .. } => Self::BrokeOff,
             PerfError::Protocol(_) | PerfError::Disagreement { .. } => Self::Disagreement,
+        }
+    }
+
+    /// The code for the error that kept a far side from copying.
+    fn of_far_side(error: &RemoteError) -> Self {
+        use RemoteError::*;
+        match error {
+            Host { .. } | Path(_) | OwnProgram(_) | Here(_) => Self::Usage,
+            NoSsh { .. } | Login { .. } | Missing { .. } | OtherMachine { .. } | Unfit { .. } => {
+                Self::NoRoute
+            }
+            NotBrought { .. } | Apart { .. } | Session(_) => Self::NoRoute,
+            Refused { .. } => Self::SomeFailed,
+            Ended { .. } => Self::BrokeOff,
+            Version { .. } | Answer { .. } | Key(_) => Self::Disagreement,
+            Copy(error) => Self::of_copy(error),
         }
     }
 

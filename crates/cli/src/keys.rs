@@ -29,7 +29,7 @@ enum Action {
     List,
     /// Print one public key alone on a line.
     Show {
-        /// Its name; the default key when none.
+        /// Its name; the default key when none, which is made when it is first needed.
         name: Option<String>,
     },
 }
@@ -43,16 +43,18 @@ impl Keys {
                 let identity = Identity::create(&file)?;
                 answer::line(format_args!("{} {}", identity.public(), home::shown(&file)));
             }
-            Action::Show { name } => {
-                let file = home::identity_file(name.as_deref())?;
+            Action::Show { name: None } => {
+                answer::line(home::identity(None)?.public());
+            }
+            Action::Show { name: Some(name) } => {
+                let file = home::identity_file(Some(&name))?;
                 if !file.exists() {
-                    let name = name.map(|name| format!(" {name}")).unwrap_or_default();
                     bail!(
-                        "{}: no such key; make it with: longhaul keys new{name}",
+                        "{}: no such key; make it with: longhaul keys new {name}",
                         home::shown(&file)
                     );
                 }
-                answer::line(format_args!("{}", Identity::load(&file)?.public()));
+                answer::line(Identity::load(&file)?.public());
             }
             Action::List => list()?,
         }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use longhaul_proto::text::printable;
 
 mod answer;
@@ -13,13 +13,16 @@ mod descriptors;
 mod doctor;
 mod exit;
 mod failure;
+mod files;
 mod home;
 mod keys;
 mod logging;
+mod manual;
 mod perf;
 mod quantity;
 mod report;
 mod serve;
+mod ssh_options;
 mod target;
 mod trust;
 mod watch;
@@ -43,11 +46,18 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Cp(cp::Cp),
+    Ls(files::Ls),
+    Stat(files::Stat),
+    Mkdir(files::Mkdir),
+    Mv(files::Mv),
+    Rm(files::Rm),
     Serve(serve::Serve),
     Depot(depot::Relay),
     Perf(perf::Perf),
     Keys(keys::Keys),
     Doctor(doctor::Doctor),
+    Completions(manual::Completions),
+    Man(manual::Man),
 }
 
 fn main() -> ExitCode {
@@ -56,11 +66,18 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Cp(cp) => cp.run(started),
+        Command::Ls(ls) => ls.run(),
+        Command::Stat(stat) => stat.run(),
+        Command::Mkdir(mkdir) => mkdir.run(),
+        Command::Mv(mv) => mv.run(),
+        Command::Rm(rm) => rm.run(),
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Completions(completions) => completions.run(&mut Arguments::command()),
+        Command::Man(man) => man.run(Arguments::command()),
     };
     match result {
         Ok(code) => code.into(),

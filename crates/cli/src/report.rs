@@ -20,7 +20,7 @@ use crate::watch::Watch;
 #[derive(Debug, Serialize)]
 pub struct Report {
     event: &'static str,
-    /// `push`, `pull` or `local`.
+    /// `push`, `pull`, `local` or `between`.
     direction: String,
     /// Everything was copied.
     ok: bool,
@@ -86,7 +86,12 @@ pub struct FailedEntry {
 
 impl Report {
     /// From what was watched and how it ended.
-    pub fn new(direction: &str, elapsed: Duration, watch: &Watch, result: &anyhow::Result<Outcome>) -> Self {
+    pub fn new(
+        direction: &str,
+        elapsed: Duration,
+        watch: &Watch,
+        result: Result<&Outcome, &anyhow::Error>,
+    ) -> Self {
         let progress = &watch.progress;
         let failed = progress.failures.load(Ordering::Relaxed);
         let exit = match result {
@@ -116,7 +121,6 @@ impl Report {
             ok: exit == Exit::Success,
             exit_code: exit.code(),
             error: result
-                .as_ref()
                 .err()
                 .map(|error| printable(failure::line(error).as_bytes())),
             bytes,
@@ -126,7 +130,9 @@ impl Report {
             goodput_bps,
             streams: streams.iter().map(|stream| Stream::of(stream, push)).collect(),
             limited_by: limits.chief(),
-            explanation: (direction != "local").then(|| limits.explain(push, streams.len(), goodput_bps)),
+            // Of a copy between two hosts, only those know.
+            explanation: matches!(direction, "push" | "pull")
+                .then(|| limits.explain(push, streams.len(), goodput_bps)),
             verification: Verification {
                 algorithm: "blake3",
                 verified: result.is_ok(),

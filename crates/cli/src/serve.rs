@@ -1,7 +1,7 @@
 //! `longhaul serve`: lets named keys read and write beneath one directory.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -30,8 +30,11 @@ const OTHER_BLOCKING_THREADS: usize = 64;
 #[derive(Args)]
 pub struct Serve {
     /// The directory to serve.
-    #[arg(long, value_name = "DIR")]
-    root: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "over_stdio")]
+    root: Option<PathBuf>,
+    /// Serve whoever started this over ssh, and do what standard input says. For `longhaul cp` to user@host:path.
+    #[arg(long, hide = true, exclusive = true)]
+    over_stdio: bool,
     /// Where to listen [default: every address, port 7511]. Port 0 takes a free one, which is printed.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
@@ -76,13 +79,22 @@ pub struct Serve {
 impl Serve {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
-        logging::start("info");
+        // What it logs reaches the terminal of whoever copies.
+        logging::start(if self.over_stdio { "error" } else { "info" });
         let limits = self.limits();
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.enable_all();
         builder.max_blocking_threads(limits.blocking_threads().saturating_add(OTHER_BLOCKING_THREADS));
         let runtime = builder.build().context("cannot start")?;
-        let exit = runtime.block_on(self.serve(limits));
+        let exit = runtime.block_on(async {
+            match &self.root {
+                Some(root) => self.serve(root, limits).await,
+                None => {
+                    longhaul_remote::serve_over_stdio(env!("CARGO_PKG_VERSION"), limits).await?;
+                    Ok(Exit::Success)
+                }
+            }
+        });
         runtime.shutdown_timeout(std::time::Duration::from_secs(1));
         exit
     }
@@ -113,7 +125,7 @@ impl Serve {
         }
     }
 
-    async fn serve(self, limits: Limits) -> Result<Exit> {
+    async fn serve(&self, root: &Path, limits: Limits) -> Result<Exit> {
         // From now on it asks for the grants to be read again, and ends nobody.
         let mut hangup = signal(SignalKind::hangup())?;
         let grants = self.grants()?;
@@ -122,8 +134,8 @@ impl Serve {
                 "nobody may do anything yet: name a key with --read, --create, --write or --grants (a client's is shown by: longhaul keys show)"
             );
         }
-        let root = Dir::open(&self.root)
-            .map_err(|errno| anyhow!("{}: {}", home::shown(&self.root), std::io::Error::from(errno)))?;
+        let served = home::shown(root);
+        let root = Dir::open(root).map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let key = identity.public();
         tracing::info!(
@@ -162,7 +174,7 @@ impl Serve {
         };
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        self.announce(listener.local_addr(), &key.to_string());
+        self.announce(&served, listener.local_addr(), &key.to_string());
         let reload = async {
             while hangup.recv().await.is_some() {
                 self.reload(&server);
@@ -231,9 +243,8 @@ impl Serve {
     }
 
     /// Tells where and who; the first lines of standard output, for a person or a program.
-    fn announce(&self, addr: SocketAddr, key: &str) {
+    fn announce(&self, root: &str, addr: SocketAddr, key: &str) {
         let address = addr.to_string();
-        let root = home::shown(&self.root);
         if self.json {
             answer::line(
                 serde_json::json!({ "event": "listening", "address": address, "key": key, "root": root }),

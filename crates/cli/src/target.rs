@@ -1,10 +1,11 @@
-//! What a person names on the command line: a local path, or `lh://host[:port]/path`.
+//! What a person names on the command line: a local path, `user@host:path`, or `lh://host[:port]/path`.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the command line
 
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
+use longhaul_remote::Login;
 use longhaul_session::Endpoint;
 use longhaul_transfer::path::RelPath;
 
@@ -16,6 +17,8 @@ pub const SERVER_PORT: u16 = 7511;
 pub enum Target {
     /// On this machine.
     Local(PathBuf),
+    /// At a host where one can log in.
+    Login(Login),
     /// On a server.
     Remote(Remote),
 }
@@ -38,9 +41,12 @@ impl Target {
         let Some(rest) = bytes.strip_prefix(b"lh://") else {
             return match bytes.is_empty() {
                 true => Err(anyhow!(
-                    "an empty path: name a file, a directory or lh://host/path"
+                    "an empty path: name a file, a directory, user@host:path or lh://host/path"
                 )),
-                false => Ok(Self::Local(PathBuf::from(text))),
+                false => Ok(match Login::parse(bytes)? {
+                    Some(login) => Self::Login(login),
+                    None => Self::Local(PathBuf::from(text)),
+                }),
             };
         };
         let shown = longhaul_proto::text::printable(bytes);
@@ -86,7 +92,7 @@ mod tests {
     fn remote(text: &str) -> Remote {
         match Target::parse(text.as_ref()).unwrap() {
             Target::Remote(remote) => remote,
-            Target::Local(path) => panic!("{path:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -95,6 +101,19 @@ mod tests {
         assert_eq!(
             Target::parse("a/b".as_ref()).unwrap(),
             Target::Local("a/b".into())
+        );
+        for local in ["./a:b", "/a:b", "a/b:c"] {
+            assert_eq!(
+                Target::parse(local.as_ref()).unwrap(),
+                Target::Local(local.into())
+            );
+        }
+        let Target::Login(login) = Target::parse("ana@h.example:a:b".as_ref()).unwrap() else {
+            panic!("a login")
+        };
+        assert_eq!(
+            (login.host.as_str(), &login.path[..]),
+            ("ana@h.example", &b"a:b"[..])
         );
         let full = remote("lh://h.example:99/a//b/");
         assert_eq!(
@@ -117,6 +136,8 @@ mod tests {
             "lh://h:99999/x",
             "lh://h/../x",
             "lh://a b/x",
+            ":x",
+            "-oProxyCommand=x:y",
         ] {
             let error = Target::parse(bad.as_ref()).unwrap_err().to_string();
             assert!(!error.contains('\n') && !error.is_empty(), "{bad}: {error}");

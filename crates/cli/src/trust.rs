@@ -81,21 +81,32 @@ async fn of(wanted: &Wanted, options: &ConnectOptions) -> Result<(ServerTrust, F
         // Whatever else is wrong, the copy's own attempt meets and reports it.
         _ => return Ok((known.trust(), FirstUse::default())),
     };
-    if !confirmed(server, &found)? {
+    if !confirmed(server, &found).await? {
         bail!("the key of {server} was not accepted; nothing was copied");
     }
     Ok(first_use(known, server, Some(found)))
 }
 
-fn confirmed(server: &Endpoint, found: &PublicKey) -> Result<bool> {
+async fn confirmed(server: &Endpoint, found: &PublicKey) -> Result<bool> {
     eprint!(
         "The server {server} is not known yet. It shows the key\n  {found}\nCompare it with what `longhaul serve` printed there. \
          Trust it from now on? [y/N] "
     );
     std::io::stderr().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
+    let answer = typed_line().await?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// A line that a person types, while whatever else this program waits for, a signal above all, is waited for beside it. It is read on a
+/// thread of its own, which the program's end does not wait for as it does for those of the runtime.
+async fn typed_line() -> Result<String> {
+    let (sender, line) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().spawn(move || {
+        let mut answer = String::new();
+        let read = std::io::stdin().lock().read_line(&mut answer);
+        let _ = sender.send(read.map(|_| answer));
+    })?;
+    Ok(line.await??)
 }
 
 /// Trusts `key`, or else the first key that the server shows, and no other.

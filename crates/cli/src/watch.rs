@@ -100,7 +100,9 @@ impl Watch {
                 "walk_complete": complete, "files": progress.files_done.load(Ordering::Relaxed),
                 "entries_found": progress.entries_found.load(Ordering::Relaxed), "bps": speed.round(), "routes_bps": routes,
             }));
-        } else if drawn && self.started.elapsed() >= PROGRESS_LINE_AFTER {
+        } else if drawn && (found > 0 || !routes.is_empty()) && self.started.elapsed() >= PROGRESS_LINE_AFTER
+        {
+            // Not before there is something to show: ssh may be asking for a password on the same terminal.
             if self.bar.is_hidden() {
                 let style = ProgressStyle::with_template("{bar:24} {percent:>3}% {msg}");
                 if let Ok(style) = style {
@@ -139,6 +141,16 @@ impl Watch {
         let seen = self.seen();
         if !seen.finished {
             let _ = writeln!(std::io::stdout().lock(), "{value}");
+        }
+    }
+
+    /// Tells of something that is no failure, and that a person may want to change.
+    pub fn notice(&self, text: &str) {
+        let text = printable(text.as_bytes());
+        if self.show.json {
+            self.line(json!({ "event": "notice", "message": text }));
+        } else if !self.show.quiet {
+            self.bar.suspend(|| eprintln!("longhaul: {text}"));
         }
     }
 

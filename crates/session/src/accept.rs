@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use longhaul_hop::{NoOpen, NoRoom, answer_and_linger, receive_open, unix_ms};
+use longhaul_hop::{Conn, NoOpen, NoRoom, answer_and_linger, receive_open, unix_ms};
 use longhaul_proto::{Admission, Open, PublicKey, Refusal, ReplayMemory, Service, Status, StatusCode};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::{Error, Identity, hop_stream::HopStream, tls};
+use crate::{Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream, tls};
 
 /// How long a refused initiator is heard out, lest a reset overtake the answer (LH-STATUS-6).
 const LINGER_TIME: Duration = Duration::from_secs(2);
@@ -26,8 +26,9 @@ const UNPLACED: u8 = 0;
 /// Whether a key may have sessions here.
 pub(crate) type Predicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
-/// What all set-ups of a listener share.
-pub(crate) struct Acceptor {
+/// The acceptor's side of sessions: what all set-ups of a listener share. By itself it takes sessions over connections that this end
+/// has not accepted but dialled, or that are no TCP connection of its own.
+pub struct Acceptor {
     pub(crate) identity: Arc<Identity>,
     pub(crate) accept: Predicate,
     pub(crate) handshake_timeout: Duration,
@@ -37,6 +38,31 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
+    /// The acceptor that `options` describe; their address, congestion control and gate are a listener's alone.
+    #[must_use]
+    pub fn new(options: ListenOptions) -> Self {
+        Self {
+            admission: Admission::new(options.identity.public()),
+            replays: Mutex::new(ReplayMemory::new()),
+            services: options.services,
+            identity: options.identity,
+            accept: options.accept as Predicate,
+            handshake_timeout: options.handshake_timeout,
+        }
+    }
+
+    /// Takes a session over a connection that stands already, whichever end dialled it. The OPEN has the time of
+    /// [`ListenOptions::gate`]'s default.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] and [`Error::Peer`].
+    pub async fn accept(&self, conn: Conn) -> Result<Session, Error> {
+        let first_hop = conn.peer().ok();
+        let header = longhaul_hop::GateLimits::default().header;
+        let (tls, open) = self.set_up(conn, header, |_| Ok(())).await?;
+        Ok(Session::new(tls.into(), SessionInfo::accepted(open, first_hop)))
+    }
+
     /// Takes one connection from its first byte to a secure session. Every wait is bounded (LH-ACCEPT-1). `header` is the time for the
     /// OPEN; once that is in order, `verified` is asked whether there is room for one more session of its principal.
     pub(crate) async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(

@@ -2,12 +2,13 @@
 
 use std::{
     io,
+    net::SocketAddr,
     sync::{Arc, LazyLock},
     time::Duration,
 };
 
 use bytes::BytesMut;
-use longhaul_hop::{Dialled, Options, Resolver, check_congestion, dial, unix_ms};
+use longhaul_hop::{Conn, Dialled, Options, Resolver, check_congestion, dial, unix_ms};
 use longhaul_proto::{Chain, ChainFailure, Endpoint, Open, Route, Service, SessionId};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -117,13 +118,34 @@ async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Re
                 depot: !route.is_direct(),
                 source,
             })?;
+    initiate(conn, Some(address), options, route, deadline).await
+}
+
+/// Opens a session as its initiator over a connection to the server that stands already, whichever end dialled it. There is no route
+/// but the direct one; `options` say the rest.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_over(conn: Conn, options: &ConnectOptions) -> Result<Session, Error> {
+    let deadline = Instant::now() + options.setup_timeout;
+    let address = conn.peer().ok();
+    initiate(conn, address, options, &Route::direct(), deadline).await
+}
+
+async fn initiate(
+    conn: Conn,
+    first_hop: Option<SocketAddr>,
+    options: &ConnectOptions,
+    route: &Route,
+    deadline: Instant,
+) -> Result<Session, Error> {
     let (tls, session_id, peer) = secure(conn, options, route, deadline, unix_ms()).await?;
     let statuses = tls.get_ref().0.statuses().to_vec();
     let info = SessionInfo {
         session_id,
         route: route.clone(),
         peer,
-        first_hop: Some(address),
+        first_hop,
         statuses,
         service: options.service.clone(),
         purpose: options.purpose.clone(),

@@ -15,7 +15,7 @@ pub enum Error {
     #[error(transparent)]
     Hop(Box<ChainFailure>),
     /// The first place of the route could not be reached, so nothing was sent.
-    #[error("cannot connect to {} {endpoint}: {source}", if *.depot { "depot 1" } else { "the server" })]
+    #[error("cannot connect to {} {endpoint}: {}", if *.depot { "depot 1" } else { "the server" }, reason(endpoint, source))]
     NotConnected {
         /// Whom.
         endpoint: Endpoint,
@@ -192,6 +192,18 @@ impl Error {
     }
 }
 
+/// Why an endpoint was not reached. The address that was tried is told where it is not the endpoint itself.
+fn reason(endpoint: &Endpoint, source: &io::Error) -> String {
+    let (endpoint, source) = (endpoint.to_string(), source.to_string());
+    match source
+        .strip_prefix(&endpoint)
+        .and_then(|rest| rest.strip_prefix(": "))
+    {
+        Some(rest) => rest.to_owned(),
+        None => source,
+    }
+}
+
 impl From<Box<ChainFailure>> for Error {
     fn from(failure: Box<ChainFailure>) -> Self {
         Self::Hop(failure)
@@ -206,4 +218,26 @@ const fn is_dial(code: StatusCode) -> bool {
             | StatusCode::DialTimeout
             | StatusCode::NameNotFound
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_told_once() {
+        let error = |endpoint: &str| Error::NotConnected {
+            endpoint: endpoint.parse().unwrap(),
+            depot: false,
+            source: io::Error::other("192.0.2.1:9: Connection refused (os error 111)"),
+        };
+        assert_eq!(
+            error("192.0.2.1:9").to_string(),
+            "cannot connect to the server 192.0.2.1:9: Connection refused (os error 111)"
+        );
+        assert_eq!(
+            error("h.example:9").to_string(),
+            "cannot connect to the server h.example:9: 192.0.2.1:9: Connection refused (os error 111)"
+        );
+    }
 }

@@ -37,7 +37,8 @@ mod listener;
 mod session;
 mod tls;
 
-pub use connect::{ConnectOptions, connect};
+pub use accept::Acceptor;
+pub use connect::{ConnectOptions, connect, connect_over};
 pub use error::Error;
 pub use flow_watch::{FlowWatch, Seen};
 pub use identity::Identity;

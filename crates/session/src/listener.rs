@@ -3,16 +3,13 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use longhaul_hop::{Conn, Entered, EventLog, Gate, GateLimits, ListenError, Options, Payer};
-use longhaul_proto::{Admission, PublicKey, ReplayMemory, Service};
+use longhaul_proto::{PublicKey, Service};
 use tokio::{
     sync::{Mutex, mpsc},
     task::{AbortHandle, JoinSet},
 };
 
-use crate::{
-    Error, Identity, Session, SessionInfo,
-    accept::{Acceptor, Predicate},
-};
+use crate::{Error, Identity, Session, SessionInfo, accept::Acceptor};
 
 /// Sessions that are set up and wait for [`Listener::accept`].
 const READY: usize = 64;
@@ -74,7 +71,7 @@ impl Listener {
     /// # Errors
     /// [`Error::Listen`] or [`Error::Congestion`].
     pub async fn bind(options: ListenOptions) -> Result<Self, Error> {
-        let hop = Options::with_congestion(options.congestion);
+        let hop = Options::with_congestion(options.congestion.clone());
         let failed = |source| Error::Listen {
             address: options.addr,
             source,
@@ -85,16 +82,9 @@ impl Listener {
         })?;
         let address = listener.local_addr().map_err(failed)?;
         let (sender, ready) = mpsc::channel(READY);
-        let acceptor = Arc::new(Acceptor {
-            admission: Admission::new(options.identity.public()),
-            replays: std::sync::Mutex::new(ReplayMemory::new()),
-            services: options.services,
-            identity: options.identity,
-            accept: options.accept as Predicate,
-            handshake_timeout: options.handshake_timeout,
-        });
-        let events = Arc::new(EventLog::new());
         let gate = Gate::new(options.gate);
+        let acceptor = Arc::new(Acceptor::new(options));
+        let events = Arc::new(EventLog::new());
         let task = tokio::spawn(serve(listener, gate, acceptor, events, sender)).abort_handle();
         Ok(Self {
             address,
@@ -189,15 +179,5 @@ async fn set_up(
     verified: impl FnOnce(PublicKey) -> Result<(), longhaul_hop::NoRoom>,
 ) -> Result<Session, Error> {
     let (tls, open) = acceptor.set_up(conn, header, verified).await?;
-    let info = SessionInfo {
-        session_id: open.session_id,
-        route: open.route,
-        peer: open.principal,
-        first_hop: Some(peer),
-        statuses: Vec::new(),
-        service: open.service,
-        purpose: open.purpose,
-        fell_back: None,
-    };
-    Ok(Session::new(tls.into(), info))
+    Ok(Session::new(tls.into(), SessionInfo::accepted(open, Some(peer))))
 }

@@ -12,7 +12,7 @@ use std::{
 
 use drs::TcpInfo;
 use longhaul_hop::Conn;
-use longhaul_proto::{PublicKey, Route, Service, SessionId, Status};
+use longhaul_proto::{Open, PublicKey, Route, Service, SessionId, Status};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     time::timeout,
@@ -56,6 +56,22 @@ pub struct SessionInfo {
     pub purpose: Option<String>,
     /// Why the route was given up for a direct connection, if it was.
     pub fell_back: Option<String>,
+}
+
+impl SessionInfo {
+    /// Of a session whose OPEN came in from `first_hop`.
+    pub(crate) fn accepted(open: Open, first_hop: Option<SocketAddr>) -> Self {
+        Self {
+            session_id: open.session_id,
+            route: open.route,
+            peer: open.principal,
+            first_hop,
+            statuses: Vec::new(),
+            service: open.service,
+            purpose: open.purpose,
+            fell_back: None,
+        }
+    }
 }
 
 impl Session {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::account::Exhausted;
 use crate::path::{PathError, RelPath};
 
 /// Why one file, directory or link was not copied. The number is its code on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum FailureKind {

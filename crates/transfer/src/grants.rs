@@ -103,12 +103,17 @@ impl Grants {
             .map_err(|error: longhaul_proto::KeyError| wrong(error.to_string()))?;
         let directory =
             RelPath::from_typed(directory.as_bytes()).map_err(|error| wrong(error.to_string()))?;
+        self.grant(key, access, directory);
+        Ok(())
+    }
+
+    /// Lets `key` do that with `directory`, a path beneath the root, and all beneath it.
+    pub fn grant(&mut self, key: PublicKey, access: Access, directory: RelPath) {
         self.0.push(Grant {
             key,
             access,
             directory,
         });
-        Ok(())
     }
 
     /// Adds the grants of a TOML file: `[[grant]]` with `key`, and lists `read`, `create` and `write` of directories.

@@ -72,6 +72,7 @@ pub(crate) enum FrameType {
     Done = 15,
     KeepAlive = 16,
     Flow = 17,
+    Retire = 18,
 }
 
 impl FrameType {
@@ -79,7 +80,7 @@ impl FrameType {
         use FrameType::*;
         [
             Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack,
-            Result, Done, KeepAlive, Flow,
+            Result, Done, KeepAlive, Flow, Retire,
         ]
         .into_iter()
         .find(|t| *t as u8 == byte)
@@ -189,6 +190,8 @@ pub(crate) enum Frame {
     KeepAlive,
     /// Server: how this stream's connection does at my end (LH-COPY-29).
     Flow(FlowReport),
+    /// Receiver of a pull: take no more work for this stream, and close it once all that it carries is answered.
+    Retire,
 }
 
 /// What limits a stream's connection at the server's end, since the stream began.

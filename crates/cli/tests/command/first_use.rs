@@ -1,5 +1,8 @@
 //! Servers that are met for the first time.
 
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
 use crate::stage::{Stage, errors};
 
 #[test]
@@ -60,4 +63,72 @@ fn a_server_that_refuses_has_proved_nothing() {
         .unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", errors(&output));
     assert!(!stage.path("stranger/known_hosts").exists());
+}
+
+#[test]
+fn an_interrupt_ends_the_question_whether_a_server_is_trusted() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    std::fs::write(stage.path("here/f"), "content").unwrap();
+    let line = format!(
+        "{} cp here/f lh://{}/f",
+        env!("CARGO_BIN_EXE_longhaul"),
+        server.address
+    );
+    // util-linux's `script` gives it a terminal, and coreutils' `timeout` ends it all where the interrupt is not heard.
+    let mut command = Command::new("timeout");
+    command
+        .args(["20", "script", "-qec", &line, "/dev/null"])
+        .env("LONGHAUL_HOME", stage.path("me"))
+        .current_dir(stage.path(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return eprintln!("not tested: no `timeout` here ({error})"),
+    };
+    let (mut input, mut out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut said, mut byte) = (Vec::new(), [0]);
+    while !said.ends_with(b"[y/N] ") && out.read(&mut byte).unwrap() > 0 {
+        said.extend(byte);
+    }
+    if said.is_empty() {
+        return eprintln!("not tested: no `script` to make a terminal with");
+    }
+    // What the terminal makes of Ctrl-C.
+    input.write_all(b"\x03").unwrap();
+    out.read_to_end(&mut said).unwrap();
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    assert!(!stage.path("root/f").exists());
+}
+
+#[test]
+fn the_default_key_is_made_when_it_is_first_shown() {
+    let stage = Stage::new();
+    let show = |more: &[&str]| {
+        let output = stage
+            .longhaul("new")
+            .args(["keys", "show"])
+            .args(more)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout.clone()).unwrap(),
+            errors(&output),
+        )
+    };
+    let (code, key, said) = show(&[]);
+    assert!(
+        code == Some(0) && key.starts_with("lhk1:") && said.contains("made a new key"),
+        "{said}"
+    );
+    assert_eq!(show(&[]), (Some(0), key, String::new()));
+    let (code, _, said) = show(&["other"]);
+    assert!(
+        code == Some(2) && said.contains("longhaul keys new other"),
+        "{said}"
+    );
 }

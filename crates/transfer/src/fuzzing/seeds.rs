@@ -126,6 +126,7 @@ fn all() -> Vec<(&'static str, Frame)> {
         ("keep-alive", Frame::KeepAlive),
         // LH-COPY-29: nothing about files follows from these.
         ("flow", Frame::Flow(FlowReport::default())),
+        ("retire", Frame::Retire),
     ]
 }
 

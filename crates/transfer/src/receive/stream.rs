@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::Instant;
 
 use crate::account::Resource;
 use crate::error::Error;
@@ -89,7 +88,7 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
     writer.flush().await?;
     let mut out = Vec::new();
     let (mut concluded, mut said_done) = (false, false);
-    let mut told_flow = Instant::now();
+    let mut said_retire = false;
     let quiet = if counters.tells() { FLOW_EVERY } else { KEEP_ALIVE };
     loop {
         out.clear();
@@ -105,14 +104,20 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
                 None => std::future::pending().await,
             },
             () = receiver.concluded(), if !concluded => concluded = true,
+            () = counters.retirement(), if !said_retire => {
+                said_retire = true;
+                Frame::Retire.encode(&mut out);
+            }
             () = tokio::time::sleep(quiet) => Frame::KeepAlive.encode(&mut out),
         }
         // LH-COPY-21: DONE comes after every answer that is owed on this stream.
         let done = concluded && !said_done && answers.capacity() == answers.max_capacity();
-        if (done || told_flow.elapsed() >= FLOW_EVERY)
-            && let Some(report) = counters.report()
-        {
-            told_flow = Instant::now();
+        let report = if done {
+            counters.report()
+        } else {
+            counters.due_report()
+        };
+        if let Some(report) = report {
             Frame::Flow(report).encode(&mut out);
         }
         if done {
@@ -221,7 +226,11 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     meta,
                     size,
                     block_log2,
-                } => receiver.file(head, meta, size, block_log2)?,
+                } => {
+                    // The walk is ahead of it, and what that has found may be told much later.
+                    receiver.progress.set_found(0, size, false);
+                    receiver.file(head, meta, size, block_log2)?;
+                }
                 frame @ (Frame::Small { .. }
                 | Frame::Directory { .. }
                 | Frame::Symlink { .. }
@@ -254,6 +263,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 | Frame::Ack { .. }
                 | Frame::Result { .. }
                 | Frame::Done { .. }
+                | Frame::Retire
                 | Frame::Block(_) => {
                     return Err(Error::Protocol("it sends what only a receiver sends".into()));
                 }

@@ -144,6 +144,7 @@ fn frame() -> impl Strategy<Value = Frame> {
             .prop_map(|(id, outcome)| Frame::Result { id, outcome }),
         any::<[u8; 32]>().prop_map(|manifest| Frame::Done { manifest }),
         Just(Frame::KeepAlive),
+        Just(Frame::Retire),
     ]
 }
 

@@ -340,6 +340,7 @@ pub async fn pull_hostile(
         connector,
         hello,
         streams: Some(1),
+        memory: None,
         progress: Arc::default(),
         observer,
     };

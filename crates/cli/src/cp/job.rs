@@ -1,0 +1,160 @@
+//! What a command line asks `cp` to do.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
+use longhaul_remote::Login;
+
+use crate::home;
+use crate::target::{Remote, Target};
+
+/// What is to be done, once the paths are understood. Whatever is not local is in one place.
+pub enum Job {
+    /// Within this machine.
+    Local {
+        sources: Vec<PathBuf>,
+        destination: PathBuf,
+    },
+    /// To a server.
+    Push {
+        sources: Vec<PathBuf>,
+        destination: Remote,
+    },
+    /// From a server.
+    Pull {
+        sources: Vec<Remote>,
+        destination: PathBuf,
+    },
+    /// To where one can log in.
+    PushOverSsh {
+        sources: Vec<PathBuf>,
+        destination: Login,
+    },
+    /// From there.
+    PullOverSsh {
+        sources: Vec<Login>,
+        destination: PathBuf,
+    },
+    /// From one such host to another.
+    Between { sources: Vec<Login>, destination: Login },
+}
+
+#[derive(Default)]
+struct Sources {
+    local: Vec<PathBuf>,
+    server: Vec<Remote>,
+    login: Vec<Login>,
+}
+
+impl Job {
+    /// Reads the paths: sources, then the destination.
+    pub fn read(paths: &[OsString]) -> Result<Self> {
+        let targets = paths.iter().map(|path| Target::parse(path));
+        let mut targets = targets.collect::<Result<Vec<_>>>()?;
+        let destination = targets.pop().ok_or(anyhow!("name what to copy and where to"))?;
+        let mut sources = Sources::default();
+        for target in targets {
+            match target {
+                Target::Local(path) => sources.local.push(path),
+                Target::Remote(path) => sources.server.push(path),
+                Target::Login(path) => sources.login.push(path),
+            }
+        }
+        let Sources { local, server, login } = sources;
+        match (destination, local.is_empty(), server.is_empty(), login.is_empty()) {
+            (_, true, true, true) => bail!("name what to copy and where to"),
+            (Target::Local(destination), false, true, true) => {
+                refuse_into_itself(&local, &destination)?;
+                Ok(Self::Local {
+                    sources: local,
+                    destination,
+                })
+            }
+            (Target::Remote(destination), false, true, true) => Ok(Self::Push {
+                sources: local,
+                destination,
+            }),
+            (Target::Login(destination), false, true, true) => Ok(Self::PushOverSsh {
+                sources: local,
+                destination,
+            }),
+            (Target::Local(destination), true, false, true) => {
+                one_place(&server, |one| one.server.to_string())?;
+                Ok(Self::Pull {
+                    sources: server,
+                    destination,
+                })
+            }
+            (Target::Local(destination), true, true, false) => {
+                one_place(&login, |one| one.host.clone())?;
+                Ok(Self::PullOverSsh {
+                    sources: login,
+                    destination,
+                })
+            }
+            (Target::Login(destination), true, true, false) => {
+                one_place(&login, |one| one.host.clone())?;
+                Ok(Self::Between {
+                    sources: login,
+                    destination,
+                })
+            }
+            (Target::Remote(_), true, false, true) => {
+                bail!("from server to server: copy here first, or run this on one of the two")
+            }
+            (_, false, ..) => bail!("sources here and elsewhere in one copy: run one command for each"),
+            (_, true, ..) => {
+                bail!("lh:// and user@host: in one copy: run this on the one host with the other's path")
+            }
+        }
+    }
+
+    /// In one word, as the report has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Local { .. } => "local",
+            Self::Push { .. } | Self::PushOverSsh { .. } => "push",
+            Self::Pull { .. } | Self::PullOverSsh { .. } => "pull",
+            Self::Between { .. } => "between",
+        }
+    }
+}
+
+fn one_place<T: std::fmt::Display>(sources: &[T], place: impl Fn(&T) -> String) -> Result<()> {
+    let mut others = sources.iter();
+    if let Some(first) = others.next()
+        && let Some(other) = others.find(|other| place(other) != place(first))
+    {
+        bail!("{other} is on another server than {first}: run one command for each server");
+    }
+    Ok(())
+}
+
+/// A directory copied into itself would never end.
+fn refuse_into_itself(sources: &[PathBuf], destination: &Path) -> Result<()> {
+    let mut real = destination.to_path_buf();
+    // As far as it exists.
+    let real = loop {
+        match real.canonicalize() {
+            Ok(real) => break real,
+            Err(_) => match real.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => real = parent.to_path_buf(),
+                _ => break PathBuf::from(".").canonicalize()?,
+            },
+        }
+    };
+    for source in sources {
+        if let Ok(source_real) = source.canonicalize()
+            && source_real.is_dir()
+            && real.starts_with(&source_real)
+        {
+            bail!(
+                "{}: can't be copied into itself, {}",
+                home::shown(source),
+                home::shown(destination)
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Copies with hosts where one can log in: no server is needed, see [`longhaul_remote`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use longhaul_remote::between::Between;
+use longhaul_remote::message::Access;
+use longhaul_remote::{FarSide, Found, Login, LoginConnector, Serve, Way};
+use longhaul_transfer::path::RelPath;
+use longhaul_transfer::{
+    Client, Destination, Hello, Observer, Outcome, Request, Sources, StreamMemory, Token, WriteOptions,
+};
+use tokio::task::JoinSet;
+
+use super::{Carried, Cp, shown};
+use crate::home;
+use crate::watch::Watch;
+
+/// What runs at other hosts for a copy that is over, to be ended in good order.
+pub enum Far {
+    /// Nothing.
+    None,
+    /// The far side of a copy from or to here.
+    One(Arc<LoginConnector>),
+    /// Those of a copy between two hosts.
+    Two(Box<[FarSide; 2]>),
+}
+
+impl Far {
+    /// Ends it.
+    pub async fn end(self) {
+        match self {
+            Self::None => {}
+            Self::One(connector) => {
+                if let Some(connector) = Arc::into_inner(connector) {
+                    connector.end().await;
+                }
+            }
+            Self::Two(two) => {
+                let [source, destination] = *two;
+                tokio::join!(source.end(), destination.end());
+            }
+        }
+    }
+}
+
+impl Cp {
+    pub(super) async fn push_over_ssh(
+        &self,
+        sources: &[PathBuf],
+        destination: &Login,
+        watch: &Arc<Watch>,
+    ) -> Result<Carried> {
+        let (found, names) = Sources::local(sources, self.recursive)?;
+        let access = if self.overwrite {
+            Access::Write
+        } else {
+            Access::Create
+        };
+        let paths = vec![destination.path.clone()];
+        let (connector, paths) = self.far_side(&destination.host, access, paths, watch).await?;
+        let request = Request::Push {
+            destination: paths.into_iter().next().unwrap_or_default(),
+            into: destination.is_directory() || names.len() > 1,
+            overwrite: self.overwrite,
+            fsync: self.fsync,
+            names,
+        };
+        let client = self.client_over_ssh(&destination.host, &connector, request, watch)?;
+        let outcome = client.push(found, shown(sources)).await?;
+        let far = Far::One(connector);
+        Ok(Carried { outcome, far })
+    }
+
+    pub(super) async fn pull_over_ssh(
+        &self,
+        sources: &[Login],
+        destination: &Path,
+        watch: &Arc<Watch>,
+    ) -> Result<Carried> {
+        let Some(first) = sources.first() else {
+            bail!("name what to copy")
+        };
+        let typed = sources.iter().map(|source| source.path.clone()).collect();
+        let (connector, paths) = self.far_side(&first.host, Access::Read, typed, watch).await?;
+        let request = Request::Pull {
+            recursive: self.recursive,
+            sources: paths,
+        };
+        let client = self.client_over_ssh(&first.host, &connector, request, watch)?;
+        let names = sources.iter().map(Login::name).collect();
+        let options = WriteOptions {
+            overwrite: self.overwrite,
+            fsync: self.fsync,
+        };
+        let destination = Destination::local(destination, names, options, client.hello.token)?;
+        let labels = sources.iter().map(Login::to_string).collect();
+        let outcome = client.pull(destination, labels).await?;
+        let far = Far::One(connector);
+        Ok(Carried { outcome, far })
+    }
+
+    pub(super) async fn between(
+        &self,
+        sources: &[Login],
+        destination: &Login,
+        watch: &Arc<Watch>,
+    ) -> Result<Carried> {
+        let Some(first) = sources.first() else {
+            bail!("name what to copy")
+        };
+        if !self.route.is_empty() {
+            bail!("a copy between two hosts takes no --route: run it on one of the two");
+        }
+        let start = self.ssh.start();
+        // One after the other: each may ask for a password.
+        let mut source_side = FarSide::start(&start, &first.host).await?;
+        let mut destination_side = FarSide::start(&start, &destination.host).await?;
+        let between = Between {
+            sources: sources.to_vec(),
+            destination: destination.clone(),
+            recursive: self.recursive,
+            overwrite: self.overwrite,
+            fsync: self.fsync,
+            streams: self.streams,
+            // The report names the hash of one file, if it was one.
+            tell_done: self.json || (!self.recursive && sources.len() == 1),
+            ports: self.ssh.port_range,
+            congestion: self.congestion.clone(),
+        };
+        let observer: Arc<dyn Observer> = watch.clone();
+        let copied = between.copy(
+            &mut source_side,
+            &mut destination_side,
+            &watch.progress,
+            &observer,
+        );
+        let ended = copied.await?;
+        if let Some(notice) = &ended.notice {
+            watch.notice(notice);
+        }
+        let outcome = Outcome {
+            manifest: ended.manifest,
+            closing: JoinSet::new(),
+        };
+        let far = Far::Two(Box::new([source_side, destination_side]));
+        Ok(Carried { outcome, far })
+    }
+
+    /// Logs in to `host`, has it serve `paths`, and finds a way for the data.
+    async fn far_side(
+        &self,
+        host: &str,
+        access: Access,
+        paths: Vec<Vec<u8>>,
+        watch: &Watch,
+    ) -> Result<(Arc<LoginConnector>, Vec<RelPath>)> {
+        let far = FarSide::start(&self.ssh.start(), host).await?;
+        let serve = Serve {
+            access,
+            paths,
+            follow: !self.recursive,
+            ports: self.ssh.port_range,
+            congestion: self.congestion.clone(),
+            routes: self.route.clone(),
+        };
+        let Found {
+            connector,
+            paths,
+            notice,
+        } = LoginConnector::find(far, &serve).await?;
+        if let Some(notice) = notice {
+            watch.notice(&notice);
+        }
+        Ok((Arc::new(connector), paths))
+    }
+
+    fn client_over_ssh(
+        &self,
+        host: &str,
+        connector: &Arc<LoginConnector>,
+        request: Request,
+        watch: &Arc<Watch>,
+    ) -> Result<Client<LoginConnector>> {
+        let token = Token::random()?;
+        let hello = Hello { token, request };
+        if !hello.fits() {
+            bail!("too many sources in one command: name a directory that holds them, with -r");
+        }
+        // Inside ssh's connection there is room for one.
+        let only_one = connector.way() == Way::InsideSsh;
+        Ok(Client {
+            connector: connector.clone(),
+            hello,
+            streams: if only_one { Some(1) } else { self.streams },
+            memory: home::state_dir().map(|state| StreamMemory {
+                file: state.join("streams"),
+                destination: host.to_owned(),
+            }),
+            progress: watch.progress.clone(),
+            observer: watch.clone(),
+        })
+    }
+}

@@ -1,0 +1,47 @@
+//! `longhaul completions` and `longhaul man`: what a shell and man(1) need, made from the command line's own description.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Command};
+use clap_complete::Shell;
+
+use crate::exit::Exit;
+use crate::home;
+
+/// Print completions for a shell.
+///
+/// For bash: longhaul completions bash > ~/.local/share/bash-completion/completions/longhaul
+#[derive(Args)]
+pub struct Completions {
+    /// For which.
+    shell: Shell,
+}
+
+/// Write the manual pages, longhaul.1 and one for each command.
+#[derive(Args)]
+pub struct Man {
+    /// The directory to write them into.
+    #[arg(default_value = ".")]
+    directory: PathBuf,
+}
+
+impl Completions {
+    /// Prints them.
+    pub fn run(self, command: &mut Command) -> Result<Exit> {
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, command, "longhaul", &mut text);
+        // A reader that has gone away has seen enough.
+        let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), &text);
+        Ok(Exit::Success)
+    }
+}
+
+impl Man {
+    /// Writes them.
+    pub fn run(self, command: Command) -> Result<Exit> {
+        clap_mangen::generate_to(command, &self.directory)
+            .with_context(|| format!("cannot write into {}", home::shown(&self.directory)))?;
+        Ok(Exit::Success)
+    }
+}

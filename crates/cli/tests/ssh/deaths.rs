@@ -1,0 +1,44 @@
+//! Near sides that end before their copy does.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::hosts::{Hosts, noise};
+
+/// How long a far side may outlive its near side: what it allows itself to end, many times over.
+const END_TIME_LIMIT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+#[test]
+fn a_far_side_ends_with_its_near_side_and_no_key_is_on_a_command_line() {
+    let Some(hosts) = Hosts::up(&["alpha", "beta"]) else {
+        return;
+    };
+    noise(&hosts.path("here/big"), 24 << 20);
+    noise(&hosts.home("alpha").join("big"), 24 << 20);
+    // The link to beta carries this in some four seconds.
+    for paths in [["here/big", "beta:one"], ["alpha:big", "beta:two"]] {
+        let mut command = hosts.longhaul();
+        command.args(["cp", "-F", "config", "--json"]).args(paths);
+        let mut near = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(near.stdout.take().unwrap()).lines();
+        let moving = |line: &str| {
+            let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_ne!(event["event"], "report", "over already: {event}");
+            event["event"] == "progress" && event["bytes"].as_u64() > Some(0)
+        };
+        assert!(lines.by_ref().any(|line| moving(&line.unwrap())));
+        let running = hosts.command_lines();
+        assert!(!running.is_empty());
+        assert!(running.iter().all(|line| !line.contains("lhk1:")), "{running:?}");
+        // kill -9.
+        near.kill().unwrap();
+        near.wait().unwrap();
+        let deadline = Instant::now() + END_TIME_LIMIT;
+        while !hosts.command_lines().is_empty() {
+            assert!(Instant::now() < deadline, "{:?}", hosts.command_lines());
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+}

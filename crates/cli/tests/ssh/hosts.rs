@@ -1,0 +1,371 @@
+//! A client, two hosts with sshd, and a hub between them that forwards and can be told to let ports through no more.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use wanbed::{Lab, Overrides, Scenario};
+
+const STAR: &str = r#"
+title = "a client, two hosts, and a hub"
+[nodes.client]
+[nodes.hub]
+[nodes.alpha]
+[nodes.beta]
+[links.a]
+ends = ["client", "hub"]
+delay = "2 ms"
+rate = "unlimited"
+[links.b]
+ends = ["hub", "alpha"]
+delay = "2 ms"
+rate = "unlimited"
+[links.c]
+ends = ["hub", "beta"]
+delay = "2 ms"
+rate = "50 Mbit/s"
+"#;
+
+/// Port of each sshd.
+const SSH_PORT: u16 = 2222;
+/// Ports for data, where a test blocks them.
+pub const PORTS: &str = "50000-50010";
+/// The login at each host.
+const USER: &str = "ana";
+/// Programs that the tests stand on beside those that every test does.
+const PROGRAMS: [&str; 3] = ["sshd", "ssh", "ssh-keygen"];
+
+/// Runs before sshd, as root of its namespaces: folder of settings, home. Then sshd runs as an ordinary user, who is whoever runs the lab.
+const PREPARE_NAMESPACES: &str = "set -eu
+settings=$1 home=$2; shift 2
+mount --bind \"$settings/passwd\" /etc/passwd
+mount --bind \"$settings/group\" /etc/group
+mkdir \"$settings/run\"
+mount -t tmpfs -o mode=755 ssh \"$settings/run\"
+mkdir \"$settings/run/ana\"
+mount --bind \"$home\" \"$settings/run/ana\"
+mount --rbind \"$settings/run\" /run
+cd /run
+export HOME=/run/ana
+exec unshare --user --map-user=1000 --map-group=1000 -- \"$@\"";
+
+/// The lab. Ends with its value.
+pub struct Hosts {
+    // Dropped in this order: what runs in the lab first.
+    daemons: Vec<Child>,
+    pub lab: Lab,
+    dir: tempfile::TempDir,
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// A program's file. sshd is often in no ordinary user's PATH, and wants to be called by its whole name.
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+impl Hosts {
+    /// Brings it up, with longhaul in the login's PATH at the hosts in `with_longhaul`; `None`, with the reason printed, where this machine
+    /// can't.
+    pub fn up(with_longhaul: &[&str]) -> Option<Self> {
+        if let Some(missing) = PROGRAMS.iter().find(|name| program(name).is_none()) {
+            eprintln!("not tested: no {missing} here (apt-get install openssh-server openssh-client)");
+            return None;
+        }
+        if let Err(reason) = Lab::possible() {
+            assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
+            eprintln!("not tested: {reason}");
+            return None;
+        }
+        let lab = Lab::up(&Scenario::from_text("ssh", STAR), &Overrides::default()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut hosts = Self {
+            lab,
+            dir,
+            daemons: vec![],
+        };
+        fs::create_dir(hosts.path("bin")).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_longhaul"), hosts.path("bin/longhaul")).unwrap();
+        hosts.key("user");
+        let mut config = String::new();
+        for host in ["hub", "alpha", "beta"] {
+            hosts.start(host, with_longhaul.contains(&host));
+            let address = hosts.lab.address(host).unwrap();
+            config += &format!("Host {host}\nHostName {address}\n");
+        }
+        let at = hosts.dir.path().display().to_string();
+        config += &format!(
+            "Host *\nPort {SSH_PORT}\nUser {USER}\nIdentityFile {at}/user\nIdentitiesOnly yes\nUserKnownHostsFile {at}/known_hosts\n\
+             GlobalKnownHostsFile none\nStrictHostKeyChecking yes\nBatchMode yes\n"
+        );
+        fs::write(hosts.path("config"), config).unwrap();
+        fs::create_dir(hosts.path("here")).unwrap();
+        Some(hosts)
+    }
+
+    fn key(&self, name: &str) -> String {
+        let file = self.path(name);
+        let mut keygen = Command::new(program("ssh-keygen").unwrap());
+        keygen
+            .args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"])
+            .arg(&file);
+        assert!(keygen.status().unwrap().success());
+        fs::read_to_string(file.with_extension("pub"))
+            .unwrap()
+            .trim()
+            .to_owned()
+    }
+
+    fn start(&mut self, host: &str, with_longhaul: bool) {
+        let (home, settings) = (self.home(host), self.path(&format!("{host}-settings")));
+        fs::create_dir(&home).unwrap();
+        fs::create_dir(&settings).unwrap();
+        let key = self.key(&format!("{host}-settings/host"));
+        let known = self.path("known_hosts");
+        let before = fs::read_to_string(&known).unwrap_or_default();
+        let address = self.lab.address(host).unwrap();
+        let lines = format!("[{address}]:{SSH_PORT} {key}\n[::1]:{SSH_PORT} {key}\n");
+        fs::write(&known, before + &lines).unwrap();
+        // A lab's nodes have no IPv6 by themselves; here it is for loopback alone.
+        self.run(
+            host,
+            "sh",
+            &[
+                "-c",
+                "for n in all lo; do echo 0 > /proc/sys/net/ipv6/conf/$n/disable_ipv6 || :; done",
+            ],
+        );
+        let passwd = format!("root:x:0:0:root:/run:/bin/sh\n{USER}:x:1000:1000:{USER}:/run/ana:/bin/sh\n");
+        fs::write(settings.join("passwd"), passwd).unwrap();
+        fs::write(settings.join("group"), format!("root:x:0:\n{USER}:x:1000:\n")).unwrap();
+        let (at, bin) = (settings.display(), self.path("bin"));
+        let path = match with_longhaul {
+            true => format!("{}:/usr/bin:/bin", bin.display()),
+            false => "/usr/bin:/bin".to_owned(),
+        };
+        let authorized = self.path("user.pub");
+        let config = format!(
+            "Port {SSH_PORT}\nListenAddress 0.0.0.0\nListenAddress ::\nHostKey {at}/host\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nUseDNS no\n\
+             PidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\nSetEnv PATH={path}\n",
+            authorized.display()
+        );
+        fs::write(settings.join("sshd_config"), config).unwrap();
+        let mut command = self.lab.command(host, program("unshare").unwrap()).unwrap();
+        command
+            .args(["--mount", "--uts", "--pid", "--fork", "--kill-child", "--"])
+            .args(["sh", "-c", PREPARE_NAMESPACES, "sh"])
+            .arg(&settings)
+            .arg(&home)
+            .arg(program("sshd").unwrap())
+            .args(["-D", "-e", "-f"])
+            .arg(settings.join("sshd_config"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut daemon = command.spawn().unwrap();
+        let mut log = BufReader::new(daemon.stderr.take().unwrap());
+        self.daemons.push(daemon);
+        let mut said = String::new();
+        while !said.contains("Server listening on") {
+            assert!(log.read_line(&mut said).unwrap() > 0, "sshd of {host}: {said}");
+        }
+        // Read on, lest it waits for somebody who does.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    }
+
+    /// A path of the client.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The home directory at a host.
+    pub fn home(&self, host: &str) -> PathBuf {
+        self.path(&format!("{host}-home"))
+    }
+
+    /// `longhaul` at the client.
+    pub fn longhaul(&self) -> Command {
+        self.longhaul_at("client")
+    }
+
+    fn longhaul_at(&self, node: &str) -> Command {
+        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        command
+            .env("LONGHAUL_HOME", self.path("client-settings"))
+            .env("HOME", self.path("client-home"))
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Copies from or to the client, and what came of it.
+    pub fn cp(&self, arguments: &[&str]) -> Copied {
+        self.cp_at("client", arguments)
+    }
+
+    /// Runs another command of `longhaul` at the client: its exit code, what it prints, and its errors.
+    pub fn files(&self, command: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut longhaul = self.longhaul();
+        let output = longhaul
+            .args([command, "-F", "config"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    }
+
+    /// The same at another node.
+    pub fn cp_at(&self, node: &str, arguments: &[&str]) -> Copied {
+        let mut command = self.longhaul_at(node);
+        command.args(["cp", "-F", "config", "--json"]).args(arguments);
+        Copied::of(command.output().unwrap())
+    }
+
+    /// The command lines of the far sides that run in this lab, and of what stands between them and this side.
+    pub fn command_lines(&self) -> Vec<String> {
+        let folder = self.dir.path().to_string_lossy().into_owned();
+        let processes = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| Some(entry.ok()?.path()));
+        let read = |process: &Path, name| {
+            fs::read(process.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let of_this_lab = |process: &PathBuf| {
+            let environment = read(process, "environ").unwrap_or_default();
+            let line = read(process, "cmdline").ok()?;
+            (environment.contains(&folder) && line.contains("--over-stdio")).then_some(line)
+        };
+        processes.filter_map(|process| of_this_lab(&process)).collect()
+    }
+
+    /// From now on the hub swallows TCP connections to the data ports of `node`.
+    pub fn block_data_ports_of(&self, node: &str) {
+        let address = self.lab.address(node).unwrap().to_string();
+        self.run(
+            "hub",
+            "ip",
+            &[
+                "rule",
+                "add",
+                "pref",
+                "10",
+                "to",
+                &address,
+                "ipproto",
+                "tcp",
+                "dport",
+                PORTS,
+                "blackhole",
+            ],
+        );
+    }
+
+    /// Runs a program at a node, and gives what it prints.
+    pub fn run(&self, node: &str, name: &str, arguments: &[&str]) -> String {
+        let mut command = self.lab.command(node, program(name).unwrap()).unwrap();
+        let output = command.args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name} {arguments:?}: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Bytes of payload and headers that the links of `node` have carried.
+    pub fn carried(&self, node: &str) -> u64 {
+        let text = self.run(node, "cat", &["/proc/net/dev"]);
+        let lines = text.lines().filter(|line| !line.contains("lo:"));
+        lines
+            .filter_map(|line| {
+                line.split_once(':')?
+                    .1
+                    .split_whitespace()
+                    .next()?
+                    .parse::<u64>()
+                    .ok()
+            })
+            .sum()
+    }
+}
+
+/// How a copy went.
+pub struct Copied {
+    pub code: Option<i32>,
+    pub report: Value,
+    pub notices: Vec<String>,
+    pub routes: Vec<String>,
+    pub errors: String,
+}
+
+impl Copied {
+    fn of(output: Output) -> Self {
+        let said = String::from_utf8_lossy(&output.stdout);
+        let events: Vec<Value> = said
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        let texts = |event: &str, field: &str| -> Vec<String> {
+            let wanted = events.iter().filter(|one| one["event"] == event);
+            wanted
+                .filter_map(|one| Some(one[field].as_str()?.to_owned()))
+                .collect()
+        };
+        Self {
+            code: output.status.code(),
+            report: events.last().cloned().unwrap_or_default(),
+            notices: texts("notice", "message"),
+            routes: texts("stream_opened", "route"),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// All went well.
+    #[track_caller]
+    pub fn assert_done(&self) {
+        assert_eq!(
+            self.code,
+            Some(0),
+            "{} {} {:?}",
+            self.report,
+            self.errors,
+            self.notices
+        );
+    }
+
+    /// What it failed with.
+    pub fn error(&self) -> String {
+        self.report["error"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// Whether two trees hold the same.
+pub fn same(one: &Path, other: &Path) -> bool {
+    let diff = Command::new("diff").arg("-r").args([one, other]).status();
+    diff.unwrap().success()
+}
+
+/// A file of noise.
+pub fn noise(file: &Path, len: usize) {
+    let mut state = len as u64 | 1;
+    let mut data = vec![0; len];
+    for byte in &mut data {
+        // xorshift64 (Marsaglia, 2003)
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *byte = state as u8;
+    }
+    fs::write(file, data).unwrap();
+}

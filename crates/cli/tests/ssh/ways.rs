@@ -1,0 +1,103 @@
+//! Which way the data takes, and what is said of it.
+
+use crate::hosts::{Hosts, PORTS, noise, same};
+
+#[test]
+fn whichever_side_can_be_reached_is_and_ssh_itself_where_none_can() {
+    let Some(hosts) = Hosts::up(&["alpha"]) else {
+        return;
+    };
+    noise(&hosts.path("here/big"), 3 << 20);
+    let copy = |arguments: &[&str]| {
+        let copied = hosts.cp(&[&["--port-range", PORTS], arguments].concat());
+        copied.assert_done();
+        copied
+    };
+    assert_eq!(copy(&["here/big", "alpha:one"]).routes[0], "direct");
+
+    hosts.block_data_ports_of("alpha");
+    let reverse = copy(&["--streams", "3", "here/big", "alpha:two"]);
+    assert_eq!(reverse.routes, ["from the host"; 3]);
+    assert!(
+        reverse.notices[0].contains("alpha can't be connected to from here")
+            && reverse.notices[0].contains("no answer in time"),
+        "{:?}",
+        reverse.notices
+    );
+    copy(&["alpha:two", "here/two"]);
+
+    hosts.block_data_ports_of("client");
+    let inside = copy(&["here/big", "alpha:three"]);
+    assert_eq!(inside.routes, ["inside ssh"]);
+    assert!(
+        inside.notices[0].contains("no connection with alpha but ssh's") && inside.notices[0].contains(PORTS),
+        "{:?}",
+        inside.notices
+    );
+    copy(&["alpha:three", "here/three"]);
+    for (here, there) in [("big", "one"), ("two", "two"), ("three", "three")] {
+        assert!(
+            same(&hosts.path("here").join(here), &hosts.home("alpha").join(there)),
+            "{there}"
+        );
+    }
+}
+
+#[test]
+fn a_jump_host_is_passed_and_the_data_goes_directly() {
+    let Some(hosts) = Hosts::up(&["alpha"]) else {
+        return;
+    };
+    noise(&hosts.path("here/big"), 3 << 20);
+    let copied = hosts.cp(&["-o", "ProxyJump=hub", "here/big", "alpha:"]);
+    // ssh hands its settings file on to the jump only since it is named with -F.
+    copied.assert_done();
+    assert_eq!(copied.routes[0], "direct");
+    assert!(same(&hosts.path("here/big"), &hosts.home("alpha").join("big")));
+    let jumped = hosts.cp(&["-J", "hub", "alpha:big", "here/back"]);
+    jumped.assert_done();
+}
+
+#[test]
+fn who_can_not_be_logged_in_to_is_told_in_one_line() {
+    let Some(hosts) = Hosts::up(&[]) else { return };
+    noise(&hosts.path("here/f"), 10);
+    let nobody = hosts.cp(&["-P", "2223", "here/f", "alpha:"]);
+    assert_eq!(nobody.code, Some(3), "{}", nobody.report);
+    let error = nobody.error();
+    assert!(
+        error.starts_with("cannot log in to alpha: ") && error.contains("Connection refused"),
+        "{error}"
+    );
+    let stranger = hosts.cp(&["-o", "User=nobody-here", "here/f", "alpha:"]);
+    assert_eq!(stranger.code, Some(3), "{}", stranger.report);
+    assert!(
+        stranger.error().contains("Permission denied"),
+        "{}",
+        stranger.error()
+    );
+    let no_ssh = hosts.cp(&["--ssh", "no-such-ssh", "here/f", "alpha:"]);
+    assert!(
+        no_ssh.error().contains("cannot run no-such-ssh"),
+        "{}",
+        no_ssh.error()
+    );
+}
+
+#[test]
+fn an_address_of_ipv6_is_logged_in_to_and_connected_to() {
+    let Some(hosts) = Hosts::up(&["alpha"]) else {
+        return;
+    };
+    if !hosts
+        .run("alpha", "ip", &["-6", "address", "show", "dev", "lo"])
+        .contains("::1")
+    {
+        return eprintln!("not tested: no IPv6 in a node here");
+    }
+    noise(&hosts.path("here/big"), 3 << 20);
+    let copied = hosts.cp_at("alpha", &["here/big", "[::1]:six"]);
+    copied.assert_done();
+    assert_eq!((copied.routes[0].as_str(), &copied.notices), ("direct", &vec![]));
+    assert!(same(&hosts.path("here/big"), &hosts.home("alpha").join("six")));
+}

@@ -1,0 +1,273 @@
+//! A copy between two far sides: one serves, the other is its client, whichever way round they reach each other. No byte of a file comes
+//! this way.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use data_encoding::HEXLOWER;
+use longhaul_transfer::{Error as CopyError, Event, Failure, Hash, Observer, Progress};
+
+use crate::message::{
+    Access, Answer, Ask, CopyAsk, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, Direction, PathBytes,
+};
+use crate::{Error, FarSide, Login, Serve};
+
+/// What is copied between two hosts, and how.
+#[derive(Debug, Clone)]
+pub struct Between {
+    /// On the one host.
+    pub sources: Vec<Login>,
+    /// On the other.
+    pub destination: Login,
+    /// With all they hold.
+    pub recursive: bool,
+    /// Replace files that exist.
+    pub overwrite: bool,
+    /// Force files to disk.
+    pub fsync: bool,
+    /// Number of streams, if it is to be fixed.
+    pub streams: Option<u32>,
+    /// Every entry that is done is told, not only counted.
+    pub tell_done: bool,
+    /// Ports to listen on.
+    pub ports: Option<crate::PortRange>,
+    /// TCP congestion control.
+    pub congestion: Option<String>,
+}
+
+/// How it went.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    /// BLAKE3 over the record of every entry.
+    pub manifest: Hash,
+    /// Why the source does not connect to the destination, where it is the other way round.
+    pub notice: Option<String>,
+}
+
+impl Between {
+    /// Copies from `source` to `destination`. `progress` and `observer` see what the copy's own client would have them see.
+    ///
+    /// # Errors
+    /// [`Error::Apart`] when neither host reaches the other; [`Error::Copy`] when the copy ended early.
+    pub async fn copy(
+        &self,
+        source: &mut FarSide,
+        destination: &mut FarSide,
+        progress: &Progress,
+        observer: &Arc<dyn Observer>,
+    ) -> Result<Ended, Error> {
+        let hearing = Hearing { progress, observer };
+        let to_destination = match self.push(source, destination, &hearing).await? {
+            Ok(manifest) => {
+                return Ok(Ended {
+                    manifest,
+                    notice: None,
+                });
+            }
+            Err(reason) => reason,
+        };
+        match self.pull(source, destination, &hearing).await? {
+            Ok(manifest) => Ok(Ended {
+                manifest,
+                notice: Some(format!(
+                    "{} can't be connected to from {} ({to_destination}); it connects to {} instead",
+                    destination.host, source.host, source.host
+                )),
+            }),
+            Err(from_destination) => Err(Error::Apart {
+                source_host: source.host.clone(),
+                destination_host: destination.host.clone(),
+                reason: format!(
+                    "to {}: {to_destination}; back: {from_destination}",
+                    destination.host
+                ),
+            }),
+        }
+    }
+
+    /// The source's host is the client. `Ok(Err(why))` if it does not reach the other.
+    async fn push(
+        &self,
+        source: &mut FarSide,
+        destination: &mut FarSide,
+        hearing: &Hearing<'_>,
+    ) -> Result<Result<Hash, String>, Error> {
+        let access = if self.overwrite {
+            Access::Write
+        } else {
+            Access::Create
+        };
+        let place = vec![self.destination.path.clone()];
+        let serve = self.serve(access, place);
+        let (port, paths) = match begun(destination, source, &serve).await? {
+            Ok(begun) => begun,
+            Err(why_not) => return Ok(Err(why_not)),
+        };
+        let ask = CopyAsk {
+            direction: Direction::Push,
+            sources: self
+                .sources
+                .iter()
+                .map(|login| PathBytes(login.path.clone()))
+                .collect(),
+            destination: paths.into_iter().next().unwrap_or_default(),
+            ..self.ask(destination, port)
+        };
+        hearing.copy(source, ask).await
+    }
+
+    /// The destination's host is the client.
+    async fn pull(
+        &self,
+        source: &mut FarSide,
+        destination: &mut FarSide,
+        hearing: &Hearing<'_>,
+    ) -> Result<Result<Hash, String>, Error> {
+        let typed = self.sources.iter().map(|login| login.path.clone()).collect();
+        let serve = self.serve(Access::Read, typed);
+        let (port, paths) = match begun(source, destination, &serve).await? {
+            Ok(begun) => begun,
+            Err(why_not) => return Ok(Err(why_not)),
+        };
+        let ask = CopyAsk {
+            direction: Direction::Pull,
+            sources: paths,
+            destination: PathBytes(self.destination.path.clone()),
+            ..self.ask(source, port)
+        };
+        hearing.copy(destination, ask).await
+    }
+
+    fn serve(&self, access: Access, paths: Vec<Vec<u8>>) -> Serve {
+        Serve {
+            access,
+            paths,
+            follow: !self.recursive,
+            ports: self.ports,
+            congestion: self.congestion.clone(),
+            routes: vec![],
+        }
+    }
+
+    fn ask(&self, server: &FarSide, port: u16) -> CopyAsk {
+        CopyAsk {
+            server: server.ready.key,
+            hosts: server.hosts(),
+            port,
+            direction: Direction::Push,
+            sources: vec![],
+            names: self.sources.iter().map(|login| PathBytes(login.name())).collect(),
+            labels: self.sources.iter().map(Login::to_string).collect(),
+            destination: PathBytes::default(),
+            into: self.destination.is_directory() || self.sources.len() > 1,
+            recursive: self.recursive,
+            overwrite: self.overwrite,
+            fsync: self.fsync,
+            streams: self.streams,
+            congestion: self.congestion.clone(),
+            tell_done: self.tell_done,
+        }
+    }
+}
+
+/// Has `server` serve `client`: its port and its paths, or why it can't listen.
+async fn begun(
+    server: &mut FarSide,
+    client: &FarSide,
+    serve: &Serve,
+) -> Result<Result<(u16, Vec<PathBytes>), String>, Error> {
+    match server.ask(&serve.ask(client.ready.key)).await? {
+        Answer::Serving {
+            port: Some(port),
+            paths,
+            ..
+        } => Ok(Ok((port, paths))),
+        Answer::Serving { why_not, .. } => Ok(Err(why_not.unwrap_or("it does not listen".into()))),
+        other => Err(server.odd(&other)),
+    }
+}
+
+/// Hears how a copy goes.
+struct Hearing<'a> {
+    progress: &'a Progress,
+    observer: &'a Arc<dyn Observer>,
+}
+
+impl Hearing<'_> {
+    async fn copy(&self, client: &mut FarSide, ask: CopyAsk) -> Result<Result<Hash, String>, Error> {
+        let mut answer = client.ask(&Ask::Copy(Box::new(ask))).await?;
+        loop {
+            match answer {
+                Answer::NotReached { reason } => return Ok(Err(reason)),
+                Answer::Event(event) => self.event(event),
+                Answer::Progress(counts) => self.count(&counts),
+                Answer::Ended(end) => return self.ended(client, end).map(Ok),
+                other => return Err(client.odd(&other)),
+            }
+            answer = client.hear(true).await?;
+        }
+    }
+
+    fn count(&self, counts: &CopyProgress) {
+        let progress = self.progress;
+        for (counter, value) in [
+            (&progress.entries_found, counts.entries_found),
+            (&progress.bytes_found, counts.bytes_found),
+            (&progress.entries_done, counts.entries_done),
+            (&progress.files_done, counts.files_done),
+            (&progress.bytes_done, counts.bytes_done),
+            (&progress.failures, counts.failures),
+        ] {
+            counter.store(value, Ordering::Relaxed);
+        }
+        progress
+            .walk_complete
+            .store(counts.walk_complete, Ordering::Relaxed);
+    }
+
+    fn event(&self, event: CopyEvent) {
+        let route = "between the hosts".to_owned();
+        self.observer.event(match event {
+            CopyEvent::StreamOpened { stream } => Event::StreamOpened { stream, route },
+            CopyEvent::StreamLost { stream, reason } => Event::StreamLost {
+                stream,
+                route,
+                reason,
+            },
+            CopyEvent::Done {
+                path,
+                bytes,
+                blake3,
+                same,
+            } => Event::Done {
+                path,
+                bytes,
+                hash: blake3.and_then(|text| hash(&text)),
+                same,
+            },
+            CopyEvent::Failed { path, kind, detail } => Event::Failed {
+                path,
+                failure: Failure::with(kind, detail),
+            },
+        });
+    }
+
+    fn ended(&self, client: &FarSide, end: CopyEnd) -> Result<Hash, Error> {
+        if let Some(manifest) = end.manifest.as_deref().and_then(hash) {
+            return Ok(manifest);
+        }
+        let told = end.error.unwrap_or("it does not say how it ended".into());
+        let text = longhaul_proto::text::printable(format!("{}: {told}", client.host).as_bytes());
+        Err(Error::Copy(match end.kind {
+            Some(CopyErrorKind::Connect) => CopyError::Connect(text),
+            Some(CopyErrorKind::Unauthorised) => CopyError::Unauthorised(text),
+            Some(CopyErrorKind::Disagreement) => CopyError::Disagreement,
+            Some(CopyErrorKind::BrokeOff) | None => CopyError::StreamsLost(text),
+            Some(CopyErrorKind::Refused | CopyErrorKind::Path) => CopyError::Refused(text),
+        }))
+    }
+}
+
+fn hash(text: &str) -> Option<Hash> {
+    HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok()
+}

@@ -1,0 +1,219 @@
+//! The script that starts longhaul at the far side, and brings this very program along where it is asked to.
+//!
+//! A program that was brought is kept in `~/.cache/longhaul/HASH/longhaul`, HASH being its SHA-256, in a directory that its owner alone
+//! may enter. It is checked against its hash, by the far side's own tools, before every run.
+
+use std::fmt::Write;
+use std::io;
+use std::path::Path;
+
+use aws_lc_rs::digest::{Context, SHA256};
+
+/// The far side has no longhaul that may be used: `NEEDS` and what `uname -sm` says. A script with `bring` then waits for
+/// [`GO`] and the program.
+pub(crate) const NEEDS: &str = "longhaul-needs ";
+/// What arrived is not what was sent, or could not be written.
+pub(crate) const DAMAGED: &str = "longhaul-damaged";
+/// It arrived, and does not run there.
+pub(crate) const UNFIT: &str = "longhaul-unfit";
+/// Said before the program's bytes.
+pub(crate) const GO: &str = "go\n";
+/// What starts the far side once there is a program.
+const ARGUMENTS: &str = "serve --over-stdio";
+
+/// A program to bring along.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    /// SHA-256, in hexadecimal.
+    pub hash: String,
+    /// Bytes.
+    pub size: u64,
+}
+
+impl Program {
+    /// Reads and hashes a program's file.
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        let mut file = std::fs::File::open(path)?;
+        let mut hash = Hashing(Context::new(&SHA256));
+        let size = io::copy(&mut file, &mut hash)?;
+        let mut text = String::new();
+        for byte in hash.0.finish().as_ref() {
+            // Writing to a string can't fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        Ok(Self { hash: text, size })
+    }
+}
+
+struct Hashing(Context);
+
+impl io::Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The script, on one line and without single quotes and exclamation marks, which a login shell may take for its own. With `bring` it
+/// uses no longhaul but this one, and asks for it if it is not there; otherwise the one in the login's PATH goes first.
+pub(crate) fn script(own: &Program, bring: bool) -> String {
+    let Program { hash, size } = own;
+    let mut script = format!(
+        "d=\"$HOME/.cache/longhaul/{hash}\"; p=\"$d/longhaul\"; \
+         sum() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; }} 2>/dev/null | cut -c1-64; }}; "
+    );
+    if !bring {
+        script += &format!("if command -v longhaul >/dev/null 2>&1; then exec longhaul {ARGUMENTS}; fi; ");
+    }
+    script += &format!(
+        "if [ -x \"$p\" ] && [ \"$(sum \"$p\")\" = {hash} ]; then exec \"$p\" {ARGUMENTS}; fi; \
+         echo \"{NEEDS}$(uname -sm)\"; "
+    );
+    if bring {
+        script += &format!(
+            "read go || exit 1; umask 077; mkdir -p \"$d\" && chmod 700 \"$d\" || {{ echo {DAMAGED}; exit 1; }}; t=\"$d/new.$$\"; \
+             head -c {size} > \"$t\"; \
+             if [ \"$(sum \"$t\")\" = {hash} ] && chmod 700 \"$t\" && mv -f \"$t\" \"$p\"; then :; else rm -f \"$t\"; echo {DAMAGED}; exit 1; fi; \
+             \"$p\" --version >/dev/null 2>&1 || {{ echo {UNFIT}; exit 1; }}; exec \"$p\" {ARGUMENTS}"
+        );
+    } else {
+        script += "exit 127";
+    }
+    script
+}
+
+/// What `uname -sm` says of this machine.
+pub(crate) fn machine() -> String {
+    let name = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    format!("{} {}", text(name.sysname()), text(name.machine()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// A program that says so when it is started as the far side is.
+    const STAND_IN: &str = "#!/bin/sh\n[ \"$1\" = --version ] || echo started \"$@\"\n";
+
+    struct Login {
+        home: tempfile::TempDir,
+        own: Program,
+    }
+
+    impl Login {
+        fn new() -> Self {
+            let home = tempfile::tempdir().unwrap();
+            let file = home.path().join("own");
+            std::fs::write(&file, STAND_IN).unwrap();
+            let own = Program::of(&file).unwrap();
+            Self { home, own }
+        }
+
+        fn start(&self, bring: bool, path: &str) -> Child {
+            let script = script(&self.own, bring);
+            assert!(!script.contains(['\'', '!', '\n']), "{script}");
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("exec sh -c '{script}'")]);
+            command.env("HOME", self.home.path()).env("PATH", path);
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        }
+
+        /// What the script says, when it is sent `bytes` once it asks.
+        fn said(&self, bring: bool, path: &str, bytes: &[u8]) -> (String, Option<i32>) {
+            let mut child = self.start(bring, path);
+            let mut out = BufReader::new(child.stdout.take().unwrap());
+            let mut said = String::new();
+            out.read_line(&mut said).unwrap();
+            let mut input = child.stdin.take().unwrap();
+            if bring && said.starts_with(NEEDS) {
+                input.write_all(GO.as_bytes()).unwrap();
+                input.write_all(bytes).unwrap();
+            }
+            drop(input);
+            out.read_to_string(&mut said).unwrap();
+            (said, child.wait().unwrap().code())
+        }
+    }
+
+    fn path() -> String {
+        std::env::var("PATH").unwrap()
+    }
+
+    #[test]
+    fn a_program_is_asked_for_brought_once_and_checked_each_time() {
+        let login = Login::new();
+        let needs = format!("{NEEDS}{}\n", machine());
+        assert_eq!(
+            login.said(false, "/usr/bin:/bin", b""),
+            (needs.clone(), Some(127))
+        );
+        let started = "started serve --over-stdio\n".to_owned();
+        let brought = login.said(true, &path(), STAND_IN.as_bytes());
+        assert_eq!(brought, (needs.clone() + &started, Some(0)));
+        let folder = login.home.path().join(".cache/longhaul").join(&login.own.hash);
+        for place in [folder.clone(), folder.join("longhaul")] {
+            let mode = std::fs::metadata(place).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700);
+        }
+        for bring in [true, false] {
+            assert_eq!(
+                login.said(bring, "/usr/bin:/bin", b""),
+                (started.clone(), Some(0))
+            );
+        }
+        // Somebody has changed it since.
+        std::fs::write(folder.join("longhaul"), "#!/bin/sh\necho changed\n").unwrap();
+        assert_eq!(login.said(false, "/usr/bin:/bin", b""), (needs, Some(127)));
+        assert!(
+            login
+                .said(true, &path(), STAND_IN.as_bytes())
+                .0
+                .ends_with(&started)
+        );
+    }
+
+    #[test]
+    fn what_arrives_damaged_or_cut_short_is_not_run_and_not_kept() {
+        let login = Login::new();
+        for bytes in [
+            &STAND_IN.as_bytes()[1..],
+            &STAND_IN.replace("started", "hacked!").into_bytes(),
+        ] {
+            let (said, code) = login.said(true, &path(), bytes);
+            assert!(
+                said.ends_with(&format!("{DAMAGED}\n")) && code == Some(1),
+                "{said}"
+            );
+            let folder = login.home.path().join(".cache/longhaul").join(&login.own.hash);
+            assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn the_longhaul_of_the_path_goes_first_unless_another_is_brought() {
+        let login = Login::new();
+        let programs = login.home.path().join("bin");
+        std::fs::create_dir(&programs).unwrap();
+        let installed = programs.join("longhaul");
+        std::fs::write(&installed, "#!/bin/sh\necho installed \"$@\"\n").unwrap();
+        std::fs::set_permissions(&installed, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", programs.display(), path());
+        let (said, _) = login.said(false, &path, b"");
+        assert_eq!(said, "installed serve --over-stdio\n");
+        let (said, _) = login.said(true, &path, STAND_IN.as_bytes());
+        assert!(said.ends_with("started serve --over-stdio\n"), "{said}");
+    }
+}

@@ -1,0 +1,224 @@
+//! The streams of a copy with one far side: the way is found once, and each stream then takes it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_proto::{Host, PublicKey};
+use longhaul_session::{ConnectOptions, Endpoint, Identity, Route, ServerTrust, Service, Session};
+use longhaul_transfer::path::RelPath;
+use longhaul_transfer::{ConnectError, ConnectFailure, Connector, SessionConnector};
+use tokio::process::Child;
+
+use crate::message::{Access, Answer, Ask, PathBytes, ServeAsk};
+use crate::reverse::Reverse;
+use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, Search};
+use crate::ways::Way;
+use crate::{Error, FarSide, PortRange};
+
+/// Stands for the port of a far side that does not listen: an OPEN names one.
+const ANY_PORT: u16 = 1;
+
+/// What the far side is to serve, and how it is reached.
+#[derive(Debug, Clone)]
+pub struct Serve {
+    /// What is done with the paths.
+    pub access: Access,
+    /// As typed.
+    pub paths: Vec<Vec<u8>>,
+    /// A source that is a symbolic link is followed.
+    pub follow: bool,
+    /// Ports to listen on, at either side.
+    pub ports: Option<PortRange>,
+    /// TCP congestion control, at either side.
+    pub congestion: Option<String>,
+    /// Routes over depots; sessions go direct if there is none. With routes, no other way is tried.
+    pub routes: Vec<Route>,
+}
+
+impl Serve {
+    pub(crate) fn ask(&self, client: PublicKey) -> Ask {
+        Ask::Serve(ServeAsk {
+            client,
+            access: self.access,
+            paths: self.paths.iter().cloned().map(PathBytes).collect(),
+            follow: self.follow,
+            ports: self.ports,
+            congestion: self.congestion.clone(),
+        })
+    }
+}
+
+/// Opens the streams of a copy with a far side.
+pub struct LoginConnector {
+    pub(crate) way: Way,
+    pub(crate) routes: Vec<String>,
+    pub(crate) link: Link,
+    /// The session that the way was found with; the first stream takes it.
+    pub(crate) first: Mutex<Option<Session>>,
+}
+
+pub(crate) enum Link {
+    To(SessionConnector, tokio::sync::Mutex<FarSide>),
+    From {
+        reverse: Reverse,
+        far: tokio::sync::Mutex<FarSide>,
+        /// Whom the far side reaches this one by.
+        host: String,
+    },
+    Inside(tokio::sync::Mutex<Option<Child>>),
+}
+
+/// A way that was found.
+pub struct Found {
+    /// To open streams with.
+    pub connector: LoginConnector,
+    /// The paths of [`Serve`] beneath the far side's root.
+    pub paths: Vec<RelPath>,
+    /// Why not the way before, where it is not the first.
+    pub notice: Option<String>,
+}
+
+impl LoginConnector {
+    /// Has `far` serve, and finds a way for the data.
+    ///
+    /// # Errors
+    /// [`Error`]: the far side says no or is gone. That no direct connection comes about is none: see [`Found::notice`].
+    pub async fn find(mut far: FarSide, serve: &Serve) -> Result<Found, Error> {
+        let identity = Arc::new(Identity::generate()?);
+        let (port, why_not, paths) = match far.ask(&serve.ask(identity.public())).await? {
+            Answer::Serving { port, why_not, paths } => (port, why_not, paths),
+            other => return Err(far.odd(&other)),
+        };
+        let paths = beneath_root(&paths)?;
+        let base = ConnectOptions {
+            congestion: serve.congestion.clone(),
+            setup_timeout: DIRECTION_TIME_LIMIT,
+            ..ConnectOptions::new(
+                Service::COPY,
+                Route::direct(),
+                Endpoint::new(named(&far.host_name), port.unwrap_or(ANY_PORT)),
+                identity,
+                ServerTrust::Pinned(far.ready.key),
+            )
+        };
+        if !serve.routes.is_empty() {
+            return Self::over_routes(far, serve, base, port, paths).await;
+        }
+        Search {
+            far,
+            base,
+            serve,
+            port,
+            why_not,
+        }
+        .search(paths)
+        .await
+    }
+
+    async fn over_routes(
+        far: FarSide,
+        serve: &Serve,
+        base: ConnectOptions,
+        port: Option<u16>,
+        paths: Vec<RelPath>,
+    ) -> Result<Found, Error> {
+        let refused = |reason: String| Error::Refused {
+            host: far.host.clone(),
+            reason,
+        };
+        let port = port.ok_or_else(|| refused("it can't listen, so no route leads to it".into()))?;
+        let server = far.ready.server.filter(|address| !address.is_loopback());
+        let host = server.map_or_else(|| named(&far.host_name), Host::Ip);
+        let base = ConnectOptions {
+            destination: Endpoint::new(host, port),
+            setup_timeout: SETUP_TIMEOUT,
+            ..base
+        };
+        let sessions = SessionConnector::new(base, serve.routes.clone());
+        let connector = Self {
+            way: Way::ToHost,
+            routes: sessions.routes(),
+            link: Link::To(sessions, tokio::sync::Mutex::new(far)),
+            first: Mutex::new(None),
+        };
+        Ok(Found {
+            connector,
+            paths,
+            notice: None,
+        })
+    }
+
+    /// The way that was found.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Ends the far side, and waits for it for a moment.
+    pub async fn end(self) {
+        match self.link {
+            Link::To(_, far) | Link::From { far, .. } => far.into_inner().end().await,
+            Link::Inside(child) => drop(child),
+        }
+    }
+}
+
+/// A host as an OPEN may name it. What ssh calls it may be no name of the network; the OPEN is then for whoever has the key.
+pub(crate) fn named(host: &str) -> Host {
+    Host::parse(host).unwrap_or(Host::Ip(std::net::Ipv4Addr::UNSPECIFIED.into()))
+}
+
+/// What the far side calls the paths.
+pub(crate) fn beneath_root(paths: &[PathBytes]) -> Result<Vec<RelPath>, Error> {
+    let plain = paths.iter().map(|path| RelPath::from_bytes(&path.0));
+    Ok(plain.collect::<Result<_, _>>()?)
+}
+
+impl Connector for LoginConnector {
+    type Stream = Session;
+
+    fn routes(&self) -> Vec<String> {
+        self.routes.clone()
+    }
+
+    async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(session) = first {
+            return Ok(session);
+        }
+        match &self.link {
+            Link::To(sessions, _) => sessions.connect(route).await,
+            Link::From { reverse, far, host } => {
+                let mut far = far.lock().await;
+                let ask = Ask::Dial {
+                    hosts: vec![host.clone()],
+                    port: reverse.port,
+                };
+                match far.ask(&ask).await {
+                    Ok(Answer::Dialled { .. }) => {}
+                    Ok(Answer::NotDialled { reason }) => {
+                        return Err(lost(
+                            format!("{} can't connect to this machine: {reason}", far.host),
+                            true,
+                        ));
+                    }
+                    Ok(other) => return Err(lost(far.odd(&other).to_string(), false)),
+                    Err(error) => return Err(lost(error.to_string(), false)),
+                }
+                let session = reverse.session().await;
+                session.ok_or_else(|| lost(format!("no session with {}", far.host), true))
+            }
+            Link::Inside(_) => Err(lost(
+                "the ssh connection that carried the copy has ended".into(),
+                false,
+            )),
+        }
+    }
+}
+
+fn lost(message: String, retry: bool) -> ConnectError {
+    ConnectError {
+        message,
+        kind: ConnectFailure::NoRoute,
+        retry,
+    }
+}

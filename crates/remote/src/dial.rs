@@ -1,0 +1,189 @@
+//! Several addresses tried beside each other, each a little after the one before (RFC 8305, section 5); the first that proves to be the
+//! right host is taken. An address may belong to another machine as well, in another network: only the key tells.
+
+use std::fmt;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// Between one attempt and the next: the connection attempt delay of RFC 8305.
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Addresses that are tried.
+const MAX_ADDRESSES: usize = 16;
+/// How long one name may take to resolve.
+const RESOLVE_TIME_LIMIT: Duration = Duration::from_secs(2);
+/// Attempts that an error lists.
+const MAX_LISTED_ATTEMPTS: usize = 4;
+
+/// One attempt that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// At which address; none where a name has none.
+    pub address: Option<SocketAddr>,
+    /// Why, in one line.
+    pub reason: String,
+}
+
+/// All of them, in the order in which they failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attempts(pub Vec<Attempt>);
+
+impl fmt::Display for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("no address");
+        }
+        for (at, attempt) in self.0.iter().take(MAX_LISTED_ATTEMPTS).enumerate() {
+            if at > 0 {
+                f.write_str(", ")?;
+            }
+            match attempt.address {
+                // The reason has it, or names another.
+                Some(address) if !attempt.reason.contains(&address.to_string()) => {
+                    write!(f, "{address}: {}", attempt.reason)?;
+                }
+                _ => f.write_str(&attempt.reason)?,
+            }
+        }
+        match self.0.len().saturating_sub(MAX_LISTED_ATTEMPTS) {
+            0 => Ok(()),
+            more => write!(f, ", and {more} more"),
+        }
+    }
+}
+
+/// Each once, in order.
+pub(crate) fn distinct<T: PartialEq>(all: Vec<T>) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for one in all {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+/// The addresses of `hosts`, in order. Names that do not resolve are passed over.
+pub(crate) async fn addresses(hosts: &[String], port: u16) -> Vec<SocketAddr> {
+    let mut found = Vec::new();
+    for host in hosts {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            found.push(SocketAddr::new(address.to_canonical(), port));
+        } else if let Ok(Ok(resolved)) =
+            timeout(RESOLVE_TIME_LIMIT, tokio::net::lookup_host((host.as_str(), port))).await
+        {
+            found.extend(resolved);
+        }
+    }
+    let mut found = distinct(found);
+    found.truncate(MAX_ADDRESSES);
+    found
+}
+
+/// This host's own addresses that another host may reach it by.
+pub(crate) fn own_addresses() -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let usable = |address: &IpAddr| match address {
+        IpAddr::V4(address) => !address.is_loopback() && !address.is_link_local(),
+        IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
+    };
+    interfaces
+        .iter()
+        .map(if_addrs::Interface::ip)
+        .filter(usable)
+        .collect()
+}
+
+/// The first of `addresses` for which `attempt` succeeds within `limit`, and what it gave.
+pub(crate) async fn race<T, F>(
+    addresses: Vec<SocketAddr>,
+    limit: Duration,
+    attempt: impl Fn(SocketAddr) -> F,
+) -> Result<(T, SocketAddr), Attempts>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, String>> + Send + 'static,
+{
+    let deadline = Instant::now() + limit;
+    let mut failed = Attempts::default();
+    let mut waiting = addresses.into_iter();
+    let mut under_way = JoinSet::new();
+    let mut next = waiting.next();
+    let mut start_at = Instant::now();
+    loop {
+        if let Some(address) = next.filter(|_| under_way.is_empty() || start_at <= Instant::now()) {
+            let attempt = attempt(address);
+            under_way.spawn(async move {
+                match tokio::time::timeout_at(deadline, attempt).await {
+                    Ok(done) => (address, done),
+                    Err(_) => (address, Err("no answer in time".into())),
+                }
+            });
+            next = waiting.next();
+            start_at = Instant::now() + ATTEMPT_DELAY;
+        }
+        tokio::select! {
+            ended = under_way.join_next() => match ended {
+                Some(Ok((address, Ok(done)))) => return Ok((done, address)),
+                Some(Ok((address, Err(reason)))) => failed.0.push(Attempt { address: Some(address), reason }),
+                Some(Err(_)) => {}
+                None if next.is_none() => return Err(failed),
+                None => {}
+            },
+            () = sleep_until(start_at), if next.is_some() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(n: u8) -> SocketAddr {
+        SocketAddr::new([192, 0, 2, n].into(), 7)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_black_hole_holds_the_right_address_up_for_a_moment_only() {
+        let begun = Instant::now();
+        let (found, address) = race(
+            vec![at(1), at(2), at(3)],
+            Duration::from_secs(5),
+            |address| async move {
+                match address {
+                    one if one == at(1) => std::future::pending().await,
+                    one if one == at(2) => Err("refused".to_owned()),
+                    _ => Ok("here"),
+                }
+            },
+        )
+        .await
+        .unwrap();
+        assert_eq!((found, address), ("here", at(3)));
+        assert!(begun.elapsed() <= 2 * ATTEMPT_DELAY, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_told_and_come_in_time() {
+        let begun = Instant::now();
+        let limit = Duration::from_secs(3);
+        let failed = race(vec![at(1), at(2)], limit, |address| async move {
+            if address == at(1) {
+                std::future::pending::<()>().await;
+            }
+            Err::<(), _>("Connection refused".to_owned())
+        })
+        .await
+        .unwrap_err();
+        assert_eq!(begun.elapsed(), limit);
+        assert_eq!(
+            failed.to_string(),
+            "192.0.2.2:7: Connection refused, 192.0.2.1:7: no answer in time"
+        );
+        let none = race(vec![], limit, |_| async { Ok::<(), _>(()) }).await;
+        assert_eq!(none.unwrap_err().to_string(), "no address");
+    }
+}

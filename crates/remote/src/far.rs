@@ -1,0 +1,281 @@
+//! The far side: `longhaul serve --over-stdio`, started over ssh by whoever copies, as the user who logged in.
+//!
+//! It does what its standard input asks, serves one key and the paths it was told, and ends with its standard input, whatever is under
+//! way then.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Shutdown};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_hop::Conn;
+use longhaul_session::Identity;
+use longhaul_transfer::Limits;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::Error;
+use crate::dial::own_addresses;
+use crate::message::{Answer, Ask, MAX_LINE, Ready, VERSION};
+
+mod copy;
+mod files;
+mod resolve;
+mod serving;
+
+use serving::Serving;
+
+/// How long what is under way may take to end once the near side is gone: temporary files are removed in it.
+const END_TIME_LIMIT: Duration = Duration::from_secs(2);
+/// How long sessions may take to end by themselves once the near side is gone.
+const LAST_WORDS_TIME_LIMIT: Duration = Duration::from_millis(200);
+/// Bytes moved at once between ssh and a session inside it.
+const INSIDE_PIECE: usize = 64 << 10;
+
+/// What standard input brings.
+enum Incoming {
+    Ask(Ask),
+    /// It carries a session from here on, whose bytes come out of this socket and go into it.
+    Inside(UnixStream),
+    /// What came is no question.
+    Odd,
+}
+
+/// Runs the far side to its end. `release` is what it says of itself.
+///
+/// # Errors
+/// [`Error`] when it can't begin.
+pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error> {
+    let identity = Arc::new(Identity::generate()?);
+    let (answers, written) = write_answers(File::from(owned(std::io::stdout())?));
+    let mut incoming = read_questions(File::from(owned(std::io::stdin())?));
+    let (client, server) = ssh_addresses(std::env::var("SSH_CONNECTION").ok().as_deref());
+    let _ = answers.send(Answer::Ready(Ready {
+        version: VERSION,
+        copy_version: longhaul_transfer::VERSION,
+        release: release.to_owned(),
+        key: identity.public(),
+        client,
+        server,
+        addresses: own_addresses(),
+    }));
+    let mut far = Far {
+        identity,
+        limits,
+        serving: None,
+        answers,
+        sessions: JoinSet::new(),
+    };
+    while let Some(incoming) = incoming.recv().await {
+        far.take(incoming).await;
+    }
+    far.end().await;
+    let _ = timeout(END_TIME_LIMIT, written).await;
+    Ok(())
+}
+
+struct Far {
+    identity: Arc<Identity>,
+    limits: Limits,
+    serving: Option<Serving>,
+    answers: mpsc::UnboundedSender<Answer>,
+    /// What is done beside answering questions.
+    sessions: JoinSet<()>,
+}
+
+impl Far {
+    async fn take(&mut self, incoming: Incoming) {
+        while self.sessions.try_join_next().is_some() {}
+        let answer = match incoming {
+            Incoming::Ask(Ask::Serve(ask)) => {
+                // One at a time: what was served before is not any more.
+                self.serving = None;
+                match Serving::begin(&ask, self.identity.clone(), self.limits.clone()).await {
+                    Ok((serving, answer)) => {
+                        self.serving = Some(serving);
+                        answer
+                    }
+                    Err(reason) => Answer::Refused { reason },
+                }
+            }
+            Incoming::Ask(Ask::Dial { hosts, port }) => match &self.serving {
+                Some(serving) => match serving.dial(&hosts, port).await {
+                    Ok((session, host)) => {
+                        self.sessions.spawn(serving.carry(session));
+                        Answer::Dialled { host }
+                    }
+                    Err(attempts) => Answer::NotDialled {
+                        reason: attempts.to_string(),
+                    },
+                },
+                None => refused("nothing is served yet"),
+            },
+            Incoming::Inside(socket) => match (&self.serving, inside(socket)) {
+                (Some(serving), Ok(conn)) => {
+                    self.sessions.spawn(serving.take_over(conn));
+                    Answer::Inside
+                }
+                (None, _) => refused("nothing is served yet"),
+                (_, Err(error)) => Answer::Refused {
+                    reason: error.to_string(),
+                },
+            },
+            Incoming::Ask(Ask::Copy(ask)) => {
+                let (identity, answers) = (self.identity.clone(), self.answers.clone());
+                self.sessions.spawn(copy::run(*ask, identity, answers));
+                return;
+            }
+            Incoming::Ask(Ask::Files(ask)) => {
+                let done = tokio::task::spawn_blocking(move || files::answer(&resolve::home(), &ask)).await;
+                match done.map_err(|error| error.to_string()).flatten() {
+                    Ok(answer) => answer,
+                    Err(reason) => Answer::Refused { reason },
+                }
+            }
+            Incoming::Ask(Ask::Inside) | Incoming::Odd => refused("not understood"),
+        };
+        let _ = self.answers.send(answer);
+    }
+
+    async fn end(mut self) {
+        // A session whose last words are on their way, and one whose client is dead, end by themselves.
+        let _ = timeout(LAST_WORDS_TIME_LIMIT, async {
+            while self.sessions.join_next().await.is_some() {}
+        })
+        .await;
+        let begun = self.serving.take().map(Serving::end);
+        self.sessions.abort_all();
+        let ending = async {
+            if let Some(begun) = begun {
+                begun.await;
+            }
+            self.sessions.join_all().await;
+        };
+        // What does not end in time ends with the process.
+        let _ = timeout(END_TIME_LIMIT, ending).await;
+    }
+}
+
+fn refused(reason: &str) -> Answer {
+    Answer::Refused {
+        reason: reason.to_owned(),
+    }
+}
+
+fn inside(socket: UnixStream) -> std::io::Result<Conn> {
+    socket.set_nonblocking(true)?;
+    Conn::new(socket.into())
+}
+
+/// A descriptor of its own for what `of` stands for.
+fn owned(of: impl std::os::fd::AsFd) -> std::io::Result<std::os::fd::OwnedFd> {
+    of.as_fd().try_clone_to_owned()
+}
+
+/// Writes answers as they come, on a thread of its own, since ssh may take them slowly. The receiver hears when all is written.
+fn write_answers(mut out: File) -> (mpsc::UnboundedSender<Answer>, oneshot::Receiver<()>) {
+    let (sender, mut answers) = mpsc::unbounded_channel();
+    let (done, written) = oneshot::channel();
+    std::thread::spawn(move || {
+        while let Some(answer) = answers.blocking_recv() {
+            let Ok(mut line) = serde_json::to_string(&answer) else {
+                continue;
+            };
+            line.push('\n');
+            if out.write_all(line.as_bytes()).is_err() {
+                break;
+            }
+        }
+        let _ = done.send(());
+    });
+    (sender, written)
+}
+
+/// Reads questions, on a thread of its own, for as long as there are any; then, if one asks for it, a session's bytes.
+fn read_questions(input: File) -> mpsc::Receiver<Incoming> {
+    let (sender, incoming) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        let mut input = BufReader::new(input);
+        loop {
+            let mut line = Vec::new();
+            let read = (&mut input).take(MAX_LINE as u64).read_until(b'\n', &mut line);
+            if !matches!(read, Ok(1..)) {
+                return;
+            }
+            let asked = match serde_json::from_slice(&line) {
+                Ok(Ask::Inside) => return carry_inside(input, &sender),
+                Ok(ask) => Incoming::Ask(ask),
+                Err(_) => Incoming::Odd,
+            };
+            if sender.blocking_send(asked).is_err() {
+                return;
+            }
+        }
+    });
+    incoming
+}
+
+/// Moves bytes between standard input and output and a socket, until both have ended. `sender` lives that long, and with it the far side.
+fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
+    let (Ok((ours, theirs)), Ok(out)) = (UnixStream::pair(), owned(std::io::stdout())) else {
+        return;
+    };
+    let Ok(mut to_out) = ours.try_clone() else { return };
+    if sender.blocking_send(Incoming::Inside(theirs)).is_err() {
+        return;
+    }
+    let outwards = std::thread::spawn(move || {
+        pump(&mut to_out, &mut File::from(out));
+    });
+    let mut ours = ours;
+    pump(&mut input, &mut ours);
+    let _ = ours.shutdown(Shutdown::Write);
+    let _ = outwards.join();
+}
+
+/// Moves bytes until one side has ended. Not by [`std::io::copy`], which may use splice(2): that waits for bytes with the lock of the
+/// pipe to sshd held, in which answers are written as well.
+fn pump(from: &mut impl Read, to: &mut impl Write) {
+    let mut piece = vec![0; INSIDE_PIECE];
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return,
+            Ok(read) => match piece.get(..read).map(|bytes| to.write_all(bytes)) {
+                Some(Ok(())) => {}
+                _ => return,
+            },
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Where ssh's connection came from and where to, from what sshd sets (ssh(1), `SSH_CONNECTION`).
+fn ssh_addresses(variable: Option<&str>) -> (Option<IpAddr>, Option<IpAddr>) {
+    let mut words: VecDeque<&str> = variable.unwrap_or_default().split_whitespace().collect();
+    let mut address = || {
+        let address = words.pop_front()?;
+        words.pop_front()?;
+        address.parse().ok()
+    };
+    (address(), address())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sshd_says_of_its_connection_is_read() {
+        let (client, server) = ssh_addresses(Some("192.0.2.1 5000 2001:db8::2 22"));
+        assert_eq!(client, Some([192, 0, 2, 1].into()));
+        assert_eq!(server, Some("2001:db8::2".parse().unwrap()));
+        for odd in [None, Some(""), Some("x"), Some("UNKNOWN 65535 UNKNOWN 65535")] {
+            assert_eq!(ssh_addresses(odd), (None, None));
+        }
+    }
+}

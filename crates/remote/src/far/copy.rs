@@ -1,0 +1,237 @@
+//! A far side as the client of another one: the data goes between the two, and whoever started them hears how it goes.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use data_encoding::HEXLOWER;
+use longhaul_proto::Host;
+use longhaul_session::{ConnectOptions, Endpoint, Identity, Route, ServerTrust, Service, Session};
+use longhaul_transfer::path::RelPath;
+use longhaul_transfer::{
+    Client, ConnectError, Connector, Destination, Error, Event, Hello, Observer, Outcome, Progress, Request,
+    SessionConnector, Sources, Token, WriteOptions,
+};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::resolve;
+use crate::connector::{beneath_root, named};
+use crate::message::{
+    Answer, CopyAsk, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, Direction, PathBytes,
+};
+use crate::search::{SETUP_TIMEOUT, to_host};
+
+/// Between two answers that tell how the copy stands.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Copies, telling what happens, and at last how it ended.
+pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: UnboundedSender<Answer>) {
+    let server = match reach(&ask, identity).await {
+        Ok(server) => server,
+        Err(reason) => {
+            let _ = answers.send(Answer::NotReached { reason });
+            return;
+        }
+    };
+    let progress = Arc::new(Progress::default());
+    let telling = Arc::new(Telling {
+        answers: answers.clone(),
+        tell_done: ask.tell_done,
+    });
+    let carried = carry_out(&ask, server, progress.clone(), telling);
+    let ended = telling_progress(carried, &progress, &answers).await;
+    let end = match ended {
+        Ok(outcome) => {
+            let manifest = Some(HEXLOWER.encode(&outcome.manifest));
+            outcome.closing.join_all().await;
+            CopyEnd {
+                manifest,
+                error: None,
+                kind: None,
+            }
+        }
+        Err(error) => CopyEnd {
+            manifest: None,
+            error: Some(error.to_string()),
+            kind: Some(kind(&error)),
+        },
+    };
+    let _ = answers.send(Answer::Progress(counts(&progress)));
+    let _ = answers.send(Answer::Ended(end));
+}
+
+async fn telling_progress<T>(
+    copy: impl Future<Output = T>,
+    progress: &Progress,
+    answers: &UnboundedSender<Answer>,
+) -> T {
+    tokio::pin!(copy);
+    let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
+    loop {
+        tokio::select! {
+            ended = &mut copy => return ended,
+            _ = tick.tick() => drop(answers.send(Answer::Progress(counts(progress)))),
+        }
+    }
+}
+
+/// The sessions to the other far side, the first of which stands.
+struct Reached {
+    sessions: SessionConnector,
+    first: Mutex<Option<Session>>,
+}
+
+impl Connector for Reached {
+    type Stream = Session;
+
+    fn routes(&self) -> Vec<String> {
+        self.sessions.routes()
+    }
+
+    async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match first {
+            Some(session) => Ok(session),
+            None => self.sessions.connect(route).await,
+        }
+    }
+}
+
+async fn reach(ask: &CopyAsk, identity: Arc<Identity>) -> Result<Reached, String> {
+    let host = ask.hosts.first().map_or("", String::as_str);
+    let base = ConnectOptions {
+        congestion: ask.congestion.clone(),
+        ..ConnectOptions::new(
+            Service::COPY,
+            Route::direct(),
+            Endpoint::new(named(host), ask.port),
+            identity,
+            ServerTrust::Pinned(ask.server),
+        )
+    };
+    let (session, address) = to_host(ask.hosts.clone(), Some(ask.port), base.clone(), None).await?;
+    let base = ConnectOptions {
+        destination: Endpoint::new(Host::Ip(address.ip()), address.port()),
+        setup_timeout: SETUP_TIMEOUT,
+        ..base
+    };
+    Ok(Reached {
+        sessions: SessionConnector::new(base, vec![]),
+        first: Mutex::new(Some(session)),
+    })
+}
+
+async fn carry_out(
+    ask: &CopyAsk,
+    server: Reached,
+    progress: Arc<Progress>,
+    telling: Arc<Telling>,
+) -> Result<Outcome, Error> {
+    let bytes = |paths: &[PathBytes]| paths.iter().map(|path| path.0.clone()).collect::<Vec<_>>();
+    let home = resolve::home();
+    let request = match ask.direction {
+        Direction::Push => Request::Push {
+            destination: plain(&ask.destination)?,
+            into: ask.into,
+            overwrite: ask.overwrite,
+            fsync: ask.fsync,
+            names: bytes(&ask.names),
+        },
+        Direction::Pull => Request::Pull {
+            recursive: ask.recursive,
+            sources: beneath_root(&ask.sources).map_err(|error| Error::Refused(error.to_string()))?,
+        },
+    };
+    let token = Token::random()?;
+    let hello = Hello { token, request };
+    let client = Client {
+        connector: Arc::new(server),
+        hello,
+        streams: ask.streams,
+        progress,
+        observer: telling,
+        memory: None,
+    };
+    match ask.direction {
+        Direction::Push => {
+            let paths: Vec<PathBuf> = ask
+                .sources
+                .iter()
+                .map(|path| resolve::typed(&home, &path.0))
+                .collect();
+            let (sources, _) = Sources::local(&paths, ask.recursive)?;
+            client.push(sources, ask.labels.clone()).await
+        }
+        Direction::Pull => {
+            let options = WriteOptions {
+                overwrite: ask.overwrite,
+                fsync: ask.fsync,
+            };
+            let path = resolve::typed(&home, &ask.destination.0);
+            let destination = Destination::local(&path, bytes(&ask.names), options, token)?;
+            client.pull(destination, ask.labels.clone()).await
+        }
+    }
+}
+
+fn plain(path: &PathBytes) -> Result<RelPath, Error> {
+    RelPath::from_bytes(&path.0).map_err(|error| Error::Refused(error.to_string()))
+}
+
+fn counts(progress: &Progress) -> CopyProgress {
+    CopyProgress {
+        entries_found: progress.entries_found.load(Ordering::Relaxed),
+        bytes_found: progress.bytes_found.load(Ordering::Relaxed),
+        walk_complete: progress.walk_complete.load(Ordering::Relaxed),
+        entries_done: progress.entries_done.load(Ordering::Relaxed),
+        files_done: progress.files_done.load(Ordering::Relaxed),
+        bytes_done: progress.bytes_done.load(Ordering::Relaxed),
+        failures: progress.failures.load(Ordering::Relaxed),
+    }
+}
+
+fn kind(error: &Error) -> CopyErrorKind {
+    match error {
+        Error::Connect(_) => CopyErrorKind::Connect,
+        Error::Unauthorised(_) => CopyErrorKind::Unauthorised,
+        Error::StreamsLost(_) | Error::Stream(_) => CopyErrorKind::BrokeOff,
+        Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => CopyErrorKind::Disagreement,
+        Error::Path { .. } => CopyErrorKind::Path,
+        Error::Refused(_) | Error::Limit(_) => CopyErrorKind::Refused,
+    }
+}
+
+/// Tells what happens. Entries that are done are told one by one only to a near side that wants them, and has to keep up.
+struct Telling {
+    answers: UnboundedSender<Answer>,
+    tell_done: bool,
+}
+
+impl Observer for Telling {
+    fn event(&self, event: Event) {
+        let event = match event {
+            Event::StreamOpened { stream, .. } => CopyEvent::StreamOpened { stream },
+            Event::StreamLost { stream, reason, .. } => CopyEvent::StreamLost { stream, reason },
+            Event::Done {
+                path,
+                bytes,
+                hash,
+                same,
+            } if self.tell_done => CopyEvent::Done {
+                path,
+                bytes,
+                blake3: hash.map(|hash| HEXLOWER.encode(&hash)),
+                same,
+            },
+            Event::Done { .. } => return,
+            Event::Failed { path, failure } => CopyEvent::Failed {
+                path,
+                kind: failure.kind,
+                detail: failure.detail,
+            },
+        };
+        let _ = self.answers.send(Answer::Event(event));
+    }
+}

@@ -1,0 +1,183 @@
+//! What the far side serves: a copy server for one key and some paths, reached over a listener of its own, over connections that it
+//! makes itself, or over standard input and output.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_hop::{Conn, Options};
+use longhaul_proto::PublicKey;
+use longhaul_session::{Acceptor, Identity, ListenOptions, Listener, Service, Session};
+use longhaul_transfer::store::confine::Dir;
+use longhaul_transfer::{Access, Grants, Limits, Server, serve_session};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::resolve;
+use crate::dial::{self, Attempts};
+use crate::message::{self, Answer, PathBytes, ServeAsk};
+use crate::ports::{PortRange, everywhere};
+
+/// How long a connection to the near side may take, session included.
+const DIAL_TIME_LIMIT: Duration = Duration::from_secs(4);
+
+pub(super) struct Serving {
+    server: Arc<Server>,
+    acceptor: Arc<Acceptor>,
+    congestion: Option<String>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    /// Begins, and answers.
+    pub(super) async fn begin(
+        ask: &ServeAsk,
+        identity: Arc<Identity>,
+        limits: Limits,
+    ) -> Result<(Self, Answer), String> {
+        let (access, typed, follow) = (ask.access, ask.paths.clone(), ask.follow);
+        let client = ask.client;
+        let resolved = tokio::task::spawn_blocking(move || granted(client, access, &typed, follow));
+        let (grants, paths) = resolved.await.map_err(|error| error.to_string())??;
+        let root = Dir::open("/".as_ref()).map_err(|errno| std::io::Error::from(errno).to_string())?;
+        let server = Server::new(root, grants, limits);
+        let options = |addr| ListenOptions {
+            congestion: ask.congestion.clone(),
+            ..ListenOptions::new(
+                addr,
+                identity.clone(),
+                Arc::new(move |key: &PublicKey| *key == client),
+                vec![Service::COPY],
+            )
+        };
+        let acceptor = Arc::new(Acceptor::new(options(([0, 0, 0, 0], 0).into())));
+        let mut serving = Self {
+            server,
+            acceptor,
+            congestion: ask.congestion.clone(),
+            accepting: None,
+        };
+        let (port, why_not) = match listen(ask.ports, options).await {
+            Ok(listener) => {
+                let port = listener.local_addr().port();
+                serving.accept(listener);
+                (Some(port), None)
+            }
+            Err(error) => (None, Some(error)),
+        };
+        let paths = paths
+            .iter()
+            .map(|path| PathBytes(path.as_bytes().to_vec()))
+            .collect();
+        Ok((serving, Answer::Serving { port, why_not, paths }))
+    }
+
+    fn accept(&mut self, listener: Listener) {
+        let server = self.server.clone();
+        self.accepting = Some(tokio::spawn(async move {
+            while let Ok(session) = listener.accept().await {
+                tokio::spawn(serve_session(server.clone(), session));
+            }
+        }));
+    }
+
+    /// Connects to the near side, at whichever of `hosts` proves to be it.
+    pub(super) async fn dial(&self, hosts: &[String], port: u16) -> Result<(Session, String), Attempts> {
+        let addresses = dial::addresses(hosts, port).await;
+        let options = Options::with_congestion(self.congestion.clone());
+        let attempt = |address| {
+            let (acceptor, options) = (self.acceptor.clone(), options.clone());
+            async move {
+                let deadline = Instant::now() + DIAL_TIME_LIMIT;
+                let dialled = longhaul_hop::dial(&[address], |_| options.clone(), deadline).await;
+                let conn = dialled.map_err(|error| error.to_string())?.conn;
+                acceptor.accept(conn).await.map_err(|error| error.to_string())
+            }
+        };
+        let (session, address) = dial::race(addresses, DIAL_TIME_LIMIT, attempt).await?;
+        Ok((session, address.ip().to_string()))
+    }
+
+    /// Serves a session.
+    pub(super) fn carry(&self, session: Session) -> impl Future<Output = ()> + use<> {
+        serve_session(self.server.clone(), session)
+    }
+
+    /// Takes a session over `conn`, and serves it.
+    pub(super) fn take_over(&self, conn: Conn) -> impl Future<Output = ()> + use<> {
+        let (server, acceptor) = (self.server.clone(), self.acceptor.clone());
+        async move {
+            match acceptor.accept(conn).await {
+                Ok(session) => serve_session(server, session).await,
+                Err(error) => tracing::error!(%error, "no session inside the ssh connection"),
+            }
+        }
+    }
+
+    /// Ends what is under way: nothing is granted to anybody any more. Resolves when no copy is left.
+    pub(super) fn end(self) -> impl Future<Output = ()> + use<> {
+        if let Some(accepting) = &self.accepting {
+            accepting.abort();
+        }
+        self.server.replace_grants(Grants::default());
+        let server = Arc::downgrade(&self.server);
+        drop(self);
+        async move {
+            // Its sessions hold it.
+            let mut look = tokio::time::interval(Duration::from_millis(10));
+            while server.strong_count() > 0 {
+                look.tick().await;
+            }
+        }
+    }
+}
+
+/// The grants that the client gets, and the paths beneath the root.
+fn granted(
+    client: PublicKey,
+    access: message::Access,
+    typed: &[PathBytes],
+    follow: bool,
+) -> Result<(Grants, Vec<longhaul_transfer::path::RelPath>), String> {
+    let home = resolve::home();
+    let mut grants = Grants::default();
+    let mut paths = Vec::new();
+    for path in typed {
+        let writes = match access {
+            message::Access::Read => {
+                let path = resolve::source(&home, &path.0, follow)?;
+                grants.grant(client, Access::Read, path.clone());
+                paths.push(path);
+                continue;
+            }
+            message::Access::Create => Access::Create,
+            message::Access::Write => Access::Write,
+        };
+        let place = resolve::destination(&home, &path.0)?;
+        // Whoever is logged in may know what is there: the same content again counts as written.
+        grants.grant(client, Access::Read, place.directory.clone());
+        grants.grant(client, writes, place.directory);
+        paths.push(place.path);
+    }
+    Ok((grants, paths))
+}
+
+/// A listener on the first free port, for both families where there is IPv6.
+async fn listen(
+    ports: Option<PortRange>,
+    options: impl Fn(std::net::SocketAddr) -> ListenOptions,
+) -> Result<Listener, String> {
+    let mut failed = String::new();
+    for port in PortRange::candidates(ports) {
+        for address in everywhere(port) {
+            match Listener::bind(options(address)).await {
+                Ok(listener) => return Ok(listener),
+                Err(error) => failed = error.to_string(),
+            }
+        }
+    }
+    Err(match ports {
+        Some(ports) => format!("no port of {ports} is free there: {failed}"),
+        None => failed,
+    })
+}

@@ -1,0 +1,152 @@
+//! `user@host:path`, as scp and rsync read it.
+
+#![deny(clippy::indexing_slicing)] // what is read here comes from the command line
+
+use std::fmt;
+
+use longhaul_proto::text::printable;
+
+use crate::Error;
+
+/// A path at a host where one can log in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Whom `ssh` is told to log in to: a name of ~/.ssh/config or of the network, perhaps with `user@` before it.
+    pub host: String,
+    /// The path as it was typed: beneath the login's home directory unless it begins with a slash. Any bytes.
+    pub path: Vec<u8>,
+}
+
+impl Login {
+    /// Reads what was typed; `None` where it is a local path. A colon makes it a host's, if no slash comes before it: a local file whose
+    /// name has a colon is written `./a:b`. An IPv6 address stands in brackets.
+    ///
+    /// # Errors
+    /// [`Error::Host`]: what stands before the colon is no host.
+    pub fn parse(text: &[u8]) -> Result<Option<Self>, Error> {
+        let Some((host, path)) = split(text) else {
+            return Ok(None);
+        };
+        let no_host = || Error::Host {
+            text: printable(text),
+        };
+        let host = std::str::from_utf8(host).map_err(|_| no_host())?;
+        let bare = host.rsplit_once('@').map_or(host, |(_, bare)| bare);
+        // What begins with a dash would be an option to ssh.
+        let odd = |c: char| c.is_whitespace() || c.is_control();
+        if bare.is_empty() || host.starts_with('-') || bare.starts_with('-') || host.contains(odd) {
+            return Err(no_host());
+        }
+        Ok(Some(Self {
+            // ssh takes an IPv6 address without its brackets.
+            host: host.replace(['[', ']'], ""),
+            path: path.to_vec(),
+        }))
+    }
+
+    /// The name that the path takes in a directory; empty where it has none of its own, as `.` and the home directory have not.
+    #[must_use]
+    pub fn name(&self) -> Vec<u8> {
+        let names = self.path.split(|&b| b == b'/');
+        let last = names.rev().find(|name| !name.is_empty()).unwrap_or_default();
+        match last {
+            b"." | b".." | b"~" => Vec::new(),
+            name => name.to_vec(),
+        }
+    }
+
+    /// A directory is meant: it ends with a slash, or names the home directory.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        self.path.is_empty() || self.path.ends_with(b"/")
+    }
+}
+
+/// Before and after the colon that ends the host.
+fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let slash = text.iter().position(|&b| b == b'/').unwrap_or(text.len());
+    let before_slash = text.get(..slash)?;
+    // An address in brackets has colons of its own.
+    let from = match before_slash.iter().position(|&b| b == b'[') {
+        Some(open) => before_slash.iter().skip(open).position(|&b| b == b']')? + open,
+        None => 0,
+    };
+    let colon = from + before_slash.get(from..)?.iter().position(|&b| b == b':')?;
+    Some((text.get(..colon)?, text.get(colon + 1..)?))
+}
+
+impl fmt::Display for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, printable(&self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn login(text: &str) -> Option<(String, String)> {
+        Login::parse(text.as_bytes())
+            .unwrap()
+            .map(|login| (login.host, String::from_utf8(login.path).unwrap()))
+    }
+
+    #[test]
+    fn hosts_and_local_paths_are_told_apart_as_scp_does() {
+        for (text, host, path) in [
+            ("h:f", "h", "f"),
+            ("ana@h.example:/srv/a:b", "ana@h.example", "/srv/a:b"),
+            ("h:", "h", ""),
+            ("[2001:db8::1]:f", "2001:db8::1", "f"),
+            ("ana@[::1]:~/f", "ana@::1", "~/f"),
+        ] {
+            assert_eq!(login(text), Some((host.into(), path.into())), "{text}");
+        }
+        for local in ["f", "./a:b", "/a:b", "a/b:c", "", "[a", "[::1]"] {
+            assert_eq!(login(local), None, "{local}");
+        }
+        for bad in [
+            ":f",
+            "@:f",
+            "ana@:f",
+            "-oProxyCommand=x:f",
+            "ana@-x:f",
+            "a b:f",
+            "a\n:f",
+        ] {
+            let error = Login::parse(bad.as_bytes()).unwrap_err().to_string();
+            assert!(!error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_what_is_copied() {
+        for (path, name, directory) in [
+            ("a/b", "b", false),
+            ("a/b/", "b", true),
+            ("", "", true),
+            ("~", "", false),
+            ("a/.", "", false),
+            ("..", "", false),
+            ("/", "", true),
+        ] {
+            let login = Login {
+                host: "h".into(),
+                path: path.into(),
+            };
+            assert_eq!(login.name(), name.as_bytes(), "{path}");
+            assert_eq!(login.is_directory(), directory, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_typed_is_read_without_a_panic_and_no_host_is_an_option(text: Vec<u8>) {
+            if let Ok(Some(login)) = Login::parse(&text) {
+                prop_assert!(!login.host.starts_with('-') && !login.host.is_empty());
+            }
+        }
+    }
+}

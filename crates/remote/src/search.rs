@@ -1,0 +1,244 @@
+//! Looking for a way to one far side, as [`Ways`] decides.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use longhaul_proto::Host;
+use longhaul_proto::text::printable;
+use longhaul_session::{ConnectOptions, Endpoint, Session, connect, connect_over};
+use longhaul_transfer::SessionConnector;
+use longhaul_transfer::path::RelPath;
+
+use crate::connector::{Found, Link, LoginConnector, Serve};
+use crate::message::{Answer, Ask};
+use crate::reverse::Reverse;
+use crate::ways::{Step, Told, Way, Ways};
+use crate::{Attempts, Error, FarSide, dial};
+
+/// How long one direction is tried.
+pub(crate) const DIRECTION_TIME_LIMIT: Duration = Duration::from_secs(4);
+/// How long the far side is tried alone, before it is asked to connect to this one as well.
+const HEAD_START: Duration = Duration::from_millis(1500);
+/// Time for the set-up of a session on a way that is known.
+pub(crate) const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Looks for a way.
+pub(crate) struct Search<'a> {
+    pub far: FarSide,
+    pub base: ConnectOptions,
+    pub serve: &'a Serve,
+    /// Where the far side listens.
+    pub port: Option<u16>,
+    /// Why it does not.
+    pub why_not: Option<String>,
+}
+
+impl Search<'_> {
+    /// Finds it; `paths` are the far side's.
+    pub(crate) async fn search(mut self, paths: Vec<RelPath>) -> Result<Found, Error> {
+        let mut ways = Ways::default();
+        let mut tried = Tried::default();
+        let to_host = to_host(
+            self.far.hosts(),
+            self.port,
+            self.base.clone(),
+            self.why_not.take(),
+        );
+        let head_start = tokio::time::sleep(HEAD_START);
+        tokio::pin!(to_host, head_start);
+        let (mut trying_to_host, mut waiting, mut asked) = (true, true, false);
+        let way = loop {
+            let told = tokio::select! {
+                ended = &mut to_host, if trying_to_host => {
+                    trying_to_host = false;
+                    tried.connected(ended)
+                }
+                () = &mut head_start, if waiting => {
+                    waiting = false;
+                    Told::HeadStartOver
+                }
+                answer = self.far.hear(true), if asked => {
+                    asked = false;
+                    match tried.dialled(answer?) {
+                        Ok(told) => told,
+                        Err(other) => return Err(self.far.odd(&other)),
+                    }
+                }
+            };
+            let mut step = ways.told(told);
+            if step == Step::TryFromHost {
+                match Reverse::listen(self.serve.ports, self.base.clone()) {
+                    Ok(reverse) => {
+                        self.far.channel.ask(&self.dial(reverse.port)).await?;
+                        tried.reverse = Some(reverse);
+                        asked = true;
+                    }
+                    Err(error) => {
+                        tried.from_failed = format!("this machine can't listen: {error}");
+                        step = ways.told(Told::FromHostFailed);
+                    }
+                }
+            }
+            if let Step::Take(way) = step {
+                break way;
+            }
+        };
+        self.take(way, tried, paths).await
+    }
+
+    async fn take(mut self, way: Way, tried: Tried, paths: Vec<RelPath>) -> Result<Found, Error> {
+        let host = self.far.host.clone();
+        let (mut to_failed, from_failed) = (tried.to_failed, tried.from_failed);
+        if to_failed.is_empty() {
+            // The other direction stood first.
+            to_failed = "no answer in time".into();
+        }
+        match (way, tried.session, tried.reverse, tried.reached) {
+            (Way::ToHost, Some((session, address)), ..) => {
+                let base = ConnectOptions {
+                    destination: Endpoint::new(Host::Ip(address.ip()), address.port()),
+                    setup_timeout: SETUP_TIMEOUT,
+                    ..self.base
+                };
+                let far = tokio::sync::Mutex::new(self.far);
+                let link = Link::To(SessionConnector::new(base, vec![]), far);
+                Ok(found(way, "direct", link, Some(session), paths, None))
+            }
+            (Way::FromHost, _, Some(reverse), Some(reached)) => {
+                let session = reverse.session().await;
+                let far = tokio::sync::Mutex::new(self.far);
+                let notice = format!(
+                    "{host} can't be connected to from here ({to_failed}); it connects to this machine instead"
+                );
+                let link = Link::From {
+                    reverse,
+                    far,
+                    host: reached,
+                };
+                Ok(found(way, "from the host", link, session, paths, Some(notice)))
+            }
+            _ => {
+                match self.far.ask(&Ask::Inside).await? {
+                    Answer::Inside => {}
+                    other => return Err(self.far.odd(&other)),
+                }
+                let (channel, child) = self.far.into_channel();
+                let session = connect_over(channel.into_conn()?, &self.base).await?;
+                let ports = match self.serve.ports {
+                    Some(ports) => format!("TCP port {ports}"),
+                    None => "a port (choose some with --port-range)".into(),
+                };
+                let notice = format!(
+                    "no connection with {host} but ssh's (to it: {to_failed}; from it: {from_failed}): the data goes inside that, in one \
+                     stream; let {ports} through the firewall of either side to be faster"
+                );
+                let link = Link::Inside(tokio::sync::Mutex::new(Some(child)));
+                let way = Way::InsideSsh;
+                Ok(found(way, "inside ssh", link, Some(session), paths, Some(notice)))
+            }
+        }
+    }
+
+    fn dial(&self, port: u16) -> Ask {
+        let seen = self.far.ready.client.iter().map(ToString::to_string);
+        let own = dial::own_addresses();
+        let hosts = seen.chain(own.iter().map(ToString::to_string)).collect();
+        Ask::Dial {
+            hosts: dial::distinct(hosts),
+            port,
+        }
+    }
+}
+
+/// What has come of the two directions so far.
+#[derive(Default)]
+struct Tried {
+    session: Option<(Session, SocketAddr)>,
+    to_failed: String,
+    reverse: Option<Reverse>,
+    /// Whom the far side reached this one by.
+    reached: Option<String>,
+    from_failed: String,
+}
+
+impl Tried {
+    fn connected(&mut self, ended: Result<(Session, SocketAddr), String>) -> Told {
+        match ended {
+            Ok(session) => {
+                self.session = Some(session);
+                Told::ToHostStands
+            }
+            Err(reason) => {
+                self.to_failed = reason;
+                Told::ToHostFailed
+            }
+        }
+    }
+
+    /// `Err` with an answer to another question.
+    fn dialled(&mut self, answer: Answer) -> Result<Told, Answer> {
+        match answer {
+            Answer::Dialled { host } => {
+                self.reached = Some(host);
+                Ok(Told::FromHostStands)
+            }
+            Answer::NotDialled { reason } => {
+                self.from_failed = printable(reason.as_bytes());
+                Ok(Told::FromHostFailed)
+            }
+            other => Err(other),
+        }
+    }
+}
+
+fn found(
+    way: Way,
+    route: &str,
+    link: Link,
+    first: Option<Session>,
+    paths: Vec<RelPath>,
+    notice: Option<String>,
+) -> Found {
+    let connector = LoginConnector {
+        way,
+        routes: vec![route.to_owned()],
+        link,
+        first: Mutex::new(first),
+    };
+    Found {
+        connector,
+        paths,
+        notice,
+    }
+}
+
+/// A session with whoever of `hosts` has the key that `base` trusts.
+pub(crate) async fn to_host(
+    hosts: Vec<String>,
+    port: Option<u16>,
+    base: ConnectOptions,
+    why_not: Option<String>,
+) -> Result<(Session, SocketAddr), String> {
+    let Some(port) = port else {
+        return Err(why_not.unwrap_or("it does not listen".into()));
+    };
+    let addresses = dial::addresses(&hosts, port).await;
+    let attempt = |address: SocketAddr| {
+        let options = ConnectOptions {
+            destination: Endpoint::new(Host::Ip(address.ip()), address.port()),
+            ..base.clone()
+        };
+        async move { connect(&options).await.map_err(|error| reason(&error)) }
+    };
+    let found = dial::race(addresses, DIRECTION_TIME_LIMIT, attempt).await;
+    found.map_err(|attempts: Attempts| attempts.to_string())
+}
+
+/// The reason alone of an error that names the server as well.
+fn reason(error: &longhaul_session::Error) -> String {
+    match error {
+        longhaul_session::Error::NotConnected { source, .. } => source.to_string(),
+        other => other.to_string(),
+    }
+}
