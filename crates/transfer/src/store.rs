@@ -12,7 +12,7 @@ pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
 
 /// Where the files of a copy go. A local tree ([`Destination`]) is one such place.
 ///
-/// All of it blocks, and may be called from several threads at once; for one file, by one at a time.
+/// All of it may block, and be called from several threads at once; for one file, by one at a time.
 pub(crate) trait Store: Send + Sync + 'static {
     /// A file in the making: nobody sees it under its name, and it is gone when this is dropped.
     type File: Send + 'static;
@@ -23,7 +23,8 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Bytes of their names.
     fn name_bytes(&self) -> u64;
 
-    /// What an earlier copy of the same file has left of it that need not travel again.
+    /// What an earlier copy of the same file has left of it that need not travel again. The one thing here that must not block:
+    /// it is asked where streams are read.
     fn known_subtrees(&self, _head: &Head, _meta: &Meta, _size: u64) -> Vec<Subtree> {
         Vec::new()
     }

@@ -190,7 +190,7 @@ pub(crate) enum Frame {
     KeepAlive,
     /// Server: how this stream's connection does at my end (LH-COPY-29).
     Flow(FlowReport),
-    /// Receiver of a pull: take no more work for this stream, and close it once all that it carries is answered.
+    /// Receiver of a pull (LH-COPY-32): take no more work for this stream, and close it once all that it carries is answered.
     Retire,
 }
 

@@ -110,6 +110,7 @@ async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
     assert!(std::fs::read(bench.tmp.path().join("root/f")).unwrap() == bench.content);
 }
 
+// LH-COPY-32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_of_a_pull_that_is_retired_ends_and_the_others_go_on() {
     let bench = Bench::new();

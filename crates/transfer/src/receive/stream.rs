@@ -21,13 +21,14 @@ use crate::store::Store;
 use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL};
 
 /// Answers that may wait to be written.
-const ANSWERS: usize = 1024;
-const _: () = assert!(ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3) + 2 * MAX_BODY <= STREAM_BYTES);
+const MAX_WAITING_ANSWERS: usize = 1024;
+const _: () =
+    assert!(MAX_WAITING_ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3) + 2 * MAX_BODY <= STREAM_BYTES);
 /// Blocks of one stream in memory: one being read, the others being written.
-const BLOCKS_IN_MEMORY: usize = 4;
+const MAX_BLOCKS_IN_MEMORY: usize = 4;
 /// Whole entries that go to a blocking thread together, and their bytes.
-const BATCH_ENTRIES: usize = 256;
-const BATCH_BYTES: u64 = 512 * 1024;
+const MAX_BATCH_ENTRIES: usize = 256;
+const MAX_BATCH_BYTES: u64 = 512 * 1024;
 
 /// How a stream ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,7 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let (answers, waiting) = mpsc::channel::<Answer>(ANSWERS);
+    let (answers, waiting) = mpsc::channel::<Answer>(MAX_WAITING_ANSWERS);
     let read = read_frames(receiver, counters, reader, answers.clone());
     let write = write_answers(
         receiver, counters, writer, &answers, waiting, greeting, after_done,
@@ -151,12 +152,12 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
     reader: &mut FrameReader<R>,
     answers: mpsc::Sender<Answer>,
 ) -> Result<StreamEnd, Error> {
-    let in_memory = Arc::new(Semaphore::new(BLOCKS_IN_MEMORY));
+    let in_memory = Arc::new(Semaphore::new(MAX_BLOCKS_IN_MEMORY));
     let mut batch: Vec<(Frame, Reply)> = Vec::new();
     // Frames of a batch hold on to what was read around them, so that this is what they take.
     let mut batch_from = 0;
     loop {
-        let full = batch.len() >= BATCH_ENTRIES || reader.taken() - batch_from >= BATCH_BYTES;
+        let full = batch.len() >= MAX_BATCH_ENTRIES || reader.taken() - batch_from >= MAX_BATCH_BYTES;
         if !batch.is_empty() && (full || !reader.has_small_frame()) {
             // Only so many batches at once, lest a fast peer outrun the disk.
             let permit = in_memory.clone().acquire_owned().await.map_err(|_| closed())?;
