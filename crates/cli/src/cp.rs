@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
-    Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources, Token,
-    WriteOptions, copy_local,
+    Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources,
+    StreamMemory, Token, WriteOptions, copy_local,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -234,6 +234,7 @@ impl Cp {
             connector: Arc::new(Remembering::new(sessions, first)),
             hello,
             streams: self.streams,
+            memory: remembered_streams(remote.server.to_string()),
             progress: watch.progress.clone(),
             observer: watch.clone(),
         })
@@ -246,6 +247,14 @@ impl Cp {
             None => anyhow!(error),
         }
     }
+}
+
+/// Where the number of streams that `destination` needed is kept.
+fn remembered_streams(destination: String) -> Option<StreamMemory> {
+    home::state_dir().map(|state| StreamMemory {
+        file: state.join("streams"),
+        destination,
+    })
 }
 
 /// Stopped by a signal.

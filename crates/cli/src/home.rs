@@ -25,6 +25,19 @@ pub fn dir() -> Result<PathBuf> {
     }
 }
 
+/// Where what one copy leaves for the next is kept, and nothing that anybody has to: `$LONGHAUL_STATE`, else `state` in `$LONGHAUL_HOME`,
+/// else `$XDG_STATE_HOME/longhaul`, else `~/.local/state/longhaul`; none where nothing says.
+pub fn state_dir() -> Option<PathBuf> {
+    let from = |name: &str, below: &str| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+        Some(PathBuf::from(value).join(below))
+    };
+    from("LONGHAUL_STATE", "")
+        .or_else(|| from("LONGHAUL_HOME", "state"))
+        .or_else(|| from("XDG_STATE_HOME", "longhaul"))
+        .or_else(|| from("HOME", ".local/state/longhaul"))
+}
+
 /// The directory, made if it wasn't there, for its owner alone.
 pub fn make_dir() -> Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;

@@ -18,7 +18,7 @@ use crate::tools::Tools;
 const COPY_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Port of `longhaul serve` and of the depots inside the lab, whose nodes run nothing else.
-const SERVER_PORT: u16 = 7511;
+pub const SERVER_PORT: u16 = 7511;
 const DEPOT_PORT: u16 = 7510;
 
 /// What is copied: a file or a folder below a served root.
@@ -87,13 +87,15 @@ pub fn copy<S>(
     streams: Option<u32>,
 ) -> Result<Copied> {
     let (tools, lab) = (here.tools, here.lab);
-    let mut servers = vec![serve(tools, lab, setting.server, source)?];
+    let mut servers = vec![serve(tools, lab, setting.server, &source.root)?];
     if way == Way::Depots {
         for depot in setting.depots {
             servers.push(start_depot(tools, lab, depot)?);
         }
     }
     let mut cp = in_node(tools, lab, setting.client, &tools.identities.client_home)?;
+    // Each copy is the first one: what one has learnt of the path is not for the next.
+    cp.env("LONGHAUL_STATE", here.folder.join("state"));
     cp.args(["cp", "-r", "--json", "--host-key", &tools.identities.server_key])
         .args(["--route", &route(lab, setting, way)?])
         .arg(format!(
@@ -142,18 +144,25 @@ fn route(lab: &Lab, setting: &Setting, way: Way) -> Result<String> {
 }
 
 /// The `longhaul` command in a node, with the keys of `home`.
-fn in_node(tools: &Tools, lab: &Lab, node: &str, home: &Path) -> Result<Command> {
+///
+/// # Errors
+/// The lab has no such node.
+pub fn in_node(tools: &Tools, lab: &Lab, node: &str, home: &Path) -> Result<Command> {
     let mut command = lab.command(node, &tools.longhaul)?;
     command.env("LONGHAUL_HOME", home);
     Ok(command)
 }
 
-fn serve(tools: &Tools, lab: &Lab, node: &str, source: &Source) -> Result<Server> {
+/// `longhaul serve` in a node, which lets the client read what lies below `root`.
+///
+/// # Errors
+/// It does not start: the error quotes what it printed.
+pub fn serve(tools: &Tools, lab: &Lab, node: &str, root: &Path) -> Result<Server> {
     let mut command = in_node(tools, lab, node, &tools.identities.server_home)?;
     command
         .args(["serve", "--listen", &format!("0.0.0.0:{SERVER_PORT}")])
         .args(["--read", &tools.identities.client_key, "--root"])
-        .arg(&source.root);
+        .arg(root);
     Server::start(command, "longhaul serve", "listening")
 }
 

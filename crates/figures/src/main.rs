@@ -198,6 +198,14 @@ fn figures(scenarios: &Path, what: &Figures) -> Result<()> {
         return Ok(());
     }
     let chosen = choose(&all, &what.names)?;
+    if !what.only.is_empty() && chosen.iter().all(|one| one.size(&extent).0 == 0) {
+        bail!(
+            "no cell of {} names {:?}: the cells stand in its runs (`{}`)",
+            what.names.join(", "),
+            what.only.join(", "),
+            what.out.join("NAME.json").display()
+        );
+    }
     let tools = Tools::prepare(scenarios)?;
     let commit = provenance::commit(Path::new("."));
     let mut failures = vec![];

@@ -4,13 +4,14 @@
 //! another, with the options that its own documentation recommends. [`one_copy::one_copy`] runs that command, times it from its start to its end and
 //! compares every byte that arrived with the source. [`Relay`] is a program that passes connections on in a node between.
 
-mod contents;
+pub mod contents;
 mod danted;
 mod gridftp;
 mod haproxy;
 mod http;
 pub mod iperf3;
 mod lftp;
+pub mod longhaul;
 pub mod one_copy;
 pub mod place;
 mod rclone;

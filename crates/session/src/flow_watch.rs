@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drs::{Advice, Applied, Flow, Host, Mode, SAMPLE_PERIOD, Side, Tally};
+use drs::{Advice, Applied, CongestionName, Flow, Host, Mode, SAMPLE_PERIOD, Sample, Side, Tally};
 
 /// Most actions that are kept for the report.
 const MOST_ACTIONS: usize = 32;
@@ -44,8 +44,20 @@ pub struct Seen {
     pub actions: Vec<Applied>,
     /// Smoothed round-trip time at the latest look.
     pub rtt: Duration,
+    /// The least round-trip time known at the latest look; zero before there is one.
+    pub min_rtt: Duration,
+    /// Payload of the largest segment that this end sends, in bytes.
+    pub mss: u32,
+    /// The most that a window of this connection can grow to on this host, in bytes; none before the first look.
+    pub largest_window: Option<u64>,
+    /// This end's congestion control; empty where unknown.
+    pub congestion: CongestionName,
     /// Segments that this end sent again, up to the latest look.
     pub retransmits: u32,
+    /// Segments that arrived out of order, up to the latest look: some are lost where it grows.
+    pub out_of_order: u32,
+    /// Bytes that this end sent, retransmissions included, up to the latest look.
+    pub sent: u64,
     /// Bytes of the connection that this end's part in it moved, up to the latest look: received, or sent and acknowledged.
     pub moved: u64,
 }
@@ -53,6 +65,21 @@ pub struct Seen {
 /// The congestion control is the host's choice, or `--congestion`: how to share a path with others is not a session's to decide.
 fn flow(mode: Mode, side: Side, host: Host) -> Flow {
     Flow::with_host(mode, side, host).keeping_congestion_control()
+}
+
+/// The most bytes that this host lets a connection have in flight towards its receiver: without window scaling (RFC 7323) 65,535, and
+/// otherwise what its buffers can grow to, of which the kernel counts half as its own bookkeeping.
+fn largest_window(sample: &Sample, side: Side, host: &Host) -> u64 {
+    let buffer = match side {
+        Side::Sending => host.send_autotune.max(host.send_explicit),
+        Side::Receiving => host.receive_autotune.max(host.receive_explicit),
+    };
+    let window = u64::from(buffer / 2);
+    if sample.info.window_scaling {
+        window
+    } else {
+        window.min(u64::from(u16::MAX))
+    }
 }
 
 impl Seen {
@@ -117,7 +144,13 @@ impl FlowWatch {
         match flow.step(socket, now) {
             Ok(step) => {
                 seen.rtt = step.sample.info.rtt;
+                seen.min_rtt = step.sample.info.min_rtt.unwrap_or(seen.min_rtt);
+                seen.mss = step.sample.info.send_mss;
+                seen.largest_window = Some(largest_window(&step.sample, side, &self.host));
+                seen.congestion = step.sample.congestion.name;
                 seen.retransmits = step.sample.info.retransmits;
+                seen.out_of_order = step.sample.info.out_of_order.unwrap_or(seen.out_of_order);
+                seen.sent = step.sample.info.bytes_sent.unwrap_or(seen.sent);
                 seen.moved = match side {
                     Side::Sending => step.sample.info.bytes_acked,
                     Side::Receiving => step.sample.info.bytes_received,

@@ -4,8 +4,38 @@ use std::time::Duration;
 
 use drs::{Evidence, Tally, Verdict};
 use longhaul_session::Seen;
+use tokio::time::Instant;
 
+use crate::frame_io::FLOW_EVERY;
 use crate::wire::{FLOW_LIMITS, FlowReport};
+
+/// After how long the first report is due: there is no verdict sooner.
+const FIRST_REPORT_AFTER: Duration = Duration::from_millis(100);
+
+/// When a server tells how its end of a stream does: soon after it began, when the other end decides how many streams it takes, and
+/// then with pauses that double up to [`FLOW_EVERY`].
+#[derive(Debug, Default)]
+pub(crate) struct ReportSchedule {
+    /// When the next one is due, and the pause after it.
+    next: Option<(Instant, Duration)>,
+}
+
+impl ReportSchedule {
+    /// Whether one is due; it is then taken to be told. The first call begins the schedule.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        match self.next {
+            None => {
+                self.next = Some((now + FIRST_REPORT_AFTER, FIRST_REPORT_AFTER));
+                false
+            }
+            Some((at, pause)) if now >= at => {
+                self.next = Some((now + pause, pause.saturating_mul(2).min(FLOW_EVERY)));
+                true
+            }
+            Some(_) => false,
+        }
+    }
+}
 
 impl FlowReport {
     /// From what was seen here.
@@ -54,6 +84,15 @@ fn micros(time: Duration) -> u32 {
 mod tests {
     use super::*;
     use drs::Limit;
+
+    #[test]
+    fn reports_come_soon_and_then_twice_a_second() {
+        let (mut schedule, begun) = (ReportSchedule::default(), Instant::now());
+        let due: Vec<u64> = (0..3_000)
+            .filter(|&ms| schedule.is_due(begun + Duration::from_millis(ms)))
+            .collect();
+        assert_eq!(due, [100, 200, 400, 800, 1_300, 1_800, 2_300, 2_800]);
+    }
 
     #[test]
     fn what_is_told_is_what_was_seen() {

@@ -16,7 +16,7 @@ use crate::wire::{
 };
 use crate::wire::{block_header_len, decode};
 
-/// A peer that says nothing for this long is gone; it would say KEEPALIVE every [`KEEP_ALIVE`].
+/// A peer that says nothing for this long is gone (LH-COPY-28); it would say KEEPALIVE every [`KEEP_ALIVE`].
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// How long a side may say nothing.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -141,7 +141,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
-/// Length of the body and type of the frame at the front of `buf`.
+/// Length of the body and type of the frame at the front of `buf` (LH-COPY-1).
 fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
     let Some((&[a, b, c, d, kind], _)) = buf.split_first_chunk::<FRAME_HEAD>() else {
         return Err(WireError::Short);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_length_over_its_bound_is_refused_before_it_is_believed() {
+    async fn lh_copy_1_a_length_over_its_bound_is_refused_before_it_is_believed() {
         for kind in 1..=16u8 {
             let bytes = [0xff, 0xff, 0xff, 0x7f, kind];
             assert!(matches!(

@@ -192,8 +192,48 @@ fn grants(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(super::TARGETS);
+        longhaul_proto::fuzzing::replay(TARGETS);
+    }
+
+    /// A seed with some bytes changed, a part of another one put in, and its end cut off.
+    fn mutated(seeds: Vec<longhaul_proto::fuzzing::Seed>) -> impl Strategy<Value = Vec<u8>> {
+        let index = any::<prop::sample::Index>;
+        let changes = prop::collection::vec((index(), any::<u8>()), 0..4);
+        (index(), index(), changes, index(), index(), 0usize..60).prop_map(
+            move |(seed, other, changes, from, at, cut)| {
+                let (mut bytes, other) = (seed.get(&seeds).1.clone(), &other.get(&seeds).1);
+                let from = from.index(other.len() + 1);
+                let at = at.index(bytes.len() + 1);
+                if cut % 3 == 0 {
+                    bytes.splice(at..at, other[from..].iter().copied());
+                }
+                for (place, value) in &changes {
+                    if !bytes.is_empty() {
+                        let place = place.index(bytes.len());
+                        bytes[place] = *value;
+                    }
+                }
+                bytes.truncate(bytes.len().saturating_sub(cut / 3));
+                bytes
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_receiver_bears_whatever_a_sender_says(data in mutated(seeds::senders())) {
+            reactions::receiver(&data);
+        }
+
+        #[test]
+        fn a_sender_bears_whatever_a_receiver_answers(data in mutated(seeds::receivers())) {
+            reactions::sender(&data);
+        }
     }
 }

@@ -24,7 +24,10 @@ pub mod store;
 mod tree_hash;
 mod wire;
 
-pub use client::{ALONE, Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, Transport};
+pub use client::{
+    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, RECONNECT_TIMEOUT, StreamMemory,
+    Transport,
+};
 pub use error::{Error, Failure, FailureKind};
 pub use explain::{Picture, explain};
 pub use grants::{Access, GrantError, Grants, GrantsInForce};

@@ -1,7 +1,7 @@
 //! One hash over all that a copy carried, the same on both sides whatever the order in which things arrived.
 //!
 //! Entries are chained by their number: BLAKE3 over the records of entry 0, 1, 2, ... Records that come early wait.
-//! Both sides compute it and compare it at the end, so that a lost, doubled or exchanged entry shows.
+//! Both sides compute it and the sender compares it at the end (LH-COPY-26), so that a lost, doubled or exchanged entry shows.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_of_arrival_does_not_matter_and_content_does() {
+    fn lh_copy_12_order_of_arrival_does_not_matter_and_content_does() {
         let path = |n: u64| RelPath::from_bytes(format!("f{n}").as_bytes()).unwrap();
         let make = |order: &[u64], size: u64| {
             let mut manifest = Manifest::default();

@@ -72,6 +72,7 @@ pub(crate) enum FrameType {
     Done = 15,
     KeepAlive = 16,
     Flow = 17,
+    Retire = 18,
 }
 
 impl FrameType {
@@ -79,7 +80,7 @@ impl FrameType {
         use FrameType::*;
         [
             Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack,
-            Result, Done, KeepAlive, Flow,
+            Result, Done, KeepAlive, Flow, Retire,
         ]
         .into_iter()
         .find(|t| *t as u8 == byte)
@@ -140,11 +141,11 @@ impl Block {
 pub(crate) enum Frame {
     /// Client: who I am in this copy, and what is to be copied.
     Hello(Hello),
-    /// Server: go on; at most so many streams in this copy.
+    /// Server: go on; at most so many streams in this copy (LH-COPY-9).
     Accept { version: u16, max_streams: u16 },
     /// Server: no, and why. `unauthorised` if it is a question of who asks.
     Refuse { unauthorised: bool, detail: String },
-    /// A file that comes in blocks; said on each stream before its first block there.
+    /// A file that comes in blocks; said on each stream before its first block there (LH-COPY-13).
     File {
         head: Head,
         meta: Meta,
@@ -164,11 +165,11 @@ pub(crate) enum Frame {
     Symlink { head: Head, meta: Meta, target: Vec<u8> },
     /// Part of a file.
     Block(Block),
-    /// A file's hash, once all of it has been read unchanged.
+    /// A file's hash, once all of it has been read unchanged (LH-COPY-15).
     FileEnd { id: u64, hash: Hash },
-    /// An entry that could not be read; or, from the receiver and without a number, an afterthought about one that was written.
+    /// An entry that could not be read (LH-COPY-16); or, from the receiver and without a number, an afterthought about one that was written.
     Failed { head: Head, failure: Failure },
-    /// The walk is over: so many entries were numbered.
+    /// The walk is over: so many entries were numbered (LH-COPY-17).
     End { entries: u64, bytes: u64 },
     /// What the walk has found so far.
     Totals {
@@ -183,12 +184,14 @@ pub(crate) enum Frame {
         id: u64,
         outcome: Result<Written, Failure>,
     },
-    /// Everything is in place; the hash over all entries for the sender to compare.
+    /// Everything is in place; the hash over all entries for the sender to compare (LH-COPY-26).
     Done { manifest: Hash },
     /// I am alive.
     KeepAlive,
     /// Server: how this stream's connection does at my end (LH-COPY-29).
     Flow(FlowReport),
+    /// Receiver of a pull: take no more work for this stream, and close it once all that it carries is answered.
+    Retire,
 }
 
 /// What limits a stream's connection at the server's end, since the stream began.

@@ -13,7 +13,7 @@ use longhaul_transfer::{
 };
 use tokio::task::JoinSet;
 
-use super::{Carried, Cp, shown};
+use super::{Carried, Cp, remembered_streams, shown};
 use crate::watch::Watch;
 
 /// What runs at other hosts for a copy that is over, to be ended in good order.
@@ -66,7 +66,7 @@ impl Cp {
             fsync: self.fsync,
             names,
         };
-        let client = self.client_over_ssh(&connector, request, watch)?;
+        let client = self.client_over_ssh(&connector, &destination.host, request, watch)?;
         let outcome = client.push(found, shown(sources)).await?;
         let far = Far::One(connector);
         Ok(Carried { outcome, far })
@@ -87,7 +87,7 @@ impl Cp {
             recursive: self.recursive,
             sources: paths,
         };
-        let client = self.client_over_ssh(&connector, request, watch)?;
+        let client = self.client_over_ssh(&connector, &first.host, request, watch)?;
         let names = sources.iter().map(Login::name).collect();
         let options = WriteOptions {
             overwrite: self.overwrite,
@@ -178,6 +178,7 @@ impl Cp {
     fn client_over_ssh(
         &self,
         connector: &Arc<LoginConnector>,
+        host: &str,
         request: Request,
         watch: &Arc<Watch>,
     ) -> Result<Client<LoginConnector>> {
@@ -192,6 +193,7 @@ impl Cp {
             connector: connector.clone(),
             hello,
             streams: if only_one { Some(1) } else { self.streams },
+            memory: remembered_streams(format!("ssh {host}")),
             progress: watch.progress.clone(),
             observer: watch.clone(),
         })

@@ -3,6 +3,7 @@
 pub mod attacks;
 pub mod classify;
 pub mod copies;
+pub mod copy;
 pub mod depots;
 pub mod drs_run;
 pub mod first_byte;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(streams::Streams),
         Box::new(first_byte::FIRST_BYTE),
         Box::new(peers::Peers),
+        Box::new(copy::Copy),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,
         }),

@@ -18,8 +18,14 @@ const CLIENT: Need = Need {
 /// Port of the server in its node; data connections have ports of their own.
 const PORT: u16 = 2811;
 
+/// Files at a time in a folder, when fewer streams are asked for.
+const CONCURRENT_FILES_AT_LEAST: u32 = 4;
+/// Data connections of each of them, when more streams are asked for.
+const STREAMS_OF_CONCURRENT_FILES_AT_MOST: u32 = 4;
+
 /// globus-url-copy: `-fast` ("recommended when using GridFTP servers": extended block mode, data channels used again) and `-p`, parallel
-/// data connections; folders with `-cc`, files at a time. All by globus-url-copy(1). Buffers are left to the kernel's tuning.
+/// data connections; folders with `-cc`, files at a time. All by globus-url-copy(1). Pipelining (`-pp`) is left out: by the same page only transfers between two servers
+/// gain from it. Buffers are left to the kernel's tuning.
 pub struct GridFtp;
 
 impl GridFtp {
@@ -28,9 +34,15 @@ impl GridFtp {
         command
             // The sender of extended block mode connects, so the client names an address of its own.
             .env("GLOBUS_HOSTNAME", place.address()?.to_string())
-            .args(["-fast", "-p", &streams.to_string()]);
+            .arg("-fast");
         if item.tree {
-            command.args(["-r", "-cd", "-cc", "4"]);
+            let (files, each) = (
+                streams.max(CONCURRENT_FILES_AT_LEAST),
+                streams.min(STREAMS_OF_CONCURRENT_FILES_AT_MOST),
+            );
+            command.args(["-p", &each.to_string(), "-r", "-cd", "-cc", &files.to_string()]);
+        } else {
+            command.args(["-p", &streams.to_string()]);
         }
         Ok(command)
     }
@@ -57,7 +69,7 @@ impl Program for GridFtp {
         "globus-url-copy (GridFTP)"
     }
     fn options(&self) -> &'static str {
-        "-fast -p N, folders with -cc 4"
+        "-fast -p N, folders with -cc N (4 or more) -p N (4 at most)"
     }
     fn needs(&self) -> &'static [Need] {
         &[SERVER, CLIENT]

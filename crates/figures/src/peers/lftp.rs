@@ -12,10 +12,12 @@ const LFTP: Need = Need {
     package: "lftp",
 };
 
-/// Files at a time in a folder, when one stream is asked for.
+/// Files at a time in a folder, when fewer streams are asked for.
 const MIRROR_PARALLEL_AT_LEAST: u32 = 4;
+/// Parts of each of them at once, when more streams are asked for.
+const MIRROR_PARTS_AT_MOST: u32 = 4;
 
-/// lftp(1) with an HTTP server: `pget -n` for a file, `mirror --parallel` for a folder.
+/// lftp(1) with an HTTP server: `pget -n` for a file, `mirror --parallel` for a folder, where `--use-pget-n` fetches large files in parts.
 pub struct Lftp;
 
 impl Program for Lftp {
@@ -26,7 +28,7 @@ impl Program for Lftp {
         "lftp, http"
     }
     fn options(&self) -> &'static str {
-        "pget -n N, folders with mirror --parallel=N (4 or more)"
+        "pget -n N, folders with mirror --parallel=N (4 or more) --use-pget-n=N (4 at most)"
     }
     fn needs(&self) -> &'static [Need] {
         &[RCLONE, LFTP]
@@ -52,7 +54,11 @@ impl Peer for Lftp {
         let (url, target) = (http::url(from, &item.name), to.join(&item.name));
         let copy = if item.tree {
             let parallel = streams.max(MIRROR_PARALLEL_AT_LEAST);
-            format!("mirror --parallel={parallel} \"{url}/\" \"{}\"", target.display())
+            let parts = streams.min(MIRROR_PARTS_AT_MOST);
+            format!(
+                "mirror --parallel={parallel} --use-pget-n={parts} \"{url}/\" \"{}\"",
+                target.display()
+            )
         } else {
             format!("pget -n {streams} \"{url}\" -o \"{}\"", target.display())
         };

@@ -45,12 +45,14 @@ pub struct Job<'a> {
 }
 
 /// A copy that was made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Timed {
     /// Files and bytes, all of which arrived as they were.
     pub contents: Contents,
     /// From the start of the client's command to its end, in seconds.
     pub seconds: f64,
+    /// What the client wrote to its standard output.
+    pub printed: String,
 }
 
 impl Timed {
@@ -63,8 +65,24 @@ impl Timed {
 /// Serves, copies with one command of the client's, and compares what arrived with the source.
 ///
 /// # Errors
-/// The peer or the relay is not installed or not able to do this, a server does not start, the command fails, or what arrived is not what was sent, whatever the command said.
+/// The peer or the relay is not installed or not able to do this, a server does not start, the command fails or does not end within 15 minutes, or what arrived is
+/// not what was sent, whatever the command said.
 pub fn one_copy(peer: &dyn Peer, job: &Job) -> Result<Timed> {
+    let timed = copy_within(peer, job, COPY_TIME_LIMIT)?;
+    timed.with_context(|| {
+        format!(
+            "{} did not end within {} s",
+            peer.name(),
+            COPY_TIME_LIMIT.as_secs()
+        )
+    })
+}
+
+/// As [`one_copy`], but a command that does not end within `limit` is killed: then there is no result.
+///
+/// # Errors
+/// As [`one_copy`].
+pub fn copy_within(peer: &dyn Peer, job: &Job, limit: Duration) -> Result<Option<Timed>> {
     peer.installed()?;
     able(peer, job)?;
     let target = tempfile::tempdir_in(job.scratch).context("cannot make a folder for the copy")?;
@@ -94,8 +112,12 @@ pub fn one_copy(peer: &dyn Peer, job: &Job) -> Result<Timed> {
         Direction::Send => peer.send(&client, &serving, &job.source.root, &item, job.streams)?,
     };
     let started = Instant::now();
-    let (status, out, err) = output_within(command, peer.name(), COPY_TIME_LIMIT)?;
+    let ended = output_within(command, peer.name(), limit);
     let seconds = started.elapsed().as_secs_f64();
+    if ended.is_err() && seconds >= limit.as_secs_f64() {
+        return Ok(None);
+    }
+    let (status, out, err) = ended?;
     if !status.success() {
         bail!(
             "{} ended with {status}: {} {}",
@@ -106,7 +128,11 @@ pub fn one_copy(peer: &dyn Peer, job: &Job) -> Result<Timed> {
     }
     let contents = contents::compare(&job.source.root.join(&item.name), &target.path().join(&item.name))
         .with_context(|| format!("{} reported success", peer.name()))?;
-    Ok(Timed { contents, seconds })
+    Ok(Some(Timed {
+        contents,
+        seconds,
+        printed: out,
+    }))
 }
 
 fn item(source: &Source) -> Item {

@@ -131,8 +131,17 @@ impl Place<'_> {
             .arg(root)
             .arg(program.find()?)
             .args(arguments);
+        let server = Server::start_listening(command, program.program, port)?;
+        self.serving(server, settings, port)
+    }
+
+    /// A server that runs in the node already, and listens on `port` there.
+    ///
+    /// # Errors
+    /// The lab has no such node.
+    pub fn serving(&self, server: Server, settings: TempDir, port: u16) -> Result<Serving> {
         Ok(Serving {
-            server: Server::start_listening(command, program.program, port)?,
+            server,
             settings,
             endpoint: Endpoint {
                 address: SocketAddrV4::new(self.address()?, port),

@@ -95,7 +95,7 @@ fn every_peer_copies_a_file_and_a_tree_in_each_direction() {
         let able = peer.abilities();
         for (source, files, bytes) in [(&bench.file, 1, 2 << 20), (&bench.tree, 3, 370_001)] {
             for direction in [Direction::Fetch, Direction::Send] {
-                for streams in [1, 2] {
+                for streams in [1, 16] {
                     let job = Job {
                         direction,
                         streams,

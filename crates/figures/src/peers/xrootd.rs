@@ -20,6 +20,9 @@ const PORT: u16 = 1094;
 /// The most that `-S` takes, by xrdcp(1).
 const STREAMS_AT_MOST: u32 = 15;
 
+/// Files at a time in a folder, when fewer streams are asked for.
+const PARALLEL_FILES_AT_LEAST: u32 = 4;
+
 /// xrdcp(1): `-S`, data connections beside the one that then only controls (without it, that one carries the data); folders with
 /// `--parallel`, files at a time.
 pub struct Xrootd;
@@ -32,7 +35,8 @@ impl Xrootd {
             command.args(["-S", &streams.min(STREAMS_AT_MOST).to_string()]);
         }
         if item.tree {
-            command.args(["-r", "--parallel", "4"]);
+            let files = streams.max(PARALLEL_FILES_AT_LEAST);
+            command.args(["-r", "--parallel", &files.to_string()]);
         }
         Ok(command)
     }
@@ -51,7 +55,7 @@ impl Program for Xrootd {
         "xrdcp (XRootD)"
     }
     fn options(&self) -> &'static str {
-        "-S N (15 at most), folders with --parallel 4"
+        "-S N (15 at most), folders with --parallel N (4 or more)"
     }
     fn needs(&self) -> &'static [Need] {
         &[SERVER, CLIENT]

@@ -150,6 +150,8 @@ async fn carry_out(
         connector: Arc::new(server),
         hello,
         streams: ask.streams,
+        // A far side leaves nothing behind but the copy.
+        memory: None,
         progress,
         observer: telling,
     };

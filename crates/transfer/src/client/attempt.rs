@@ -1,19 +1,23 @@
 //! One stream of a client, from its opening to its end.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{CLOSING, ConnectError, Connector, Side, Transport};
+use super::{ConnectError, Connector, Side, Transport};
 use crate::error::Error;
 use crate::frame_io::FrameReader;
-use crate::progress::{Event, Observer, Progress};
+use crate::progress::{Event, Observer, Progress, StreamCounters};
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
 use crate::send::send_stream;
 use crate::wire::{Frame, Hello};
+
+/// How long a stream that is over may take to close.
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a slot's stream ended.
 pub(super) struct Ended {
@@ -39,15 +43,25 @@ pub(super) struct Attempt<C> {
     pub hello: Hello,
     pub progress: Arc<Progress>,
     pub observer: Arc<dyn Observer>,
-    pub open: Arc<AtomicU32>,
+    /// The slot's, once a stream has been open there: the next one goes on with them.
+    pub counters: Arc<OnceLock<Arc<StreamCounters>>>,
+    /// How many streams are open.
+    pub open: watch::Sender<u32>,
 }
 
 /// Counts an open stream for as long as it lives.
-struct CountOpen(Arc<AtomicU32>);
+struct CountOpen(watch::Sender<u32>);
+
+impl CountOpen {
+    fn new(open: watch::Sender<u32>) -> Self {
+        open.send_modify(|open| *open += 1);
+        Self(open)
+    }
+}
 
 impl Drop for CountOpen {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.send_modify(|open| *open -= 1);
     }
 }
 
@@ -64,13 +78,21 @@ impl<C: Connector> Attempt<C> {
                 };
             }
         };
-        self.open.fetch_add(1, Ordering::Relaxed);
-        let counted = CountOpen(self.open.clone());
-        let watch = stream.watch(match self.side {
+        let flow = stream.watch(match self.side {
             Side::Push(..) => drs::Side::Sending,
             Side::Pull(_) => drs::Side::Receiving,
         });
-        let counters = self.progress.add_stream(&self.route_name, watch, false);
+        let counters = match self.counters.get() {
+            Some(counters) => {
+                counters.reopen(flow);
+                counters.clone()
+            }
+            None => {
+                let counters = self.progress.add_stream(&self.route_name, flow, false);
+                self.counters.get_or_init(|| counters).clone()
+            }
+        };
+        let counted = CountOpen::new(self.open.clone());
         self.observer.event(Event::StreamOpened {
             stream: counters.number,
             route: self.route_name.clone(),
@@ -104,14 +126,10 @@ impl<C: Connector> Attempt<C> {
             }
         };
         let stream = reader.into_inner().unsplit(writer);
-        if let Some(retransmits) = stream.retransmits() {
-            counters.retransmits.store(retransmits, Ordering::Relaxed);
-            counters.retransmits_known.store(true, Ordering::Relaxed);
-        }
-        counters.open.store(false, Ordering::Relaxed);
+        counters.closed(stream.retransmits());
         drop(counted);
         let mut closing = JoinSet::new();
-        if matches!(result, Ok(StreamEnd::Finished)) {
+        if result.is_ok() {
             closing.spawn(close(stream));
         }
         Ended {
@@ -131,5 +149,5 @@ pub(crate) async fn close(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
         while stream.read(&mut rest).await? > 0 {}
         Ok::<_, std::io::Error>(())
     };
-    let _ = timeout(CLOSING, closing).await;
+    let _ = timeout(CLOSE_TIMEOUT, closing).await;
 }

@@ -1,74 +1,151 @@
-//! How many streams a copy has, when the user doesn't say: one a route to begin with, and more where what limits them is something
-//! that another stream does not share.
+//! How many streams a copy has, when the user doesn't say.
 //!
-//! A verdict alone does not decide: each step is a trial, and the next one is made only if the last one paid. No clock and no
-//! socket in here; the supervisor feeds it and opens what it asks for.
+//! What a path needs shows within its first round trips, and the number follows in one step:
+//!
+//! - A copy that is worth it begins with several streams, because they share the cost of slow start; with as many as fill a slow
+//!   path at once where the hosts' windows are known to be small; with as many as it needed last time where that is remembered.
+//! - Losses without a queue, windows and buffers hold each stream by itself: the number grows to what the response functions of Reno and
+//!   CUBIC give for the measured loss ([`response`]) where it is known what the path carries, and fourfold otherwise.
+//! - A queue that stands on the path is there for everybody on it, and more streams only take from the others: the number comes down to
+//!   [`STREAMS_AT_A_QUEUE`], each time to no fewer than fill the path without the queue.
+//! - A processor or a disk is tried with twice as many, and left again where that did not pay.
+//!
+//! No clock and no socket in here; the supervisor feeds it and opens or retires what it asks for.
+
+mod response;
+#[cfg(test)]
+mod tests;
+mod window;
 
 use std::time::Duration;
 
-use drs::{Limit, Tally};
+use drs::Limit;
+use response::Losses;
+pub(super) use window::View;
+use window::Window;
 
-/// How long the rate is measured before and after a step; slow start must be over within it on any terrestrial path.
-const WINDOW: Duration = Duration::from_secs(1);
-/// The same in round trips, where those are long.
-const WINDOW_RTTS: u32 = 8;
+/// Streams that a copy keeps at a standing queue: it then takes at most about this many times what one flow would.
+const STREAMS_AT_A_QUEUE: usize = 2;
+/// Streams of a copy at its start.
+const STREAMS_AT_START: usize = 4;
+/// Most streams at the start, where windows are known to be small.
+const MAX_STREAMS_AT_START: usize = 16;
+/// Bytes to copy, and the round trip, from which a copy begins with several streams.
+const SEVERAL_FROM_BYTES: u64 = 4 << 20;
+const SEVERAL_FROM_RTT: Duration = Duration::from_millis(5);
+/// Small windows are answered at the start with streams that together carry so much, in bit/s.
+const RATE_AT_START: f64 = 100e6;
+/// Bytes that must be left for each stream at the start: the largest block.
+const BYTES_PER_STREAM_AT_START: u64 = 1 << 20;
+/// The same later on. A stream takes some blocks ahead, and a new one carries them in slow start: taken from those that are fast, they would be the
+/// copy's last.
+const BYTES_PER_NEW_STREAM: u64 = 6 << 20;
+/// A step up multiplies the number by at most this where it is not known how much the path carries.
+const MAX_GROWTH: usize = 4;
+/// The same where a processor or a disk may be the limit.
+const TRIAL_GROWTH: usize = 2;
+
 /// A step has paid when the rate grew by this factor.
-const PAID: f64 = 1.1;
+const PAID_FACTOR: f64 = 1.1;
 /// Windows in which it may show: the rate of a flow that loses goes up and down by half.
-const CHANCES: u32 = 2;
-/// A copy that is over sooner than this is left alone.
-const WORTH: Duration = Duration::from_secs(2);
-/// A trial that did not pay is made again after so long: paths change.
-const AGAIN: Duration = Duration::from_secs(30);
+const TRIAL_WINDOWS: u32 = 2;
+/// After a step that did not pay, and after streams were retired, none are added for so long: paths change.
+const GROW_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// A path that gives this part of what it carried when it was full is taken to be full.
+const FULL_PART: f64 = 0.85;
 
-/// What the supervisor knows at a moment.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct View {
-    /// Since the copy began.
-    pub now: Duration,
-    /// Bytes that the streams' connections have moved so far. Not bytes in place: a block may take seconds to be complete.
-    pub moved: u64,
-    /// Bytes of files found and not in place; grows while the walk goes on.
-    pub left: u64,
-    /// What limited the sending ends of all streams since the copy began.
-    pub tally: Tally,
-    /// The longest round trip among them.
-    pub rtt: Duration,
-    /// How many streams right-sizing advises, where it does.
-    pub advised: Option<u32>,
-}
+/// How long new streams may take to open before the copy is measured without them.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Round trips of slow start that new streams have before they are measured.
+const SLOW_START_RTTS: u32 = 6;
+/// Streams are added only to copies that take longer than this, in time and in round trips: opening and slow start take about as long.
+const MIN_LEFT: Duration = Duration::from_secs(1);
+const MIN_LEFT_RTTS: u32 = 12;
+
+/// For how long a queue must stand before streams are retired, in time and in round trips.
+const QUEUE_STANDS: Duration = Duration::from_secs(2);
+const QUEUE_STANDS_RTTS: u32 = 16;
+/// So many times longer where the queue is so short that one stream less no longer fills the path at once.
+const SHORT_QUEUE_FACTOR: u32 = 3;
+/// Copies that are over sooner than this retire none.
+const RETIRE_MIN_LEFT: Duration = Duration::from_secs(2);
 
 /// Decides. See the module's documentation.
 #[derive(Debug)]
 pub(super) struct StreamCount {
     wanted: usize,
     most: usize,
+    /// One for each route.
+    least: usize,
     fixed: bool,
-    /// Where the present window began.
-    begun: Option<(Duration, u64, Tally)>,
-    /// The rate before the step under trial, in bytes a second, and how many windows are left for the step to show.
-    before: Option<(f64, u32)>,
-    /// No step before this.
-    rest_until: Duration,
+    /// What the path needed last time.
+    remembered: Option<usize>,
+    /// Whether the number for the start has been chosen.
+    started: bool,
+    /// Since when new streams are opening, and since when all are open.
+    opening: Option<(Duration, Option<Duration>)>,
+    window: Option<Window>,
+    /// What the last window carried, in bytes a second.
+    rate_before: Option<f64>,
+    /// From the first look on.
+    slow_start: Option<Window>,
+    /// Whether a queue has stood, or losses before there was one were answered.
+    answered_first_losses: bool,
+    trial: Option<Trial>,
+    /// No streams are added before this.
+    grow_after: Duration,
+    /// The greatest rate at which a queue stood, in bytes a second: what the path carries.
+    full_rate: Option<f64>,
+    /// Since when every window saw a queue.
+    queue_since: Option<Duration>,
+    /// Losses without a queue.
+    losses: Losses,
+    /// Whether a window has shown what the path needs.
+    judged: bool,
+}
+
+/// A step up that must show that it pays.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    /// The number before.
+    streams: usize,
+    /// What that number would have carried, in bytes a second.
+    rate: f64,
+    windows_left: u32,
+    limit: Limit,
 }
 
 impl StreamCount {
-    /// A number that the user gave, or `routes` streams to begin with and `most` at most.
-    pub(super) fn new(fixed: Option<u32>, most: usize) -> Self {
+    /// A number that the user gave; otherwise one stream until there is something to decide by, then, if it is `remembered`, what
+    /// the path needed last time. `most` at most.
+    pub(super) fn new(fixed: Option<u32>, remembered: Option<u32>, most: usize) -> Self {
+        let most = most.max(1);
         Self {
-            wanted: fixed.map_or(1, |fixed| fixed as usize).clamp(1, most.max(1)),
-            most: most.max(1),
+            wanted: fixed.map_or(1, |fixed| fixed as usize).clamp(1, most),
+            most,
+            least: 1,
             fixed: fixed.is_some(),
-            begun: None,
-            before: None,
-            rest_until: Duration::ZERO,
+            remembered: remembered.map(|streams| (streams as usize).clamp(1, most)),
+            started: false,
+            opening: None,
+            window: None,
+            rate_before: None,
+            slow_start: None,
+            answered_first_losses: false,
+            trial: None,
+            grow_after: Duration::ZERO,
+            full_rate: None,
+            queue_since: None,
+            losses: Losses::default(),
+            judged: false,
         }
     }
 
     /// At least so many from now on, unless the user gave a number.
-    pub(super) fn at_least(&mut self, floor: usize) {
+    pub(super) fn at_least(&mut self, least: usize) {
         if !self.fixed {
-            self.wanted = self.wanted.max(floor.min(self.most));
+            self.least = self.least.max(least.min(self.most));
+            self.wanted = self.wanted.max(self.least);
         }
     }
 
@@ -77,166 +154,212 @@ impl StreamCount {
         self.wanted
     }
 
+    /// Whether the user gave the number, so that nothing has to be observed.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.fixed
+    }
+
+    /// What the path turned out to need, to be remembered; none where nothing showed it.
+    pub(super) fn needed(&self) -> Option<u32> {
+        (self.judged && !self.fixed).then_some(self.wanted as u32)
+    }
+
     /// Looks, and takes a step where one is due.
-    pub(super) fn look(&mut self, view: &View) {
-        if self.fixed {
+    pub(super) fn observe(&mut self, view: &View) {
+        // Before the first byte there is nothing to measure.
+        if self.fixed || view.open == 0 || view.rtt.is_zero() {
             return;
         }
-        let Some((since, moved, tally)) = self.begun else {
-            // Before the first byte there is nothing to measure.
+        if !self.started && view.left >= SEVERAL_FROM_BYTES && view.rtt >= SEVERAL_FROM_RTT {
+            self.started = true;
+            let wanted = self.at_start(view).max(self.wanted);
+            self.want(wanted, view);
+        }
+        self.answer_first_losses(view);
+        if self.opens(view) {
+            self.window = None;
+            return;
+        }
+        let Some(window) = &self.window else {
             if view.moved > 0 {
-                self.begun = Some((view.now, view.moved, view.tally));
+                self.window = Some(Window::open(view));
             }
             return;
         };
-        let elapsed = view.now.saturating_sub(since);
-        if elapsed < WINDOW.max(view.rtt.saturating_mul(WINDOW_RTTS)) {
+        let Some(seen) = window.close(view, self.trial.is_some(), self.rate_before) else {
+            return;
+        };
+        self.window = Some(Window::open(view));
+        self.losses.add(&seen);
+        self.decide(view, seen.limit, seen.rate);
+        self.rate_before = Some(seen.rate);
+    }
+
+    /// Losses in slow start, when no queue stands yet, show within a round trip that the path loses packets by itself; to wait until they are
+    /// the limit costs a short copy half its time.
+    fn answer_first_losses(&mut self, view: &View) {
+        let begun = self.slow_start.get_or_insert_with(|| Window::open(view));
+        if view.has_queue() {
+            self.answered_first_losses = true;
+        }
+        if self.answered_first_losses || !self.started || !begun.lost_without_queue(view) {
             return;
         }
-        self.begun = Some((view.now, view.moved, view.tally));
-        let limit = view.tally.since(&tally).chief().map(|(limit, _)| limit);
-        let rate = view.moved.saturating_sub(moved) as f64 / elapsed.as_secs_f64();
-        if let Some((before, left)) = self.before.take()
-            && rate < PAID * before
+        self.answered_first_losses = true;
+        let next = self
+            .wanted
+            .saturating_mul(MAX_GROWTH)
+            .min(self.bounded_by_work(view, BYTES_PER_NEW_STREAM));
+        if next > self.wanted && next <= MAX_STREAMS_AT_START {
+            self.judged = true;
+            self.want(next, view);
+        }
+    }
+
+    /// How many to begin with.
+    fn at_start(&self, view: &View) -> usize {
+        let number = self.remembered.unwrap_or_else(|| {
+            let by_windows = view.largest_window.map_or(0, |window| {
+                response::streams_for(RATE_AT_START, view.carried_by(window))
+            });
+            by_windows.clamp(STREAMS_AT_START, MAX_STREAMS_AT_START)
+        });
+        number.min(self.bounded_by_work(view, BYTES_PER_STREAM_AT_START))
+    }
+
+    /// No more than have something to carry.
+    fn bounded_by_work(&self, view: &View, bytes_per_stream: u64) -> usize {
+        let by_work = usize::try_from(view.left / bytes_per_stream).unwrap_or(usize::MAX);
+        by_work.clamp(self.least, self.most)
+    }
+
+    fn want(&mut self, streams: usize, view: &View) {
+        let streams = streams.clamp(self.least, self.most);
+        if streams > self.wanted {
+            self.opening = Some((view.now, None));
+        }
+        self.wanted = streams;
+    }
+
+    /// Whether new streams still open, or are in slow start.
+    fn opens(&mut self, view: &View) -> bool {
+        let Some((since, all_open)) = self.opening else {
+            return false;
+        };
+        let late = view.now.saturating_sub(since) > OPEN_TIMEOUT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
+        let open = all_open.or((view.open >= self.wanted || late).then_some(view.now));
+        self.opening = Some((since, open));
+        // At the start nothing was measured that they could be held against: what they meet counts at once.
+        let rtts = if self.trial.is_some() { SLOW_START_RTTS } else { 0 };
+        let slow_start = view.rtt.saturating_mul(rtts);
+        let opens = open.is_none_or(|open| view.now.saturating_sub(open) < slow_start);
+        if !opens {
+            self.opening = None;
+        }
+        opens
+    }
+
+    fn decide(&mut self, view: &View, limit: Option<Limit>, rate: f64) {
+        if limit == Some(Limit::Path) {
+            self.full_rate = Some(self.full_rate.map_or(rate, |full| full.max(rate)));
+            self.queue_since.get_or_insert(view.now);
+        } else {
+            self.queue_since = None;
+        }
+        self.judged |= matches!(limit, Some(Limit::Path)) || limit.is_some_and(is_per_stream);
+        if let Some(trial) = &mut self.trial
+            && rate < PAID_FACTOR * trial.rate
         {
-            if left > 1 {
-                self.before = Some((before, left - 1));
+            if trial.windows_left > 1 {
+                trial.windows_left -= 1;
                 return;
             }
-            self.rest_until = view.now.saturating_add(AGAIN);
-        }
-        let soon_over = view.left as f64 <= rate * WORTH.as_secs_f64();
-        if view.now < self.rest_until || soon_over || !limit.is_some_and(another_stream_helps) {
-            return;
-        }
-        let advised = view.advised.map_or(0, |advised| advised as usize);
-        let next = (2 * self.wanted).max(advised).min(self.most);
-        if next > self.wanted {
-            self.wanted = next;
-            self.before = Some((rate, CHANCES));
-        }
-    }
-}
-
-/// Whether the limit is one that each stream meets by itself.
-fn another_stream_helps(limit: Limit) -> bool {
-    match limit {
-        // Each has its own windows and buffers, and answers its own losses only.
-        Limit::SendBuffer | Limit::ReceiveWindow | Limit::Loss => true,
-        // One stream is read, hashed and encrypted in turn; another one may have a processor of its own. The trial tells.
-        Limit::SendingApplication | Limit::ReceivingApplication => true,
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MB: u64 = 1_000_000;
-
-    /// Runs a copy of `total` bytes for `seconds` in which `rate` says what so many streams carry, in bytes a second.
-    fn copy(
-        count: &mut StreamCount,
-        total: u64,
-        seconds: u64,
-        limit: Limit,
-        rate: impl Fn(usize) -> u64,
-    ) -> Vec<usize> {
-        let (mut done, mut seen, mut tally) = (0, vec![], Tally::default());
-        for tick in 0..seconds * 20 {
-            done = total.min(done + rate(count.wanted()) / 20);
-            tally.hold(limit, Duration::from_millis(50));
-            count.look(&View {
-                now: Duration::from_millis(50 * tick),
-                moved: done,
-                left: total - done,
-                tally,
-                rtt: Duration::from_millis(100),
-                advised: None,
-            });
-            if seen.last() != Some(&count.wanted()) {
-                seen.push(count.wanted());
+            self.grow_after = view.now.saturating_add(GROW_AGAIN_AFTER);
+            // Streams that lose packets, or wait for windows, are in nobody's way unless a queue stands, and that is seen to below.
+            if !is_per_stream(trial.limit) {
+                let before = trial.streams;
+                self.trial = None;
+                return self.want(before, view);
             }
         }
-        seen
-    }
-
-    #[test]
-    fn losses_are_met_with_streams_until_they_pay_no_more() {
-        let mut count = StreamCount::new(None, 64);
-        // Four streams fill the path.
-        let seen = copy(&mut count, 100_000 * MB, 20, Limit::Loss, |n| {
-            n.min(4) as u64 * 10 * MB
-        });
-        assert_eq!(seen, [1, 2, 4, 8]);
-    }
-
-    #[test]
-    fn a_full_path_gets_no_more_streams() {
-        let mut count = StreamCount::new(None, 64);
-        assert_eq!(copy(&mut count, 100_000 * MB, 20, Limit::Path, |_| 50 * MB), [1]);
-        let mut count = StreamCount::new(None, 64);
-        assert_eq!(
-            copy(&mut count, 100_000 * MB, 20, Limit::Growing, |_| 50 * MB),
-            [1]
-        );
-    }
-
-    #[test]
-    fn a_trial_that_did_not_pay_is_made_again_later() {
-        let mut count = StreamCount::new(None, 64);
-        let seen = copy(&mut count, 1_000_000 * MB, 40, Limit::Loss, |_| 50 * MB);
-        assert_eq!(seen, [1, 2, 4], "one at the start, one after the rest");
-    }
-
-    #[test]
-    fn a_step_has_two_windows_to_show() {
-        let mut count = StreamCount::new(None, 4);
-        let ticks = std::cell::Cell::new(0);
-        let seen = copy(&mut count, 1_000_000 * MB, 6, Limit::Loss, |streams| {
-            ticks.set(ticks.get() + u64::from(streams > 1));
-            if ticks.get() > 21 { 20 * MB } else { 10 * MB }
-        });
-        assert_eq!(seen, [1, 2, 4]);
-    }
-
-    #[test]
-    fn what_is_soon_over_is_left_alone() {
-        let mut count = StreamCount::new(None, 64);
-        assert_eq!(
-            copy(&mut count, 40 * MB, 10, Limit::Loss, |n| n as u64 * 20 * MB),
-            [1]
-        );
-    }
-
-    #[test]
-    fn the_users_number_stands() {
-        let mut count = StreamCount::new(Some(3), 64);
-        count.at_least(7);
-        assert_eq!(
-            copy(&mut count, 100_000 * MB, 10, Limit::Loss, |n| n as u64 * MB),
-            [3]
-        );
-    }
-
-    #[test]
-    fn advice_shortens_the_climb_and_the_bound_ends_it() {
-        let mut count = StreamCount::new(None, 16);
-        let (mut done, mut now, mut tally) = (1, Duration::ZERO, Tally::default());
-        for _ in 0..60 {
-            now += Duration::from_millis(50);
-            done += count.wanted() as u64 * MB;
-            tally.hold(Limit::ReceiveWindow, Duration::from_millis(50));
-            count.look(&View {
-                now,
-                moved: done,
-                left: 1_000_000 * MB,
-                tally,
-                rtt: Duration::from_millis(10),
-                advised: Some(12),
-            });
+        self.trial = None;
+        match limit {
+            Some(limit) if is_per_stream(limit) => {
+                let factor = MAX_GROWTH;
+                self.grow(view, limit, rate, factor);
+            }
+            // One stream is read, hashed and encrypted in turn; another one may have a processor of its own.
+            Some(limit @ (Limit::SendingApplication | Limit::ReceivingApplication)) => {
+                self.grow(view, limit, rate, TRIAL_GROWTH);
+            }
+            Some(Limit::Path) => self.retire(view, rate),
+            _ => {}
         }
-        assert_eq!(count.wanted(), 16);
     }
+
+    fn grow(&mut self, view: &View, limit: Limit, rate: f64, factor: usize) {
+        let min_left = MIN_LEFT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
+        let soon_over = view.left as f64 <= rate * min_left.as_secs_f64();
+        let is_full = self.full_rate.is_some_and(|full| rate >= FULL_PART * full);
+        if view.now < self.grow_after || soon_over || is_full {
+            return;
+        }
+        let each = self.losses.carried_by_one(view);
+        let fill = self.full_rate.zip(each).filter(|_| limit == Limit::Loss);
+        let next = self.wanted.saturating_mul(factor);
+        let next = fill.map_or(next, |(full, each)| {
+            response::streams_for(full, each).clamp(self.wanted + 1, next)
+        });
+        let next = next.min(self.bounded_by_work(view, BYTES_PER_NEW_STREAM));
+        if next <= self.wanted {
+            return;
+        }
+        // Slow start goes past what losses leave in the long run: that is what more streams are held against.
+        let lasting = each
+            .filter(|_| limit == Limit::Loss)
+            .map(|each| each * self.wanted as f64);
+        self.trial = Some(Trial {
+            streams: self.wanted,
+            rate: lasting.map_or(rate, |lasting| lasting.min(rate)),
+            windows_left: TRIAL_WINDOWS,
+            limit,
+        });
+        self.want(next, view);
+    }
+
+    /// A queue stands.
+    fn retire(&mut self, view: &View, rate: f64) {
+        let least = self.least.max(STREAMS_AT_A_QUEUE);
+        let stood = (self.queue_since).map_or(Duration::ZERO, |since| view.now.saturating_sub(since));
+        let soon_over = view.left as f64 <= rate * RETIRE_MIN_LEFT.as_secs_f64();
+        if self.wanted <= least || soon_over {
+            return;
+        }
+        // So many have enough in flight to fill the path when its queue has drained.
+        let filling = match view.rtt.as_secs_f64() {
+            0.0 => self.wanted,
+            rtt => (self.wanted as f64 * view.min_rtt.as_secs_f64() / rtt).ceil() as usize,
+        };
+        let wait = QUEUE_STANDS.max(view.rtt.saturating_mul(QUEUE_STANDS_RTTS));
+        let (wait, next) = if filling < self.wanted {
+            (wait, filling.max(self.wanted / 2))
+        } else {
+            (wait.saturating_mul(SHORT_QUEUE_FACTOR), self.wanted - 1)
+        };
+        if stood < wait {
+            return;
+        }
+        self.queue_since = Some(view.now);
+        self.grow_after = view.now.saturating_add(GROW_AGAIN_AFTER);
+        // Losses without a queue that came before need their number again as soon as it is gone.
+        let each = self.losses.carried_by_one(view);
+        let by_losses = each.map_or(0, |each| response::streams_for(rate, each));
+        let next = next.max(least).max(by_losses.min(self.wanted));
+        self.want(next, view);
+    }
+}
+
+/// Whether each stream meets the limit by itself, so that more streams carry more.
+fn is_per_stream(limit: Limit) -> bool {
+    matches!(limit, Limit::SendBuffer | Limit::ReceiveWindow | Limit::Loss)
 }

@@ -124,7 +124,9 @@ fn all() -> Vec<(&'static str, Frame)> {
         ),
         ("done", Frame::Done { manifest: [2; 32] }),
         ("keep-alive", Frame::KeepAlive),
+        // LH-COPY-29: nothing about files follows from these.
         ("flow", Frame::Flow(FlowReport::default())),
+        ("retire", Frame::Retire),
     ]
 }
 

@@ -6,7 +6,7 @@
 //! Everything a peer can repeat is done once (LH-COPY-19): an entry that is recorded is answered as it was the first time
 //! and otherwise left alone, a block that is in is acknowledged and not written again. That is what lets streams die at any
 //! moment. An answer goes to whoever asked, since only that stream asks again when it is lost; a stream that has gone asks
-//! nothing of the ledger, its answers simply go nowhere.
+//! nothing of the ledger, its answers simply go nowhere (LH-COPY-21, LH-COPY-27).
 
 #![deny(clippy::indexing_slicing)] // what is counted here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -64,7 +64,7 @@ pub(crate) enum Action<P: Parts> {
     Write(BlockWrite<P>),
     /// The hashes agree: give the file its name, then say so with [`Ledger::file_placed`].
     Place(Placement<P>),
-    /// Remove what was written of a file.
+    /// Remove what was written of a file, then say so with [`Ledger::discarded`].
     Discard(P::File),
     /// Tell the observer what became of an entry; once for each.
     Report(Report),
@@ -140,6 +140,8 @@ pub(crate) struct Ledger<P: Parts> {
     manifest: Manifest,
     outcomes: Outcomes,
     directories: Vec<Directory>,
+    /// Files that failed and of which something is there still.
+    unremoved: usize,
     /// How many entries there are, once END has said so.
     end: Option<u64>,
     stage: Stage,
@@ -171,6 +173,7 @@ impl<P: Parts> Ledger<P> {
             manifest: Manifest::default(),
             outcomes: Outcomes::default(),
             directories: Vec::new(),
+            unremoved: 0,
             end: None,
             stage: Stage::Receiving,
             notes: Vec::new(),
@@ -247,7 +250,11 @@ impl<P: Parts> Ledger<P> {
         if !matches!(self.stage, Stage::Receiving) {
             return Ok(()); // All that was announced is here.
         }
-        if self.end.is_some_and(|before| before != entries) || entries < self.manifest.len() {
+        let mut under_way = self.files.keys().chain(self.being_written.keys());
+        if self.end.is_some_and(|before| before != entries)
+            || entries < self.manifest.len()
+            || under_way.any(|id| *id >= entries)
+        {
             return Err(Rejected::Protocol("it counts its entries in two ways"));
         }
         self.end = Some(entries);
@@ -255,10 +262,17 @@ impl<P: Parts> Ledger<P> {
         Ok(())
     }
 
-    /// When every entry is recorded: asks for the directories to be finished, once.
+    /// What was written of a file that failed is removed.
+    pub(crate) fn discarded(&mut self, out: &mut Vec<Action<P>>) {
+        self.unremoved = self.unremoved.saturating_sub(1);
+        self.conclude(out);
+    }
+
+    /// When every entry is recorded, nothing is left of those that failed and nothing is being written: asks for the directories to be finished, once.
     fn conclude(&mut self, out: &mut Vec<Action<P>>) {
         let all_recorded = self.end == Some(self.manifest.len()) && self.manifest.waiting() == 0;
-        if !all_recorded || !matches!(self.stage, Stage::Receiving) {
+        let all_quiet = self.unremoved == 0 && self.files.is_empty() && self.being_written.is_empty();
+        if !all_recorded || !all_quiet || !matches!(self.stage, Stage::Receiving) {
             return;
         }
         self.stage = Stage::Finishing;
@@ -308,7 +322,8 @@ impl<P: Parts> Ledger<P> {
         self.manifest.has(id).then(|| self.outcomes.of(id))
     }
 
-    /// Records what became of an entry; the first word counts. Gives the outcome that is recorded.
+    /// Records what became of an entry; the first word counts. Gives the outcome that is recorded. To be followed by
+    /// [`Self::conclude`].
     fn record(
         &mut self,
         head: &Head,
@@ -333,7 +348,6 @@ impl<P: Parts> Ledger<P> {
             outcome: outcome.clone(),
             content,
         }));
-        self.conclude(out);
         outcome
     }
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::Instant;
 
 use crate::account::Resource;
 use crate::error::Error;
@@ -39,7 +38,7 @@ pub(crate) enum StreamEnd {
     Closed,
 }
 
-/// What a receiver does once it has said DONE.
+/// What a receiver does once it has said DONE (LH-COPY-31).
 #[derive(Clone, Copy)]
 pub(crate) enum AfterDone<'a> {
     /// A client leaves.
@@ -88,7 +87,7 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
     writer.flush().await?;
     let mut out = Vec::new();
     let (mut concluded, mut said_done) = (false, false);
-    let mut told_flow = Instant::now();
+    let mut said_retire = false;
     let quiet = if counters.tells() { FLOW_EVERY } else { KEEP_ALIVE };
     loop {
         out.clear();
@@ -104,14 +103,20 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
                 None => std::future::pending().await,
             },
             () = receiver.concluded(), if !concluded => concluded = true,
+            () = counters.retirement(), if !said_retire => {
+                said_retire = true;
+                Frame::Retire.encode(&mut out);
+            }
             () = tokio::time::sleep(quiet) => Frame::KeepAlive.encode(&mut out),
         }
-        // DONE comes after every answer that is owed on this stream.
+        // LH-COPY-21: DONE comes after every answer that is owed on this stream.
         let done = concluded && !said_done && answers.capacity() == answers.max_capacity();
-        if (done || told_flow.elapsed() >= FLOW_EVERY)
-            && let Some(report) = counters.report()
-        {
-            told_flow = Instant::now();
+        let report = if done {
+            counters.report()
+        } else {
+            counters.due_report()
+        };
+        if let Some(report) = report {
             Frame::Flow(report).encode(&mut out);
         }
         if done {
@@ -220,7 +225,11 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     meta,
                     size,
                     block_log2,
-                } => receiver.file(head, meta, size, block_log2)?,
+                } => {
+                    // The walk is ahead of it, and what that has found may be told much later.
+                    receiver.progress.set_found(0, size, false);
+                    receiver.file(head, meta, size, block_log2)?;
+                }
                 frame @ (Frame::Small { .. }
                 | Frame::Directory { .. }
                 | Frame::Symlink { .. }
@@ -253,6 +262,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 | Frame::Ack { .. }
                 | Frame::Result { .. }
                 | Frame::Done { .. }
+                | Frame::Retire
                 | Frame::Block(_) => {
                     return Err(Error::Protocol("it sends what only a receiver sends".into()));
                 }

@@ -133,6 +133,11 @@ impl Queue {
         self.on(|schedule, _| schedule.add_stream(stream));
     }
 
+    /// The stream takes no more work: [`Self::take`] says that it is over once all that it carries is answered.
+    pub(crate) fn retire(&self, stream: StreamId) {
+        self.on(|schedule, _| schedule.retire(stream));
+    }
+
     /// The stream is gone: what only it carried returns to the queue, to be taken first.
     pub(crate) fn remove_stream(&self, stream: StreamId) {
         self.on(|schedule, _| schedule.remove_stream(stream));

@@ -63,6 +63,8 @@ pub(crate) struct Schedule {
     tracked: HashMap<u64, Tracked>,
     /// Came back, to be taken first. Nothing is in here and in flight.
     returned: BTreeSet<Subject>,
+    /// Files that go in blocks, were handed out, and are to be opened by whoever comes next.
+    unopened: BTreeSet<u64>,
     /// Open files with blocks that nobody has taken yet.
     cutting: BTreeSet<u64>,
     in_flight: InFlight,
@@ -126,15 +128,25 @@ impl Schedule {
 impl Schedule {
     pub(crate) fn add_stream(&mut self, stream: StreamId) {
         self.in_flight.add_stream(stream);
+        // One more may open a file.
+        self.wake(Wake::All);
     }
 
     /// The stream is gone: what it carried comes back.
     pub(crate) fn remove_stream(&mut self, stream: StreamId) {
         let back = self.in_flight.remove_stream(stream);
         if !back.is_empty() {
-            self.returned.extend(back);
+            for subject in back {
+                self.come_back(subject);
+            }
             self.wake(Wake::All);
         }
+    }
+
+    /// The stream takes no more work, and is over once all that it carries is answered.
+    pub(crate) fn retire(&mut self, stream: StreamId) {
+        self.in_flight.retire(stream);
+        self.wake(Wake::All);
     }
 
     /// What `stream` does next, if there is memory for `room` more pieces of work in flight.
@@ -143,6 +155,14 @@ impl Schedule {
             return Next::Over;
         }
         let carried = self.in_flight.carried(stream);
+        if self.in_flight.is_retiring(stream) {
+            return match carried {
+                0 => Next::Over,
+                _ => Next::Wait {
+                    until: now.saturating_add(MIN_AGE_TO_REPEAT),
+                },
+            };
+        }
         let room = room
             .min(MAX_BATCH_ENTRIES)
             .min(MAX_IN_FLIGHT_PER_STREAM.saturating_sub(carried));
@@ -185,7 +205,15 @@ impl Schedule {
         if let Some(&file) = self.cutting.first() {
             return first.then(|| self.cut(file)).flatten();
         }
-        if let Some(entry) = self.queued.pop_front_if(|entry| first || !entry.goes_in_blocks()) {
+        let may_open = first && self.may_open();
+        if may_open && let Some(id) = self.unopened.pop_first() {
+            let subject = Subject::block(id, 0);
+            return self.work_of(subject).map(|work| (subject, work));
+        }
+        if let Some(entry) = self
+            .queued
+            .pop_front_if(|entry| may_open || !entry.goes_in_blocks())
+        {
             let id = entry.head.id;
             let subject = match entry.goes_in_blocks() {
                 true => Subject::block(id, 0),
@@ -199,6 +227,24 @@ impl Schedule {
             return self.work_of(Subject::END).map(|work| (Subject::END, work));
         }
         None
+    }
+
+    /// Whether another file may be opened. One who opens may have to wait until another file is closed, so one stream is left to
+    /// send what that takes: what came back, or is repeated.
+    fn may_open(&self) -> bool {
+        self.in_flight.unrepeatable() < self.in_flight.streams().saturating_sub(1).max(1)
+    }
+
+    /// What was in flight is to be sent by another stream.
+    fn come_back(&mut self, subject: Subject) {
+        let unopened = self
+            .tracked
+            .get(&subject.entry)
+            .is_some_and(|tracked| matches!(tracked.stage, Stage::Blocks(None)));
+        match unopened {
+            true => self.unopened.insert(subject.entry),
+            false => self.returned.insert(subject),
+        };
     }
 
     /// The next block of an open file.
@@ -287,7 +333,8 @@ impl Schedule {
 
     /// Bytes of memory that it takes.
     pub(crate) fn memory(&self) -> Memory {
-        let in_flight = (self.in_flight.len() + self.returned.len()) as u64 * IN_FLIGHT_BYTES;
+        let pieces = self.in_flight.len() + self.returned.len() + self.unopened.len();
+        let in_flight = pieces as u64 * IN_FLIGHT_BYTES;
         let waiting = self.manifest.waiting() as u64 * WAITING_BYTES;
         Memory {
             entries: self.entry_bytes,
@@ -297,6 +344,9 @@ impl Schedule {
 
     /// What is to be done since this was last asked.
     pub(crate) fn actions(&mut self) -> Actions {
+        if self.in_flight.take_drained() {
+            self.wake(Wake::All);
+        }
         std::mem::take(&mut self.actions)
     }
 
@@ -313,6 +363,7 @@ impl Schedule {
     fn drop_entry(&mut self, id: u64) {
         self.in_flight.forget_entry(id);
         self.cutting.remove(&id);
+        self.unopened.remove(&id);
         let of_entry = Subject::block(id, 0)..=Subject::whole(id);
         while let Some(&subject) = self.returned.range(of_entry.clone()).next() {
             self.returned.remove(&subject);

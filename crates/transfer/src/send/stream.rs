@@ -41,7 +41,7 @@ where
     let (filled, ready) = mpsc::channel(1);
     let produce = produce(queue, stream, filled);
     let write = write(queue, counters, writer, ready, greeting);
-    let read = read_answers(queue, counters, reader);
+    let read = read_answers(queue, stream, counters, reader);
     tokio::select! {
         result = produce => result,
         result = write => result,
@@ -138,7 +138,6 @@ async fn write<W: AsyncWrite + Unpin>(
     let mut flushed = false;
     let mut told = Instant::now();
     let mut told_complete = false;
-    let mut told_flow = Instant::now();
     let mut out = Vec::new();
     loop {
         let next = match ready.try_recv() {
@@ -177,10 +176,7 @@ async fn write<W: AsyncWrite + Unpin>(
             told = Instant::now();
             totals.encode(&mut out);
         }
-        if told_flow.elapsed() >= FLOW_EVERY
-            && let Some(report) = counters.report()
-        {
-            told_flow = Instant::now();
+        if let Some(report) = counters.due_report() {
             Frame::Flow(report).encode(&mut out);
         }
         if !out.is_empty() {
@@ -192,6 +188,7 @@ async fn write<W: AsyncWrite + Unpin>(
 
 async fn read_answers<R: AsyncRead + Unpin>(
     queue: &Queue,
+    stream: StreamId,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
 ) -> Result<StreamEnd, Error> {
@@ -211,6 +208,7 @@ async fn read_answers<R: AsyncRead + Unpin>(
             }
             Frame::Done { manifest } => queue.completed(manifest),
             Frame::Flow(report) => counters.hear(report),
+            Frame::Retire => queue.retire(stream),
             Frame::KeepAlive | Frame::Accept { .. } => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
             _ => return Err(Error::Protocol("it sends what only a sender sends".into())),

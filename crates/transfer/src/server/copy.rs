@@ -120,6 +120,7 @@ impl Server {
                     copy
                 }
             };
+            // LH-COPY-10.
             if copy.principal != principal || copy.hello != hello {
                 return Err(Refusal {
                     unauthorised: true,
@@ -143,6 +144,7 @@ impl Server {
         }
     }
 
+    /// LH-COPY-11.
     pub(super) fn authorise(&self, request: &Request, principal: &PublicKey) -> Result<(), Refusal> {
         let grants = self.grants.now();
         let denied = match request {
@@ -235,7 +237,7 @@ fn access_of(overwrite: bool) -> Access {
     if overwrite { Access::Write } else { Access::Create }
 }
 
-/// A stream's membership of its copy. The last one to leave decides what becomes of it.
+/// A stream's membership of its copy. The last one to leave decides what becomes of it (LH-COPY-27).
 pub(super) struct Leave<'a> {
     pub server: &'a Arc<Server>,
     pub copy: &'a Arc<Copy>,

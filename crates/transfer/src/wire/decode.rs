@@ -88,7 +88,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         },
         FrameType::Ack => Frame::Ack {
             id: fields.id()?,
-            offset: fields.u64()?,
+            offset: fields.id()?,
         },
         FrameType::Result => {
             let id = fields.id()?;
@@ -103,6 +103,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             manifest: fields.hash()?,
         },
         FrameType::KeepAlive => Frame::KeepAlive,
+        FrameType::Retire => Frame::Retire,
         FrameType::Flow => {
             let mut flow = FlowReport::default();
             for held in &mut flow.held_ms {

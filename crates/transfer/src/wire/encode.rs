@@ -36,6 +36,7 @@ impl Frame {
             Frame::Done { .. } => FrameType::Done,
             Frame::KeepAlive => FrameType::KeepAlive,
             Frame::Flow(_) => FrameType::Flow,
+            Frame::Retire => FrameType::Retire,
         }
     }
 
@@ -123,7 +124,7 @@ impl Frame {
                 }
             }
             Frame::Done { manifest } => out.extend_from_slice(manifest),
-            Frame::KeepAlive => {}
+            Frame::KeepAlive | Frame::Retire => {}
             Frame::Flow(flow) => {
                 for held in flow.held_ms {
                     out.extend_from_slice(&held.to_le_bytes());

@@ -132,7 +132,7 @@ fn frame() -> impl Strategy<Value = Frame> {
             bytes,
             complete
         }),
-        (0..MAX_FILE, any::<u64>()).prop_map(|(id, offset)| Frame::Ack { id, offset }),
+        (0..MAX_FILE, 0..MAX_FILE).prop_map(|(id, offset)| Frame::Ack { id, offset }),
         (
             0..MAX_FILE,
             prop_oneof![
@@ -144,6 +144,7 @@ fn frame() -> impl Strategy<Value = Frame> {
             .prop_map(|(id, outcome)| Frame::Result { id, outcome }),
         any::<[u8; 32]>().prop_map(|manifest| Frame::Done { manifest }),
         Just(Frame::KeepAlive),
+        Just(Frame::Retire),
     ]
 }
 

@@ -24,6 +24,7 @@ fn here(bench: &Bench) -> Vec<(Vec<u8>, String)> {
     describe(&bench.local(""))
 }
 
+// LH-COPY-18.
 #[tokio::test(start_paused = true)]
 async fn without_recursion_a_server_writes_one_file_and_nothing_beside_it() {
     let bench = Bench::new();

@@ -123,6 +123,7 @@ async fn a_client_that_makes_a_link_and_writes_through_it_writes_nowhere() {
     assert_no_temps(bench.tmp.path());
 }
 
+// LH-COPY-3.
 #[tokio::test]
 async fn names_that_climb_are_refused_before_anything_happens() {
     let bench = with_surroundings();
@@ -160,6 +161,7 @@ async fn names_that_climb_are_refused_before_anything_happens() {
     assert_eq!(bench.server.copies(), 0);
 }
 
+// LH-COPY-5, LH-COPY-14, LH-COPY-30.
 #[tokio::test]
 async fn frames_out_of_place_end_that_stream_and_no_other() {
     let bench = with_surroundings();
@@ -207,6 +209,7 @@ async fn frames_out_of_place_end_that_stream_and_no_other() {
         .ok();
 }
 
+// LH-COPY-22.
 #[tokio::test]
 async fn what_does_not_hash_to_what_was_said_is_not_kept() {
     let bench = with_surroundings();
@@ -232,6 +235,7 @@ async fn what_does_not_hash_to_what_was_said_is_not_kept() {
     assert_no_temps(&bench.root(""));
 }
 
+// LH-COPY-10, LH-COPY-11.
 #[tokio::test]
 async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
     let bench = with_surroundings();
@@ -336,6 +340,7 @@ pub async fn pull_hostile(
         connector,
         hello,
         streams: Some(1),
+        memory: None,
         progress: Arc::default(),
         observer,
     };

@@ -35,6 +35,7 @@ fn cuts() -> Vec<u64> {
     list
 }
 
+// LH-COPY-27.
 #[tokio::test(start_paused = true)]
 async fn a_push_cut_anywhere_is_finished_by_the_next_stream() {
     let bench = Bench::new();
@@ -98,6 +99,7 @@ async fn several_streams_that_die_one_after_the_other_lose_nothing() {
     }
 }
 
+// LH-COPY-28.
 #[tokio::test(start_paused = true)]
 async fn a_path_that_falls_silent_does_not_hold_up_the_end() {
     let bench = Bench::new();
@@ -176,6 +178,7 @@ async fn a_route_that_never_worked_is_told_or_another_one_taken() {
         .ok();
 }
 
+// LH-COPY-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_changes_while_it_is_read_is_told_and_not_kept() {
     for change in ["append", "rewrite", "truncate"] {

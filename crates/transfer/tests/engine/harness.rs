@@ -141,6 +141,7 @@ fn client(
         connector: Arc::new(pipes),
         hello,
         streams,
+        memory: None,
         progress: progress.clone(),
         observer: events.clone(),
     };

@@ -7,6 +7,7 @@ mod attacks;
 mod faults;
 mod harness;
 mod round_trips;
+mod rules;
 mod shares;
 mod trees;
 mod wire;

@@ -19,6 +19,7 @@ fn tree(at: &Path) {
     std::fs::write(at.join("900k"), noise(900_000, 2)).unwrap();
 }
 
+// LH-COPY-9: nobody waits for ACCEPT. LH-COPY-31: nor for the other side to close.
 #[tokio::test(start_paused = true)]
 async fn a_copy_costs_one_round_trip_beyond_the_session() {
     let bench = Bench::new();

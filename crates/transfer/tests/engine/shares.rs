@@ -219,7 +219,7 @@ async fn failures_that_are_only_told_take_no_memory() {
     let (said, all) = tokio::join!(writer.write_all(&bytes), reader.read_to_end(&mut heard));
     said.unwrap();
     all.unwrap();
-    // DONE, 33 bytes with its type, ends it.
+    // LH-COPY-21: DONE, 33 bytes with its type, ends it.
     assert_eq!(heard[heard.len() - 33], 15);
 }
 

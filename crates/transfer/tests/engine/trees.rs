@@ -193,6 +193,7 @@ async fn names_follow_cp() {
     assert_eq!(describe(&bench.root("")), describe(&bench.local("whole")));
 }
 
+// LH-COPY-24.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_replaced_unless_asked_and_the_same_again_is_no_error() {
     let bench = Bench::new();

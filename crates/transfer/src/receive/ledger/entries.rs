@@ -30,6 +30,7 @@ impl<P: Parts> Ledger<P> {
         if is_directory && let Err(failure) = self.reserve(head) {
             let outcome = self.record(head, Record::Directory, Err(failure), out);
             out.push(Action::Answer(asker, (result(head.id, outcome), None)));
+            self.conclude(out);
             return false;
         }
         self.being_written.insert(head.id, vec![asker]);
@@ -148,6 +149,7 @@ impl<P: Parts> Ledger<P> {
         for asker in self.being_written.remove(&head.id).unwrap_or_default() {
             out.push(Action::Answer(asker, (result(head.id, answer.clone()), None)));
         }
+        self.conclude(out);
     }
 }
 

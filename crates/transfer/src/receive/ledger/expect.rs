@@ -1,4 +1,4 @@
-//! What a sender may send: a receiver that asked for something takes that and nothing else.
+//! What a sender may send: a receiver that asked for something takes that and nothing else (LH-COPY-18).
 //!
 //! A client that pulls without `-r` asked for one file a source, under the name it chose itself: no directory, nothing
 //! beneath, and no symbolic link, which would stand where the user expects a file's content and lead wherever the

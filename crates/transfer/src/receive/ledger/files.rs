@@ -433,8 +433,14 @@ impl<P: Parts> Ledger<P> {
         if !kept && file.counted > 0 {
             out.push(Action::Count(-(file.counted as i64)));
         }
-        if let Writer::Idle(place) = file.writer {
-            out.push(Action::Discard(place));
+        match file.writer {
+            Writer::Idle(place) => {
+                self.unremoved += 1;
+                out.push(Action::Discard(place));
+            }
+            // Whoever writes brings it back, and hears then what is to be done with it.
+            Writer::Writing => self.unremoved += 1,
+            Writer::Unopened | Writer::Refused(_) | Writer::Placing => {}
         }
         let failure = outcome.as_ref().err();
         for (offset, in_flight) in file.in_flight {
@@ -442,6 +448,7 @@ impl<P: Parts> Ledger<P> {
             out.extend(answers(in_flight.askers, &answer));
         }
         out.extend(answers(file.end_asked, &(result(id, outcome.clone()), None)));
+        self.conclude(out);
     }
 }
 

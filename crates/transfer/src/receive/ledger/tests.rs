@@ -300,6 +300,9 @@ fn lh_copy_17_entries_are_counted_in_one_way() {
         ledger.admit(&head(2), Sent::File).is_err(),
         "more than were announced"
     );
+    let mut begun = self::ledger();
+    begun.announce(announced(5, BLOCK), &[], &mut out).unwrap();
+    assert!(begun.end(5, &mut out).is_err(), "fewer than were described");
 }
 
 #[test]
@@ -315,4 +318,66 @@ fn without_memory_nothing_is_taken_that_was_not_there() {
     );
     // What failed is remembered all the same, and the copy ends.
     assert_eq!(ledger.admit(&head(1), Sent::File), Err(Rejected::Limit(refusal)));
+}
+
+#[test]
+fn lh_copy_20_a_block_of_a_file_that_failed_tells_of_it_again() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    ledger.announce(announced(0, 2 * BLOCK), &[], &mut out).unwrap();
+    let block = block_of(0, 0, 2 * BLOCK);
+    let asker = |stream| (stream, Question::Block(0, 0));
+    assert!(ledger.block(&block, asker(0), &mut out));
+    ledger.give_place(0, Ok(0), &mut out);
+    ledger.block_hashed(block.clone(), hash_of(0, 2 * BLOCK), (0, 0), &mut out);
+    let full = Failure::new(FailureKind::DiskFull);
+    ledger.block_written(0, 0, 0, Err(full.clone()), &mut out);
+    assert!(!ledger.block(&block, asker(1), &mut out));
+    let answers = out.iter().filter_map(|action| match action {
+        Action::Answer(_, answer) => Some(answer),
+        _ => None,
+    });
+    let both = (Frame::Ack { id: 0, offset: 0 }, Some(result(0, Err(full))));
+    assert_eq!(answers.collect::<Vec<_>>(), [&both, &both]);
+}
+
+#[test]
+fn lh_copy_23_second_thoughts_do_not_reach_a_file_that_takes_its_name() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    ledger.announce(announced(0, 0), &[], &mut out).unwrap();
+    let end = (0, Question::FileEnd(0));
+    ledger.file_end(0, root_of(0), end, &mut out).unwrap();
+    assert!(matches!(out[..], [Action::Place(_)]));
+    out.clear();
+    ledger.failed(
+        &head(0),
+        Failure::new(FailureKind::Changed),
+        (1, Question::FileEnd(0)),
+        &mut out,
+    );
+    assert!(out.is_empty(), "it waits for the outcome");
+    ledger.file_placed(0, Ok(Written::New), &mut out);
+    let answers = out.iter().filter_map(|action| match action {
+        Action::Answer(_, (frame, None)) => Some(frame.clone()),
+        _ => None,
+    });
+    assert_eq!(answers.collect::<Vec<_>>(), vec![result(0, Ok(Written::New)); 2]);
+}
+
+#[test]
+fn lh_copy_25_what_could_not_be_finished_is_said_before_done() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    for id in 0..2 {
+        assert!(ledger.entry(&head(id), true, (0, Question::Entry(id)), &mut out));
+        ledger.directory_made(&head(id), Meta::default(), Ok(MadeDir::New), true, &mut out);
+    }
+    ledger.end(2, &mut out).unwrap();
+    let Some(Action::Finish(directories)) = out.pop() else {
+        panic!("nothing to finish");
+    };
+    let order: Vec<u64> = directories.iter().map(|directory| directory.head.id).collect();
+    assert_eq!(order, [1, 0], "what lies deeper comes first");
+    assert!(ledger.closing_frames().is_empty() && ledger.conclusion().is_none());
+    ledger.finished(vec![(head(1), Failure::new(FailureKind::Metadata))]);
+    let frames = ledger.closing_frames();
+    assert!(matches!(&frames[..], [Frame::Failed { head, .. }, Frame::Done { .. }] if head.id == NO_ENTRY));
 }

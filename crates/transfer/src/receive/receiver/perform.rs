@@ -26,7 +26,10 @@ impl<S: Store> Receiver<S> {
                     let placed = self.place(placement);
                     ahead.extend(self.event(|ledger, out| ledger.file_placed(id, placed, out)).1);
                 }
-                Action::Discard(file) => drop(file),
+                Action::Discard(file) => {
+                    drop(file);
+                    ahead.extend(self.event(|ledger, out| ledger.discarded(out)).1);
+                }
                 Action::Report(report) => self.report(report),
                 Action::Count(bytes) => {
                     let (done, count) = (&self.progress.bytes_done, bytes.unsigned_abs());

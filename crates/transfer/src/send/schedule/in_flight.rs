@@ -17,8 +17,12 @@ const MAX_DOUBLINGS: u32 = 4;
 pub(super) struct InFlight {
     flights: BTreeMap<Subject, Flight>,
     streams: HashMap<StreamId, Carrier>,
+    /// How many have nothing yet that could be sent again.
+    unrepeatable: usize,
     /// The oldest of each stream that has any.
     oldest: BTreeSet<(Duration, Subject, StreamId)>,
+    /// A stream that takes no more work has nothing left in flight.
+    drained: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +43,14 @@ struct Carrier {
     others: BTreeSet<Subject>,
     /// How long its latest answer took.
     answer_time: Duration,
+    /// It takes no more work.
+    retiring: bool,
+}
+
+impl Carrier {
+    fn len(&self) -> usize {
+        self.repeatable.len() + self.others.len()
+    }
 }
 
 impl InFlight {
@@ -48,6 +60,22 @@ impl InFlight {
 
     pub(super) fn has_stream(&self, stream: StreamId) -> bool {
         self.streams.contains_key(&stream)
+    }
+
+    /// The stream takes no more work.
+    pub(super) fn retire(&mut self, stream: StreamId) {
+        if let Some(carrier) = self.streams.get_mut(&stream) {
+            carrier.retiring = true;
+        }
+    }
+
+    pub(super) fn is_retiring(&self, stream: StreamId) -> bool {
+        self.streams.get(&stream).is_some_and(|carrier| carrier.retiring)
+    }
+
+    /// Whether the last of what a retiring stream had in flight is gone since this was last asked.
+    pub(super) fn take_drained(&mut self) -> bool {
+        std::mem::take(&mut self.drained)
     }
 
     /// Forgets a stream: what it carried.
@@ -144,7 +172,7 @@ impl InFlight {
     /// How many subjects `stream` carries.
     pub(super) fn carried(&self, stream: StreamId) -> usize {
         let carrier = self.streams.get(&stream);
-        carrier.map_or(0, |carrier| carrier.repeatable.len() + carrier.others.len())
+        carrier.map_or(0, Carrier::len)
     }
 
     /// How long the latest answer on `stream` took.
@@ -157,8 +185,18 @@ impl InFlight {
         self.flights.len()
     }
 
+    /// How many have nothing yet that could be sent again.
+    pub(super) fn unrepeatable(&self) -> usize {
+        self.unrepeatable
+    }
+
+    pub(super) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
     fn link(&mut self, subject: Subject, flight: Flight) {
         self.flights.insert(subject, flight);
+        self.unrepeatable += usize::from(flight.since.is_none());
         self.change(flight, |carrier| match flight.since {
             Some(since) => carrier.repeatable.insert((since, subject)),
             None => carrier.others.insert(subject),
@@ -167,6 +205,7 @@ impl InFlight {
 
     fn unlink(&mut self, subject: Subject) -> Option<Flight> {
         let flight = self.flights.remove(&subject)?;
+        self.unrepeatable -= usize::from(flight.since.is_none());
         self.change(flight, |carrier| match flight.since {
             Some(since) => carrier.repeatable.remove(&(since, subject)),
             None => carrier.others.remove(&subject),
@@ -182,6 +221,7 @@ impl InFlight {
         };
         let before = carrier.repeatable.first().copied();
         change(carrier);
+        self.drained |= carrier.retiring && carrier.len() == 0;
         let after = carrier.repeatable.first().copied();
         if before == after {
             return;
@@ -220,6 +260,8 @@ impl InFlight {
                 None => assert!(carrier.others.contains(subject)),
             }
         }
+        let unrepeatable = self.flights.values().filter(|flight| flight.since.is_none());
+        assert_eq!(self.unrepeatable, unrepeatable.count());
         let carried: usize = self.streams.keys().map(|stream| self.carried(*stream)).sum();
         assert_eq!(carried, self.flights.len());
         let oldest = self.streams.iter().filter_map(|(stream, carrier)| {

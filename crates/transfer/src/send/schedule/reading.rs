@@ -21,7 +21,12 @@ impl Schedule {
         }
         let mut blocks = Box::new(Blocks::new(size, block_log2));
         let first = Subject::block(id, 0);
+        let unopened = self.unopened.remove(&id);
         match blocks.take() {
+            // It was opened by a stream that is gone.
+            Some(_) if unopened => {
+                self.returned.insert(first);
+            }
             Some(_) => self.in_flight.allow_repeat(first),
             None => self.drop_subject(first),
         }
@@ -112,7 +117,7 @@ impl Schedule {
         }
         tracked.stage = Stage::Blocks(None);
         self.drop_subject(Subject::whole(id));
-        self.returned.insert(Subject::block(id, 0));
+        self.unopened.insert(id);
         self.wake(Wake::One);
         Say::Nothing
     }
@@ -130,7 +135,8 @@ impl Schedule {
             tracked.stage = Stage::Failed(failure.clone());
         }
         self.drop_entry(id);
-        self.freed();
+        // There may be room for more in flight, and another file may be opened.
+        self.wake(Wake::All);
         self.carry_whole(id, stream, now);
     }
 

@@ -139,6 +139,29 @@ fn a_file_whose_opener_is_lost_is_opened_by_the_next_and_a_late_opener_changes_n
 }
 
 #[test]
+fn one_stream_is_left_to_send_what_lets_files_be_closed() {
+    let mut schedule = with_files(&[LARGE, LARGE, LARGE, LARGE]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert!(take(&mut schedule, 2, secs(0)).is_empty());
+    schedule.actions();
+    schedule.add_stream(3);
+    assert_eq!(schedule.actions().wake, Wake::All);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["open 1"]);
+    assert!(take(&mut schedule, 3, secs(0)).is_empty());
+    assert!(schedule.opened(0, 1 << 18, 18));
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 2"]);
+    // The one that carries a block is lost while all others wait for a place to open a file.
+    assert!(take(&mut schedule, 3, secs(0)).is_empty());
+    schedule.remove_stream(1);
+    assert_eq!(take(&mut schedule, 3, secs(0)), ["block 0 0"]);
+    assert!(take(&mut schedule, 3, secs(0)).is_empty());
+    let failure = Failure::new(FailureKind::Vanished);
+    schedule.failed(2, 1, &failure, secs(0));
+    assert_eq!(schedule.actions().wake, Wake::All);
+    assert_eq!(take(&mut schedule, 3, secs(0)), ["open 2"]);
+}
+
+#[test]
 fn an_idle_stream_repeats_the_oldest_of_others_once_it_is_old_enough() {
     let mut schedule = with_files(&[1, LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);

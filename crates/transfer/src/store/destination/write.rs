@@ -53,6 +53,7 @@ impl Store for Destination {
             return Err(Failure::new(FailureKind::Io));
         };
         let Parent { dir, path, name } = &file.parent;
+        // LH-COPY-24.
         match dir.rename(temp, name, self.options.overwrite) {
             Ok(()) => file.temp = None,
             Err(Errno::EXIST) if self.may_compare && is_same(&file, size, hash) => return Ok(Written::Same),

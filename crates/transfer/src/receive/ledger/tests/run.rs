@@ -143,6 +143,7 @@ pub(super) enum Work {
     Hash(Block),
     Write(BlockWrite<Numbers>),
     Place(Placement<Numbers>),
+    Discard(u64),
     Finish(Vec<Directory>),
 }
 
@@ -226,13 +227,17 @@ impl Run {
                     self.open.remove(&placement.head.id);
                     self.work.push(Work::Place(placement));
                 }
-                Action::Discard(file) => assert!(self.open.remove(&file)),
+                Action::Discard(file) => self.work.push(Work::Discard(file)),
                 Action::Report(report) => {
                     let before = self.reports.insert(report.head.id, report);
                     assert!(before.is_none(), "told twice: {before:?}");
                 }
                 Action::Count(bytes) => self.counted += bytes,
                 Action::Finish(directories) => {
+                    assert!(
+                        self.open.is_empty() && self.writing.is_empty(),
+                        "nothing is left behind"
+                    );
                     self.finished += 1;
                     self.work.push(Work::Finish(directories));
                 }
@@ -388,7 +393,12 @@ impl Run {
                 let placed = placed.map_err(failure);
                 self.event(|ledger, out| ledger.file_placed(id, placed, out));
             }
+            Work::Discard(file) => {
+                assert!(self.open.remove(&file));
+                self.event(|ledger, out| ledger.discarded(out));
+            }
             Work::Finish(directories) => {
+                assert!(self.open.is_empty(), "nothing is left behind");
                 assert!(directories.is_sorted_by_key(|one| std::cmp::Reverse(one.head.id)));
                 self.event(|ledger, _| ledger.finished(vec![]));
             }

@@ -14,7 +14,7 @@ impl Schedule {
             flies || back
         };
         let mut subjects = usize::from(outstanding(Subject::END));
-        let (mut entry_bytes, mut file_bytes, mut acknowledged) = (0, 0, 0);
+        let (mut entry_bytes, mut file_bytes, mut acknowledged, mut unopened) = (0, 0, 0, 0);
         for (id, tracked) in &self.tracked {
             entry_bytes += tracked.entry.memory();
             acknowledged += tracked.acknowledged;
@@ -23,7 +23,14 @@ impl Schedule {
             subjects += usize::from(whole) + blocks.len();
             match &tracked.stage {
                 Stage::Whole | Stage::Failed(_) => assert!(whole && blocks.is_empty(), "{id} is lost"),
-                Stage::Blocks(None) => assert!(!whole && blocks == [0], "{id} is lost before it is open"),
+                Stage::Blocks(None) => {
+                    unopened += usize::from(self.unopened.contains(id));
+                    let waits = self.unopened.contains(id) && blocks.is_empty();
+                    assert!(
+                        !whole && (waits || blocks == [0]),
+                        "{id} is lost before it is open"
+                    );
+                }
                 Stage::Blocks(Some(open)) => {
                     let out: u64 = blocks.iter().map(|offset| open.len_at(*offset)).sum();
                     assert_eq!(out + open.unsent_bytes() + tracked.acknowledged, open.size());
@@ -40,6 +47,7 @@ impl Schedule {
             subjects,
             "of no entry"
         );
+        assert_eq!(self.unopened.len(), unopened);
         assert!(self.cutting.iter().all(|id| self.tracked.contains_key(id)));
         assert!(self.bytes_done >= acknowledged);
         let known = self.queued.len() as u64 + self.tracked.len() as u64 + self.manifest.len();

@@ -1,0 +1,379 @@
+//! The cases: what is copied over which path, how long a way may take, and how many seeds it has where nobody says.
+
+use std::time::Duration;
+
+use quantities::path::{CongestionControl, Hop};
+use quantities::{ByteCount, Probability, Rate};
+
+use crate::experiment::Cost;
+
+use super::bottleneck::payload_share;
+use super::data::Data;
+use super::ways::Way;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// How long a copy may take in the cases that are measured unless others are named: it is stopped then, and counts as slower than that.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// The same where many small files are asked for one after another: most ways would take many minutes.
+const SMALL_FILES_TIME_LIMIT: Duration = Duration::from_secs(30);
+/// The same in the large cases.
+const LARGE_TIME_LIMIT: Duration = Duration::from_secs(240);
+/// The same over the path whose rate changes, which carries a tenth of the others.
+const CHANGING_TIME_LIMIT: Duration = Duration::from_secs(180);
+
+/// Setting a lab up, starting a server, and comparing what arrived, in seconds.
+const SET_UP_SECONDS: f64 = 4.0;
+/// Round trips that a way which waits for each file needs for one.
+const ROUND_TRIPS_OF_A_FILE: f64 = 3.0;
+/// Streams that a way comes to which is left to choose, where one does not fill the path: for the estimate of its time alone.
+const STREAMS_LEFT_TO_CHOICE: u32 = 8;
+/// Copies that are not expected to be faster, because a window, losses or waiting hold them back, go side by side ...
+const LIGHT_BPS: f64 = 60e6;
+/// ... with this share of the machine each, and the others alone.
+const LIGHT_SHARE: f64 = 0.2;
+/// What two processors encrypt or copy, about, where nothing else is the limit.
+const PROCESSORS_BPS: f64 = 2e9;
+
+/// The narrowest link of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bottleneck {
+    /// It has the rate of the case's [`Hop`].
+    Steady,
+    /// Its rate follows the trace in this file of the scenarios' folder.
+    Changing(&'static str),
+    /// No link has a limit: the hosts are.
+    Hosts,
+}
+
+/// One case.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The name in commands and records; none is the end of another's.
+    pub name: String,
+    /// The title on the page.
+    pub title: String,
+    /// What is copied.
+    pub data: Data,
+    /// The scenario file.
+    pub scenario: &'static str,
+    /// What is set in it: path and value.
+    pub set: Vec<(String, String)>,
+    /// The node that serves the files.
+    pub server: &'static str,
+    /// The node on which the copy is started.
+    pub client: &'static str,
+    /// The path as one connection has it, for estimates; its rate is the payload that the bottleneck carries.
+    pub hop: Hop,
+    /// What the share is of.
+    pub bottleneck: Bottleneck,
+    /// A copy that takes longer is stopped.
+    pub time_limit: Duration,
+    /// Seeds where nobody says how many; none in the large cases, which have to be asked for.
+    pub seeds: u64,
+}
+
+impl Case {
+    /// Over the path of `scenarios/copy.toml`, with another round trip.
+    fn over_a_gigabit(name: &str, title: &str, rtt_ms: u64, data: Data) -> Self {
+        let rate = Rate::nearest(1e9 * payload_share(1500));
+        Self {
+            name: name.into(),
+            title: title.into(),
+            data,
+            scenario: "copy.toml",
+            set: vec![(
+                "links.path.delay".into(),
+                format!("\"{} ms\"", rtt_ms as f64 / 2.0),
+            )],
+            server: "server",
+            client: "client",
+            hop: Hop::new(Duration::from_millis(rtt_ms), rate),
+            bottleneck: Bottleneck::Steady,
+            time_limit: TIME_LIMIT,
+            seeds: 1,
+        }
+    }
+
+    /// The same as a case that has to be asked for.
+    fn large(self) -> Self {
+        Self {
+            time_limit: LARGE_TIME_LIMIT,
+            seeds: 0,
+            ..self
+        }
+    }
+
+    /// What a copy takes, set-up included: what one connection carries by its path's window and losses, several of them at once.
+    pub fn cost(&self, way: &Way) -> Cost {
+        let (files, bytes) = self.data.extent();
+        let alone = Hop {
+            window: [self.hop.window, way.window.map(ByteCount::nearest)]
+                .into_iter()
+                .flatten()
+                .min_by_key(|window| window.0),
+            ..self.hop
+        };
+        let streams = match (way.streams, way.is_own()) {
+            (Some(number), _) => number,
+            (None, true) => STREAMS_LEFT_TO_CHOICE,
+            (None, false) => 1,
+        };
+        let streams = f64::from(streams);
+        let shared = Hop {
+            rate: Rate::nearest(self.hop.rate.bits_per_second() / streams),
+            ..alone
+        };
+        let moving = shared
+            .time(ByteCount::nearest(bytes as f64 / streams))
+            .as_secs_f64();
+        let waiting = match way.waits_for_files && self.data.is_tree() {
+            true => files as f64 * ROUND_TRIPS_OF_A_FILE * self.hop.rtt.as_secs_f64() / streams.max(4.0),
+            false => 0.0,
+        };
+        let expected = match way.is_own() {
+            // Nobody knows what it makes of the path.
+            true => self.hop.rate.bits_per_second(),
+            false => 8.0 * bytes as f64 / (moving + waiting),
+        };
+        Cost {
+            share: if expected < LIGHT_BPS { LIGHT_SHARE } else { 1.0 },
+            seconds: SET_UP_SECONDS + (moving + waiting).min(self.time_limit.as_secs_f64()),
+        }
+    }
+}
+
+/// All cases, in the order of the page.
+pub fn all() -> Vec<Case> {
+    let mut all = clean();
+    all.extend(lossy());
+    all.push(small_windows());
+    all.extend([drs(), lsr(1), lsr(4).large()]);
+    all.push(unlimited());
+    all.extend(shapes());
+    all
+}
+
+/// A clean gigabit.
+fn clean() -> Vec<Case> {
+    let case = |rtt_ms: u64, gib: u64| {
+        Case::over_a_gigabit(
+            &format!("clean-{rtt_ms}ms-{gib}gib"),
+            &format!("One file of {gib} GiB, 1 Gbit/s, {rtt_ms} ms, no loss, CUBIC"),
+            rtt_ms,
+            Data::File(gib * GIB),
+        )
+    };
+    let round_trips = [20, 100, 200];
+    let small = round_trips.map(|rtt_ms| case(rtt_ms, 1));
+    let large = round_trips.map(|rtt_ms| case(rtt_ms, 4).large());
+    small.into_iter().chain(large).collect()
+}
+
+/// Losses without a queue, with three congestion controls.
+fn lossy() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (data, size) in [(Data::File(256 * MIB), "256 MiB"), (Data::File(2 * GIB), "2 GiB")] {
+        for (loss, percent) in [(1e-4, "0.01"), (1e-3, "0.1")] {
+            for rtt_ms in [30, 60] {
+                for (control, model) in [
+                    ("reno", Some(CongestionControl::Reno)),
+                    ("cubic", Some(CongestionControl::Cubic)),
+                    ("bbr", None),
+                ] {
+                    let case = Case::over_a_gigabit(
+                        &format!("loss-{percent}-{rtt_ms}ms-{control}-{}", word(size)),
+                        &format!(
+                            "One file of {size}, 1 Gbit/s, {rtt_ms} ms, {percent} % loss, {}",
+                            control.to_uppercase()
+                        ),
+                        rtt_ms,
+                        data,
+                    );
+                    cases.push(under_loss(case, loss, percent, control, model));
+                }
+            }
+        }
+    }
+    let large = |case: Case| {
+        if case.data == Data::File(2 * GIB) {
+            case.large()
+        } else {
+            case
+        }
+    };
+    cases.into_iter().map(large).collect()
+}
+
+fn under_loss(
+    mut case: Case,
+    loss: f64,
+    percent: &str,
+    control: &str,
+    model: Option<CongestionControl>,
+) -> Case {
+    case.set
+        .push(("links.path.loss".into(), format!("\"{percent}%\"")));
+    case.set
+        .push(("nodes.*.congestion".into(), format!("\"{control}\"")));
+    // BBR takes no loss of this size for a sign of congestion.
+    if let Some(model) = model {
+        case.hop.loss = Probability::nearest(loss);
+        case.hop.control = model;
+    }
+    case
+}
+
+/// Hosts that nobody tuned.
+fn small_windows() -> Case {
+    let data = Data::File(16 * MIB);
+    let title = "One file of 16 MiB between 64 KB hosts, 1 Gbit/s, 100 ms, no loss";
+    let mut case = Case::over_a_gigabit("windows-64kb-100ms-16mib", title, 100, data);
+    case.set.push(("nodes.*.buffers".into(), "\"64 KB\"".into()));
+    case.hop.window = Some(ByteCount::nearest(65536.0));
+    case
+}
+
+/// Dynamic Right-Sizing's path, which changes every 20 s.
+fn drs() -> Case {
+    Case {
+        name: "drs-trace-128mib".into(),
+        title:
+            "One file of 128 MiB over the DRS trace: 0.026 to 28.5 Mbit/s, mean 17.2, and 119 to 475 ms; Reno"
+                .into(),
+        data: Data::File(128 * MIB),
+        scenario: "drs-trace.toml",
+        set: vec![],
+        server: "sender",
+        client: "receiver",
+        hop: Hop::new(
+            Duration::from_millis(157),
+            Rate::nearest(17.2e6 * payload_share(1500)),
+        ),
+        bottleneck: Bottleneck::Changing("drs-trace.csv"),
+        time_limit: CHANGING_TIME_LIMIT,
+        seeds: 1,
+    }
+}
+
+/// The Land Speed Record's path.
+fn lsr(gib: u64) -> Case {
+    Case {
+        name: format!("lsr-{gib}gib"),
+        title: format!(
+            "One file of {gib} GiB over the LSR path: 2.4 Gbit/s, 180 ms, MTU 9000, Reno, 54 MB hosts"
+        ),
+        data: Data::File(gib * GIB),
+        scenario: "lsr.toml",
+        set: vec![],
+        server: "geneva",
+        client: "sunnyvale",
+        hop: Hop {
+            control: CongestionControl::Reno,
+            ..Hop::new(
+                Duration::from_millis(180),
+                Rate::nearest(2.4e9 * payload_share(9000)),
+            )
+        },
+        bottleneck: Bottleneck::Steady,
+        time_limit: TIME_LIMIT,
+        seeds: 1,
+    }
+}
+
+/// Nothing but this machine is the limit.
+fn unlimited() -> Case {
+    Case {
+        name: "unlimited-2gib".into(),
+        title: "One file of 2 GiB, no link with a limit: one machine's processors for both hosts and the link between"
+            .into(),
+        scenario: "copy-unlimited.toml",
+        set: vec![],
+        hop: Hop::new(Duration::from_micros(100), Rate::nearest(PROCESSORS_BPS)),
+        bottleneck: Bottleneck::Hosts,
+        ..Case::over_a_gigabit("", "", 0, Data::File(2 * GIB))
+    }
+}
+
+/// Trees over a clean gigabit of 100 ms.
+fn shapes() -> Vec<Case> {
+    let small = |count: u64| {
+        Case::over_a_gigabit(
+            &format!("files-{count}-100ms"),
+            &format!("{count} files of 4 KiB, 1 Gbit/s, 100 ms, no loss, CUBIC"),
+            100,
+            Data::SmallFiles(count),
+        )
+    };
+    vec![
+        Case {
+            time_limit: SMALL_FILES_TIME_LIMIT,
+            ..small(20_000)
+        },
+        small(2_000).large(),
+        Case::over_a_gigabit(
+            "source-tree-100ms",
+            &format!(
+                "A tree of {} files with the sizes of source files, {:.0} MB, 1 Gbit/s, 100 ms, no loss, CUBIC",
+                Data::SourceTree.extent().0,
+                Data::SourceTree.extent().1 as f64 / 1e6
+            ),
+            100,
+            Data::SourceTree,
+        ),
+        Case::over_a_gigabit(
+            "mix-100ms",
+            "A mix: a file of 256 MiB, 16 of 8 MiB, 1,000 of 16 KiB; 1 Gbit/s, 100 ms, no loss, CUBIC",
+            100,
+            Data::Mix,
+        ),
+    ]
+}
+
+/// A size in a name.
+fn word(size: &str) -> String {
+    size.replace(' ', "").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ways::WAYS;
+    use super::*;
+
+    #[test]
+    fn no_name_of_a_case_is_part_of_anothers() {
+        let all = all();
+        for (nth, case) in all.iter().enumerate() {
+            for other in all.iter().skip(nth + 1) {
+                assert!(!case.name.contains(&other.name), "{} {}", case.name, other.name);
+                assert!(!other.name.contains(&case.name), "{} {}", case.name, other.name);
+            }
+        }
+    }
+
+    #[test]
+    fn by_default_a_case_costs_some_minutes_and_large_ones_are_left_out() {
+        for case in all() {
+            let costs = WAYS.iter().map(|way| case.cost(way));
+            let seconds: f64 = costs.map(|cost| cost.share * cost.seconds).sum();
+            let minutes = seconds * case.seeds as f64 / 60.0;
+            println!(
+                "{}: {minutes:.1} min ({:.1} min a seed)",
+                case.name,
+                seconds / 60.0
+            );
+            assert!(minutes < 6.0, "{}: {minutes:.1} min", case.name);
+        }
+    }
+
+    #[test]
+    fn loss_and_windows_cost_one_stream_more_than_sixteen() {
+        let case = |name: &str| all().into_iter().find(|case| case.name == name).unwrap();
+        let way = |name: &str| *WAYS.iter().find(|way| way.name == name).unwrap();
+        for name in ["loss-0.1-60ms-reno-256mib", "windows-64kb-100ms-16mib"] {
+            let seconds = |name_of_way| case(name).cost(&way(name_of_way)).seconds;
+            assert!(seconds("gridftp-1") > 2.0 * seconds("gridftp-16"), "{name}");
+        }
+    }
+}

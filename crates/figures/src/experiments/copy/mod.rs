@@ -1,0 +1,296 @@
+//! `longhaul cp` with nothing set beside others' programs: the same data between the same two hosts, over clean and lossy paths, between small hosts, over paths that
+//! change, with no limit at all, and in all shapes.
+//!
+//! A run is named `WAY@CASE`, so that `--only @clean-20ms-1gib` measures a case, `--only gridftp-16@` a way in all cases, and
+//! `--only gridftp-16@clean-20ms-1gib` one of both.
+
+mod bottleneck;
+mod cases;
+mod data;
+mod standing;
+mod tables;
+mod ways;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page};
+use crate::peers::longhaul::streams_of;
+use crate::peers::one_copy::{Direction, Job, copy_within};
+use crate::runs::Runs;
+use crate::tools::Tools;
+
+use bottleneck::{Changing, payload_share};
+use cases::{Bottleneck, Case};
+use data::Sources;
+use ways::{WAYS, Way};
+
+/// The experiment.
+pub struct Copy;
+
+/// One copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// `WAY@CASE`.
+    copy: String,
+}
+
+impl Cell {
+    fn of(way: &Way, case: &Case) -> Self {
+        Self {
+            copy: format!("{}@{}", way.name, case.name),
+        }
+    }
+
+    fn found(&self) -> Result<(Way, Case)> {
+        let (way, case) = self.copy.split_once('@').unwrap_or_default();
+        let way = WAYS.into_iter().find(|one| one.name == way);
+        let case = cases::all().into_iter().find(|one| one.name == case);
+        way.zip(case)
+            .with_context(|| format!("there is no copy {:?}", self.copy))
+    }
+}
+
+/// What a copy came to: all of it arrived as it was, or it was stopped.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    /// Files of the source.
+    files: u64,
+    /// Their bytes.
+    bytes: u64,
+    /// From the start of the client's command to its end or to the time limit, in seconds.
+    seconds: f64,
+    /// Whether it was stopped at the time limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    stopped: bool,
+    /// What the narrowest link carried of payload meanwhile, in bit/s; none where no link has a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bottleneck_bps: Option<f64>,
+    /// The streams that `longhaul cp` came to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    streams: Option<u32>,
+}
+
+impl Seen {
+    /// Mbit/s; where it was stopped, the rate that it was slower than.
+    fn at_most_mbps(&self) -> f64 {
+        8.0 * self.bytes as f64 / self.seconds / 1e6
+    }
+
+    /// Mbit/s; nothing where it was stopped.
+    fn at_least_mbps(&self) -> f64 {
+        if self.stopped { 0.0 } else { self.at_most_mbps() }
+    }
+
+    /// The share of what the narrowest link carried, 0 to 1; none where no link has a limit or it was stopped.
+    fn share(&self) -> Option<f64> {
+        let bottleneck = self.bottleneck_bps.filter(|_| !self.stopped)?;
+        Some(1e6 * self.at_most_mbps() / bottleneck)
+    }
+}
+
+impl Experiment for Copy {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = Sources;
+
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn title(&self) -> &'static str {
+        "`longhaul cp` with nothing set beside others' programs, in every case"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let ways = |case: Case| {
+            let able = WAYS
+                .into_iter()
+                .filter(move |way| way.cannot(case.data).is_none());
+            let cells: Vec<Cell> = able.map(|way| Cell::of(&way, &case)).collect();
+            cells
+        };
+        cases::all().into_iter().flat_map(ways).collect()
+    }
+
+    fn seeds(&self, cell: &Cell) -> u64 {
+        cell.found().map_or(0, |(_, case)| case.seeds)
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        let none = Cost {
+            share: 1.0,
+            seconds: 0.0,
+        };
+        cell.found().map_or(none, |(way, case)| case.cost(&way))
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<Sources> {
+        for way in WAYS.iter().filter(|way| !way.is_own()) {
+            way.other()?.installed()?;
+        }
+        Ok(Sources::default())
+    }
+
+    fn network(&self, tools: &Tools, sources: &Sources, cell: &Cell, _seed: u64) -> Result<Network> {
+        let (_, case) = cell.found()?;
+        // Now, while there is no lab yet: making it takes the processor for a while.
+        sources.of(tools, case.data)?;
+        let network = Network::of(tools, case.scenario)?;
+        let set = case.set.into_iter();
+        Ok(set.fold(network, |network, (path, value)| network.set(path, value)))
+    }
+
+    fn run(&self, here: &Here<'_, Sources>, cell: &Cell) -> Result<Seen> {
+        let (way, case) = cell.found()?;
+        let source = here.setup.of(here.tools, case.data)?;
+        let peer = way.peer(here.tools)?;
+        let job = Job {
+            lab: here.lab,
+            client: case.client,
+            server: case.server,
+            relay: None,
+            scratch: here.folder,
+            source: &source,
+            direction: Direction::Fetch,
+            // What `longhaul cp` is told is its own.
+            streams: if way.is_own() { 1 } else { way.streams.unwrap_or(1) },
+        };
+        let (files, bytes) = case.data.extent();
+        let from = here.lab.links()?.seconds;
+        let timed = copy_within(peer.as_ref(), &job, case.time_limit)?;
+        if let Some(timed) = &timed {
+            let arrived = (timed.contents.files, timed.contents.bytes);
+            ensure!(arrived == (files, bytes), "{arrived:?} files and bytes arrived");
+        }
+        let streams = match &timed {
+            Some(timed) if way.is_own() => Some(streams_of(&timed.printed)?),
+            _ => None,
+        };
+        let stopped = timed.is_none();
+        let seconds = timed.map_or(case.time_limit.as_secs_f64(), |timed| timed.seconds);
+        let bottleneck_bps = match case.bottleneck {
+            Bottleneck::Steady => Some(case.hop.rate.bits_per_second()),
+            Bottleneck::Changing(trace) => {
+                let trace = Changing::read(&here.tools.scenarios.join(trace))?;
+                Some(trace.mean(from, from + seconds) * payload_share(1500))
+            }
+            Bottleneck::Hosts => None,
+        };
+        Ok(Seen {
+            files,
+            bytes,
+            seconds,
+            stopped,
+            bottleneck_bps,
+            streams,
+        })
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        match seen.stopped {
+            true => format!(
+                "stopped after {:.0} s: under {:.1} Mbit/s",
+                seen.seconds,
+                seen.at_most_mbps()
+            ),
+            false => format!("{:.1} Mbit/s, {:.1} s", seen.at_most_mbps(), seen.seconds),
+        }
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        Ok(tables::page(runs))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        tables::figures(runs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::noise::Noise;
+    use crate::record::Record;
+    use crate::runner::Extent;
+    use crate::runs::tests::record;
+
+    /// A run that came to this rate.
+    pub fn ran(way: &Way, case: &Case, seed: u64, mbps: f64) -> Record<Cell, Seen> {
+        let (files, bytes) = case.data.extent();
+        let seen = Seen {
+            files,
+            bytes,
+            seconds: 8.0 * bytes as f64 / (1e6 * mbps),
+            stopped: false,
+            bottleneck_bps: Some(case.hop.rate.bits_per_second()),
+            streams: way.is_own().then_some(3),
+        };
+        record(Cell::of(way, case), seed, seen, true)
+    }
+
+    /// A run that was stopped.
+    pub fn stopped(way: &Way, case: &Case, seed: u64) -> Record<Cell, Seen> {
+        let mut record = ran(way, case, seed, 1.0);
+        record.seen.seconds = case.time_limit.as_secs_f64();
+        record.seen.stopped = true;
+        record
+    }
+
+    fn keys(seeds: Option<u64>, only: &[&str]) -> Vec<String> {
+        let extent = Extent {
+            seeds,
+            first_seed: 1,
+            resume: false,
+            until: None,
+            retries: 0,
+            noises: vec![Noise::None],
+            only: only.iter().map(|word| (*word).to_owned()).collect(),
+        };
+        let keys = extent.keys(&Copy);
+        keys.into_iter().map(|key| key.factors.copy).collect()
+    }
+
+    #[test]
+    fn every_cell_is_found_by_its_name() {
+        for cell in Copy.cells() {
+            let (way, case) = cell.found().unwrap();
+            assert_eq!(Cell::of(&way, &case), cell);
+        }
+    }
+
+    #[test]
+    fn only_picks_a_case_a_way_or_one_of_both() {
+        assert_eq!(keys(Some(1), &["@clean-20ms-1gib"]).len(), WAYS.len());
+        let one = keys(Some(1), &["gridftp-1@clean-200ms-1gib"]);
+        assert_eq!(one, ["gridftp-1@clean-200ms-1gib"]);
+        let cases = cases::all().len();
+        assert_eq!(keys(Some(1), &["rsync@"]).len(), cases);
+        assert_eq!(keys(Some(1), &["longhaul@", "scp@"]).len(), 2 * cases);
+    }
+
+    #[test]
+    fn large_cases_are_measured_when_seeds_are_asked_for() {
+        assert!(keys(None, &["@clean-20ms-4gib"]).is_empty());
+        assert_eq!(keys(Some(2), &["@clean-20ms-4gib"]).len(), 2 * WAYS.len());
+    }
+
+    #[test]
+    fn the_scenarios_of_all_cases_are_sound() {
+        for case in cases::all() {
+            let scenarios = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+            let scenario = wanbed::Scenario::read(scenarios.join(case.scenario)).unwrap();
+            let set = case.set.iter().cloned();
+            let overrides = set.fold(wanbed::Overrides::default(), |all, (path, value)| {
+                all.set(path, value)
+            });
+            let resolved = scenario.resolve(&overrides);
+            assert!(resolved.is_ok(), "{}: {:?}", case.name, resolved.err());
+        }
+    }
+}

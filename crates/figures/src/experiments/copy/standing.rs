@@ -1,0 +1,174 @@
+//! How `longhaul cp` stands in a case: beside the best of the others, and beside itself with a fixed number of streams. Worked out from runs alone.
+
+use crate::runs::Runs;
+use crate::stats::Spread;
+
+use super::cases::Case;
+use super::ways::{OWN, OWN_TOLD, WAYS, Way};
+use super::{Cell, Seen};
+
+/// One of the others in a case, and `longhaul cp` by it.
+#[derive(Clone, Debug)]
+pub struct Rival {
+    /// Which.
+    pub way: Way,
+    /// What it came to, in Mbit/s.
+    pub mbps: Spread,
+    /// `longhaul cp` with nothing set by it, run for run of the same seed.
+    pub ratio: Spread,
+}
+
+/// A case's result.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// `longhaul cp` with nothing set, in Mbit/s.
+    pub own: Spread,
+    /// Its share of what the bottleneck carried, 0 to 1; none where no link is the limit.
+    pub share: Option<Spread>,
+    /// With nothing set by 16 streams, run for run of the same seed.
+    pub by_told: Option<Spread>,
+    /// The others' best.
+    pub best: Option<Rival>,
+    /// The best of the others that encrypt.
+    pub best_encrypting: Option<Rival>,
+    /// In how many seeds it was faster than every other, of how many.
+    pub ahead: (usize, usize),
+}
+
+impl Standing {
+    /// Of a case's runs; none where `longhaul cp` has none.
+    pub fn of(runs: &Runs<'_, Cell, Seen>, case: &Case) -> Option<Self> {
+        let cell = |way: &Way| Cell::of(way, case);
+        let own = runs.spread(&cell(&OWN), Seen::at_least_mbps)?;
+        let rival = |encrypting: bool| {
+            let others = WAYS.iter().filter(|way| !way.is_own());
+            let able = others.filter(|way| way.encrypts || !encrypting);
+            let rates = able.filter_map(|way| Some((*way, runs.spread(&cell(way), Seen::at_most_mbps)?)));
+            let (way, mbps) = rates.max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
+            let ratio = Spread::of(&ratios(runs, case, &way))?;
+            Some(Rival { way, mbps, ratio })
+        };
+        Some(Self {
+            own,
+            share: share(runs, &cell(&OWN)),
+            by_told: Spread::of(&ratios(runs, case, &OWN_TOLD)),
+            best: rival(false),
+            best_encrypting: rival(true),
+            ahead: ahead(runs, case),
+        })
+    }
+
+    /// The way with the highest median, and whether it is `longhaul cp` with nothing set.
+    pub fn first(&self) -> (Way, bool) {
+        match &self.best {
+            Some(best) if best.mbps.median > self.own.median => (best.way, false),
+            _ => (OWN, true),
+        }
+    }
+}
+
+/// The share of what the bottleneck carried meanwhile, in the runs of a cell that were not stopped.
+pub fn share(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<Spread> {
+    let runs = runs.cell(cell);
+    let shares: Vec<f64> = runs.iter().filter_map(|run| run.seen.share()).collect();
+    Spread::of(&shares)
+}
+
+/// `longhaul cp` with nothing set by another way, for every seed that both have. Whoever was stopped is taken at its worst for us: the other at the rate that it was slower
+/// than, our own at nothing.
+fn ratios(runs: &Runs<'_, Cell, Seen>, case: &Case, by: &Way) -> Vec<f64> {
+    let others = runs.cell(&Cell::of(by, case));
+    let pair = |run: &&crate::record::Record<Cell, Seen>| {
+        let other = others.iter().find(|other| other.cell.seed == run.cell.seed)?;
+        Some(run.seen.at_least_mbps() / other.seen.at_most_mbps())
+    };
+    runs.cell(&Cell::of(&OWN, case)).iter().filter_map(pair).collect()
+}
+
+/// In how many seeds `longhaul cp` with nothing set was faster than every other that was measured with the same seed, of how many.
+fn ahead(runs: &Runs<'_, Cell, Seen>, case: &Case) -> (usize, usize) {
+    let own = runs.cell(&Cell::of(&OWN, case));
+    let others: Vec<_> = WAYS
+        .iter()
+        .filter(|way| !way.is_own())
+        .flat_map(|way| runs.cell(&Cell::of(way, case)))
+        .collect();
+    let best = |seed: u64| {
+        let same = others.iter().filter(|run| run.cell.seed == seed);
+        same.map(|run| run.seen.at_most_mbps()).reduce(f64::max)
+    };
+    let compared: Vec<bool> = own
+        .iter()
+        .filter_map(|run| Some(run.seen.at_least_mbps() > best(run.cell.seed)?))
+        .collect();
+    (compared.iter().filter(|ahead| **ahead).count(), compared.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases;
+    use super::super::tests::{ran, stopped};
+    use super::*;
+
+    fn way(name: &str) -> Way {
+        *WAYS.iter().find(|way| way.name == name).unwrap()
+    }
+
+    fn case() -> Case {
+        cases::all().into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn the_best_is_by_median_and_the_ratio_pairs_seeds() {
+        let case = case();
+        let records = [
+            ran(&OWN, &case, 1, 800.0),
+            ran(&OWN, &case, 2, 600.0),
+            ran(&OWN_TOLD, &case, 1, 400.0),
+            ran(&OWN_TOLD, &case, 2, 600.0),
+            ran(&way("gridftp-16"), &case, 1, 400.0),
+            ran(&way("gridftp-16"), &case, 2, 800.0),
+            ran(&way("rsync-ssh"), &case, 1, 200.0),
+            ran(&way("rsync-ssh"), &case, 2, 100.0),
+        ];
+        let standing = Standing::of(&Runs::of(&records), &case).unwrap();
+        let best = standing.best.as_ref().unwrap();
+        assert_eq!(best.way.name, "gridftp-16");
+        assert_eq!((best.ratio.min, best.ratio.max), (0.75, 2.0));
+        let encrypting = standing.best_encrypting.as_ref().unwrap();
+        assert_eq!(encrypting.way.name, "rsync-ssh");
+        assert_eq!((encrypting.ratio.min, encrypting.ratio.max), (4.0, 6.0));
+        assert_eq!(standing.ahead, (1, 2));
+        assert_eq!(standing.by_told.unwrap().max, 2.0);
+        assert_eq!(standing.first(), (OWN, true));
+    }
+
+    #[test]
+    fn whoever_was_stopped_is_taken_at_its_worst_for_us() {
+        let case = case();
+        let records = [
+            ran(&OWN, &case, 1, 800.0),
+            stopped(&OWN, &case, 2),
+            stopped(&way("scp"), &case, 1),
+            ran(&way("scp"), &case, 2, 200.0),
+        ];
+        let standing = Standing::of(&Runs::of(&records), &case).unwrap();
+        let (_, bytes) = case.data.extent();
+        let bound = 8.0 * bytes as f64 / case.time_limit.as_secs_f64() / 1e6;
+        let ratio = standing.best.as_ref().unwrap().ratio;
+        assert_eq!((ratio.min, ratio.max), (0.0, 800.0 / bound));
+        assert_eq!(standing.share.unwrap().count, 1);
+        assert_eq!(standing.ahead, (1, 2));
+    }
+
+    #[test]
+    fn without_own_runs_there_is_no_standing_and_without_others_it_is_first_of_none() {
+        let case = case();
+        let records = [ran(&way("scp"), &case, 1, 200.0)];
+        assert!(Standing::of(&Runs::of(&records), &case).is_none());
+        let records = [ran(&OWN, &case, 1, 200.0)];
+        let standing = Standing::of(&Runs::of(&records), &case).unwrap();
+        assert!(standing.best.is_none());
+        assert_eq!(standing.ahead, (0, 0));
+    }
+}

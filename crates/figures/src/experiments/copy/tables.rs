@@ -1,0 +1,294 @@
+//! The page: how `longhaul cp` stands in every case, what each way protects, and each case with all its ways.
+
+use crate::page::{Figure, Page, Table, cell, number};
+use crate::runs::Runs;
+use crate::stats::Spread;
+
+use super::cases::{self, Bottleneck, Case};
+use super::standing::{Rival, Standing, share};
+use super::ways::{OWN_TOLD, WAYS, Way};
+use super::{Cell, Seen};
+
+type CopyRuns<'a> = Runs<'a, Cell, Seen>;
+
+/// The whole page. Cases without a run are left out.
+pub fn page(runs: &CopyRuns<'_>) -> Page {
+    let measured: Vec<Case> = cases::all()
+        .into_iter()
+        .filter(|case| WAYS.iter().any(|way| !runs.cell(&Cell::of(way, case)).is_empty()))
+        .collect();
+    let page = Page::new(HEAD)
+        .table(&summary(runs, &measured))
+        .heading("The ways")
+        .paragraph(WAYS_HEAD)
+        .table(&ways());
+    measured.iter().fold(page, |page, case| {
+        page.heading(&case.title)
+            .paragraph(&head(case))
+            .table(&table(runs, case))
+    })
+}
+
+/// How `longhaul cp` stands in each case.
+fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
+    let mut table = Table::new([
+        "case",
+        "`longhaul cp`, Mbit/s",
+        "share of the bottleneck",
+        "by 16 streams",
+        "first",
+        "best of the others",
+        "`longhaul cp` by it",
+        "ahead of all in",
+        "best that encrypts",
+        "`longhaul cp` by it",
+    ]);
+    for case in cases {
+        let Some(standing) = Standing::of(runs, case) else {
+            continue;
+        };
+        let name = |rival: &Option<Rival>| {
+            rival.as_ref().map_or("-".to_owned(), |rival| {
+                format!("{}: {}", rival.way.title(), cell(Some(rival.mbps), 1))
+            })
+        };
+        let ratio = |rival: &Option<Rival>| cell(rival.as_ref().map(|rival| rival.ratio), 2);
+        let (ahead, of) = standing.ahead;
+        table.row([
+            case.title.clone(),
+            cell(Some(standing.own), 1),
+            percent(standing.share),
+            cell(standing.by_told, 2),
+            standing.first().0.title(),
+            name(&standing.best),
+            ratio(&standing.best),
+            format!("{ahead} of {of}"),
+            name(&standing.best_encrypting),
+            ratio(&standing.best_encrypting),
+        ]);
+    }
+    table
+}
+
+/// What each way is, and what it protects.
+fn ways() -> Table {
+    let mut table = Table::new(["way", "program", "options", "encrypts", "verifies"]);
+    for way in &WAYS {
+        let options = match (way.other(), way.streams) {
+            (Ok(peer), _) => peer.options().to_owned(),
+            (Err(_), None) => "none".into(),
+            (Err(_), Some(streams)) => format!("--streams {streams}"),
+        };
+        let encrypts = if way.encrypts { "yes" } else { "no" };
+        table.row([way.name, &way.title(), &options, encrypts, way.verifies]);
+    }
+    table
+}
+
+/// What is said above a case's table.
+fn head(case: &Case) -> String {
+    let (files, bytes) = case.data.extent();
+    let what = match files {
+        1 => format!("{bytes} bytes"),
+        _ => format!("{files} files, {bytes} bytes"),
+    };
+    let share = match case.bottleneck {
+        Bottleneck::Steady => format!(
+            "The bottleneck carries {:.1} Mbit/s of payload.",
+            case.hop.rate.bits_per_second() / 1e6
+        ),
+        Bottleneck::Changing(_) => {
+            "The share is of the payload that the bottleneck carried while the copy lasted.".into()
+        }
+        Bottleneck::Hosts => "No link is a bottleneck.".into(),
+    };
+    format!(
+        "`{}`, over `scenarios/{}`: {what}. {share} A copy is stopped after {} s.",
+        case.name,
+        case.scenario,
+        case.time_limit.as_secs()
+    )
+}
+
+/// A case with all its ways.
+fn table(runs: &CopyRuns<'_>, case: &Case) -> Table {
+    let mut table = Table::new([
+        "way", "encrypts", "verifies", "seconds", "Mbit/s", "share", "runs", "remarks",
+    ]);
+    for way in &WAYS {
+        let one = Cell::of(way, case);
+        let cannot = way.cannot(case.data);
+        table.row([
+            way.title(),
+            if way.encrypts { "yes" } else { "no" }.to_owned(),
+            way.verifies.to_owned(),
+            bounded(runs, &one, "over", 1, |seen| seen.seconds),
+            bounded(runs, &one, "under", 1, Seen::at_most_mbps),
+            percent(share(runs, &one)),
+            runs.cell(&one).len().to_string(),
+            cannot.map_or_else(|| remarks(runs, &one, way), str::to_owned),
+        ]);
+    }
+    table
+}
+
+/// A spread, or the bound that a time limit gives where runs were stopped by it.
+fn bounded(
+    runs: &CopyRuns<'_>,
+    one: &Cell,
+    word: &str,
+    digits: usize,
+    value: impl Fn(&Seen) -> f64,
+) -> String {
+    let all = runs.cell(one);
+    let stopped = all.iter().filter(|run| run.seen.stopped).count();
+    let spread = runs.spread(one, value);
+    match (stopped, spread) {
+        (0, spread) => cell(spread, digits),
+        (some, Some(spread)) if some == all.len() => format!("{word} {:.digits$}", spread.median),
+        (some, spread) => format!("{}, {some} of them {word} it", cell(spread, digits)),
+    }
+}
+
+/// What else there is to say of a way's runs.
+fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &Way) -> String {
+    let all = runs.cell(one);
+    let stopped = all.iter().filter(|run| run.seen.stopped).count();
+    let streams: Vec<f64> = all
+        .iter()
+        .filter_map(|run| run.seen.streams)
+        .map(f64::from)
+        .collect();
+    let mut remarks = vec![];
+    if way.is_own() && way.name != OWN_TOLD.name {
+        remarks.extend(
+            Spread::of(&streams).map(|streams| format!("came to {} streams", cell(Some(streams), 0))),
+        );
+    }
+    if stopped > 0 {
+        remarks.push(format!("{stopped} of {} stopped", all.len()));
+    }
+    remarks.join("; ")
+}
+
+fn percent(share: Option<Spread>) -> String {
+    share.map_or("-".into(), |Spread { median, min, max, .. }| {
+        format!("{:.1} % ({:.1}..{:.1})", 100.0 * median, 100.0 * min, 100.0 * max)
+    })
+}
+
+/// What documents quote: in how many cases it is first, and for each case the ratio.
+pub fn figures(runs: &CopyRuns<'_>) -> Vec<Figure> {
+    let standings: Vec<(Case, Standing)> = cases::all()
+        .into_iter()
+        .filter_map(|case| Standing::of(runs, &case).map(|standing| (case, standing)))
+        .filter(|(_, standing)| standing.best.is_some())
+        .collect();
+    if standings.is_empty() {
+        return vec![];
+    }
+    let first = standings
+        .iter()
+        .filter(|(_, standing)| standing.first().1)
+        .count();
+    let mut figures = vec![Figure::new(
+        "first",
+        "cases in which `longhaul cp` with nothing set has the highest median of all programs",
+        format!("{first} of {}", standings.len()),
+    )];
+    let ratios: Vec<f64> = standings
+        .iter()
+        .filter_map(|(_, standing)| Some(standing.best.as_ref()?.ratio.median))
+        .collect();
+    figures.push(Figure::new(
+        "least",
+        "`longhaul cp` by the best of the others, in the worst case for it and in the best",
+        Spread::of(&ratios).map_or("-".into(), |ratios| {
+            format!(
+                "{} to {}",
+                number(Some(ratios.min), 2),
+                number(Some(ratios.max), 2)
+            )
+        }),
+    ));
+    for (case, standing) in &standings {
+        if let Some(best) = &standing.best {
+            let text = format!(
+                "{:.2} ({:.0} by {:.0} Mbit/s, {})",
+                best.ratio.median,
+                standing.own.median,
+                best.mbps.median,
+                best.way.title()
+            );
+            figures.push(Figure::quoted(case.name.clone(), text));
+        }
+    }
+    figures
+}
+
+const HEAD: &str = "Each case is measured with every way in turn, seed by seed: the same data from the same host to the same other host of an emulated network, in a network of its own for each \
+     copy. The server runs already; the time is from the start of the client's command to its end, for all alike, so starting, logging in and verifying count. What arrived was compared with the source, file by file, by \
+     BLAKE3. Hosts hold their files in memory. One copy is made at a time, but those that a window, losses or waiting is expected to hold below 60 Mbit/s go five at a time, each in its own network. Nothing is told to `longhaul cp` but the server's key; options of the others are those that their documentation recommends.\n\n\
+     Goodput in Mbit/s: the median of the seeds, with the least and the greatest. A ratio pairs runs of the same seed. The share is of the payload that the narrowest link carries (1448 of 1500 bytes; 8948 of 9000 on the LSR \
+     path). A copy that takes longer than its case's limit is stopped and counts as slower than that: in ratios the others then at the rate that they did not reach, `longhaul cp` at nothing.";
+
+const WAYS_HEAD: &str = "What a way verifies is what the program itself compares between source and copy, beyond TCP's checksum and its cipher's. `N` is the number of streams.";
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{ran, stopped};
+    use super::super::ways::OWN;
+    use super::*;
+
+    fn way(name: &str) -> Way {
+        *WAYS.iter().find(|way| way.name == name).unwrap()
+    }
+
+    #[test]
+    fn a_case_shows_every_way_and_the_summary_says_who_is_first() {
+        let case = cases::all().into_iter().next().unwrap();
+        let records = [
+            ran(&OWN, &case, 1, 800.0),
+            ran(&OWN_TOLD, &case, 1, 820.0),
+            ran(&way("gridftp-16"), &case, 1, 400.0),
+            stopped(&way("scp"), &case, 1),
+        ];
+        let runs = Runs::of(&records);
+        let text = page(&runs).text;
+        let summary = text.lines().find(|line| line.starts_with("| One file")).unwrap();
+        assert!(summary.contains("| longhaul cp | globus-url-copy (GridFTP), 16 streams: 400.0 (400.0..400.0) | 2.00 (2.00..2.00) | 1 of 1 |"), "{summary}");
+        let row = |start: &str| text.lines().rfind(|line| line.starts_with(start)).unwrap();
+        assert!(
+            row("| scp").contains("| over 60.0 | under 143.2 | - | 1 | 1 of 1 stopped |"),
+            "{}",
+            row("| scp")
+        );
+        assert!(
+            row("| longhaul cp |").contains("| 82.9 % (82.9..82.9) | 1 | came to 3 (3..3) streams |"),
+            "{}",
+            row("| longhaul cp |")
+        );
+        assert!(
+            row("| lftp").ends_with("| - | - | - | 0 |  |"),
+            "{}",
+            row("| lftp")
+        );
+        assert_eq!(text.matches("`clean-20ms-1gib`").count(), 1);
+        assert!(
+            !text.contains("`clean-100ms-1gib`"),
+            "cases without runs are left out"
+        );
+        let figures = figures(&runs);
+        assert_eq!(figures[0].text, "1 of 1");
+        assert_eq!(
+            figures[2].text,
+            "2.00 (800 by 400 Mbit/s, globus-url-copy (GridFTP), 16 streams)"
+        );
+    }
+
+    #[test]
+    fn a_page_of_no_runs_has_no_cases() {
+        assert!(figures(&Runs::of(&[])).is_empty());
+        assert!(!page(&Runs::of(&[])).text.contains("is stopped after"));
+    }
+}

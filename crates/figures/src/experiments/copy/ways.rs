@@ -1,0 +1,170 @@
+//! The ways to copy: `longhaul cp` and others' programs, each with the number of streams that it is told, and what each protects.
+
+use anyhow::{Context, Result};
+
+use crate::peers::longhaul::{self, Longhaul};
+use crate::peers::{self, Peer};
+use crate::tools::Tools;
+
+use super::data::Data;
+
+/// A program with a number of streams.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Way {
+    /// The name in commands and records.
+    pub name: &'static str,
+    /// A peer's short name, or `longhaul`.
+    pub program: &'static str,
+    /// The number of streams that it is told; none where it has no choice, or is left to choose.
+    pub streams: Option<u32>,
+    /// Whether the bytes are encrypted between the hosts.
+    pub encrypts: bool,
+    /// What the program compares by itself between source and copy, beyond TCP's checksum and its cipher's.
+    pub verifies: &'static str,
+    /// Whether it asks for one file after another and waits for answers: round trips for each file of a tree.
+    pub waits_for_files: bool,
+    /// The largest window of its own, in bytes.
+    pub window: Option<f64>,
+}
+
+/// A channel of OpenSSH has at most so many bytes in flight: 64 packets of 32 KiB.
+const SSH_WINDOW: f64 = 2097152.0;
+
+const fn way(name: &'static str, program: &'static str, streams: Option<u32>) -> Way {
+    Way {
+        name,
+        program,
+        streams,
+        encrypts: false,
+        verifies: "no",
+        waits_for_files: true,
+        window: None,
+    }
+}
+
+impl Way {
+    const fn encrypting(self) -> Self {
+        Self {
+            encrypts: true,
+            ..self
+        }
+    }
+
+    const fn by_ssh(self) -> Self {
+        Self {
+            window: Some(SSH_WINDOW),
+            ..self.encrypting()
+        }
+    }
+
+    const fn verifying(self, verifies: &'static str) -> Self {
+        Self { verifies, ..self }
+    }
+
+    const fn pipelined(self) -> Self {
+        Self {
+            waits_for_files: false,
+            ..self
+        }
+    }
+
+    /// Whether it is `longhaul cp`, told anything or not.
+    pub fn is_own(&self) -> bool {
+        self.program == longhaul::NAME
+    }
+
+    /// The program that does it.
+    ///
+    /// # Errors
+    /// There is no such peer.
+    pub fn peer<'a>(&self, tools: &'a Tools) -> Result<Box<dyn Peer + 'a>> {
+        if self.is_own() {
+            return Ok(Box::new(Longhaul {
+                tools,
+                streams: self.streams,
+            }));
+        }
+        self.other()
+    }
+
+    /// The other's program that does it.
+    ///
+    /// # Errors
+    /// There is no such peer: it is `longhaul cp`.
+    pub fn other(&self) -> Result<Box<dyn Peer>> {
+        let found = peers::all().into_iter().find(|peer| peer.name() == self.program);
+        found.with_context(|| format!("there is no peer {:?}", self.program))
+    }
+
+    /// Why it cannot copy such data, in a word; nothing where it can.
+    pub fn cannot(&self, data: Data) -> Option<&'static str> {
+        let peer = self.other().ok()?;
+        (data.is_tree() && !peer.abilities().trees).then_some("copies no folders")
+    }
+
+    /// The program's name on a page.
+    pub fn title(&self) -> String {
+        let title = self.other().map_or("longhaul cp", |peer| peer.title());
+        match self.streams {
+            None => title.into(),
+            Some(1) => format!("{title}, 1 stream"),
+            Some(number) => format!("{title}, {number} streams"),
+        }
+    }
+}
+
+/// `longhaul cp` with nothing set.
+pub const OWN: Way = way("longhaul", longhaul::NAME, None)
+    .encrypting()
+    .verifying(OWN_HASH)
+    .pipelined();
+/// The same with 16 streams: beside what it chooses by itself.
+pub const OWN_TOLD: Way = Way {
+    name: "longhaul-16",
+    streams: Some(16),
+    ..OWN
+};
+
+const OWN_HASH: &str = "every file, BLAKE3";
+const RSYNC_HASH: &str = "every file, a hash on the way";
+const RCLONE_HASH: &str = "every file, a hash afterwards";
+const XRD_CHECKSUM: &str = "every page, CRC-32C on the way";
+
+/// All of them, in the order of the tables.
+pub const WAYS: [Way; 15] = [
+    OWN,
+    OWN_TOLD,
+    way("scp", "scp", None).by_ssh(),
+    way("rsync-ssh", "rsync-ssh", None)
+        .by_ssh()
+        .verifying(RSYNC_HASH)
+        .pipelined(),
+    way("rsync", "rsync", None).verifying(RSYNC_HASH).pipelined(),
+    way("rclone-sftp-4", "rclone-sftp", Some(4))
+        .by_ssh()
+        .verifying(RCLONE_HASH),
+    way("rclone-sftp-16", "rclone-sftp", Some(16))
+        .by_ssh()
+        .verifying(RCLONE_HASH),
+    way("rclone-http-4", "rclone-http", Some(4)),
+    way("rclone-http-16", "rclone-http", Some(16)),
+    way("gridftp-1", "gridftp", Some(1)),
+    way("gridftp-4", "gridftp", Some(4)),
+    way("gridftp-16", "gridftp", Some(16)),
+    way("xrdcp-1", "xrdcp", Some(1)).verifying(XRD_CHECKSUM),
+    way("xrdcp-16", "xrdcp", Some(16)).verifying(XRD_CHECKSUM),
+    way("lftp-16", "lftp", Some(16)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_is_some_peers_and_its_streams_are_a_choice_there() {
+        for way in WAYS.iter().filter(|way| !way.is_own()) {
+            let able = way.other().unwrap().abilities();
+            assert_eq!(way.streams.is_some(), able.streams, "{}", way.name);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `longhaul cp` with `longhaul serve`, timed and checked as the others are.
+
+use super::place::{Place, Serving};
+use super::{Abilities, Item, Need, Peer, Program};
+use crate::copy::{SERVER_PORT, in_node, serve};
+use crate::tools::Tools;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The short name.
+pub const NAME: &str = "longhaul";
+
+/// `longhaul cp` by this project's own programs, which are built and not installed; so it is none of [`super::all`].
+pub struct Longhaul<'a> {
+    /// The program and its keys.
+    pub tools: &'a Tools,
+    /// The number of streams that it is told; none leaves it to itself.
+    pub streams: Option<u32>,
+}
+
+impl Longhaul<'_> {
+    /// Begins the client's command. Its home is a copy in the server's folder of settings, as everybody's is: what an earlier run remembered of a server does not help this one.
+    fn command(&self, place: &Place, serving: &Serving) -> Result<Command> {
+        let home = serving.setting("client-home");
+        copy_files(&self.tools.identities.client_home, &home)?;
+        let mut command = in_node(self.tools, place.lab, place.node, &home)?;
+        command.args([
+            "cp",
+            "-r",
+            "--json",
+            "--host-key",
+            &self.tools.identities.server_key,
+        ]);
+        if let Some(streams) = self.streams {
+            command.args(["--streams", &streams.to_string()]);
+        }
+        Ok(command)
+    }
+}
+
+/// Copies the regular files of a folder, which has no folders in it.
+fn copy_files(from: &Path, to: &PathBuf) -> Result<()> {
+    let copy = || -> std::io::Result<()> {
+        fs::create_dir_all(to)?;
+        for entry in fs::read_dir(from)? {
+            let path = entry?.path();
+            if let (true, Some(name)) = (path.is_file(), path.file_name()) {
+                fs::copy(&path, to.join(name))?;
+            }
+        }
+        Ok(())
+    };
+    copy().with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
+}
+
+/// The streams that a copy came to, from the report that `--json` prints last.
+///
+/// # Errors
+/// There is no report, or it does not say that everything was verified.
+pub fn streams_of(printed: &str) -> Result<u32> {
+    let last = printed.lines().rfind(|line| !line.trim().is_empty());
+    let last = last.context("longhaul cp printed no report")?;
+    let report: serde_json::Value = serde_json::from_str(last)
+        .with_context(|| format!("longhaul cp's closing report does not parse: {last}"))?;
+    if report["verification"]["verified"] != true {
+        bail!("longhaul cp verified nothing: {last}");
+    }
+    let streams = report["streams"].as_array();
+    Ok(streams
+        .context("longhaul cp's closing report names no streams")?
+        .len() as u32)
+}
+
+impl Program for Longhaul<'_> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn title(&self) -> &'static str {
+        "longhaul cp"
+    }
+    fn options(&self) -> &'static str {
+        "none, or --streams N"
+    }
+    fn needs(&self) -> &'static [Need] {
+        &[]
+    }
+}
+
+impl Peer for Longhaul<'_> {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            send: false,
+            trees: true,
+            // They are this value's own, so that none can be told.
+            streams: false,
+            forward: false,
+            socks: false,
+        }
+    }
+
+    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+        let server = serve(self.tools, place.lab, place.node, root)?;
+        place.serving(server, place.settings()?, SERVER_PORT)
+    }
+
+    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, _streams: u32) -> Result<Command> {
+        let mut command = self.command(place, from)?;
+        command
+            .arg(format!("lh://{}/{}", from.endpoint.address, item.name))
+            .arg(to);
+        Ok(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_streams_are_those_of_the_last_line_and_only_of_a_copy_that_verified() {
+        let report = |verified| {
+            format!(
+                "{{\"event\":\"progress\"}}\n{{\"streams\":[{{}},{{}}],\"verification\":{{\"verified\":{verified}}}}}\n\n"
+            )
+        };
+        assert_eq!(streams_of(&report(true)).unwrap(), 2);
+        assert!(streams_of(&report(false)).is_err());
+        assert!(streams_of("").is_err());
+    }
+}

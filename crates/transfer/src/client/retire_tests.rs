@@ -1,0 +1,167 @@
+//! Streams that are retired in mid-copy, both ways: they end in good order, and nothing they carried is lost or travels twice.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use longhaul_proto::PublicKey;
+
+use crate::account::Account;
+use crate::frame_io::FrameReader;
+use crate::grants::{Access, Grants};
+use crate::limits::Limits;
+use crate::path::RelPath;
+use crate::progress::Progress;
+use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
+use crate::send::{Queue, Sources, send_stream};
+use crate::server::Server;
+use crate::store::confine::Dir;
+use crate::store::{Destination, WriteOptions};
+use crate::wire::{Frame, Hello, Request, Token};
+
+const BYTES: usize = 24 << 20;
+
+/// A server of a folder, a file, and a key that may do everything.
+struct Bench {
+    tmp: tempfile::TempDir,
+    server: Arc<Server>,
+    key: PublicKey,
+    content: Vec<u8>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(tmp.path().join("root")).unwrap();
+        let key = PublicKey::from_bytes([1; 32]);
+        let mut grants = Grants::default();
+        for access in [Access::Read, Access::Write] {
+            grants.add(access, &key.to_string()).unwrap();
+        }
+        let root = Dir::open(&tmp.path().join("root")).unwrap();
+        let content =
+            (0..BYTES / 8).flat_map(|n| (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        Self {
+            server: Server::new(root, grants, Limits::default()),
+            content: content.collect(),
+            tmp,
+            key,
+        }
+    }
+
+    /// A pipe to the server, which greets with HELLO; so small that a stream has most of its work before it.
+    fn open(&self, request: &Request, token: Token) -> (tokio::io::DuplexStream, Vec<u8>) {
+        let (ours, theirs) = tokio::io::duplex(4096);
+        let (server, key) = (self.server.clone(), self.key);
+        tokio::spawn(async move { server.serve(theirs, key).await });
+        let mut greeting = Vec::new();
+        let hello = Hello {
+            token,
+            request: request.clone(),
+        };
+        Frame::Hello(hello).encode(&mut greeting);
+        (ours, greeting)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
+    let bench = Bench::new();
+    let file = bench.tmp.path().join("f");
+    std::fs::write(&file, &bench.content).unwrap();
+    let (sources, names) = Sources::local(&[file], true).unwrap();
+    let request = Request::Push {
+        destination: RelPath::from_bytes(b"f").unwrap(),
+        into: false,
+        overwrite: false,
+        fsync: false,
+        names,
+    };
+    let token = Token([7; 16]);
+    let progress = Arc::new(Progress::default());
+    let labels = Sources::labels(vec!["f".into()]);
+    let queue = Queue::new(sources, Account::alone(), progress.clone(), Arc::new(()), labels).unwrap();
+    let walk = queue.clone();
+    tokio::task::spawn_blocking(move || walk.walk());
+    let run = |retired: bool| {
+        let (stream, greeting) = bench.open(&request, token);
+        let counters = progress.add_stream("direct", None, false);
+        let queue = queue.clone();
+        async move {
+            let (reader, mut writer) = tokio::io::split(stream);
+            let mut reader = FrameReader::new(reader);
+            let id = counters.number;
+            let sending = send_stream(&queue, id, &counters, &mut reader, &mut writer, greeting);
+            let retiring = async {
+                while retired && counters.bytes.load(Ordering::Relaxed) == 0 {
+                    tokio::task::yield_now().await;
+                }
+                if retired {
+                    queue.retire(id);
+                }
+            };
+            let (ended, ()) = tokio::join!(sending, retiring);
+            (ended.unwrap(), counters.bytes.load(Ordering::Relaxed))
+        }
+    };
+    let ((stays, first), (retired, second)) = tokio::join!(run(false), run(true));
+    assert_eq!((stays, retired), (StreamEnd::Finished, StreamEnd::Closed));
+    assert!(first > second && second > 0, "{first} {second}");
+    assert_eq!(first + second, BYTES as u64, "nothing travelled twice");
+    assert!(std::fs::read(bench.tmp.path().join("root/f")).unwrap() == bench.content);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_a_pull_that_is_retired_ends_and_the_others_go_on() {
+    let bench = Bench::new();
+    std::fs::write(bench.tmp.path().join("root/f"), &bench.content).unwrap();
+    let request = Request::Pull {
+        recursive: false,
+        sources: vec![RelPath::from_bytes(b"f").unwrap()],
+    };
+    let token = Token([7; 16]);
+    let progress = Arc::new(Progress::default());
+    let target = bench.tmp.path().join("out");
+    let destination =
+        Destination::local(&target, vec![b"f".to_vec()], WriteOptions::default(), token).unwrap();
+    let receiver = Receiver::new(
+        destination,
+        Asked::Files,
+        Account::alone(),
+        progress.clone(),
+        Arc::new(()),
+        Sources::labels(vec!["f".into()]),
+    )
+    .unwrap();
+    let run = |retired: bool| {
+        let (stream, greeting) = bench.open(&request, token);
+        let counters = progress.add_stream("direct", None, false);
+        let receiver = receiver.clone();
+        async move {
+            let (reader, mut writer) = tokio::io::split(stream);
+            let mut reader = FrameReader::new(reader);
+            let receiving = receive_stream(
+                &receiver,
+                &counters,
+                &mut reader,
+                &mut writer,
+                &greeting,
+                AfterDone::Leave,
+            );
+            let retiring = async {
+                while retired && counters.bytes.load(Ordering::Relaxed) == 0 {
+                    tokio::task::yield_now().await;
+                }
+                if retired {
+                    counters.retire();
+                }
+            };
+            let (ended, ()) = tokio::join!(receiving, retiring);
+            (ended.unwrap(), counters.bytes.load(Ordering::Relaxed))
+        }
+    };
+    let ((stays, first), (retired, second)) = tokio::join!(run(false), run(true));
+    assert_eq!((stays, retired), (StreamEnd::Finished, StreamEnd::Closed));
+    assert!(first > second && second > 0, "{first} {second}");
+    assert_eq!(first + second, BYTES as u64, "nothing travelled twice");
+    assert!(std::fs::read(&target).unwrap() == bench.content);
+}

@@ -1,0 +1,331 @@
+use proptest::prelude::*;
+
+use super::*;
+use drs::Tally;
+use quantities::path::CongestionControl;
+
+const MB: u64 = 1_000_000;
+const TICK: Duration = Duration::from_millis(25);
+
+/// A copy over a path, as the policy sees it.
+struct Copy {
+    view: View,
+    total: u64,
+    done: u64,
+    /// What so many streams carry, in bytes a second.
+    rate: fn(usize) -> u64,
+    /// What limits so many streams.
+    limit: fn(usize) -> Limit,
+    /// Segments lost in a million.
+    loss: u64,
+    /// Whether this end sees them before it is told.
+    sees_losses: bool,
+    /// The round trip that the queue of so many streams makes of the path's own, in percent of it.
+    rtt_percent: fn(usize) -> u32,
+    min_rtt: Duration,
+}
+
+impl Copy {
+    fn new(total: u64, rtt_ms: u64, limit: fn(usize) -> Limit, rate: fn(usize) -> u64) -> Self {
+        Self {
+            view: View {
+                open: 1,
+                mss: 1448,
+                ..View::default()
+            },
+            total,
+            done: 0,
+            rate,
+            limit,
+            loss: 0,
+            sees_losses: false,
+            rtt_percent: |_| 100,
+            min_rtt: Duration::from_millis(rtt_ms),
+        }
+    }
+
+    /// Goes on until `seconds` have passed since its start; the numbers that were wanted, in order.
+    fn run(&mut self, count: &mut StreamCount, seconds: u64) -> Vec<usize> {
+        let mut seen = vec![count.wanted()];
+        while self.view.now < Duration::from_secs(seconds) {
+            self.tick(count);
+            if seen.last() != Some(&count.wanted()) {
+                seen.push(count.wanted());
+            }
+        }
+        seen
+    }
+
+    fn tick(&mut self, count: &mut StreamCount) {
+        let moved = self.total.min(self.done + (self.rate)(self.view.open) / 40) - self.done;
+        self.done += moved;
+        self.view.moved += moved;
+        let limit = (self.limit)(self.view.open);
+        self.view
+            .sending
+            .hold(limit, TICK * u32::try_from(self.view.open).unwrap());
+        self.view.lost = self.view.moved / 1448 * self.loss / 1_000_000;
+        self.view.loss_signs = if self.sees_losses { self.view.lost } else { 0 };
+        self.view.now += TICK;
+        self.view.left = self.total - self.done;
+        self.view.min_rtt = self.min_rtt;
+        self.view.rtt = self.min_rtt * (self.rtt_percent)(self.view.open) / 100;
+        count.observe(&self.view);
+        self.view.open = count.wanted();
+    }
+}
+
+fn auto() -> StreamCount {
+    StreamCount::new(None, None, 64)
+}
+
+const LARGE: u64 = 1_000_000 * MB;
+
+#[test]
+fn a_copy_that_is_worth_it_begins_with_several() {
+    let growing = |_| Limit::Growing;
+    let carried = |_| 50 * MB;
+    assert_eq!(
+        Copy::new(LARGE, 100, growing, carried).run(&mut auto(), 1),
+        [1, 4]
+    );
+    assert_eq!(Copy::new(2 * MB, 100, growing, carried).run(&mut auto(), 1), [1]);
+    // Within a site slow start costs nothing.
+    assert_eq!(Copy::new(LARGE, 1, growing, carried).run(&mut auto(), 1), [1]);
+}
+
+#[test]
+fn small_windows_are_answered_at_the_start() {
+    // 64 KiB over 150 ms are 3.5 Mbit/s.
+    let mut copy = Copy::new(
+        LARGE,
+        150,
+        |_| Limit::ReceiveWindow,
+        |n| n.min(32) as u64 * 436_000,
+    );
+    copy.view.largest_window = Some(65_535);
+    let mut count = auto();
+    // And by more while they bind.
+    assert_eq!(copy.run(&mut count, 20), [1, 16, 64]);
+    // No more than have something to carry.
+    let mut copy = Copy::new(6 << 20, 150, |_| Limit::ReceiveWindow, |n| n as u64 * 436_000);
+    copy.view.largest_window = Some(65_535);
+    let seen = copy.run(&mut auto(), 1);
+    assert!(matches!(seen[..], [1, 5 | 6]), "{seen:?}");
+}
+
+#[test]
+fn losses_without_a_queue_are_met_in_big_steps_until_they_pay_no_more() {
+    let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n.min(16) as u64 * 10 * MB);
+    copy.loss = 100;
+    let mut count = auto();
+    let seen = copy.run(&mut count, 30);
+    assert_eq!(seen, [1, 4, 16, 64], "the step that did not pay is the last one");
+    assert_eq!(count.needed(), Some(64));
+}
+
+#[test]
+fn the_first_answer_to_losses_comes_within_a_second() {
+    let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 10 * MB);
+    assert_eq!(copy.run(&mut auto(), 1), [1, 4, 16]);
+}
+
+#[test]
+fn losses_in_slow_start_before_any_queue_are_answered_at_once() {
+    let mut copy = Copy::new(LARGE, 60, |_| Limit::Growing, |n| n as u64 * 10 * MB);
+    copy.loss = 1_000;
+    copy.sees_losses = true;
+    let mut count = auto();
+    assert_eq!(copy.run(&mut count, 1), [1, 4, 16]);
+    // Behind a queue they are what ends any slow start.
+    copy = Copy::new(LARGE, 60, |_| Limit::Growing, |n| n as u64 * 10 * MB);
+    (copy.loss, copy.sees_losses, copy.rtt_percent) = (1_000, true, |_| 150);
+    assert_eq!(copy.run(&mut auto(), 1), [1, 4]);
+}
+
+#[test]
+fn a_window_that_binds_while_it_grows_is_no_limit() {
+    let mut copy = Copy::new(LARGE, 100, |_| Limit::ReceiveWindow, |_| MB);
+    let mut count = auto();
+    // Twice the rate in every window of four round trips.
+    for (second, rate) in [|_| 5 * MB, |_| 10 * MB, |_| 20 * MB, |_| 40 * MB]
+        .into_iter()
+        .enumerate()
+    {
+        copy.rate = rate;
+        copy.view.now = Duration::from_millis(400 * second as u64);
+        for _ in 0..16 {
+            copy.tick(&mut count);
+        }
+    }
+    assert_eq!(count.wanted(), STREAMS_AT_START);
+    assert_eq!(
+        copy.run(&mut count, 8).last(),
+        Some(&16),
+        "once it is steady, it is"
+    );
+}
+
+#[test]
+fn what_a_full_path_carries_and_the_loss_give_the_number() {
+    // Two streams fill the path at first, and a queue stands; then losses hold each to a twelfth of it: CUBIC carries
+    // 122 segments a round trip at 1e-4, 122 * 1448 bytes / 60 ms = 2.95 MB/s.
+    let full = |_| Limit::Path;
+    let mut copy = Copy::new(LARGE, 60, full, |_| 36 * MB);
+    let mut count = auto();
+    copy.run(&mut count, 1);
+    copy.limit = |_| Limit::Loss;
+    copy.rate = |n| (n as u64 * 3 * MB).min(36 * MB);
+    copy.loss = 100;
+    copy.view.congestion = Some(CongestionControl::Cubic);
+    let seen = copy.run(&mut count, 10);
+    assert_eq!(seen.first(), Some(&4));
+    assert!(
+        seen.last().is_some_and(|n| (12..=16).contains(n)),
+        "enough to fill it, and no more: {seen:?}"
+    );
+}
+
+#[test]
+fn at_a_standing_queue_streams_are_retired_down_to_two() {
+    // As long as the path's own round trip, whoever is there: half as many still fill the path.
+    let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
+    copy.rtt_percent = |_| 200;
+    let mut count = auto();
+    assert_eq!(copy.run(&mut count, 8), [1, 4, 2]);
+    assert_eq!(count.needed(), Some(2));
+    // A short queue: one by one, and slower.
+    let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
+    copy.rtt_percent = |_| 117;
+    let mut count = auto();
+    assert_eq!(copy.run(&mut count, 5), [1, 4]);
+    assert_eq!(copy.run(&mut count, 30), [4, 3, 2]);
+}
+
+#[test]
+fn what_was_remembered_is_begun_with_and_given_up_where_it_does_not_pay() {
+    let mut count = StreamCount::new(None, Some(16), 64);
+    let mut copy = Copy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
+    copy.rtt_percent = |_| 200;
+    assert_eq!(copy.run(&mut count, 2), [1, 16]);
+    assert_eq!(copy.run(&mut count, 30), [16, 8, 4, 2]);
+    assert_eq!(count.needed(), Some(2));
+}
+
+#[test]
+fn nothing_is_remembered_where_nothing_showed() {
+    let mut count = auto();
+    Copy::new(LARGE, 100, |_| Limit::Growing, |_| 50 * MB).run(&mut count, 3);
+    assert_eq!(count.needed(), None);
+}
+
+#[test]
+fn a_processor_is_tried_with_twice_as_many_and_left_again_where_that_did_not_pay() {
+    let mut copy = Copy::new(
+        LARGE,
+        1,
+        |_| Limit::SendingApplication,
+        |n| n.min(2) as u64 * 10 * MB,
+    );
+    assert_eq!(copy.run(&mut auto(), 20), [1, 2, 4, 2]);
+}
+
+#[test]
+fn what_is_soon_over_is_left_alone() {
+    let mut copy = Copy::new(25 * MB, 60, |_| Limit::Loss, |_| 40 * MB);
+    assert_eq!(copy.run(&mut auto(), 10), [1, 4]);
+}
+
+#[test]
+fn the_users_number_stands() {
+    let mut count = StreamCount::new(Some(3), Some(9), 64);
+    count.at_least(7);
+    let seen = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB).run(&mut count, 10);
+    assert_eq!(seen, [3]);
+    assert_eq!(count.needed(), None);
+}
+
+#[test]
+fn each_route_keeps_a_stream() {
+    let mut count = auto();
+    count.at_least(3);
+    let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
+    copy.view.open = 3;
+    copy.rtt_percent = |_| 300;
+    assert_eq!(copy.run(&mut count, 30), [3, 4, 3]);
+}
+
+proptest! {
+    /// Whatever the supervisor sees, the number stays between one for each route and the most, and no number panics.
+    #[test]
+    fn the_number_stays_within_its_bounds(
+        most in 1usize..=64,
+        routes in 1usize..=8,
+        remembered in prop::option::of(0u32..200),
+        steps in prop::collection::vec(
+            (0u64..3_000, any::<u32>(), any::<u64>(), 0usize..80, 0usize..9, (0u64..2_000, 0u64..2_000), any::<u64>()),
+            1..200,
+        ),
+    ) {
+        let mut count = StreamCount::new(None, remembered, most);
+        count.at_least(routes);
+        let mut view = View::default();
+        for (ms, moved, left, open, limit, (rtt, min_rtt), lost) in steps {
+            view.now += Duration::from_millis(ms);
+            view.moved = view.moved.saturating_add(moved.into());
+            view.left = left;
+            view.open = open;
+            view.sending.hold(Limit::ALL[limit], Duration::from_millis(ms));
+            (view.rtt, view.min_rtt) = (Duration::from_millis(rtt), Duration::from_millis(min_rtt));
+            view.lost = lost;
+            view.mss = 1448;
+            view.largest_window = Some(lost);
+            count.observe(&view);
+            prop_assert!((routes.min(most)..=most).contains(&count.wanted()));
+        }
+    }
+
+    /// A queue that always stands never adds streams after the start, and ends at two.
+    #[test]
+    fn a_queue_never_adds_streams(remembered in prop::option::of(1u32..64), rtt_ms in 5u64..300) {
+        let mut count = StreamCount::new(None, remembered, 64);
+        let mut copy = Copy::new(LARGE, rtt_ms, |_| Limit::Path, |_| 50 * MB);
+        copy.rtt_percent = |_| 200;
+        let seen = copy.run(&mut count, 300);
+        let start = remembered.map_or(STREAMS_AT_START, |n| n as usize);
+        prop_assert!(seen.iter().skip(1).all(|n| *n <= start), "{seen:?}");
+        prop_assert!(count.wanted() <= STREAMS_AT_A_QUEUE, "{seen:?}");
+    }
+}
+
+#[test]
+fn receiving_ends_speak_where_nothing_is_heard_of_the_sending_ones() {
+    let mut view = View {
+        open: 1,
+        rtt: Duration::from_millis(100),
+        mss: 1448,
+        ..View::default()
+    };
+    let window = Window::open(&view);
+    view.now = Duration::from_secs(1);
+    let mut tally = Tally::default();
+    tally.hold(Limit::ReceiveWindow, Duration::from_millis(500));
+    view.receiving = tally;
+    let seen = window.close(&view, false, Some(0.1)).unwrap();
+    assert_eq!(seen.limit, Some(Limit::ReceiveWindow));
+    // What the sending end says counts more.
+    view.sending.hold(Limit::Loss, Duration::from_millis(400));
+    assert_eq!(
+        window.close(&view, false, Some(0.1)).unwrap().limit,
+        Some(Limit::Loss)
+    );
+    // A receiving end that only knows that it is the sender's doing knows nothing.
+    let mut view = View {
+        open: 1,
+        now: Duration::from_secs(1),
+        ..View::default()
+    };
+    view.receiving.hold(Limit::Sender, Duration::from_millis(500));
+    let nothing = Window::open(&View::default()).close(&view, false, None).unwrap();
+    assert_eq!(nothing.limit, None);
+}

@@ -1,0 +1,158 @@
+//! What the copy did over some round trips: its rate, and what limited it.
+
+use std::time::Duration;
+
+use drs::{Limit, Tally};
+use quantities::path::CongestionControl;
+
+/// How long a window is, in time and in round trips.
+const WINDOW: Duration = Duration::from_millis(300);
+const WINDOW_RTTS: u32 = 4;
+/// How long one is in which a step up must show that it pays: the rate of a flow that loses goes up and down by half.
+const TRIAL_WINDOW: Duration = Duration::from_millis(500);
+const TRIAL_WINDOW_RTTS: u32 = 8;
+/// How long, where a processor or a disk seems to limit the copy: it takes a while until both ends have enough to do.
+const APPLICATION_WINDOW: Duration = Duration::from_secs(1);
+/// A limit that each stream meets by itself is believed as soon as every stream, on average, was judged for so long, in time and in
+/// round trips, and it held for this part of that.
+const MIN_JUDGED: Duration = Duration::from_millis(150);
+const MIN_JUDGED_RTTS: u32 = 2;
+const CLEAR_PART: f64 = 0.6;
+/// A rate that grew by less than this factor from one window to the next is steady.
+const STEADY_FACTOR: f64 = 1.15;
+
+/// A mean round trip above the least one by this part of it, and by so much, is a standing queue.
+const QUEUE_PART: f64 = 0.15;
+const QUEUE_LEAST: Duration = Duration::from_millis(2);
+/// Signs of loss in a window that are more than packets overtaking each other.
+const MIN_LOSS_SIGNS: u64 = 3;
+
+/// What the supervisor knows at a moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in super::super) struct View {
+    /// Since the copy began.
+    pub now: Duration,
+    /// Bytes that the streams' connections have moved so far. Not bytes in place: a block may take seconds to be complete.
+    pub moved: u64,
+    /// Bytes of files found and not in place; grows while the walk goes on.
+    pub left: u64,
+    /// Streams that are open.
+    pub open: usize,
+    /// What limited the sending ends of all streams since the copy began, as far as it is known here.
+    pub sending: Tally,
+    /// The same as the receiving ends see it, where they are on this side: they know less, and sooner.
+    pub receiving: Tally,
+    /// The mean round trip of the streams that are open, and the least one known.
+    pub rtt: Duration,
+    pub min_rtt: Duration,
+    /// Payload of a segment, in bytes.
+    pub mss: u32,
+    /// Segments that the sending ends sent again.
+    pub lost: u64,
+    /// What grows as soon as segments are lost, as far as this end sees it: sent again, or arrived out of order.
+    pub loss_signs: u64,
+    /// The sending ends' congestion control, where it is known and has a formula.
+    pub congestion: Option<CongestionControl>,
+    /// The most that one stream's window can grow to, as far as this end knows, in bytes.
+    pub largest_window: Option<u64>,
+}
+
+impl View {
+    /// Whether a queue stands: the round trip is longer than the path's own.
+    pub(super) fn has_queue(&self) -> bool {
+        let margin = self.min_rtt.mul_f64(QUEUE_PART).max(QUEUE_LEAST);
+        !self.min_rtt.is_zero() && self.rtt > self.min_rtt.saturating_add(margin)
+    }
+
+    /// What a stream with such a window carries, in bit/s.
+    pub(super) fn carried_by(&self, window: u64) -> f64 {
+        window as f64 * 8.0 / self.rtt.as_secs_f64().max(1e-6)
+    }
+}
+
+/// The beginning of a window.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window(View);
+
+/// What a window showed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    /// What limited the copy; none where nobody said.
+    pub limit: Option<Limit>,
+    /// Bytes a second.
+    pub rate: f64,
+    /// Segments lost.
+    pub lost: u64,
+    /// Segments that arrived.
+    pub segments: u64,
+}
+
+impl Window {
+    pub(super) fn open(view: &View) -> Self {
+        Self(*view)
+    }
+
+    /// What it showed, once it is long enough to say; `on_trial` where a step up must show that it pays, `before` what the last window
+    /// carried, in bytes a second.
+    pub(super) fn close(&self, view: &View, on_trial: bool, before: Option<f64>) -> Option<Seen> {
+        let begun = &self.0;
+        let elapsed = view.now.saturating_sub(begun.now);
+        let (tally, limit) = self.limit(view);
+        let judged = tally.total() / u32::try_from(view.open.max(1)).unwrap_or(u32::MAX);
+        let is_judged = judged >= MIN_JUDGED.max(view.rtt.saturating_mul(MIN_JUDGED_RTTS));
+        let is_clear =
+            limit.is_some_and(|(limit, part)| super::is_per_stream(limit) && part >= CLEAR_PART) && is_judged;
+        let limit = limit.map(|(limit, _)| limit);
+        let (length, rtts) = match limit {
+            Some(Limit::SendingApplication | Limit::ReceivingApplication) => {
+                (APPLICATION_WINDOW, TRIAL_WINDOW_RTTS)
+            }
+            _ if on_trial => (TRIAL_WINDOW, TRIAL_WINDOW_RTTS),
+            _ => (WINDOW, WINDOW_RTTS),
+        };
+        let is_long = elapsed >= length.max(view.rtt.saturating_mul(rtts));
+        if !is_long && (on_trial || !is_clear) {
+            return None;
+        }
+        let moved = view.moved.saturating_sub(begun.moved);
+        let rate = moved as f64 / elapsed.as_secs_f64().max(1e-6);
+        let limit = match limit {
+            // A window, or a buffer, that binds and leaves a queue is more than the path carries.
+            Some(Limit::ReceiveWindow | Limit::SendBuffer) if view.has_queue() => Some(Limit::Path),
+            // Autotuning lags behind a slow start: a window that binds for the moment, and grows.
+            Some(Limit::ReceiveWindow | Limit::SendBuffer)
+                if !before.is_some_and(|before| rate < STEADY_FACTOR * before) =>
+            {
+                if !is_long {
+                    return None;
+                }
+                Some(Limit::Growing)
+            }
+            limit => limit,
+        };
+        Some(Seen {
+            limit,
+            rate,
+            lost: view.lost.saturating_sub(begun.lost),
+            segments: moved / u64::from(view.mss.max(1)),
+        })
+    }
+
+    /// Whether segments were lost in it while no queue stood.
+    pub(super) fn lost_without_queue(&self, view: &View) -> bool {
+        view.loss_signs.saturating_sub(self.0.loss_signs) >= MIN_LOSS_SIGNS && !view.has_queue()
+    }
+
+    /// What limited the copy, and for which part of the time. A sending end knows what holds it, and a receiving one that hears nothing of it
+    /// in time sees some of that for itself.
+    fn limit(&self, view: &View) -> (Tally, Option<(Limit, f64)>) {
+        let sending = view.sending.since(&self.0.sending);
+        let receiving = view.receiving.since(&self.0.receiving);
+        let tally = if sending.total() * 2 >= receiving.total() {
+            sending
+        } else {
+            receiving
+        };
+        (tally, tally.chief().filter(|(limit, _)| *limit != Limit::Sender))
+    }
+}
