@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longhaul_proto::PublicKey;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::account::Account;
 use crate::frame_io::FrameReader;
@@ -61,6 +62,24 @@ impl Bench {
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)
     }
+
+    /// A stream of the copy that moves nothing.
+    async fn idle(&self, request: &Request, token: Token) -> tokio::io::DuplexStream {
+        let (mut stream, greeting) = self.open(request, token);
+        stream.write_all(&greeting).await.unwrap();
+        // ACCEPT: the server counts the stream from now on.
+        stream.read_u8().await.unwrap();
+        stream
+    }
+}
+
+/// Bytes that streams have moved.
+fn bytes(progress: &Progress) -> u64 {
+    let of_streams = progress.streams();
+    of_streams
+        .iter()
+        .map(|stream| stream.bytes.load(Ordering::Relaxed))
+        .sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,7 +122,17 @@ async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
             (ended.unwrap(), counters.bytes.load(Ordering::Relaxed))
         }
     };
-    let ((stays, first), (retired, second)) = tokio::join!(run(false), run(true));
+    // One after the other: beside another stream the copy might be over before this one is retired. A third stream, which moves
+    // nothing, keeps the copy at the server.
+    let idle = bench.idle(&request, token).await;
+    let (retired, second) = run(true).await;
+    let leave = async {
+        while bytes(&progress) == second {
+            tokio::task::yield_now().await;
+        }
+        drop(idle);
+    };
+    let ((stays, first), ()) = tokio::join!(run(false), leave);
     assert_eq!((stays, retired), (StreamEnd::Finished, StreamEnd::Closed));
     assert!(first > second && second > 0, "{first} {second}");
     assert_eq!(first + second, BYTES as u64, "nothing travelled twice");
@@ -160,7 +189,17 @@ async fn a_stream_of_a_pull_that_is_retired_ends_and_the_others_go_on() {
             (ended.unwrap(), counters.bytes.load(Ordering::Relaxed))
         }
     };
-    let ((stays, first), (retired, second)) = tokio::join!(run(false), run(true));
+    // One after the other: beside another stream the copy might be over before this one is retired. A third stream, which moves
+    // nothing, keeps the copy at the server.
+    let idle = bench.idle(&request, token).await;
+    let (retired, second) = run(true).await;
+    let leave = async {
+        while bytes(&progress) == second {
+            tokio::task::yield_now().await;
+        }
+        drop(idle);
+    };
+    let ((stays, first), ()) = tokio::join!(run(false), leave);
     assert_eq!((stays, retired), (StreamEnd::Finished, StreamEnd::Closed));
     assert!(first > second && second > 0, "{first} {second}");
     assert_eq!(first + second, BYTES as u64, "nothing travelled twice");
