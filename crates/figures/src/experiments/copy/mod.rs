@@ -27,8 +27,7 @@ use data::Sources;
 use ways::{WAYS, Way};
 
 /// What is measured where nobody says how many seeds, so that all experiments together take minutes: a case of each kind ...
-const CASES_BY_DEFAULT: [&str; 4] = [
-    "clean-100ms-1gib",
+const CASES_BY_DEFAULT: [&str; 3] = [
     "loss-0.01-60ms-cubic-256mib",
     "windows-64kb-100ms-16mib",
     "source-tree-100ms",
