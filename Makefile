@@ -64,10 +64,11 @@ build:
 	$(CARGO) build --release --workspace --locked
 
 deps:
-	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base
+	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base \
+		sshd:openssh-server ssh:openssh-client
 
 bench-deps: deps
-	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 sshd:openssh-server ssh:openssh-client \
+	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 \
 		rsync:rsync rclone:rclone globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
 		xrootd:xrootd-server xrdcp:xrootd-client lftp:lftp danted:dante-server nc.openbsd:netcat-openbsd
 

@@ -244,10 +244,7 @@ impl Cp {
             connector: Arc::new(Remembering::new(sessions, first)),
             hello,
             streams: self.streams,
-            memory: home::state_dir().map(|state| StreamMemory {
-                file: state.join("streams"),
-                destination: remote.server.to_string(),
-            }),
+            memory: remembered_streams(remote.server.to_string()),
             progress: watch.progress.clone(),
             observer: watch.clone(),
         })
@@ -260,6 +257,14 @@ impl Cp {
             None => anyhow!(error),
         }
     }
+}
+
+/// Where the number of streams that `destination` needed is kept.
+fn remembered_streams(destination: String) -> Option<StreamMemory> {
+    home::state_dir().map(|state| StreamMemory {
+        file: state.join("streams"),
+        destination,
+    })
 }
 
 /// Stopped by a signal.

@@ -12,6 +12,7 @@ mod http;
 pub mod iperf3;
 mod lftp;
 pub mod longhaul;
+pub mod longhaul_over_ssh;
 pub mod one_copy;
 pub mod place;
 mod rclone;

@@ -18,7 +18,7 @@ pub(crate) fn is_temporary(name: &[u8]) -> bool {
 
 /// Where the files of a copy go. A local tree ([`Destination`]) is one such place.
 ///
-/// All of it blocks, and may be called from several threads at once; for one file, by one at a time.
+/// All of it may block, and be called from several threads at once; for one file, by one at a time.
 pub(crate) trait Store: Send + Sync + 'static {
     /// A file in the making: nobody sees it under its name. When this is dropped it is gone, or kept for a later copy to go on with.
     type File: Send + 'static;

@@ -44,7 +44,7 @@ pub(crate) const MAX_BODY: usize = SMALL_MAX as usize + 16 * 1024;
 pub(crate) const MAX_PIECES: usize = 256;
 /// Most bytes of explanation in a frame (LH-COPY-3).
 pub(crate) const MAX_DETAIL: usize = 512;
-/// Most subtrees in one HAVE (LH-COPY-35).
+/// Most subtrees in one HAVE (LH-COPY-36).
 pub(crate) const MAX_HAVE_SUBTREES: usize = 1024;
 /// Largest file size on the wire, in bytes.
 pub(crate) const MAX_FILE: u64 = 1 << 62;
@@ -90,10 +90,10 @@ impl FrameType {
     }
 }
 
-/// What tells one state of a source file from every other: chosen by the sender, only compared by the receiver (LH-COPY-32).
+/// What tells one state of a source file from every other: chosen by the sender, only compared by the receiver (LH-COPY-33).
 pub(crate) type SourceIdentity = [u8; 32];
 
-/// Which copy a server takes a stream for: another number each time that it begins one (LH-COPY-37).
+/// Which copy a server takes a stream for: another number each time that it begins one (LH-COPY-38).
 pub(crate) type CopyInstance = [u8; 8];
 
 /// Permissions and modification time.
@@ -195,7 +195,7 @@ pub(crate) enum Frame {
     },
     /// A block is written.
     Ack { id: u64, offset: u64 },
-    /// These parts of a file are in place and need not be sent; by offset, disjoint. `more` follow (LH-COPY-35).
+    /// These parts of a file are in place and need not be sent; by offset, disjoint. `more` follow (LH-COPY-36).
     Have {
         id: u64,
         more: bool,
@@ -212,7 +212,7 @@ pub(crate) enum Frame {
     KeepAlive,
     /// Server: how this stream's connection does at my end (LH-COPY-29).
     Flow(FlowReport),
-    /// Receiver of a pull: take no more work for this stream, and close it once all that it carries is answered.
+    /// Receiver of a pull (LH-COPY-32): take no more work for this stream, and close it once all that it carries is answered.
     Retire,
 }
 

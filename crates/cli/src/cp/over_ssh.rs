@@ -9,12 +9,11 @@ use longhaul_remote::message::Access;
 use longhaul_remote::{FarSide, Found, Login, LoginConnector, Serve, Way};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
-    Client, Destination, Hello, Observer, Outcome, Request, Sources, StreamMemory, Token, WriteOptions,
+    Client, Destination, Hello, Observer, Outcome, Request, Sources, Token, WriteOptions,
 };
 use tokio::task::JoinSet;
 
-use super::{Carried, Cp, shown};
-use crate::home;
+use super::{Carried, Cp, remembered_streams, shown};
 use crate::watch::Watch;
 
 /// What runs at other hosts for a copy that is over, to be ended in good order.
@@ -67,7 +66,7 @@ impl Cp {
             fsync: self.fsync,
             names,
         };
-        let client = self.client_over_ssh(&destination.host, &connector, request, watch)?;
+        let client = self.client_over_ssh(&connector, &destination.host, request, watch)?;
         let outcome = client.push(found, shown(sources)).await?;
         let far = Far::One(connector);
         Ok(Carried { outcome, far })
@@ -88,7 +87,7 @@ impl Cp {
             recursive: self.recursive,
             sources: paths,
         };
-        let client = self.client_over_ssh(&first.host, &connector, request, watch)?;
+        let client = self.client_over_ssh(&connector, &first.host, request, watch)?;
         let names = sources.iter().map(Login::name).collect();
         let options = WriteOptions {
             overwrite: self.overwrite,
@@ -180,8 +179,8 @@ impl Cp {
 
     fn client_over_ssh(
         &self,
-        host: &str,
         connector: &Arc<LoginConnector>,
+        host: &str,
         request: Request,
         watch: &Arc<Watch>,
     ) -> Result<Client<LoginConnector>> {
@@ -200,10 +199,7 @@ impl Cp {
             connector: connector.clone(),
             hello,
             streams: if only_one { Some(1) } else { self.streams },
-            memory: home::state_dir().map(|state| StreamMemory {
-                file: state.join("streams"),
-                destination: host.to_owned(),
-            }),
+            memory: remembered_streams(format!("ssh {host}")),
             progress: watch.progress.clone(),
             observer: watch.clone(),
         })

@@ -212,7 +212,7 @@ fn a_server_is_remembered_and_another_key_at_its_place_is_refused() {
 fn keys_are_made_listed_and_shown_and_never_replaced() {
     let stage = Stage::new();
     let keys = |more: &[&str]| stage.longhaul("me").arg("keys").args(more).output().unwrap();
-    assert_eq!(keys(&["show"]).status.code(), Some(2));
+    assert_eq!(keys(&["show", "work"]).status.code(), Some(2));
     assert!(keys(&["new"]).status.success() && keys(&["new", "work"]).status.success());
     assert_eq!(keys(&["new"]).status.code(), Some(2), "there is one");
     let list = String::from_utf8(keys(&["list"]).stdout).unwrap();

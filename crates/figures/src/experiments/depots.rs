@@ -103,7 +103,7 @@ impl Experiment for Depots {
     fn seeds(&self, cell: &Cell) -> u64 {
         // Long copies between fast hosts need the whole machine; where a window binds, seeds differ little.
         let binds = cell.setting.ends_with("64k");
-        if cell.bytes >= TUNED_BYTES || binds { 1 } else { 3 }
+        if cell.bytes >= TUNED_BYTES || binds { 1 } else { 2 }
     }
 
     fn cost(&self, cell: &Cell) -> Cost {

@@ -22,7 +22,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(streams::Streams),
         Box::new(first_byte::FIRST_BYTE),
         Box::new(peers::Peers),
-        Box::new(copy::Copy),
+        Box::new(copy::COPY),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,
         }),

@@ -23,7 +23,7 @@ pub struct Longhaul<'a> {
 impl Longhaul<'_> {
     /// Begins the client's command. Its home is a copy in the server's folder of settings, as everybody's is: what an earlier run remembered of a server does not help this one.
     fn command(&self, place: &Place, serving: &Serving) -> Result<Command> {
-        let home = serving.setting("client-home");
+        let home = empty_home(serving)?;
         copy_files(&self.tools.identities.client_home, &home)?;
         let mut command = in_node(self.tools, place.lab, place.node, &home)?;
         command.args([
@@ -40,10 +40,19 @@ impl Longhaul<'_> {
     }
 }
 
+/// A client's home with nothing in it.
+///
+/// # Errors
+/// It cannot be made.
+pub fn empty_home(serving: &Serving) -> Result<PathBuf> {
+    let home = serving.setting("client-home");
+    fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
+    Ok(home)
+}
+
 /// Copies the regular files of a folder, which has no folders in it.
-fn copy_files(from: &Path, to: &PathBuf) -> Result<()> {
+fn copy_files(from: &Path, to: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {
-        fs::create_dir_all(to)?;
         for entry in fs::read_dir(from)? {
             let path = entry?.path();
             if let (true, Some(name)) = (path.is_file(), path.file_name()) {

@@ -52,6 +52,14 @@ const KEYGEN_TIME_LIMIT: Duration = Duration::from_secs(20);
 /// # Errors
 /// A program is missing, or the server does not start.
 pub fn serve(place: &Place, root: &Path) -> Result<Serving> {
+    serve_with(place, root, "")
+}
+
+/// The same with `more` lines of settings.
+///
+/// # Errors
+/// As those of [`serve`].
+pub fn serve_with(place: &Place, root: &Path, more: &str) -> Result<Serving> {
     let settings = place.settings()?;
     let folder = settings.path().to_path_buf();
     let host_key = make_key(&folder.join("host"))?;
@@ -66,7 +74,7 @@ pub fn serve(place: &Place, root: &Path) -> Result<Serving> {
     let config = format!(
         "Port {PORT}\nListenAddress 0.0.0.0\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized_keys\nStrictModes no\n\
          UsePAM no\nUseDNS no\nPidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\n\
-         MaxSessions 100\nPrintMotd no\nSubsystem sftp internal-sftp\n"
+         MaxSessions 100\nPrintMotd no\nSubsystem sftp internal-sftp\n{more}"
     );
     let file = folder.join("sshd_config");
     write(&file, &config)?;

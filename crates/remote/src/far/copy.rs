@@ -154,9 +154,10 @@ async fn carry_out(
         connector: Arc::new(server),
         hello,
         streams: ask.streams,
+        // A far side leaves nothing behind but the copy.
+        memory: None,
         progress,
         observer: telling,
-        memory: None,
     };
     match ask.direction {
         Direction::Push => {

@@ -26,8 +26,11 @@ use window::Window;
 
 /// Streams that a copy keeps at a standing queue: it then takes at most about this many times what one flow would.
 const STREAMS_AT_A_QUEUE: usize = 2;
-/// Streams of a copy at its start.
+/// Streams of a copy at its start, and of a large one: the first losses end slow start, and hit fewer streams where there are more.
 const STREAMS_AT_START: usize = 4;
+const STREAMS_AT_START_LARGE: usize = 8;
+/// Bytes to copy from which a copy is large.
+const LARGE_FROM_BYTES: u64 = 64 << 20;
 /// Most streams at the start, where windows are known to be small.
 const MAX_STREAMS_AT_START: usize = 16;
 /// Bytes to copy, and the round trip, from which a copy begins with several streams.
@@ -37,9 +40,9 @@ const SEVERAL_FROM_RTT: Duration = Duration::from_millis(5);
 const RATE_AT_START: f64 = 100e6;
 /// Bytes that must be left for each stream at the start: the largest block.
 const BYTES_PER_STREAM_AT_START: u64 = 1 << 20;
-/// The same later on. A stream takes some blocks ahead, and a new one carries them in slow start: taken from those that are fast, they would be the
-/// copy's last.
-const BYTES_PER_NEW_STREAM: u64 = 6 << 20;
+/// The same later on: the blocks that a stream takes ahead. A new one carries them in slow start, and taken from those that are fast they would
+/// be the copy's last.
+const BYTES_PER_NEW_STREAM: u64 = 3 << 20;
 /// A step up multiplies the number by at most this where it is not known how much the path carries.
 const MAX_GROWTH: usize = 4;
 /// The same where a processor or a disk may be the limit.
@@ -89,7 +92,7 @@ pub(super) struct StreamCount {
     rate_before: Option<f64>,
     /// From the first look on.
     slow_start: Option<Window>,
-    /// Whether a queue has stood, or losses before there was one were answered.
+    /// Whether losses before there was a queue were answered.
     answered_first_losses: bool,
     trial: Option<Trial>,
     /// No streams are added before this.
@@ -180,12 +183,13 @@ impl StreamCount {
             self.window = None;
             return;
         }
-        let Some(window) = &self.window else {
+        let Some(window) = &mut self.window else {
             if view.moved > 0 {
                 self.window = Some(Window::open(view));
             }
             return;
         };
+        window.look(view);
         let Some(seen) = window.close(view, self.trial.is_some(), self.rate_before) else {
             return;
         };
@@ -199,9 +203,7 @@ impl StreamCount {
     /// the limit costs a short copy half its time.
     fn answer_first_losses(&mut self, view: &View) {
         let begun = self.slow_start.get_or_insert_with(|| Window::open(view));
-        if view.has_queue() {
-            self.answered_first_losses = true;
-        }
+        begun.look(view);
         if self.answered_first_losses || !self.started || !begun.lost_without_queue(view) {
             return;
         }
@@ -209,8 +211,9 @@ impl StreamCount {
         let next = self
             .wanted
             .saturating_mul(MAX_GROWTH)
+            .min(MAX_STREAMS_AT_START)
             .min(self.bounded_by_work(view, BYTES_PER_NEW_STREAM));
-        if next > self.wanted && next <= MAX_STREAMS_AT_START {
+        if next > self.wanted {
             self.judged = true;
             self.want(next, view);
         }
@@ -222,7 +225,12 @@ impl StreamCount {
             let by_windows = view.largest_window.map_or(0, |window| {
                 response::streams_for(RATE_AT_START, view.carried_by(window))
             });
-            by_windows.clamp(STREAMS_AT_START, MAX_STREAMS_AT_START)
+            let by_size = if view.left < LARGE_FROM_BYTES {
+                STREAMS_AT_START
+            } else {
+                STREAMS_AT_START_LARGE
+            };
+            by_windows.clamp(by_size, MAX_STREAMS_AT_START)
         });
         number.min(self.bounded_by_work(view, BYTES_PER_STREAM_AT_START))
     }
@@ -305,9 +313,12 @@ impl StreamCount {
             return;
         }
         let each = self.losses.carried_by_one(view);
-        let fill = self.full_rate.zip(each).filter(|_| limit == Limit::Loss);
         let next = self.wanted.saturating_mul(factor);
-        let next = fill.map_or(next, |(full, each)| {
+        let next = self.full_rate.map_or(next, |full| {
+            // Too few losses to say: each goes on carrying what it did.
+            let each = each
+                .filter(|_| limit == Limit::Loss)
+                .unwrap_or(rate / self.wanted as f64);
             response::streams_for(full, each).clamp(self.wanted + 1, next)
         });
         let next = next.min(self.bounded_by_work(view, BYTES_PER_NEW_STREAM));

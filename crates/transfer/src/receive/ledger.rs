@@ -358,7 +358,7 @@ impl<P: Parts> Ledger<P> {
 }
 
 /// Whether a later copy may go on with what was written of a file that failed: not if its content was wrong, or its source is another one
-/// by now (LH-COPY-34).
+/// by now (LH-COPY-35).
 fn is_worth_keeping(failure: &Failure) -> bool {
     use FailureKind::{DiskFull, Io, Limit, PermissionDenied};
     matches!(failure.kind, DiskFull | Io | Limit | PermissionDenied)

@@ -22,16 +22,16 @@ use crate::tree_hash::Subtree;
 use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, MAX_HAVE_SUBTREES};
 
 /// Answers that may wait to be written.
-const ANSWERS: usize = 1024;
+const MAX_WAITING_ANSWERS: usize = 1024;
 /// Bytes of what says which parts of a file are in place: one that waits, one that is being made, and one being written.
 const HAVE_BYTES: usize = 3 * MAX_HAVE_SUBTREES * size_of::<Subtree>();
-const ANSWER_BYTES: usize = ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3);
+const ANSWER_BYTES: usize = MAX_WAITING_ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3);
 const _: () = assert!(ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY <= STREAM_BYTES);
 /// Blocks of one stream in memory: one being read, the others being written.
-const BLOCKS_IN_MEMORY: usize = 4;
+const MAX_BLOCKS_IN_MEMORY: usize = 4;
 /// Whole entries that go to a blocking thread together, and their bytes.
-const BATCH_ENTRIES: usize = 256;
-const BATCH_BYTES: u64 = 512 * 1024;
+const MAX_BATCH_ENTRIES: usize = 256;
+const MAX_BATCH_BYTES: u64 = 512 * 1024;
 
 /// How a stream ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let (answers, waiting) = mpsc::channel::<Answer>(ANSWERS);
+    let (answers, waiting) = mpsc::channel::<Answer>(MAX_WAITING_ANSWERS);
     let (haves, in_place) = mpsc::channel::<Frame>(1);
     let read = read_frames(receiver, counters, reader, answers.clone(), haves);
     let waiting = Waiting {
@@ -174,12 +174,12 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
     answers: mpsc::Sender<Answer>,
     haves: mpsc::Sender<Frame>,
 ) -> Result<StreamEnd, Error> {
-    let in_memory = Arc::new(Semaphore::new(BLOCKS_IN_MEMORY));
+    let in_memory = Arc::new(Semaphore::new(MAX_BLOCKS_IN_MEMORY));
     let mut batch: Vec<(Frame, Reply)> = Vec::new();
     // Frames of a batch hold on to what was read around them, so that this is what they take.
     let mut batch_from = 0;
     loop {
-        let full = batch.len() >= BATCH_ENTRIES || reader.taken() - batch_from >= BATCH_BYTES;
+        let full = batch.len() >= MAX_BATCH_ENTRIES || reader.taken() - batch_from >= MAX_BATCH_BYTES;
         if !batch.is_empty() && (full || !reader.has_small_frame()) {
             // Only so many batches at once, lest a fast peer outrun the disk.
             let permit = in_memory.clone().acquire_owned().await.map_err(|_| closed())?;

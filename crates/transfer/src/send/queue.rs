@@ -193,7 +193,7 @@ impl Queue {
     /// The other end has told which copy a stream has come to.
     ///
     /// # Errors
-    /// [`Error::Forgotten`] if it is another one than before: answers given by that one say nothing of this one (LH-COPY-37).
+    /// [`Error::Forgotten`] if it is another one than before: answers given by that one say nothing of this one (LH-COPY-38).
     pub(crate) fn reached(&self, instance: CopyInstance) -> Result<(), Error> {
         match *self.instance.get_or_init(|| instance) == instance {
             true => Ok(()),

@@ -298,6 +298,7 @@ impl Reader<'_> {
         }
     }
 
+    /// LH-COPY-15.
     fn file_end(&mut self, entry: &Entry, hash: Hash) {
         let id = entry.head.id;
         if let Some(open) = self.reports.open_file(id) {
@@ -306,7 +307,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Says FILE, if the stream has not said it.
+    /// Says FILE, if the stream has not said it (LH-COPY-13).
     fn announce(&mut self, entry: &Entry, open: &OpenFile) {
         if self.announced.is_new(entry.head.id) {
             let meta: Meta = open.file.meta();

@@ -132,7 +132,7 @@ impl Schedule {
         self.wake(Wake::All);
     }
 
-    /// The stream is gone: what it carried comes back.
+    /// The stream is gone: what it carried comes back (LH-COPY-27).
     pub(crate) fn remove_stream(&mut self, stream: StreamId) {
         let back = self.in_flight.remove_stream(stream);
         if !back.is_empty() {

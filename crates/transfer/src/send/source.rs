@@ -33,7 +33,7 @@ pub(crate) trait SourceFile: Send + Sync {
     /// Permissions and modification time, as they were when it was opened.
     fn meta(&self) -> Meta;
 
-    /// What tells this state of the file from every other; none if there is no such thing (LH-COPY-32).
+    /// What tells this state of the file from every other; none if there is no such thing (LH-COPY-33).
     fn identity(&self) -> Option<SourceIdentity> {
         None
     }

@@ -31,9 +31,9 @@ use open_dirs::OpenDirs;
 
 /// Bytes of the names of directories that were made for what goes into them, before they were described themselves: as many as
 /// can be on their way over other streams, many times over.
-const MADE_BYTES: usize = 1 << 20;
+const MAX_MADE_BYTES: usize = 1 << 20;
 /// Mode of a directory until all in it is written.
-const DIR_IN_THE_MAKING: u32 = 0o700;
+const UNFINISHED_DIR_MODE: u32 = 0o700;
 /// Beginning of a temporary name.
 pub const TEMP_PREFIX: &str = ".longhaul-";
 
@@ -213,7 +213,7 @@ impl Destination {
             .names
             .get(head.source as usize)
             .ok_or(Failure::new(FailureKind::RefusedPath))?;
-        // LH-COPY-36.
+        // LH-COPY-37.
         let mut parts = name
             .split(|&byte| byte == b'/')
             .chain(head.path.as_bytes().split(|&byte| byte == b'/'));
@@ -261,14 +261,14 @@ impl Destination {
     fn make_parents(&self, parent: &RelPath) -> Result<(), Failure> {
         // Locked while they are made, so that whoever finds one there knows whose it is.
         let mut made = self.made.locked();
-        if made.bytes >= MADE_BYTES {
+        if made.bytes >= MAX_MADE_BYTES {
             return Err(Failure::with(
                 FailureKind::Limit,
                 "too many directories that have not been described",
             ));
         }
         let mut changed = Vec::new();
-        let result = self.base.make_dirs(parent, DIR_IN_THE_MAKING, &mut |path| {
+        let result = self.base.make_dirs(parent, UNFINISHED_DIR_MODE, &mut |path| {
             made.insert(path);
             changed.extend(path.split_last().map(|(parent, _)| parent));
         });

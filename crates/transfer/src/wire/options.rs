@@ -7,9 +7,9 @@
 use super::decode::Fields;
 use super::*;
 
-/// Of HELLO, without a value: what is not finished is kept, and gone on with by the next copy (LH-COPY-33).
+/// Of HELLO, without a value: what is not finished is kept, and gone on with by the next copy (LH-COPY-34).
 pub(super) const RESUME: u16 = 1;
-/// Of ACCEPT: which copy the stream has come to, a [`CopyInstance`] (LH-COPY-37).
+/// Of ACCEPT: which copy the stream has come to, a [`CopyInstance`] (LH-COPY-38).
 pub(super) const INSTANCE: u16 = 2;
 /// Set in an option's kind when a receiver that does not know it must refuse (LH-COPY-8).
 const CRITICAL: u16 = 0x8000;

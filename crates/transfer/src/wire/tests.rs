@@ -375,7 +375,7 @@ fn hostile_names_are_refused() {
 }
 
 #[test]
-fn lh_copy_35_parts_that_are_in_place_ascend_and_are_whole_subtrees() {
+fn lh_copy_36_parts_that_are_in_place_ascend_and_are_whole_subtrees() {
     let have = |count: u16, parts: &[(u64, u8)]| {
         let mut body = [0; 9].to_vec();
         body.extend_from_slice(&count.to_le_bytes());
@@ -404,7 +404,7 @@ fn lh_copy_35_parts_that_are_in_place_ascend_and_are_whole_subtrees() {
 }
 
 #[test]
-fn lh_copy_32_an_identity_is_32_bytes_or_none() {
+fn lh_copy_33_an_identity_is_32_bytes_or_none() {
     let mut bytes = Vec::new();
     Frame::File {
         head: Head {

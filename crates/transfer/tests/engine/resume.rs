@@ -94,7 +94,7 @@ fn cut_for_good(bench: &Bench, at: u64) -> Pipes {
     pipes
 }
 
-// LH-COPY-34, LH-COPY-35.
+// LH-COPY-35, LH-COPY-36.
 #[tokio::test(start_paused = true)]
 async fn a_push_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
     let bench = Bench::new();
@@ -188,7 +188,7 @@ async fn a_push_whose_client_is_dropped_in_mid_flight_is_gone_on_with() {
     assert_no_temps(bench.tmp.path());
 }
 
-// LH-COPY-32.
+// LH-COPY-33.
 #[tokio::test(start_paused = true)]
 async fn another_state_of_the_source_is_copied_from_its_start() {
     let bench = Bench::new();
@@ -205,7 +205,7 @@ async fn another_state_of_the_source_is_copied_from_its_start() {
     assert!(std::fs::read(bench.root("f")).unwrap() == other);
 }
 
-// LH-COPY-33.
+// LH-COPY-34.
 #[tokio::test(start_paused = true)]
 async fn without_resume_nothing_is_kept_and_nothing_gone_on_with() {
     let bench = Bench::new();
@@ -251,7 +251,7 @@ impl Connector for Restarting {
     }
 }
 
-// LH-COPY-37.
+// LH-COPY-38.
 #[tokio::test(start_paused = true)]
 async fn a_push_whose_server_is_started_again_ends_at_once_and_the_next_one_goes_on() {
     let bench = Bench::new();
@@ -313,7 +313,7 @@ async fn a_push_whose_server_is_started_again_ends_at_once_and_the_next_one_goes
     assert!(went_on >= 8, "{went_on}");
 }
 
-// LH-COPY-36.
+// LH-COPY-37.
 #[tokio::test(start_paused = true)]
 async fn names_of_temporary_files_are_not_taken_from_a_peer_and_not_sent() {
     let bench = Bench::new();

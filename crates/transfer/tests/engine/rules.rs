@@ -16,7 +16,7 @@ fn read(dir: &Path, is_test: bool, code: &mut BTreeSet<u32>, tests: &mut BTreeSe
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy();
-        let is_test = is_test || name == "tests" || name == "fuzzing";
+        let is_test = is_test || name.ends_with("tests") || name == "fuzzing";
         if path.is_dir() {
             read(&path, is_test, code, tests);
         } else if path.extension().is_some_and(|kind| kind == "rs") {

@@ -1,4 +1,4 @@
-//! The cases: what is copied over which path, how long a way may take, and how many seeds it has where nobody says.
+//! The cases: what is copied over which path, and how long a way may take.
 
 use std::time::Duration;
 
@@ -70,8 +70,6 @@ pub struct Case {
     pub bottleneck: Bottleneck,
     /// A copy that takes longer is stopped.
     pub time_limit: Duration,
-    /// Seeds where nobody says how many; none in the large cases, which have to be asked for.
-    pub seeds: u64,
 }
 
 impl Case {
@@ -92,15 +90,13 @@ impl Case {
             hop: Hop::new(Duration::from_millis(rtt_ms), rate),
             bottleneck: Bottleneck::Steady,
             time_limit: TIME_LIMIT,
-            seeds: 1,
         }
     }
 
-    /// The same as a case that has to be asked for.
+    /// The same with more time.
     fn large(self) -> Self {
         Self {
             time_limit: LARGE_TIME_LIMIT,
-            seeds: 0,
             ..self
         }
     }
@@ -253,7 +249,6 @@ fn drs() -> Case {
         ),
         bottleneck: Bottleneck::Changing("drs-trace.csv"),
         time_limit: CHANGING_TIME_LIMIT,
-        seeds: 1,
     }
 }
 
@@ -278,7 +273,6 @@ fn lsr(gib: u64) -> Case {
         },
         bottleneck: Bottleneck::Steady,
         time_limit: TIME_LIMIT,
-        seeds: 1,
     }
 }
 
@@ -349,21 +343,6 @@ mod tests {
                 assert!(!case.name.contains(&other.name), "{} {}", case.name, other.name);
                 assert!(!other.name.contains(&case.name), "{} {}", case.name, other.name);
             }
-        }
-    }
-
-    #[test]
-    fn by_default_a_case_costs_some_minutes_and_large_ones_are_left_out() {
-        for case in all() {
-            let costs = WAYS.iter().map(|way| case.cost(way));
-            let seconds: f64 = costs.map(|cost| cost.share * cost.seconds).sum();
-            let minutes = seconds * case.seeds as f64 / 60.0;
-            println!(
-                "{}: {minutes:.1} min ({:.1} min a seed)",
-                case.name,
-                seconds / 60.0
-            );
-            assert!(minutes < 6.0, "{}: {minutes:.1} min", case.name);
         }
     }
 

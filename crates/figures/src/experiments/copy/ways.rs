@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 
 use crate::peers::longhaul::{self, Longhaul};
+use crate::peers::longhaul_over_ssh::{self, LonghaulOverSsh};
 use crate::peers::{self, Peer};
 use crate::tools::Tools;
 
@@ -70,7 +71,7 @@ impl Way {
 
     /// Whether it is `longhaul cp`, told anything or not.
     pub fn is_own(&self) -> bool {
-        self.program == longhaul::NAME
+        [longhaul::NAME, longhaul_over_ssh::NAME].contains(&self.program)
     }
 
     /// The program that does it.
@@ -78,13 +79,14 @@ impl Way {
     /// # Errors
     /// There is no such peer.
     pub fn peer<'a>(&self, tools: &'a Tools) -> Result<Box<dyn Peer + 'a>> {
-        if self.is_own() {
-            return Ok(Box::new(Longhaul {
+        match self.program {
+            longhaul::NAME => Ok(Box::new(Longhaul {
                 tools,
                 streams: self.streams,
-            }));
+            })),
+            longhaul_over_ssh::NAME => Ok(Box::new(LonghaulOverSsh { tools })),
+            _ => self.other(),
         }
-        self.other()
     }
 
     /// The other's program that does it.
@@ -104,7 +106,11 @@ impl Way {
 
     /// The program's name on a page.
     pub fn title(&self) -> String {
-        let title = self.other().map_or("longhaul cp", |peer| peer.title());
+        let own = match self.program {
+            longhaul_over_ssh::NAME => "longhaul cp over ssh",
+            _ => "longhaul cp",
+        };
+        let title = self.other().map_or(own, |peer| peer.title());
         match self.streams {
             None => title.into(),
             Some(1) => format!("{title}, 1 stream"),
@@ -124,6 +130,14 @@ pub const OWN_TOLD: Way = Way {
     streams: Some(16),
     ..OWN
 };
+/// The same with no server: the far side is started over ssh.
+pub const OWN_OVER_SSH: Way = Way {
+    name: "longhaul-ssh",
+    program: longhaul_over_ssh::NAME,
+    ..OWN
+};
+/// `scp`, which most people use.
+pub const SCP: Way = way("scp", "scp", None).by_ssh();
 
 const OWN_HASH: &str = "every file, BLAKE3";
 const RSYNC_HASH: &str = "every file, a hash on the way";
@@ -131,10 +145,11 @@ const RCLONE_HASH: &str = "every file, a hash afterwards";
 const XRD_CHECKSUM: &str = "every page, CRC-32C on the way";
 
 /// All of them, in the order of the tables.
-pub const WAYS: [Way; 15] = [
+pub const WAYS: [Way; 16] = [
     OWN,
     OWN_TOLD,
-    way("scp", "scp", None).by_ssh(),
+    OWN_OVER_SSH,
+    SCP,
     way("rsync-ssh", "rsync-ssh", None)
         .by_ssh()
         .verifying(RSYNC_HASH)

@@ -85,10 +85,10 @@ const LARGE: u64 = 1_000_000 * MB;
 fn a_copy_that_is_worth_it_begins_with_several() {
     let growing = |_| Limit::Growing;
     let carried = |_| 50 * MB;
-    assert_eq!(
-        Copy::new(LARGE, 100, growing, carried).run(&mut auto(), 1),
-        [1, 4]
-    );
+    let small = Copy::new(60 * MB, 100, growing, carried).run(&mut auto(), 1);
+    assert_eq!(small, [1, 4]);
+    let large = Copy::new(LARGE, 100, growing, carried).run(&mut auto(), 1);
+    assert_eq!(large, [1, 8]);
     assert_eq!(Copy::new(2 * MB, 100, growing, carried).run(&mut auto(), 1), [1]);
     // Within a site slow start costs nothing.
     assert_eq!(Copy::new(LARGE, 1, growing, carried).run(&mut auto(), 1), [1]);
@@ -116,18 +116,18 @@ fn small_windows_are_answered_at_the_start() {
 
 #[test]
 fn losses_without_a_queue_are_met_in_big_steps_until_they_pay_no_more() {
-    let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n.min(16) as u64 * 10 * MB);
+    let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n.min(32) as u64 * 10 * MB);
     copy.loss = 100;
     let mut count = auto();
     let seen = copy.run(&mut count, 30);
-    assert_eq!(seen, [1, 4, 16, 64], "the step that did not pay is the last one");
+    assert_eq!(seen, [1, 8, 32, 64], "the step that did not pay is the last one");
     assert_eq!(count.needed(), Some(64));
 }
 
 #[test]
 fn the_first_answer_to_losses_comes_within_a_second() {
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 10 * MB);
-    assert_eq!(copy.run(&mut auto(), 1), [1, 4, 16]);
+    assert_eq!(copy.run(&mut auto(), 1), [1, 8, 32]);
 }
 
 #[test]
@@ -136,11 +136,11 @@ fn losses_in_slow_start_before_any_queue_are_answered_at_once() {
     copy.loss = 1_000;
     copy.sees_losses = true;
     let mut count = auto();
-    assert_eq!(copy.run(&mut count, 1), [1, 4, 16]);
+    assert_eq!(copy.run(&mut count, 1), [1, 8, 16]);
     // Behind a queue they are what ends any slow start.
     copy = Copy::new(LARGE, 60, |_| Limit::Growing, |n| n as u64 * 10 * MB);
     (copy.loss, copy.sees_losses, copy.rtt_percent) = (1_000, true, |_| 150);
-    assert_eq!(copy.run(&mut auto(), 1), [1, 4]);
+    assert_eq!(copy.run(&mut auto(), 1), [1, 8]);
 }
 
 #[test]
@@ -158,12 +158,23 @@ fn a_window_that_binds_while_it_grows_is_no_limit() {
             copy.tick(&mut count);
         }
     }
-    assert_eq!(count.wanted(), STREAMS_AT_START);
+    assert_eq!(count.wanted(), STREAMS_AT_START_LARGE);
     assert_eq!(
         copy.run(&mut count, 8).last(),
-        Some(&16),
+        Some(&32),
         "once it is steady, it is"
     );
+}
+
+#[test]
+fn losses_while_the_round_trip_moves_may_be_a_queues_and_others() {
+    // One that stood when the copy began looks like a part of the path.
+    let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB);
+    copy.rtt_percent = |_| 108;
+    assert_eq!(copy.run(&mut auto(), 30), [1, 8]);
+    copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB);
+    copy.rtt_percent = |_| 130;
+    assert_eq!(copy.run(&mut auto(), 40).last(), Some(&2));
 }
 
 #[test]
@@ -179,9 +190,9 @@ fn what_a_full_path_carries_and_the_loss_give_the_number() {
     copy.loss = 100;
     copy.view.congestion = Some(CongestionControl::Cubic);
     let seen = copy.run(&mut count, 10);
-    assert_eq!(seen.first(), Some(&4));
+    assert_eq!(seen.first(), Some(&8));
     assert!(
-        seen.last().is_some_and(|n| (12..=16).contains(n)),
+        seen.last().is_some_and(|n| (10..=16).contains(n)),
         "enough to fill it, and no more: {seen:?}"
     );
 }
@@ -192,14 +203,14 @@ fn at_a_standing_queue_streams_are_retired_down_to_two() {
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 200;
     let mut count = auto();
-    assert_eq!(copy.run(&mut count, 8), [1, 4, 2]);
+    assert_eq!(copy.run(&mut count, 8), [1, 8, 4, 2]);
     assert_eq!(count.needed(), Some(2));
     // A short queue: one by one, and slower.
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 117;
     let mut count = auto();
-    assert_eq!(copy.run(&mut count, 5), [1, 4]);
-    assert_eq!(copy.run(&mut count, 30), [4, 3, 2]);
+    assert!(copy.run(&mut count, 8).last() > Some(&4));
+    assert_eq!(copy.run(&mut count, 40).last(), Some(&2));
 }
 
 #[test]
@@ -252,7 +263,7 @@ fn each_route_keeps_a_stream() {
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.view.open = 3;
     copy.rtt_percent = |_| 300;
-    assert_eq!(copy.run(&mut count, 30), [3, 4, 3]);
+    assert_eq!(copy.run(&mut count, 30), [3, 8, 4, 3]);
 }
 
 proptest! {
@@ -292,7 +303,7 @@ proptest! {
         let mut copy = Copy::new(LARGE, rtt_ms, |_| Limit::Path, |_| 50 * MB);
         copy.rtt_percent = |_| 200;
         let seen = copy.run(&mut count, 300);
-        let start = remembered.map_or(STREAMS_AT_START, |n| n as usize);
+        let start = remembered.map_or(STREAMS_AT_START_LARGE, |n| n as usize);
         prop_assert!(seen.iter().skip(1).all(|n| *n <= start), "{seen:?}");
         prop_assert!(count.wanted() <= STREAMS_AT_A_QUEUE, "{seen:?}");
     }

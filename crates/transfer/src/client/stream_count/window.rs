@@ -22,8 +22,11 @@ const CLEAR_PART: f64 = 0.6;
 const STEADY_FACTOR: f64 = 1.15;
 
 /// A mean round trip above the least one by this part of it, and by so much, is a standing queue.
-const QUEUE_PART: f64 = 0.15;
-const QUEUE_LEAST: Duration = Duration::from_millis(2);
+const QUEUE: (f64, Duration) = (0.15, Duration::from_millis(2));
+/// The same for losses to be none of a queue's: one that stood when the copy began looks like a part of the path, and moves.
+const MOVING_QUEUE: (f64, Duration) = (0.05, Duration::from_millis(2));
+/// The same within the first round trips, when it has had little time to move.
+const FIRST_MOVE: (f64, Duration) = (0.01, Duration::from_millis(1));
 /// Signs of loss in a window that are more than packets overtaking each other.
 const MIN_LOSS_SIGNS: u64 = 3;
 
@@ -60,7 +63,11 @@ pub(in super::super) struct View {
 impl View {
     /// Whether a queue stands: the round trip is longer than the path's own.
     pub(super) fn has_queue(&self) -> bool {
-        let margin = self.min_rtt.mul_f64(QUEUE_PART).max(QUEUE_LEAST);
+        self.is_longer_by(QUEUE)
+    }
+
+    fn is_longer_by(&self, (part, least): (f64, Duration)) -> bool {
+        let margin = self.min_rtt.mul_f64(part).max(least);
         !self.min_rtt.is_zero() && self.rtt > self.min_rtt.saturating_add(margin)
     }
 
@@ -70,9 +77,15 @@ impl View {
     }
 }
 
-/// The beginning of a window.
+/// A window that has begun.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Window(View);
+pub(super) struct Window {
+    begun: View,
+    /// Whether a queue may have stood at any look since.
+    had_queue: bool,
+    /// Whether one may have begun to.
+    rtt_moved: bool,
+}
 
 /// What a window showed.
 #[derive(Debug, Clone, Copy)]
@@ -89,13 +102,23 @@ pub(super) struct Seen {
 
 impl Window {
     pub(super) fn open(view: &View) -> Self {
-        Self(*view)
+        Self {
+            begun: *view,
+            had_queue: view.is_longer_by(MOVING_QUEUE),
+            rtt_moved: view.is_longer_by(FIRST_MOVE),
+        }
+    }
+
+    /// Takes a look in it.
+    pub(super) fn look(&mut self, view: &View) {
+        self.had_queue |= view.is_longer_by(MOVING_QUEUE);
+        self.rtt_moved |= view.is_longer_by(FIRST_MOVE);
     }
 
     /// What it showed, once it is long enough to say; `on_trial` where a step up must show that it pays, `before` what the last window
     /// carried, in bytes a second.
     pub(super) fn close(&self, view: &View, on_trial: bool, before: Option<f64>) -> Option<Seen> {
-        let begun = &self.0;
+        let begun = &self.begun;
         let elapsed = view.now.saturating_sub(begun.now);
         let (tally, limit) = self.limit(view);
         let judged = tally.total() / u32::try_from(view.open.max(1)).unwrap_or(u32::MAX);
@@ -128,6 +151,13 @@ impl Window {
                 }
                 Some(Limit::Growing)
             }
+            // What is lost while the round trip moves may be a queue that overflows, and others' as well.
+            Some(Limit::Loss) if self.had_queue => {
+                if !is_long {
+                    return None;
+                }
+                view.has_queue().then_some(Limit::Path)
+            }
             limit => limit,
         };
         Some(Seen {
@@ -138,16 +168,16 @@ impl Window {
         })
     }
 
-    /// Whether segments were lost in it while no queue stood.
+    /// Whether segments were lost in it while the round trip did not move.
     pub(super) fn lost_without_queue(&self, view: &View) -> bool {
-        view.loss_signs.saturating_sub(self.0.loss_signs) >= MIN_LOSS_SIGNS && !view.has_queue()
+        view.loss_signs.saturating_sub(self.begun.loss_signs) >= MIN_LOSS_SIGNS && !self.rtt_moved
     }
 
     /// What limited the copy, and for which part of the time. A sending end knows what holds it, and a receiving one that hears nothing of it
     /// in time sees some of that for itself.
     fn limit(&self, view: &View) -> (Tally, Option<(Limit, f64)>) {
-        let sending = view.sending.since(&self.0.sending);
-        let receiving = view.receiving.since(&self.0.receiving);
+        let sending = view.sending.since(&self.begun.sending);
+        let receiving = view.receiving.since(&self.begun.receiving);
         let tally = if sending.total() * 2 >= receiving.total() {
             sending
         } else {

@@ -4,15 +4,16 @@
 //! when it is hashed (it is to be written, or waits for the one who writes the file), and when it is written. Hashing goes on
 //! beside the writing; two writes into one file would only wait for each other, for its inode's lock.
 
+mod conclude;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Action, Answer, BlockWrite, Ledger, Parts, Placement, Rejected, is_worth_keeping, result};
+use super::{Action, Answer, BlockWrite, Ledger, Parts, Rejected, is_worth_keeping, result};
 use crate::error::{Failure, FailureKind};
-use crate::manifest::Record;
 use crate::store::Announced;
 use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
-use crate::wire::{Block, Frame, Head, MAX_HAVE_SUBTREES, Written};
+use crate::wire::{Block, Frame, Head, MAX_HAVE_SUBTREES};
 
 /// Files in the making at once, at most (LH-COPY-30).
 const MAX_DESCRIBED_FILES: usize = 4096;
@@ -304,7 +305,7 @@ impl<P: Parts> Ledger<P> {
     }
 
     /// HAVE: parts that are in place of a file that an earlier copy has left some of, from `from` on; and where there may be
-    /// more (LH-COPY-35).
+    /// more (LH-COPY-36).
     pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
         let file = self.files.get(&id).filter(|file| file.is_resumed)?;
         let mut subtrees: Vec<Subtree> = file
@@ -337,134 +338,6 @@ impl<P: Parts> Ledger<P> {
             file.most_runs += more;
         }
         Ok(())
-    }
-
-    /// FILE_END: the sender's hash of a file.
-    ///
-    /// # Errors
-    /// [`Rejected::Protocol`] if the file was not described.
-    pub(crate) fn file_end(
-        &mut self,
-        id: u64,
-        hash: Hash,
-        asker: P::Asker,
-        out: &mut Vec<Action<P>>,
-    ) -> Result<(), Rejected> {
-        let Some(file) = self.files.get_mut(&id) else {
-            let outcome = self.recorded(id).ok_or(UNDESCRIBED)?;
-            out.push(Action::Answer(asker, (result(id, outcome), None)));
-            return Ok(());
-        };
-        file.end_asked.push(asker);
-        if *file.end.get_or_insert(hash) == hash {
-            self.conclude_file(id, out);
-        } else {
-            // LH-COPY-15.
-            self.fail_file(id, Failure::new(FailureKind::Verification), out);
-        }
-        Ok(())
-    }
-
-    /// Whether FILE_END may be said of an entry.
-    pub(crate) fn is_described(&self, id: u64) -> Result<(), Rejected> {
-        match self.files.contains_key(&id) || self.manifest.has(id) {
-            true => Ok(()),
-            false => Err(UNDESCRIBED),
-        }
-    }
-
-    /// If all blocks are in and the hash is known: compares, and asks for the file to be given its name (LH-COPY-22).
-    fn conclude_file(&mut self, id: u64, out: &mut Vec<Action<P>>) {
-        let Some(file) = self.files.get_mut(&id) else {
-            return;
-        };
-        let (Some(ours), Some(theirs)) = (file.tree.root(), file.end) else {
-            return;
-        };
-        if ours != theirs {
-            self.fail_file(id, Failure::new(FailureKind::Verification), out);
-            return;
-        }
-        let place = match std::mem::replace(&mut file.writer, Writer::Placing) {
-            Writer::Idle(place) => Some(place),
-            Writer::Unopened | Writer::Refused(_) => None,
-            Writer::Writing => {
-                file.writer = Writer::Writing;
-                return;
-            }
-            Writer::Placing => return,
-        };
-        out.push(Action::Place(Placement {
-            announced: file.announced.clone(),
-            hash: ours,
-            file: place,
-        }));
-    }
-
-    /// What became of a file whose hashes agreed.
-    pub(crate) fn file_placed(
-        &mut self,
-        id: u64,
-        placed: Result<Written, Failure>,
-        out: &mut Vec<Action<P>>,
-    ) {
-        let Some(file) = self.files.get(&id) else { return };
-        let (announced, root) = (file.announced.clone(), file.tree.root());
-        let record = match &root {
-            Some(hash) => Record::File {
-                size: announced.size,
-                hash,
-            },
-            None => Record::Failed,
-        };
-        let outcome = self.record(&announced.head, record, placed, out);
-        self.forget(id, &outcome, out);
-    }
-
-    /// A file fails, unless it is being given its name: then that is what becomes of it.
-    fn fail_file(&mut self, id: u64, failure: Failure, out: &mut Vec<Action<P>>) {
-        let Some(file) = self.files.get(&id).filter(|file| !file.is_being_placed()) else {
-            return;
-        };
-        let announced = file.announced.clone();
-        let outcome = self.record(&announced.head, Record::Failed, Err(failure), out);
-        self.forget(id, &outcome, out);
-    }
-
-    /// A file that is recorded without having been put in place takes no part any more.
-    pub(super) fn give_up(&mut self, id: u64, outcome: &Result<Written, Failure>, out: &mut Vec<Action<P>>) {
-        if self.files.get(&id).is_some_and(|file| !file.is_being_placed()) {
-            self.forget(id, outcome, out);
-        }
-    }
-
-    /// Answers whoever waits for anything of a file, removes what was written of it unless it has its name, and forgets it.
-    fn forget(&mut self, id: u64, outcome: &Result<Written, Failure>, out: &mut Vec<Action<P>>) {
-        let Some(file) = self.files.remove(&id) else {
-            return;
-        };
-        self.memory.files = self.memory.files.saturating_sub(file.bytes());
-        let kept = file.is_being_placed() && outcome.is_ok();
-        if !kept && file.counted > 0 {
-            out.push(Action::Count(-(file.counted as i64)));
-        }
-        let failure = outcome.as_ref().err();
-        match file.writer {
-            Writer::Idle(place) => {
-                self.unremoved += 1;
-                let keep = failure.is_some_and(is_worth_keeping);
-                out.push(Action::Discard { file: place, keep });
-            }
-            // Whoever writes brings it back, and hears then what is to be done with it.
-            Writer::Writing => self.unremoved += 1,
-            Writer::Unopened | Writer::Refused(_) | Writer::Placing => {}
-        }
-        for (offset, in_flight) in file.in_flight {
-            let answer = block_answer(id, offset, failure.cloned());
-            out.extend(answers(in_flight.askers, &answer));
-        }
-        out.extend(answers(file.end_asked, &(result(id, outcome.clone()), None)));
-        self.conclude(out);
     }
 }
 

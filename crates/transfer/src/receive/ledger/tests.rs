@@ -167,7 +167,7 @@ fn lh_copy_19_a_failure_beyond_any_number_is_told_again_as_it_was() {
 }
 
 #[test]
-fn lh_copy_35_a_file_begins_with_what_is_in_place_and_that_is_told() {
+fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_told() {
     let size = 5 * BLOCK + 7;
     let (mut ledger, mut out) = (ledger(), Vec::new());
     // Blocks 0 and 1 together, and block 4.

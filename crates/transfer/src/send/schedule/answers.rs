@@ -113,7 +113,7 @@ impl Schedule {
         self.conclude();
     }
 
-    /// Everything is in place, with the receiver's hash over everything. Answers on other streams may still be on their way; they
+    /// LH-COPY-26: everything is in place, with the receiver's hash over everything. Answers on other streams may still be on their way; they
     /// are waited for.
     pub(crate) fn completed(&mut self, manifest: Hash) {
         self.their_manifest = Some(manifest);

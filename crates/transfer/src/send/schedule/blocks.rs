@@ -7,7 +7,7 @@ use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 /// Bytes of memory that an open file takes, and each separate run of its blocks that have been read, or are still to be sent.
 const OPEN_FILE_BYTES: u64 = 256;
 const RUN_BYTES: u64 = 112;
-/// Separate runs of blocks that a receiver may tell of; more of what it has travels again (LH-COPY-35).
+/// Separate runs of blocks that a receiver may tell of; more of what it has travels again (LH-COPY-36).
 const MAX_RUNS: usize = 64 * 1024;
 
 /// See the module.

@@ -310,7 +310,7 @@ fn part(offset: u64, level: u32) -> Subtree {
 }
 
 #[test]
-fn lh_copy_35_what_the_receiver_has_is_not_handed_out() {
+fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
     let mut schedule = with_files(&[2 * LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, 2 * LARGE, 18));

@@ -158,7 +158,7 @@ fn write_block(destination: &Destination, file: &<Destination as Store>::File, n
     destination.write(file, &block, data, hasher.finish()).unwrap();
 }
 
-// LH-COPY-34.
+// LH-COPY-35.
 #[test]
 fn what_was_written_of_a_file_is_there_for_the_next_copy_of_the_same() {
     let tmp = tempfile::tempdir().unwrap();

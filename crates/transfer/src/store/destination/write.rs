@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::kept_file::KeptFile;
 use super::new_file::NewFile;
 use super::temp_file::TempFile;
-use super::{DIR_IN_THE_MAKING, Destination, Parent};
+use super::{Destination, Parent, UNFINISHED_DIR_MODE};
 use crate::error::{Failure, FailureKind};
 use crate::lock::Locked;
 use crate::path::RelPath;
@@ -150,7 +150,7 @@ impl Store for Destination {
         };
         let mut made = self.made.locked();
         let new = dir
-            .make_dir(name, DIR_IN_THE_MAKING)
+            .make_dir(name, UNFINISHED_DIR_MODE)
             .map_err(|errno| match errno {
                 Errno::EXIST => Failure::new(FailureKind::WrongKind),
                 errno => errno.into(),
