@@ -299,3 +299,14 @@ fn two_accounts_that_differ_are_told_apart() {
     assert_eq!(schedule.agreed(), Some(false));
     assert!(matches!(schedule.next(1, secs(1), ROOM), Next::Over));
 }
+
+// LH-COPY-32.
+#[test]
+fn a_stream_that_retires_hands_the_end_of_the_walk_to_another() {
+    let mut schedule = with_files(&[LARGE]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["end of 1"]);
+    schedule.retire(2);
+    assert!(matches!(schedule.next(2, secs(0), ROOM), Next::Over));
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["end of 1"]);
+}
