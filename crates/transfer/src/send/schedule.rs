@@ -143,9 +143,13 @@ impl Schedule {
         }
     }
 
-    /// The stream takes no more work, and is over once all that it carries is answered.
+    /// The stream takes no more work, and is over once all that it carries is answered. END goes to another stream: it is answered
+    /// no sooner than the copy is over.
     pub(crate) fn retire(&mut self, stream: StreamId) {
-        self.in_flight.retire(stream);
+        if self.in_flight.retire(stream) && self.in_flight.carrier(Subject::END) == Some(stream) {
+            self.in_flight.forget(Subject::END);
+            self.returned.insert(Subject::END);
+        }
         self.wake(Wake::All);
     }
 

@@ -62,11 +62,18 @@ impl InFlight {
         self.streams.contains_key(&stream)
     }
 
-    /// The stream takes no more work.
-    pub(super) fn retire(&mut self, stream: StreamId) {
-        if let Some(carrier) = self.streams.get_mut(&stream) {
-            carrier.retiring = true;
-        }
+    /// The stream takes no more work. False if there is no such stream.
+    pub(super) fn retire(&mut self, stream: StreamId) -> bool {
+        let Some(carrier) = self.streams.get_mut(&stream) else {
+            return false;
+        };
+        carrier.retiring = true;
+        true
+    }
+
+    /// Which stream carries `subject`.
+    pub(super) fn carrier(&self, subject: Subject) -> Option<StreamId> {
+        self.flights.get(&subject).map(|flight| flight.carrier)
     }
 
     pub(super) fn is_retiring(&self, stream: StreamId) -> bool {

@@ -45,6 +45,7 @@ struct Line {
     answers: VecDeque<Answer>,
     told_done: bool,
     stalled: bool,
+    retiring: bool,
 }
 
 #[derive(Default)]
@@ -137,6 +138,14 @@ impl World {
         assert_eq!(self.schedule.in_flight.carried(stream), 0);
     }
 
+    /// All but the last may retire.
+    fn retire(&mut self, stream: StreamId) {
+        if self.lines.values().filter(|line| !line.retiring).count() > 1 {
+            self.lines.get_mut(&stream).unwrap().retiring = true;
+            self.schedule.retire(stream);
+        }
+    }
+
     /// How long to wait, if there is nothing to send.
     fn take(&mut self, stream: StreamId, room: usize) -> Option<Duration> {
         if self.readers.get(&stream).is_some_and(|work| !work.is_empty()) {
@@ -155,7 +164,10 @@ impl World {
                 Some(until)
             }
             Next::Over => {
-                assert!(self.schedule.agreed().is_some());
+                if self.schedule.agreed().is_none() {
+                    assert!(self.lines[&stream].retiring && self.schedule.in_flight.carried(stream) == 0);
+                    self.remove_stream(stream, false);
+                }
                 None
             }
         }
@@ -191,6 +203,7 @@ impl World {
             (0 | 1, ..) => self.find(),
             (2, ..) => self.add_stream(),
             (3, Some(line), _) if how % 4 == 0 => self.remove_stream(line, how % 8 == 0),
+            (3, Some(line), _) if how % 4 == 1 => self.retire(line),
             (4..=6, Some(line), _) => {
                 self.take(line, usize::from(how) * 2);
             }
@@ -224,7 +237,7 @@ impl World {
         for line in self.lines.values_mut().take(stalled) {
             line.stalled = true;
         }
-        if self.lines.values().all(|line| line.stalled) {
+        if self.lines.values().all(|line| line.stalled || line.retiring) {
             if self.lines.len() == 4 {
                 self.remove_stream(*self.lines.keys().next().unwrap(), false);
                 self.act();
@@ -254,6 +267,9 @@ impl World {
                 let wait = self.take(stream, 256);
                 until = until.max(wait);
                 self.act();
+                if !self.lines.contains_key(&stream) {
+                    continue;
+                }
                 while !self.lines[&stream].sent.is_empty() {
                     self.deliver(stream);
                 }

@@ -389,3 +389,14 @@ fn parts_that_a_file_does_not_have_are_told_apart() {
         schedule.check();
     }
 }
+
+// LH-COPY-32.
+#[test]
+fn a_stream_that_retires_hands_the_end_of_the_walk_to_another() {
+    let mut schedule = with_files(&[LARGE]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["end of 1"]);
+    schedule.retire(2);
+    assert!(matches!(schedule.next(2, secs(0), ROOM), Next::Over));
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["end of 1"]);
+}

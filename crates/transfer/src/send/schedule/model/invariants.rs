@@ -14,6 +14,11 @@ impl Schedule {
             flies || back
         };
         let mut subjects = usize::from(outstanding(Subject::END));
+        let end = self.in_flight.carrier(Subject::END);
+        assert!(
+            end.is_none_or(|stream| !self.in_flight.is_retiring(stream)),
+            "a stream that retires would wait for the end of the copy"
+        );
         let (mut entry_bytes, mut file_bytes, mut acknowledged, mut unopened) = (0, 0, 0, 0);
         for (id, tracked) in &self.tracked {
             entry_bytes += tracked.entry.memory();
