@@ -3,7 +3,7 @@
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
 #   make figures   every published measurement anew, with tables and plots in docs/results/; NAMES="lsr depots" measures some
-#   make bench     the relay beside HAProxy
+#   make bench     the relay beside HAProxy; what a copy costs, beside GridFTP and rsync (docs/results/engine.md)
 #   make fuzz      every parser of what strangers and operators write, ten minutes each
 #
 # Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy, `make figures` iperf3 and the programs that are compared.
@@ -35,6 +35,7 @@ test: deps
 
 bench: bench-deps build
 	benches/relay/run.sh
+	$(CARGO) bench --locked -p longhaul-cli --bench engine -- --page docs/results/engine.md
 
 lint:
 	$(CARGO) fmt --all --check
@@ -70,7 +71,7 @@ deps:
 bench-deps: deps
 	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 \
 		rsync:rsync rclone:rclone globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
-		xrootd:xrootd-server xrdcp:xrootd-client lftp:lftp danted:dante-server nc.openbsd:netcat-openbsd
+		xrootd:xrootd-server xrdcp:xrootd-client lftp:lftp danted:dante-server nc.openbsd:netcat-openbsd perf:linux-perf
 
 clean:
 	$(CARGO) clean
