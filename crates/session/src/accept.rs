@@ -9,13 +9,15 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use longhaul_hop::{Conn, NoOpen, NoRoom, answer_and_linger, receive_open, unix_ms};
 use longhaul_proto::{Admission, Open, PublicKey, Refusal, ReplayMemory, Service, Status, StatusCode};
+use rustls::server::UnbufferedServerConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     time::timeout,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::{Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream, tls};
+use crate::{
+    Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream, secured::Secured, tls,
+};
 
 /// How long a refused initiator is heard out, lest a reset overtake the answer (LH-STATUS-6).
 const LINGER_TIME: Duration = Duration::from_secs(2);
@@ -60,7 +62,7 @@ impl Acceptor {
         let first_hop = conn.peer().ok();
         let header = longhaul_hop::GateLimits::default().header;
         let (tls, open) = self.set_up(conn, header, |_| Ok(())).await?;
-        Ok(Session::new(tls.into(), SessionInfo::accepted(open, first_hop)))
+        Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
     }
 
     /// Takes one connection from its first byte to a secure session. Every wait is bounded (LH-ACCEPT-1). `header` is the time for the
@@ -70,7 +72,7 @@ impl Acceptor {
         mut stream: S,
         header: Duration,
         verified: impl FnOnce(PublicKey) -> Result<(), NoRoom>,
-    ) -> Result<(TlsStream<HopStream<S>>, Open), Error> {
+    ) -> Result<(Secured<S>, Open), Error> {
         let (open, early) = match timeout(header, receive_open(&mut stream)).await {
             Ok(Ok((open, _, early))) => (open, early),
             Ok(Err(NoOpen::Malformed(error))) => {
@@ -132,7 +134,7 @@ impl Acceptor {
         mut stream: S,
         open: &Open,
         early: Bytes,
-    ) -> io::Result<TlsStream<HopStream<S>>> {
+    ) -> io::Result<Secured<S>> {
         // At once, not with the handshake: an initiator may wait for it before it says anything.
         stream
             .write_all(&self.answer(Some(open), StatusCode::Ok, String::new()))
@@ -140,17 +142,9 @@ impl Acceptor {
         stream.flush().await?;
         let binding = open.binding();
         let config = tls::server_config(&self.identity, open.principal, &binding)?;
-        let stream = TlsAcceptor::from(Arc::new(config))
-            .accept(HopStream::accepted(stream, early))
-            .await?;
-        if tls::is_bound(stream.get_ref().1, &binding) {
-            Ok(stream)
-        } else {
-            Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                "the TLS handshake is not bound to the OPEN",
-            ))
-        }
+        let connection = UnbufferedServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
+        let hop = HopStream::accepted(stream, early);
+        Secured::establish(hop, connection, |state| tls::is_bound(state, &binding)).await
     }
 
     /// LH-STATUS-6: says why, and hears the initiator out for a moment.

@@ -10,15 +10,16 @@ use std::{
 use bytes::BytesMut;
 use longhaul_hop::{Conn, Dialled, Options, Resolver, check_congestion, dial, unix_ms};
 use longhaul_proto::{Chain, ChainFailure, Endpoint, Open, Route, Service, SessionId};
+use rustls::client::UnbufferedClientConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, timeout_at},
 };
-use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{
     Error, Identity, ServerTrust, Session, SessionInfo,
     hop_stream::HopStream,
+    secured::Secured,
     tls::{self, ServerKey},
 };
 
@@ -140,7 +141,7 @@ async fn initiate(
     deadline: Instant,
 ) -> Result<Session, Error> {
     let (tls, session_id, peer) = secure(conn, options, route, deadline, unix_ms()).await?;
-    let statuses = tls.get_ref().0.statuses().to_vec();
+    let statuses = tls.hop().statuses().to_vec();
     let info = SessionInfo {
         session_id,
         route: route.clone(),
@@ -151,7 +152,7 @@ async fn initiate(
         purpose: options.purpose.clone(),
         fell_back: None,
     };
-    Ok(Session::new(tls.into(), info))
+    Ok(Session::new(tls, info))
 }
 
 /// Connects to the first address of `endpoint` that answers.
@@ -170,7 +171,7 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     route: &Route,
     deadline: Instant,
     now_unix_ms: u64,
-) -> Result<(TlsStream<HopStream<S>>, SessionId, longhaul_proto::PublicKey), Error> {
+) -> Result<(Secured<S>, SessionId, longhaul_proto::PublicKey), Error> {
     let budget = deadline
         .saturating_duration_since(Instant::now())
         .max(Duration::from_millis(1));
@@ -194,10 +195,12 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     let config = tls::client_config(&options.identity, Arc::clone(&key), &binding)
         .map_err(|error| key.failure(error))?;
     let name = tls::server_name().map_err(|error| key.failure(error))?;
-    let hop = HopStream::initiating(stream, bytes.freeze(), chain);
-    let mut handshake = TlsConnector::from(Arc::new(config)).connect(name, hop);
-    let stream = match timeout_at(deadline, &mut handshake).await {
-        Ok(Ok(stream)) => stream,
+    let mut hop = HopStream::initiating(stream, bytes.freeze(), chain);
+    let mut connection = UnbufferedClientConnection::new(Arc::new(config), name)
+        .map_err(|error| key.failure(io::Error::other(error)))?;
+    let handshake = Secured::handshake(&mut hop, &mut connection, |state| tls::is_bound(state, &binding));
+    let established = match timeout_at(deadline, handshake).await {
+        Ok(Ok(established)) => established,
         Ok(Err(error)) => {
             return Err(match error.downcast::<ChainFailure>() {
                 Ok(failure) => Error::Hop(Box::new(failure)),
@@ -205,7 +208,7 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
             });
         }
         Err(_) => {
-            return Err(match handshake.get_ref().and_then(HopStream::pending_chain) {
+            return Err(match hop.pending_chain() {
                 Some(chain) => Error::Hop(Box::new(chain.timed_out())),
                 None => key.failure(io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -214,12 +217,10 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
             });
         }
     };
-    match key
-        .trusted()
-        .filter(|_| tls::is_bound(stream.get_ref().1, &binding))
-    {
-        Some(peer) => Ok((stream, session_id, peer)),
-        // Only if TLS had let a server through unchecked, or bound to nothing (LH-TLS-4).
-        None => Err(key.failure(io::ErrorKind::PermissionDenied.into())),
-    }
+    let Some(peer) = key.trusted() else {
+        // Only if TLS had let a server through unchecked.
+        return Err(key.failure(io::ErrorKind::PermissionDenied.into()));
+    };
+    let stream = Secured::new(hop, connection, established).map_err(|error| key.failure(error))?;
+    Ok((stream, session_id, peer))
 }

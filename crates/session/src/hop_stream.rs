@@ -52,10 +52,6 @@ impl<S> HopStream<S> {
         &self.inner
     }
 
-    pub(crate) const fn inner_mut(&mut self) -> &mut S {
-        &mut self.inner
-    }
-
     /// The chain, while it does not stand.
     pub(crate) fn pending_chain(&self) -> Option<&Chain> {
         self.chain.as_ref().filter(|_| !self.established)

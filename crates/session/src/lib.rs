@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod clear;
 mod connect;
 mod error;
 mod flow_watch;
@@ -34,10 +35,12 @@ mod hop_stream;
 mod identity;
 mod known_hosts;
 mod listener;
+mod secured;
 mod session;
 mod tls;
 
 pub use accept::Acceptor;
+pub use clear::Clear;
 pub use connect::{ConnectOptions, connect, connect_over};
 pub use error::Error;
 pub use flow_watch::{FlowWatch, Seen};
@@ -45,5 +48,6 @@ pub use identity::Identity;
 pub use known_hosts::KnownHosts;
 pub use listener::{ListenOptions, Listener};
 pub use longhaul_proto::{Endpoint, PublicKey, Route, Service, SessionId, Status};
-pub use session::{Session, SessionInfo};
+pub use secured::SESSION_BYTES;
+pub use session::{Session, SessionInfo, Unprotected};
 pub use tls::{AskForServer, ServerTrust, Verdict};

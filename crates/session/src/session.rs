@@ -1,7 +1,7 @@
 //! The session itself: an ordinary byte stream that ends cleanly or not at all.
 
 use std::{
-    io::{self, IoSlice},
+    io,
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd},
     pin::Pin,
@@ -17,9 +17,8 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     time::timeout,
 };
-use tokio_rustls::TlsStream;
 
-use crate::{FlowWatch, hop_stream::HopStream};
+use crate::{Clear, FlowWatch, secured::Secured};
 
 /// How long [`Session::close`] waits for the peer to close its half.
 const CLOSE: Duration = Duration::from_secs(5);
@@ -31,7 +30,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// complete (LH-END-2). A session dropped without `shutdown` is reset, and so is one whose process dies (LH-END-3).
 #[derive(Debug)]
 pub struct Session {
-    tls: TlsStream<HopStream<Conn>>,
+    tls: Secured<Conn>,
     info: SessionInfo,
     watch: Option<Arc<FlowWatch>>,
 }
@@ -75,7 +74,7 @@ impl SessionInfo {
 }
 
 impl Session {
-    pub(crate) const fn new(tls: TlsStream<HopStream<Conn>>, info: SessionInfo) -> Self {
+    pub(crate) const fn new(tls: Secured<Conn>, info: SessionInfo) -> Self {
         Self {
             tls,
             info,
@@ -133,17 +132,21 @@ impl Session {
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// The connection of this end's hop, to move bytes on without TLS once both ends have agreed to that inside it
-    /// (LH-PLAIN-1). No byte may go through the session any more, and its drop no longer resets the connection: an end of
-    /// file here proves nothing (LH-PLAIN-2).
-    pub fn unprotected(&mut self) -> &mut Conn {
-        let hop = self.tls.get_mut().0.inner_mut();
-        hop.end_cleanly();
-        hop
+    /// This session's bytes without TLS, once both ends have agreed to that inside it (LH-PLAIN-1). No byte may go through the
+    /// session itself any more, and its drop no longer resets the connection: an end of file here proves nothing (LH-PLAIN-2).
+    pub fn unprotected(&mut self) -> Unprotected<'_> {
+        self.hop().end_cleanly();
+        Unprotected(self)
+    }
+
+    /// Where it is said which of the next bytes travel as they are, while all others stay protected (LH-CLEAR-1).
+    #[must_use]
+    pub fn clear(&self) -> Arc<Clear> {
+        self.tls.clear().clone()
     }
 
     fn hop(&self) -> &Conn {
-        self.tls.get_ref().0.inner()
+        self.tls.hop().inner()
     }
 }
 
@@ -179,24 +182,39 @@ impl AsyncWrite for Session {
         Pin::new(&mut self.tls).poll_write(cx, data)
     }
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        data: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.look();
-        Pin::new(&mut self.tls).poll_write_vectored(cx, data)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.tls.is_write_vectored()
-    }
-
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.tls).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.tls).poll_shutdown(cx)
+    }
+}
+
+/// See [`Session::unprotected`].
+#[derive(Debug)]
+pub struct Unprotected<'a>(&'a mut Session);
+
+impl AsyncRead for Unprotected<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.0.tls.poll_read_unprotected(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Unprotected<'_> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.tls.poll_write_unprotected(cx, data)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.tls.poll_shutdown_unprotected(cx)
     }
 }

@@ -123,6 +123,8 @@ pub(crate) fn client_config(
     // Depots see the ClientHello; it need not tell them a name, and nothing that could link sessions.
     config.enable_sni = false;
     config.resumption = Resumption::disabled();
+    // For the record layer, which is this crate's own (see `secured`).
+    config.enable_secret_extraction = true;
     Ok(config)
 }
 
@@ -147,6 +149,7 @@ pub(crate) fn server_config(
     config.alpn_protocols = vec![application_protocol(binding)];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
+    config.enable_secret_extraction = true;
     Ok(config)
 }
 

@@ -34,7 +34,7 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
 async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
     server: &Acceptor,
     stream: S,
-) -> Result<(TlsStream<HopStream<S>>, Open), Error> {
+) -> Result<(Secured<S>, Open), Error> {
     server.set_up(stream, Duration::from_secs(10), |_| Ok(())).await
 }
 

@@ -1,0 +1,474 @@
+//! TLS 1.3 over a connection: rustls makes the handshake and the keys (LH-TLS-1 to LH-TLS-4), and the records that follow are made and read
+//! here.
+//!
+//! rustls's own record layer takes 4 KiB from a connection at a time and moves what it receives through three buffers. At several
+//! Gbit/s that is a third of a receiver's time. Here a connection is read in pieces of 128 KiB, and a record is opened into the memory of whoever
+//! reads. The bytes on the wire are those of any TLS 1.3.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use rustls::{AlertDescription, ExtractedSecrets};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+mod handshake;
+mod incoming;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use crate::clear::Clear;
+use crate::hop_stream::HopStream;
+pub(crate) use handshake::Handshaking;
+use handshake::Keys;
+use incoming::{Incoming, READ_AHEAD};
+use record::{Content, HEADER, MAX_BODY, MAX_DATA, Opener, RecordError, Sealer};
+
+/// Bytes of data that are made into records before these are written.
+const MAX_SEALED_AT_ONCE: usize = 8 * MAX_DATA;
+/// Bytes that a session takes for what it has read ahead, has no reader for yet, and has not written yet.
+pub const SESSION_BYTES: usize = READ_AHEAD + MAX_BODY + 8 * (HEADER + MAX_BODY);
+const _: () = assert!(MAX_SEALED_AT_ONCE <= 8 * MAX_DATA);
+/// Records without data that are passed over one after another; a peer has no reason for more.
+const MAX_EMPTY_RECORDS: u32 = 32;
+
+/// A message of the handshake: its type and the three bytes of its length (RFC 8446, section 4).
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+/// KeyUpdate, with and without a request for the same from the peer (section 4.6.3).
+const KEY_UPDATE_REQUESTED: u8 = 1;
+const OWN_KEY_UPDATE: [u8; 5] = [KEY_UPDATE, 0, 0, 1, 0];
+/// Levels of alerts (section 6).
+const WARNING: u8 = 1;
+const FATAL: u8 = 2;
+
+/// A byte stream under TLS.
+pub(crate) struct Secured<S> {
+    io: HopStream<S>,
+    keys: Keys,
+    sealer: Sealer,
+    opener: Opener,
+    incoming: Incoming,
+    /// Data of a record that its reader had no room for, and how much of it was taken.
+    rest: Vec<u8>,
+    rest_taken: usize,
+    /// Records that wait to be written, and how much of them was.
+    outgoing: Vec<u8>,
+    outgoing_written: usize,
+    /// The peer has asked for another key, and has not been given it.
+    owes_key_update: bool,
+    empty_records: u32,
+    reading: Reading,
+    said_close: bool,
+    clear: Arc<Clear>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Open,
+    /// close_notify came.
+    Ended,
+    /// Nothing that comes can be believed.
+    Failed,
+}
+
+impl<S> fmt::Debug for Secured<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secured")
+            .field("reading", &self.reading)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
+    /// Makes the handshake. `check` looks at the connection when that is over.
+    ///
+    /// # Errors
+    /// Those of the connection as they are; what TLS finds wrong as [`io::ErrorKind::InvalidData`].
+    pub(crate) async fn establish<C: Handshaking>(
+        mut io: HopStream<S>,
+        mut connection: C,
+        check: impl FnOnce(&rustls::CommonState) -> bool,
+    ) -> io::Result<Self> {
+        Self::handshake(&mut io, &mut connection, check)
+            .await
+            .and_then(|incoming| Self::new(io, connection, incoming))
+    }
+
+    /// As [`Self::establish`], for who wants to look at `io` when it takes too long.
+    pub(crate) async fn handshake<C: Handshaking>(
+        io: &mut HopStream<S>,
+        connection: &mut C,
+        check: impl FnOnce(&rustls::CommonState) -> bool,
+    ) -> io::Result<Established> {
+        let incoming = handshake::handshake(io, connection).await?;
+        match check(connection.state()) {
+            true => Ok(Established(incoming)),
+            false => Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "the TLS handshake is not bound to the OPEN",
+            )),
+        }
+    }
+
+    /// The stream, once the handshake is over.
+    pub(crate) fn new<C: Handshaking>(
+        io: HopStream<S>,
+        connection: C,
+        Established(incoming): Established,
+    ) -> io::Result<Self> {
+        let (ExtractedSecrets { tx, rx }, keys) = connection.into_keys().map_err(invalid)?;
+        let sealer = Sealer::new(tx, keys.records_per_key()).map_err(invalid)?;
+        let opener = Opener::new(rx).map_err(invalid)?;
+        Ok(Self {
+            io,
+            keys,
+            sealer,
+            opener,
+            incoming,
+            rest: Vec::new(),
+            rest_taken: 0,
+            outgoing: Vec::new(),
+            outgoing_written: 0,
+            owes_key_update: false,
+            empty_records: 0,
+            reading: Reading::Open,
+            said_close: false,
+            clear: Arc::default(),
+        })
+    }
+}
+
+/// A handshake that is over, and what came behind it.
+pub(crate) struct Established(Incoming);
+
+impl<S> Secured<S> {
+    /// The connection.
+    pub(crate) const fn hop(&self) -> &HopStream<S> {
+        &self.io
+    }
+
+    /// Where it is said which of the next bytes travel as they are.
+    pub(crate) const fn clear(&self) -> &Arc<Clear> {
+        &self.clear
+    }
+
+    fn rest(&self) -> &[u8] {
+        self.rest.get(self.rest_taken..).unwrap_or_default()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
+    /// Reads bytes that travel as they are: those that have been read ahead first.
+    pub(crate) fn poll_read_unprotected(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let ahead = self.incoming.bytes();
+        if ahead.is_empty() {
+            return Pin::new(&mut self.io).poll_read(cx, buffer);
+        }
+        let len = ahead.len().min(buffer.remaining());
+        buffer.put_slice(ahead.get(..len).unwrap_or_default());
+        self.incoming.consume(len);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes bytes as they are, behind all records.
+    pub(crate) fn poll_write_unprotected(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_write_records(cx))?;
+        Pin::new(&mut self.io).poll_write(cx, data)
+    }
+
+    /// Ends this direction of the connection without a word of TLS.
+    pub(crate) fn poll_shutdown_unprotected(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_write_records(cx))?;
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    /// Writes what waits to be written.
+    fn poll_write_records(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.owes_key_update {
+            self.owes_key_update = false;
+            self.update_key()?;
+        }
+        while let Some(records) = self
+            .outgoing
+            .get(self.outgoing_written..)
+            .filter(|left| !left.is_empty())
+        {
+            let written = ready!(Pin::new(&mut self.io).poll_write(cx, records))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.outgoing_written += written;
+        }
+        self.outgoing.clear();
+        self.outgoing_written = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Says that what follows is under another key, and goes over to it.
+    fn update_key(&mut self) -> io::Result<()> {
+        self.sealer
+            .seal(Content::Handshake, &OWN_KEY_UPDATE, &mut self.outgoing)
+            .map_err(invalid)?;
+        let next = self.keys.next_sending().map_err(invalid)?;
+        self.sealer = Sealer::new(next, self.keys.records_per_key()).map_err(invalid)?;
+        Ok(())
+    }
+
+    /// Makes a record, under another key where this one has protected as many as it may.
+    fn seal(&mut self, content: Content, data: &[u8]) -> io::Result<()> {
+        if self.sealer.is_spent() {
+            self.update_key()?;
+        }
+        self.sealer
+            .seal(content, data, &mut self.outgoing)
+            .map_err(invalid)
+    }
+
+    /// Reads data of records into `buffer` until there is some, or the end; then as much more as has been read ahead and has room.
+    fn poll_read_records(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        loop {
+            let rest = self.rest();
+            if !rest.is_empty() {
+                let len = rest.len().min(buffer.remaining());
+                buffer.put_slice(rest.get(..len).unwrap_or_default());
+                self.rest_taken += len;
+            }
+            let has_some = buffer.filled().len() > before;
+            match self.reading {
+                Reading::Ended => return Poll::Ready(Ok(())),
+                Reading::Failed if !has_some => {
+                    return Poll::Ready(Err(invalid(RecordError::Forged)));
+                }
+                Reading::Failed => return Poll::Ready(Ok(())),
+                Reading::Open if buffer.remaining() == 0 => return Poll::Ready(Ok(())),
+                Reading::Open if has_some && self.clear.is_expected() => return Poll::Ready(Ok(())),
+                Reading::Open => {}
+            }
+            match self.incoming.record_len() {
+                // Only what can be opened where it is to go: what is left over would have to be copied.
+                Ok(Some(len)) if has_some && record::opened_len(len - HEADER) > buffer.remaining() => {
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(Some(len)) => {
+                    let opened = self.open(len, buffer);
+                    if let Err(error) = opened {
+                        return Poll::Ready(Err(self.fail(cx, error)));
+                    }
+                }
+                Ok(None) if has_some => return Poll::Ready(Ok(())),
+                Ok(None) => {
+                    if ready!(self.incoming.poll_fill(cx, &mut self.io))? == 0 {
+                        return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+                Err(error) => return Poll::Ready(Err(self.fail(cx, Fault::Record(error)))),
+            }
+        }
+    }
+
+    /// Opens the first record, of `len` bytes, into `buffer` or, where that has no room, into the rest.
+    fn open(&mut self, len: usize, buffer: &mut ReadBuf<'_>) -> Result<(), Fault> {
+        let needed = record::opened_len(len - HEADER);
+        let direct = buffer.remaining() >= needed;
+        let record = self.incoming.bytes().get(..len).unwrap_or_default();
+        let (content, data_len) = if direct {
+            self.opener.open(record, buffer.initialize_unfilled_to(needed))?
+        } else {
+            if self.rest.len() < needed {
+                self.rest.resize(MAX_BODY, 0);
+            }
+            let opened = self.opener.open(record, &mut self.rest)?;
+            self.rest.truncate(opened.1);
+            self.rest_taken = 0;
+            opened
+        };
+        self.incoming.consume(len);
+        if content == Content::Data {
+            if data_len > 0 {
+                self.empty_records = 0;
+            } else {
+                self.no_data()?;
+            }
+            if direct {
+                buffer.advance(data_len);
+            }
+            return Ok(());
+        }
+        self.no_data()?;
+        let message = match direct {
+            true => buffer.initialize_unfilled_to(data_len).to_vec(),
+            false => std::mem::take(&mut self.rest),
+        };
+        self.rest.clear();
+        match content {
+            Content::Alert => self.alert(&message),
+            _ => self.handshake_messages(&message),
+        }
+    }
+
+    fn no_data(&mut self) -> Result<(), Fault> {
+        self.empty_records += 1;
+        match self.empty_records > MAX_EMPTY_RECORDS {
+            true => Err(RecordError::Unexpected.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn alert(&mut self, message: &[u8]) -> Result<(), Fault> {
+        let &[_, description] = message else {
+            return Err(RecordError::Unexpected.into());
+        };
+        match AlertDescription::from(description) {
+            AlertDescription::CloseNotify => self.reading = Reading::Ended,
+            AlertDescription::UserCanceled => {}
+            told => return Err(Fault::Told(told)),
+        }
+        Ok(())
+    }
+
+    /// Messages of the handshake that may follow it (RFC 8446, section 4.6): whole ones.
+    fn handshake_messages(&mut self, mut messages: &[u8]) -> Result<(), Fault> {
+        while !messages.is_empty() {
+            let (&[kind, high, middle, low], behind) =
+                messages.split_first_chunk().ok_or(RecordError::Unexpected)?;
+            let len = u32::from_be_bytes([0, high, middle, low]) as usize;
+            let (body, behind) = behind.split_at_checked(len).ok_or(RecordError::Unexpected)?;
+            match (kind, body) {
+                // Sessions are not resumed (LH-TLS-2).
+                (NEW_SESSION_TICKET, _) => {}
+                // Section 5.1: no message under the old key follows it in its record.
+                (KEY_UPDATE, &[request]) if behind.is_empty() => {
+                    let next = self.keys.next_receiving().map_err(|_| RecordError::Unexpected)?;
+                    self.opener = Opener::new(next)?;
+                    self.owes_key_update |= request == KEY_UPDATE_REQUESTED;
+                }
+                _ => return Err(RecordError::Unexpected.into()),
+            }
+            messages = behind;
+        }
+        Ok(())
+    }
+
+    /// Nothing that comes is read any more; the peer is told why, as far as it takes it at once.
+    fn fail(&mut self, cx: &mut Context<'_>, fault: Fault) -> io::Error {
+        self.reading = Reading::Failed;
+        self.rest.clear();
+        let error = match fault {
+            Fault::Told(told) => return invalid(rustls::Error::AlertReceived(told)),
+            Fault::Record(error) => error,
+        };
+        let description = match error {
+            RecordError::Forged => AlertDescription::BadRecordMac,
+            RecordError::Malformed => AlertDescription::DecodeError,
+            RecordError::Unexpected | RecordError::Exhausted => AlertDescription::UnexpectedMessage,
+        };
+        if !self.said_close && self.seal(Content::Alert, &[FATAL, description.into()]).is_ok() {
+            self.said_close = true;
+            let _ = self.poll_write_records(cx);
+        }
+        invalid(error)
+    }
+}
+
+/// Why what comes is not read any more.
+#[derive(Debug)]
+enum Fault {
+    Record(RecordError),
+    /// The peer has found a fault, and tells which.
+    Told(AlertDescription),
+}
+
+impl From<RecordError> for Fault {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error)
+    }
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let clear = this.clear.receiving();
+        if clear == 0 {
+            return this.poll_read_records(cx, buffer);
+        }
+        // No more than is in the clear: a record follows.
+        let room = clear.min(buffer.remaining());
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+        ready!(this.poll_read_unprotected(cx, &mut part))?;
+        let len = part.filled().len();
+        if len == 0 {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        buffer.advance(len);
+        this.clear.received(len);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.said_close {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let clear = this.clear.sending();
+        if clear > 0 {
+            let part = data.get(..data.len().min(clear)).unwrap_or(data);
+            let written = ready!(this.poll_write_unprotected(cx, part))?;
+            this.clear.sent(written);
+            return Poll::Ready(Ok(written));
+        }
+        // What was taken before goes first, so that no more than this waits.
+        ready!(this.poll_write_records(cx))?;
+        let taken = data.get(..data.len().min(MAX_SEALED_AT_ONCE)).unwrap_or(data);
+        for part in taken.chunks(MAX_DATA) {
+            this.seal(Content::Data, part)?;
+        }
+        match this.poll_write_records(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            // What is left goes with the next write or flush.
+            _ => Poll::Ready(Ok(taken.len())),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(this.poll_write_records(cx))?;
+        Pin::new(&mut this.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.said_close {
+            this.said_close = true;
+            this.seal(Content::Alert, &[WARNING, AlertDescription::CloseNotify.into()])?;
+        }
+        ready!(this.poll_write_records(cx))?;
+        match ready!(Pin::new(&mut this.io).poll_shutdown(cx)) {
+            // Both directions have ended already.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
+            other => Poll::Ready(other),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The handshake of TLS 1.3, by rustls, up to the keys.
+//!
+//! rustls is given one record at a time: what follows the handshake is data, which it is not to take.
+
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
+use std::future::poll_fn;
+use std::io;
+
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::kernel::KernelConnection;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
+use rustls::{CommonState, ConnectionTrafficSecrets, ExtractedSecrets};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+
+use super::incoming::Incoming;
+use super::record::HEADER;
+
+/// A connection of rustls, of either side.
+pub(crate) trait Handshaking {
+    type Data;
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+    fn state(&self) -> &CommonState;
+    fn into_keys(self) -> Result<(ExtractedSecrets, Keys), rustls::Error>;
+}
+
+impl Handshaking for UnbufferedClientConnection {
+    type Data = ClientConnectionData;
+
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+
+    fn state(&self) -> &CommonState {
+        self
+    }
+
+    fn into_keys(self) -> Result<(ExtractedSecrets, Keys), rustls::Error> {
+        let (secrets, next) = self.dangerous_into_kernel_connection()?;
+        Ok((secrets, Keys::Client(next)))
+    }
+}
+
+impl Handshaking for UnbufferedServerConnection {
+    type Data = ServerConnectionData;
+
+    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+        self.process_tls_records(incoming)
+    }
+
+    fn state(&self) -> &CommonState {
+        self
+    }
+
+    fn into_keys(self) -> Result<(ExtractedSecrets, Keys), rustls::Error> {
+        let (secrets, next) = self.dangerous_into_kernel_connection()?;
+        Ok((secrets, Keys::Server(next)))
+    }
+}
+
+/// Makes the keys that follow those in use (RFC 8446, section 7.2).
+pub(crate) enum Keys {
+    Client(KernelConnection<ClientConnectionData>),
+    Server(KernelConnection<ServerConnectionData>),
+}
+
+impl Keys {
+    /// The next ones for what is sent, and the number of the first record.
+    pub(super) fn next_sending(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+        match self {
+            Self::Client(keys) => keys.update_tx_secret(),
+            Self::Server(keys) => keys.update_tx_secret(),
+        }
+    }
+
+    /// The next ones for what is received.
+    pub(super) fn next_receiving(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+        match self {
+            Self::Client(keys) => keys.update_rx_secret(),
+            Self::Server(keys) => keys.update_rx_secret(),
+        }
+    }
+
+    /// Records that one key may protect (section 5.5).
+    pub(super) fn records_per_key(&self) -> u64 {
+        let suite = match self {
+            Self::Client(keys) => keys.negotiated_cipher_suite(),
+            Self::Server(keys) => keys.negotiated_cipher_suite(),
+        };
+        suite
+            .tls13()
+            .map_or(0, |suite| suite.common.confidentiality_limit)
+    }
+}
+
+/// What is to be done next.
+enum Next {
+    Process,
+    Send,
+    Read,
+    Established,
+    Failed(rustls::Error),
+}
+
+/// Goes through the handshake over `io`. What was read behind it is in the [`Incoming`].
+pub(super) async fn handshake<S, C>(io: &mut S, connection: &mut C) -> io::Result<Incoming>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    C: Handshaking,
+{
+    let mut incoming = Incoming::default();
+    let mut outgoing = Vec::new();
+    // Bytes at the front that rustls may take: whole records, one more whenever it asks.
+    let mut offered = 0usize;
+    let mut failed = None;
+    loop {
+        let UnbufferedStatus { discard, state } = connection.process(incoming.front_mut(offered));
+        let next = match state {
+            Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                encode(&mut outgoing, |room| data.encode(room))?;
+                Next::Process
+            }
+            Ok(ConnectionState::TransmitTlsData(data)) => {
+                data.done();
+                Next::Send
+            }
+            Ok(ConnectionState::WriteTraffic(_)) => Next::Established,
+            Ok(ConnectionState::BlockedHandshake) => Next::Read,
+            Ok(_) => Next::Failed(rustls::Error::General("the peer ended the handshake".into())),
+            Err(error) => Next::Failed(error),
+        };
+        incoming.consume(discard);
+        offered = offered.saturating_sub(discard);
+        // Once more after a failure, for the alert that tells the peer; then there is nothing left to say.
+        if let Some(error) = failed.take_if(|_| !matches!(next, Next::Process)) {
+            let told = async {
+                io.write_all(&outgoing).await?;
+                io.flush().await
+            };
+            // Why it failed matters more than whether the peer hears of it.
+            let _: io::Result<()> = told.await;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
+        match next {
+            Next::Process => {}
+            Next::Send => {
+                io.write_all(&outgoing).await?;
+                io.flush().await?;
+                outgoing.clear();
+            }
+            Next::Established if !connection.state().is_handshaking() => return Ok(incoming),
+            Next::Established | Next::Read => offered = one_more(io, &mut incoming, offered).await?,
+            Next::Failed(error) => failed = Some(error),
+        }
+    }
+}
+
+/// Appends what rustls has to send to `outgoing`.
+fn encode(
+    outgoing: &mut Vec<u8>,
+    mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
+) -> io::Result<()> {
+    let start = outgoing.len();
+    loop {
+        match write(outgoing.get_mut(start..).unwrap_or_default()) {
+            Ok(written) => {
+                outgoing.truncate(start + written);
+                return Ok(());
+            }
+            Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) => {
+                outgoing.resize(start + required_size, 0);
+            }
+            Err(error) => return Err(io::Error::other(error)),
+        }
+    }
+}
+
+/// Reads until one record more than `offered` bytes is there; how many bytes that makes.
+async fn one_more<S: AsyncRead + Unpin>(
+    io: &mut S,
+    incoming: &mut Incoming,
+    offered: usize,
+) -> io::Result<usize> {
+    loop {
+        let behind = incoming.bytes().get(offered..).unwrap_or_default();
+        if let Some(&[_, _, _, high, low]) = behind.first_chunk::<HEADER>() {
+            let len = HEADER + usize::from(u16::from_be_bytes([high, low]));
+            if behind.len() >= len {
+                return Ok(offered + len);
+            }
+        }
+        if poll_fn(|cx| incoming.poll_fill(cx, io)).await? == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the connection ended within the TLS handshake",
+            ));
+        }
+    }
+}

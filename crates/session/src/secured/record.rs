@@ -1,0 +1,217 @@
+//! The record layer of TLS 1.3 once the handshake is over (RFC 8446, section 5): bytes into records and back.
+//!
+//! What is sealed goes from the caller's memory into the records, what is opened from the records into the caller's memory, with no
+//! copy between. Keys come from rustls, the cipher from aws-lc-rs.
+
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
+use aws_lc_rs::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
+};
+use rustls::ConnectionTrafficSecrets;
+
+/// Bytes of a record's header (section 5.1).
+pub(super) const HEADER: usize = 5;
+/// Most bytes of data in one record (section 5.1).
+pub(super) const MAX_DATA: usize = 1 << 14;
+/// Most bytes behind the header (section 5.2).
+pub(super) const MAX_BODY: usize = MAX_DATA + 256;
+/// Bytes of the authentication tag, with every cipher there is.
+pub(super) const TAG: usize = 16;
+/// The content type of a protected record, as it is seen from outside, and the version that goes with it (section 5.2).
+const OUTER_TYPE: u8 = 23;
+const LEGACY_VERSION: [u8; 2] = [3, 3];
+
+/// What a record carries (section 5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    Alert,
+    Handshake,
+    Data,
+}
+
+impl Content {
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Alert => 21,
+            Self::Handshake => 22,
+            Self::Data => 23,
+        }
+    }
+
+    const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            21 => Some(Self::Alert),
+            22 => Some(Self::Handshake),
+            23 => Some(Self::Data),
+            _ => None,
+        }
+    }
+}
+
+/// A record is not what the peer's record layer can have sent: it ends the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RecordError {
+    /// Outer type, version or length is not that of a protected record.
+    #[error("what came is no protected TLS record")]
+    Malformed,
+    /// It was changed on the way, or belongs elsewhere in the stream.
+    #[error("a TLS record does not decrypt: it was changed on the way")]
+    Forged,
+    /// Padding without a content type, or a content type that has no place here.
+    #[error("a TLS record of a kind that does not belong here")]
+    Unexpected,
+    /// As many records as one key may protect (section 5.5).
+    #[error("a TLS key was used for too many records")]
+    Exhausted,
+}
+
+/// One direction's key and the number of the next record.
+struct Keyed {
+    key: LessSafeKey,
+    iv: [u8; NONCE_LEN],
+    sequence: u64,
+}
+
+impl Keyed {
+    fn new(sequence: u64, secrets: &ConnectionTrafficSecrets) -> Result<Self, RecordError> {
+        let (algorithm, key, iv) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
+            _ => return Err(RecordError::Unexpected),
+        };
+        let key = UnboundKey::new(algorithm, key.as_ref()).map_err(|_| RecordError::Unexpected)?;
+        let iv = iv.as_ref().try_into().map_err(|_| RecordError::Unexpected)?;
+        Ok(Self {
+            key: LessSafeKey::new(key),
+            iv,
+            sequence,
+        })
+    }
+
+    /// The next record's nonce (section 5.3). Each is given once.
+    fn nonce(&mut self) -> Result<Nonce, RecordError> {
+        let number = self.sequence;
+        self.sequence = number.checked_add(1).ok_or(RecordError::Exhausted)?;
+        let mut nonce = self.iv;
+        let behind_padding = nonce.iter_mut().skip(NONCE_LEN - size_of::<u64>());
+        for (byte, of_number) in behind_padding.zip(number.to_be_bytes()) {
+            *byte ^= of_number;
+        }
+        Ok(Nonce::assume_unique_for_key(nonce))
+    }
+}
+
+/// Makes records.
+pub(super) struct Sealer {
+    keyed: Keyed,
+    /// Records that the key may protect (section 5.5).
+    limit: u64,
+}
+
+impl Sealer {
+    pub(super) fn new(
+        (sequence, secrets): (u64, ConnectionTrafficSecrets),
+        limit: u64,
+    ) -> Result<Self, RecordError> {
+        let keyed = Keyed::new(sequence, &secrets)?;
+        Ok(Self { keyed, limit })
+    }
+
+    /// Whether the next record but one must be under another key.
+    pub(super) fn is_spent(&self) -> bool {
+        self.keyed.sequence.saturating_add(1) >= self.limit
+    }
+
+    /// As if it had protected as many records as it may, but for the last.
+    #[cfg(test)]
+    pub(super) fn expire(&mut self) {
+        self.limit = self.keyed.sequence + 1;
+    }
+
+    /// Appends one record with `data`, at most [`MAX_DATA`] bytes, to `out`.
+    pub(super) fn seal(
+        &mut self,
+        content: Content,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), RecordError> {
+        if data.len() > MAX_DATA {
+            return Err(RecordError::Malformed);
+        }
+        if self.keyed.sequence >= self.limit {
+            return Err(RecordError::Exhausted);
+        }
+        let [high, low] = ((data.len() + 1 + TAG) as u16).to_be_bytes();
+        let [major, minor] = LEGACY_VERSION;
+        let header: [u8; HEADER] = [OUTER_TYPE, major, minor, high, low];
+        let start = out.len();
+        out.extend_from_slice(&header);
+        out.resize(start + HEADER + data.len() + 1 + TAG, 0);
+        let body = out.get_mut(start + HEADER..).unwrap_or_default();
+        let (sealed, rest) = body
+            .split_at_mut_checked(data.len())
+            .ok_or(RecordError::Malformed)?;
+        let nonce = self.keyed.nonce()?;
+        self.keyed
+            .key
+            .seal_out_of_place_scatter(nonce, Aad::from(header), data, sealed, &[content.byte()], rest)
+            .map_err(|_| RecordError::Malformed)
+    }
+}
+
+/// Reads records.
+pub(super) struct Opener(Keyed);
+
+impl Opener {
+    pub(super) fn new((sequence, secrets): (u64, ConnectionTrafficSecrets)) -> Result<Self, RecordError> {
+        Keyed::new(sequence, &secrets).map(Self)
+    }
+
+    /// Opens a record that is a header and `record_body_len` bytes behind it, into the front of `out`, which must have room for
+    /// [`opened_len`] bytes. What it carries, and how many of those bytes that is.
+    pub(super) fn open(&mut self, record: &[u8], out: &mut [u8]) -> Result<(Content, usize), RecordError> {
+        let (header, body) = record
+            .split_first_chunk::<HEADER>()
+            .ok_or(RecordError::Malformed)?;
+        let sealed_len = body.len().checked_sub(TAG).ok_or(RecordError::Malformed)?;
+        let (sealed, tag) = body.split_at_checked(sealed_len).ok_or(RecordError::Malformed)?;
+        let out = out.get_mut(..sealed_len).ok_or(RecordError::Malformed)?;
+        let nonce = self.0.nonce()?;
+        self.0
+            .key
+            .open_separate_gather(nonce, Aad::from(header), sealed, tag, out)
+            .map_err(|_| RecordError::Forged)?;
+        // Section 5.4: the type is the last byte that is not zero.
+        let len = out
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .ok_or(RecordError::Unexpected)?;
+        let content = out.get(len).copied().and_then(Content::from_byte);
+        let content = content.ok_or(RecordError::Unexpected)?;
+        match len > MAX_DATA {
+            true => Err(RecordError::Malformed),
+            false => Ok((content, len)),
+        }
+    }
+}
+
+/// Bytes behind the header of the record that `bytes` begin with, if all of the header is there.
+pub(super) fn record_body_len(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
+    let Some(&[kind, major, minor, high, low]) = bytes.first_chunk::<HEADER>() else {
+        return Ok(None);
+    };
+    let len = usize::from(u16::from_be_bytes([high, low]));
+    let plausible = kind == OUTER_TYPE && [major, minor] == LEGACY_VERSION;
+    match plausible && len > TAG && len <= MAX_BODY {
+        true => Ok(Some(len)),
+        false => Err(RecordError::Malformed),
+    }
+}
+
+/// Bytes that opening a record with a body of `body` bytes takes: data, type and padding.
+pub(super) const fn opened_len(body: usize) -> usize {
+    body.saturating_sub(TAG)
+}
