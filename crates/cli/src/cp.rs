@@ -57,6 +57,10 @@ pub struct Cp {
     /// Begin every file from its start, and keep nothing of those that are not finished.
     #[arg(long)]
     no_resume: bool,
+    /// Send the content of large files as it is, for networks that nobody else can look into; names, small files and hashes stay
+    /// encrypted, and every byte is still verified. A server must allow it (`serve --allow-no-encrypt`), or the copy is encrypted.
+    #[arg(long)]
+    no_encrypt: bool,
     /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the faster ones carry more.
     /// [default: direct]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
@@ -137,6 +141,11 @@ impl Cp {
         let outcome = result.as_ref().map(|carried| &carried.outcome);
         let mut report = Report::new(job.name(), started.elapsed(), &watch, outcome);
         report.kept = !self.no_resume && matches!(report.exit(), Exit::BrokeOff | Exit::Interrupted);
+        if self.no_encrypt && report.encrypted == Some(true) && report.ok() {
+            watch.notice(
+                "nothing went unencrypted: the server does not allow it (longhaul serve --allow-no-encrypt), or no file was large enough",
+            );
+        }
         watch.finish(&report);
         if let Ok(Carried { outcome, far }) = result {
             // Told already; what is left is closing in good order.
@@ -217,6 +226,7 @@ impl Cp {
             token: Token::random()?,
             request,
             resume: !self.no_resume,
+            clear: self.no_encrypt,
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");

@@ -41,6 +41,8 @@ pub struct Report {
     pub seconds: f64,
     /// Bits of file content that this copy put in place, by seconds.
     pub goodput_bps: f64,
+    /// Whether all of it travelled encrypted; null within this machine.
+    pub encrypted: Option<bool>,
     streams: Vec<Stream>,
     /// What limited the copy for longest, as one word; null when it was too short to say.
     limited_by: Option<&'static str>,
@@ -135,6 +137,7 @@ impl Report {
             entries: progress.entries_found.load(Ordering::Relaxed),
             seconds,
             goodput_bps,
+            encrypted: (direction != "local").then(|| progress.bytes_clear.load(Ordering::Relaxed) == 0),
             streams: streams.iter().map(|stream| Stream::of(stream, push)).collect(),
             limited_by: limits.chief(),
             // Of a copy between two hosts, only those know.
@@ -149,6 +152,11 @@ impl Report {
             failures: watch.failures(),
             failed,
         }
+    }
+
+    /// Whether everything was copied.
+    pub fn ok(&self) -> bool {
+        self.ok
     }
 
     /// The exit code it stands for.

@@ -70,6 +70,9 @@ pub struct Serve {
     /// Memory for what is remembered of copies, beside the buffers of their streams: 512MiB; a bare number is MiB.
     #[arg(long, value_name = "SIZE", default_value_t = ByteCount(Limits::default().bookkeeping as u64), value_parser = memory)]
     max_memory: ByteCount,
+    /// Let clients that ask for it (`cp --no-encrypt`) send and receive the content of large files unencrypted.
+    #[arg(long)]
+    allow_no_encrypt: bool,
     /// Let the keys that are granted anything here measure the path as well (`longhaul perf`).
     #[arg(long)]
     perf: bool,
@@ -150,6 +153,9 @@ impl Serve {
             "at most"
         );
         let server = Server::new(root, grants, limits);
+        if self.allow_no_encrypt {
+            server.allow_clear();
+        }
         let mut services = vec![Service::COPY, Service::DOCTOR];
         if self.perf {
             services.push(Service::PERF);

@@ -35,6 +35,8 @@ pub struct Between {
     pub ports: Option<crate::PortRange>,
     /// TCP congestion control.
     pub congestion: Option<String>,
+    /// The data of large files travels in the clear.
+    pub no_encrypt: bool,
 }
 
 /// How it went.
@@ -147,6 +149,7 @@ impl Between {
             follow: !self.recursive,
             ports: self.ports,
             congestion: self.congestion.clone(),
+            no_encrypt: self.no_encrypt,
             routes: vec![],
         }
     }
@@ -168,6 +171,7 @@ impl Between {
             resume: self.resume,
             streams: self.streams,
             congestion: self.congestion.clone(),
+            no_encrypt: self.no_encrypt,
             tell_done: self.tell_done,
         }
     }
@@ -220,6 +224,7 @@ impl Hearing<'_> {
             (&progress.files_done, counts.files_done),
             (&progress.bytes_done, counts.bytes_done),
             (&progress.failures, counts.failures),
+            (&progress.bytes_clear, counts.bytes_clear),
         ] {
             counter.store(value, Ordering::Relaxed);
         }

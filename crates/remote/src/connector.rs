@@ -30,6 +30,8 @@ pub struct Serve {
     pub ports: Option<PortRange>,
     /// TCP congestion control, at either side.
     pub congestion: Option<String>,
+    /// The data of large files may travel in the clear.
+    pub no_encrypt: bool,
     /// Routes over depots; sessions go direct if there is none. With routes, no other way is tried.
     pub routes: Vec<Route>,
 }
@@ -43,6 +45,7 @@ impl Serve {
             follow: self.follow,
             ports: self.ports,
             congestion: self.congestion.clone(),
+            no_encrypt: self.no_encrypt,
         })
     }
 }

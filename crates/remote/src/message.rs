@@ -59,6 +59,9 @@ pub struct ServeAsk {
     pub ports: Option<PortRange>,
     /// TCP congestion control.
     pub congestion: Option<String>,
+    /// The data of large files may travel in the clear.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_encrypt: bool,
 }
 
 /// What the client may do.
@@ -107,6 +110,9 @@ pub struct CopyAsk {
     pub streams: Option<u32>,
     /// TCP congestion control.
     pub congestion: Option<String>,
+    /// The data of large files travels in the clear, if the other side allows it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_encrypt: bool,
     /// Every entry that is done is told, not only counted.
     pub tell_done: bool,
 }
@@ -253,6 +259,8 @@ pub struct CopyProgress {
     pub files_done: u64,
     pub bytes_done: u64,
     pub failures: u64,
+    #[serde(default)]
+    pub bytes_clear: u64,
 }
 
 /// How a copy between two far sides ended.
@@ -357,6 +365,7 @@ mod tests {
             follow: true,
             ports: Some("50000-50010".parse().unwrap()),
             congestion: None,
+            no_encrypt: false,
         });
         let line = serde_json::to_string(&ask).unwrap();
         assert_eq!(

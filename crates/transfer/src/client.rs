@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_session::FlowWatch;
+use longhaul_session::{Clear, FlowWatch};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
@@ -50,9 +50,19 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn watch(&mut self, _side: drs::Side) -> Option<Arc<FlowWatch>> {
         None
     }
+
+    /// Where it is said which bytes travel in the clear, if that can be. Asked for before the stream is used.
+    fn clear(&self) -> Option<Arc<Clear>> {
+        None
+    }
 }
 
-impl Transport for tokio::io::DuplexStream {}
+/// Nothing in it is protected, so that it need not hear of what is not.
+impl Transport for tokio::io::DuplexStream {
+    fn clear(&self) -> Option<Arc<Clear>> {
+        Some(Arc::default())
+    }
+}
 
 /// Why a stream couldn't be opened.
 #[derive(Debug, Clone)]

@@ -3,14 +3,16 @@
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use longhaul_session::Clear;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::error::Error;
 use crate::lock::Locked;
+use crate::tree_hash::BlockHash;
 use crate::wire::{
     BLOCK_FIXED, BLOCK_LOG2, Block, FRAME_HEAD, Frame, FrameType, MAX_BODY, MAX_HELLO, WireError,
 };
@@ -24,13 +26,17 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
 pub(crate) const FLOW_EVERY: Duration = Duration::from_millis(500);
 /// How much is read ahead, in bytes.
 const READ_AHEAD: usize = 64 * 1024;
+/// How much of a block is read at once, in bytes: it fits a core's cache of the second level with room to spare.
+const READ_PART_BYTES: usize = 128 * 1024;
+/// What the parts that are given to who looks at data as it arrives are a multiple of, in bytes: BLAKE3 is fastest on whole subtrees.
+const ARRIVED_PART_BYTES: usize = 64 * 1024;
 
 /// A frame, or a block whose data is to be read next.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Frame(Frame),
-    /// Its data must be taken with [`FrameReader::read_data`].
-    Block(Block),
+    /// Its data must be taken with [`FrameReader::read_data`]. What it hashes to, if it travels in the clear.
+    Block(Block, Option<BlockHash>),
 }
 
 /// Reads frames.
@@ -39,6 +45,8 @@ pub(crate) struct FrameReader<R> {
     buf: BytesMut,
     /// Bytes of the block just announced that are still to be read.
     data_left: usize,
+    /// Where the stream is told of bytes in the clear, if there may be any.
+    clear: Option<Arc<Clear>>,
     /// Bytes of frames taken so far, without the data of blocks.
     taken: u64,
 }
@@ -49,8 +57,15 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             inner,
             buf: BytesMut::new(),
             data_left: 0,
+            clear: None,
             taken: 0,
         }
+    }
+
+    /// From now on the data of blocks may come in the clear (LH-COPY-39).
+    pub(crate) fn allow_clear(&mut self, clear: Arc<Clear>) {
+        clear.may_receive();
+        self.clear = Some(clear);
     }
 
     /// Bytes of frames taken so far, without the data of blocks.
@@ -70,8 +85,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             return Ok(None);
         }
         let (len, frame_type) = head(&self.buf).map_err(broken)?;
-        if frame_type == FrameType::Block {
-            return self.block(len).await.map(|block| Some(Incoming::Block(block)));
+        if matches!(frame_type, FrameType::Block | FrameType::ClearBlock) {
+            return self.block(frame_type, len).await.map(Some);
         }
         self.fill(FRAME_HEAD + len).await?;
         self.buf.advance(FRAME_HEAD);
@@ -82,45 +97,77 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Whether [`Self::next`] would give something that isn't a block without waiting.
     pub(crate) fn has_small_frame(&self) -> bool {
-        matches!(head(&self.buf), Ok((len, t)) if t != FrameType::Block && self.buf.len() >= FRAME_HEAD + len)
+        let is_block = |t| matches!(t, FrameType::Block | FrameType::ClearBlock);
+        matches!(head(&self.buf), Ok((len, t)) if !is_block(t) && self.buf.len() >= FRAME_HEAD + len)
     }
 
-    async fn block(&mut self, len: usize) -> Result<Block, Error> {
+    async fn block(&mut self, frame_type: FrameType, len: usize) -> Result<Incoming, Error> {
         self.fill(FRAME_HEAD + BLOCK_FIXED).await?;
         let fixed = self.buf.get(FRAME_HEAD..).and_then(<[u8]>::first_chunk);
         let header = fixed
             .ok_or(WireError::Short)
             .and_then(block_header_len)
             .map_err(broken)?;
+        let header = match frame_type {
+            FrameType::ClearBlock => header + size_of::<BlockHash>(),
+            _ => header,
+        };
         if header > len {
             return Err(broken(WireError::Short));
         }
         self.fill(FRAME_HEAD + header).await?;
         self.buf.advance(FRAME_HEAD);
-        let frame = decode(FrameType::Block, self.buf.split_to(header).freeze()).map_err(broken)?;
-        match frame {
-            Frame::Block(block) if block.data_len() == len - header => {
-                self.data_left = block.data_len();
-                Ok(block)
-            }
-            _ => Err(broken(WireError::Value("block length"))),
+        let frame = decode(frame_type, self.buf.split_to(header).freeze()).map_err(broken)?;
+        let (block, hash) = match frame {
+            Frame::Block(block) => (block, None),
+            Frame::ClearBlock(block, hash) => (block, Some(hash)),
+            _ => return Err(broken(WireError::Value("block"))),
+        };
+        if block.data_len() != len - header {
+            return Err(broken(WireError::Value("block length")));
         }
+        self.data_left = block.data_len();
+        if hash.is_some() {
+            // LH-COPY-39.
+            let clear = self.clear.as_ref();
+            let clear = clear.ok_or_else(|| {
+                Error::Protocol("it sends data in the clear, which was not agreed on".into())
+            })?;
+            clear.receive(self.data_left.saturating_sub(self.buf.len()));
+        }
+        Ok(Incoming::Block(block, hash))
     }
 
-    /// The data of the block just read, into `out`, which must be as long as that.
-    pub(crate) async fn read_data(&mut self, out: &mut [u8]) -> Result<(), Error> {
+    /// The data of the block just read, into `out`, which must be as long as that. `arrived` is given all of it in order, in parts
+    /// that are still in the processor's cache.
+    pub(crate) async fn read_data(
+        &mut self,
+        out: &mut [u8],
+        mut arrived: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
         self.data_left = 0;
-        let ahead = self.buf.len().min(out.len());
-        let (ahead, mut rest) = out.split_at_mut(ahead);
-        self.buf.copy_to_slice(ahead);
-        while !rest.is_empty() {
-            let n = heard(self.inner.read(rest)).await?;
+        let mut filled = self.buf.len().min(out.len());
+        let mut given = 0;
+        self.buf.copy_to_slice(out.get_mut(..filled).unwrap_or_default());
+        loop {
+            let whole_parts = match filled == out.len() {
+                true => filled,
+                false => filled - filled % ARRIVED_PART_BYTES,
+            };
+            if whole_parts > given {
+                arrived(out.get(given..whole_parts).unwrap_or_default());
+                given = whole_parts;
+            }
+            if filled == out.len() {
+                return Ok(());
+            }
+            let until = out.len().min(filled + READ_PART_BYTES);
+            let n = heard(self.inner.read(out.get_mut(filled..until).unwrap_or_default())).await?;
             if n == 0 {
                 return Err(cut());
             }
-            rest = rest.get_mut(n..).unwrap_or_default();
+            filled += n;
         }
-        Ok(())
     }
 
     /// Reads until at least `want` bytes are ahead. False at a clean end.
@@ -150,7 +197,7 @@ fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
     let len = len.checked_sub(1).ok_or(WireError::Short)?;
     let frame_type = FrameType::from_byte(kind).ok_or(WireError::Type(kind))?;
     let bound = match frame_type {
-        FrameType::Block => (1 << BLOCK_LOG2.end()) + 4096,
+        FrameType::Block | FrameType::ClearBlock => (1 << BLOCK_LOG2.end()) + 4096,
         FrameType::Hello => MAX_HELLO,
         _ => MAX_BODY,
     };
@@ -233,13 +280,15 @@ mod tests {
                 reader.next().await.unwrap(),
                 Some(Incoming::Frame(Frame::KeepAlive))
             ));
-            let Some(Incoming::Block(got)) = reader.next().await.unwrap() else {
+            let Some(Incoming::Block(got, None)) = reader.next().await.unwrap() else {
                 panic!("no block")
             };
             assert_eq!(got, block);
             let mut data = [0; 5];
-            reader.read_data(&mut data).await.unwrap();
-            assert_eq!(&data, b"12345");
+            let mut arrived = Vec::new();
+            let looked = |part: &[u8]| arrived.extend_from_slice(part);
+            reader.read_data(&mut data, looked).await.unwrap();
+            assert_eq!((&data, &arrived[..]), (b"12345", &b"12345"[..]));
             assert!(matches!(
                 reader.next().await.unwrap(),
                 Some(Incoming::Frame(Frame::Ack { id: 1, offset: 0 }))
@@ -250,8 +299,8 @@ mod tests {
             let mut reader = FrameReader::new(&bytes[..cut]);
             let result = async {
                 while let Some(incoming) = reader.next().await? {
-                    if let Incoming::Block(block) = incoming {
-                        reader.read_data(&mut vec![0; block.data_len()]).await?;
+                    if let Incoming::Block(block, _) = incoming {
+                        reader.read_data(&mut vec![0; block.data_len()], |_| ()).await?;
                     }
                 }
                 Ok::<_, Error>(())
@@ -278,6 +327,31 @@ mod tests {
             FrameReader::new(&[0u8, 0, 0, 0, 1][..]).next().await,
             Err(Error::Protocol(_))
         ));
+    }
+
+    #[tokio::test]
+    async fn lh_copy_39_data_in_the_clear_is_taken_only_where_it_was_agreed_on() {
+        let block = Block {
+            id: 1,
+            offset: 0,
+            len: 5,
+            pieces: vec![Piece { offset: 0, len: 5 }],
+        };
+        let hash = BlockHash::from_bytes([9; 32]);
+        let mut bytes = Vec::new();
+        Frame::ClearBlock(block.clone(), hash).encode(&mut bytes);
+        bytes.extend_from_slice(b"12345");
+        let mut reader = FrameReader::new(&bytes[..]);
+        assert!(matches!(reader.next().await, Err(Error::Protocol(_))));
+        let mut reader = FrameReader::new(&bytes[..]);
+        reader.allow_clear(Arc::default());
+        let Some(Incoming::Block(got, Some(said))) = reader.next().await.unwrap() else {
+            panic!("no block")
+        };
+        assert_eq!((got, said), (block, hash));
+        let mut data = [0; 5];
+        reader.read_data(&mut data, |_| ()).await.unwrap();
+        assert_eq!(&data, b"12345");
     }
 
     struct Chunks(std::collections::VecDeque<std::io::Result<bytes::Bytes>>);

@@ -97,7 +97,7 @@ fn decoded(frame: &Frame, body: Option<&[u8]>) {
     if let Frame::File { head, .. } | Frame::Directory { head, .. } | Frame::Symlink { head, .. } = frame {
         plain(&head.path);
     }
-    if let Frame::Block(block) = frame {
+    if let Frame::Block(block) | Frame::ClearBlock(block, _) = frame {
         assert!(block.data_len() <= block.len as usize);
     }
 }
@@ -127,13 +127,14 @@ fn stream(data: &[u8]) {
     RUNTIME.with_borrow(|runtime| {
         runtime.block_on(async {
             let mut reader = FrameReader::new(data);
+            reader.allow_clear(Default::default());
             loop {
                 match reader.next().await {
                     Ok(None) => break,
                     Ok(Some(Incoming::Frame(frame))) => decoded(&frame, None),
-                    Ok(Some(Incoming::Block(block))) => {
+                    Ok(Some(Incoming::Block(block, _))) => {
                         assert!(block.data_len() <= 1 << 20);
-                        let read = reader.read_data(&mut vec![0; block.data_len()]).await;
+                        let read = reader.read_data(&mut vec![0; block.data_len()], |_| ()).await;
                         if read.is_err() {
                             break;
                         }

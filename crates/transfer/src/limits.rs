@@ -32,8 +32,8 @@ pub struct Limits {
 pub const DESCRIPTORS_PER_FILE: usize = 3;
 /// Bytes of a buffer: the largest block and its header, or a batch of small files.
 pub const BUFFER_BYTES: usize = (1 << 20) + 64 * 1024;
-/// Bytes that one stream may take besides its buffers: what is read ahead, a frame, and answers that wait to be sent.
-pub const STREAM_BYTES: usize = 3 << 19;
+/// Bytes that one stream may take besides its buffers: what is read ahead, a frame, answers that wait to be sent, and its session.
+pub const STREAM_BYTES: usize = 7 << 18;
 /// Directories that a copy keeps open for the files that go into them.
 pub(crate) const OPEN_DIRECTORIES_PER_COPY: usize = 16;
 /// Descriptors that one piece of work on a blocking thread has open for a moment.

@@ -14,7 +14,7 @@ use crate::receive::{AfterDone, receive_stream};
 use crate::receive::{Asked, Receiver};
 use crate::send::Queue;
 use crate::send::Sources;
-use crate::send::send_stream;
+use crate::send::{ClearData, send_stream};
 use crate::store::Destination;
 
 /// Bytes in the pipe.
@@ -53,7 +53,16 @@ pub async fn copy_local(
     let (mut near_read, mut far_read) = (FrameReader::new(near_read), FrameReader::new(far_read));
     let counters = progress.add_stream("local", None, false);
     let unwatched = queue.progress.add_stream("local", None, false);
-    let send = send_stream(&queue, 0, &unwatched, &mut near_read, &mut near_write, Vec::new());
+    let protected = ClearData::never();
+    let send = send_stream(
+        &queue,
+        0,
+        &unwatched,
+        &mut near_read,
+        &mut near_write,
+        Vec::new(),
+        &protected,
+    );
     let receive = receive_stream(
         &receiver,
         &counters,

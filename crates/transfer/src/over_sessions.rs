@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use longhaul_proto::{PublicKey, Route};
-use longhaul_session::{ConnectOptions, FlowWatch, Session, connect};
+use longhaul_session::{Clear, ConnectOptions, FlowWatch, Session, connect};
 
 use crate::client::{ConnectError, ConnectFailure, Connector, Transport};
 use crate::lock::Locked;
@@ -16,6 +16,10 @@ impl Transport for Session {
 
     fn watch(&mut self, side: drs::Side) -> Option<Arc<FlowWatch>> {
         Some(Session::watch(self, drs::Mode::Auto, side))
+    }
+
+    fn clear(&self) -> Option<Arc<Clear>> {
+        Some(Session::clear(self))
     }
 }
 

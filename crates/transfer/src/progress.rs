@@ -31,6 +31,8 @@ pub struct Progress {
     pub bytes_done: AtomicU64,
     /// Bytes among them that an earlier copy had left in place.
     pub bytes_resumed: AtomicU64,
+    /// Bytes of file data that travelled in the clear.
+    pub bytes_clear: AtomicU64,
     /// Entries that failed.
     pub failures: AtomicU64,
     streams: Mutex<Vec<Arc<StreamCounters>>>,

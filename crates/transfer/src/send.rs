@@ -13,4 +13,4 @@ mod walk;
 
 pub(crate) use queue::Queue;
 pub use source::Sources;
-pub(crate) use stream::send_stream;
+pub(crate) use stream::{ClearData, send_stream};

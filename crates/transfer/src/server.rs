@@ -1,7 +1,7 @@
 //! The server's side: which copies are under way, who may do what where, and when a copy nobody comes back for is dropped.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::grants::{Grants, GrantsInForce};
 use crate::limits::Limits;
 use crate::lock::Locked;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
-use crate::send::send_stream;
+use crate::send::{ClearData, send_stream};
 use crate::store::confine::Dir;
 use crate::wire::{Frame, Request, Token, VERSION};
 
@@ -36,6 +36,8 @@ pub struct Server {
     root: Arc<Dir>,
     grants: Arc<GrantsInForce>,
     limits: Limits,
+    /// The data of blocks may travel in the clear, where the client wants that (LH-COPY-39).
+    allows_clear: AtomicBool,
     accounts: Accounts,
     copies: Mutex<Copies>,
     /// A copy has lost its last stream.
@@ -67,9 +69,15 @@ impl Server {
             grants: GrantsInForce::new(grants),
             accounts: Accounts::new(&limits),
             limits,
+            allows_clear: AtomicBool::new(false),
             copies: Mutex::default(),
             abandoned: Condvar::new(),
         })
+    }
+
+    /// From now on the data of large files may travel in the clear, where the client wants that.
+    pub fn allow_clear(&self) {
+        self.allows_clear.store(true, Ordering::Relaxed);
     }
 
     /// The grants in force.
@@ -116,6 +124,7 @@ impl Server {
         let stream_held = account.take(Resource::Streams, 1);
         // Which part this end has is known with HELLO.
         let watch = stream.watch(drs::Side::Receiving);
+        let clear = stream.clear();
         let (reader, mut writer) = tokio::io::split(stream);
         let heard = Arc::new(OnceLock::new());
         let mut reader = FrameReader::new(Listening::new(reader, heard.clone()));
@@ -160,11 +169,14 @@ impl Server {
             watch.begin_anew(drs::Side::Sending);
         }
         let counters = copy.progress.add_stream(&principal.to_string(), watch, true);
+        // LH-COPY-39.
+        let clear = clear.filter(|_| copy.hello.clear && self.allows_clear.load(Ordering::Relaxed));
         let mut greeting = Vec::new();
         Frame::Accept {
             version: VERSION,
             max_streams: self.limits.streams_per_copy,
             instance: copy.instance,
+            clear: clear.is_some(),
         }
         .encode(&mut greeting);
         // Remembered by nobody once it is over, however often a client comes back.
@@ -176,9 +188,26 @@ impl Server {
         let carried = async {
             match side {
                 Side::Send(queue) => {
-                    send_stream(queue, number, &counters, &mut reader, &mut writer, greeting).await
+                    let clear = ClearData {
+                        wanted: clear.is_some(),
+                        agreed: AtomicBool::new(clear.is_some()),
+                        stream: clear,
+                    };
+                    send_stream(
+                        queue,
+                        number,
+                        &counters,
+                        &mut reader,
+                        &mut writer,
+                        greeting,
+                        &clear,
+                    )
+                    .await
                 }
                 Side::Receive(receiver) => {
+                    if let Some(clear) = clear {
+                        reader.allow_clear(clear);
+                    }
                     let after_done = AfterDone::Stay(&copy.numbers);
                     receive_stream(
                         receiver,

@@ -23,6 +23,16 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 pub(crate) struct BlockHash([u8; 32]);
 
 impl BlockHash {
+    /// As it travels.
+    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// As it travels.
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// As the subtree of the block at `offset`. Not for a block that is the whole file: its hash is no chaining value.
     pub(crate) fn subtree(self, offset: u64, block_log2: u32) -> Subtree {
         Subtree {

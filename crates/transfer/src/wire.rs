@@ -17,7 +17,7 @@ use drs::Limit;
 
 use crate::error::{Failure, FailureKind};
 use crate::path::{PathError, RelPath};
-use crate::tree_hash::{Hash, Subtree};
+use crate::tree_hash::{BlockHash, Hash, Subtree};
 
 mod decode;
 mod encode;
@@ -27,7 +27,7 @@ mod options;
 mod tests;
 
 pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
-pub(crate) use encode::{begin_small, finish_small};
+pub(crate) use encode::{begin_small, finish_clear_block, finish_small};
 pub use hello::{Hello, Request, Token};
 
 /// Version of the copy protocol spoken here (LH-COPY-6).
@@ -76,6 +76,7 @@ pub(crate) enum FrameType {
     Flow = 17,
     Retire = 18,
     Have = 19,
+    ClearBlock = 22,
 }
 
 impl FrameType {
@@ -83,7 +84,7 @@ impl FrameType {
         use FrameType::*;
         [
             Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack,
-            Result, Done, KeepAlive, Flow, Retire, Have,
+            Result, Done, KeepAlive, Flow, Retire, Have, ClearBlock,
         ]
         .into_iter()
         .find(|t| *t as u8 == byte)
@@ -143,6 +144,11 @@ impl Block {
     pub(crate) fn data_len(&self) -> usize {
         self.pieces.iter().map(|p| p.len as usize).sum()
     }
+
+    /// Whether it has no hole.
+    pub(crate) fn is_all_data(&self) -> bool {
+        matches!(self.pieces[..], [Piece { offset: 0, len }] if len == self.len)
+    }
 }
 
 /// Every frame, with BLOCK's data left on the stream.
@@ -156,6 +162,8 @@ pub(crate) enum Frame {
         max_streams: u16,
         /// None from a server that does not tell.
         instance: Option<CopyInstance>,
+        /// The data of blocks may travel in the clear (LH-COPY-39).
+        clear: bool,
     },
     /// Server: no, and why. `unauthorised` if it is a question of who asks.
     Refuse { unauthorised: bool, detail: String },
@@ -181,6 +189,8 @@ pub(crate) enum Frame {
     Symlink { head: Head, meta: Meta, target: Vec<u8> },
     /// Part of a file.
     Block(Block),
+    /// The same, with its data in the clear behind the frame, and what that hashes to (LH-COPY-40).
+    ClearBlock(Block, BlockHash),
     /// A file's hash, once all of it has been read unchanged (LH-COPY-15).
     FileEnd { id: u64, hash: Hash },
     /// An entry that could not be read (LH-COPY-16); or, from the receiver and without a number, an afterthought about one that was written.

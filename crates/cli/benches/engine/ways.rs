@@ -69,6 +69,7 @@ pub fn all(options: &Options) -> Vec<Way> {
             "encrypted, verified",
         );
     }
+    longhaul("longhaul cp --no-encrypt", &own, &["--no-encrypt"], "verified");
     longhaul(
         "longhaul cp --streams 4",
         &own,
@@ -169,7 +170,7 @@ impl<'a> Bench<'a> {
     fn serve(&self, way: &Way, before: &[String]) -> (Child, String) {
         let served = self.folder.join("served");
         match &way.program {
-            Program::Longhaul { program, .. } => {
+            Program::Longhaul { program, flags } => {
                 let key = Command::new(program)
                     .args(["keys", "show"])
                     .envs(self.homes())
@@ -181,6 +182,9 @@ impl<'a> Bench<'a> {
                     .envs(self.homes())
                     .args(["serve", "--json", "--listen", "127.0.0.1:0", "--root"]);
                 command.arg(&served).args(["--write", &key]);
+                if flags.contains(&"--no-encrypt") {
+                    command.arg("--allow-no-encrypt");
+                }
                 let mut server = command
                     .stdout(Stdio::piped())
                     .stderr(Stdio::null())

@@ -129,6 +129,7 @@ impl Cp {
             tell_done: self.json || (!self.recursive && sources.len() == 1),
             ports: self.ssh.port_range,
             congestion: self.congestion.clone(),
+            no_encrypt: self.no_encrypt,
         };
         let observer: Arc<dyn Observer> = watch.clone();
         let copied = between.copy(
@@ -164,6 +165,7 @@ impl Cp {
             follow: !self.recursive,
             ports: self.ssh.port_range,
             congestion: self.congestion.clone(),
+            no_encrypt: self.no_encrypt,
             routes: self.route.clone(),
         };
         let Found {
@@ -189,6 +191,7 @@ impl Cp {
             token,
             request,
             resume: !self.no_resume,
+            clear: self.no_encrypt,
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");

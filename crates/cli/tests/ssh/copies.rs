@@ -27,6 +27,11 @@ fn files_and_trees_go_there_and_back_without_a_server() {
     ));
     hosts.cp(&["alpha:big", "here/back"]).assert_done();
     assert!(same(&hosts.path("here/big"), &hosts.path("here/back")));
+    // Whoever types the command decides for both ends.
+    let unencrypted = hosts.cp(&["--no-encrypt", "alpha:big", "here/unencrypted"]);
+    unencrypted.assert_done();
+    assert_eq!(unencrypted.report["encrypted"], false);
+    assert!(same(&hosts.path("here/big"), &hosts.path("here/unencrypted")));
     let absolute = "alpha:/run/ana/copied";
     hosts.cp(&["-r", absolute, "alpha:~/big", "here/"]).assert_done();
     assert!(same(&hosts.path("here/tree"), &hosts.path("here/copied")));

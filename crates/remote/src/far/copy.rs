@@ -149,6 +149,7 @@ async fn carry_out(
         token,
         request,
         resume: ask.resume,
+        clear: ask.no_encrypt,
     };
     let client = Client {
         connector: Arc::new(server),
@@ -194,6 +195,7 @@ fn counts(progress: &Progress) -> CopyProgress {
         entries_done: progress.entries_done.load(Ordering::Relaxed),
         files_done: progress.files_done.load(Ordering::Relaxed),
         bytes_done: progress.bytes_done.load(Ordering::Relaxed),
+        bytes_clear: progress.bytes_clear.load(Ordering::Relaxed),
         failures: progress.failures.load(Ordering::Relaxed),
     }
 }

@@ -41,6 +41,9 @@ impl Serving {
         let (grants, paths) = resolved.await.map_err(|error| error.to_string())??;
         let root = Dir::open("/".as_ref()).map_err(|errno| std::io::Error::from(errno).to_string())?;
         let server = Server::new(root, grants, limits);
+        if ask.no_encrypt {
+            server.allow_clear();
+        }
         let options = |addr| ListenOptions {
             congestion: ask.congestion.clone(),
             ..ListenOptions::new(

@@ -1,5 +1,6 @@
 //! One stream of a client, from its opening to its end.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::error::Error;
 use crate::frame_io::FrameReader;
 use crate::progress::{Event, Observer, Progress, StreamCounters};
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
-use crate::send::send_stream;
+use crate::send::{ClearData, send_stream};
 use crate::wire::{Frame, Hello};
 
 /// How long a stream that is over may take to close.
@@ -99,10 +100,17 @@ impl<C: Connector> Attempt<C> {
         });
         let mut greeting = Vec::new();
         Frame::Hello(self.hello.clone()).encode(&mut greeting);
+        let clear = stream.clear().filter(|_| self.hello.clear);
         let (reader, mut writer) = tokio::io::split(stream);
         let mut reader = FrameReader::new(reader);
         let result = match &self.side {
             Side::Push(queue) => {
+                let clear = ClearData {
+                    wanted: clear.is_some(),
+                    stream: clear,
+                    // Before ACCEPT nobody knows whether the server allows it.
+                    agreed: AtomicBool::new(false),
+                };
                 send_stream(
                     queue,
                     counters.number,
@@ -110,10 +118,14 @@ impl<C: Connector> Attempt<C> {
                     &mut reader,
                     &mut writer,
                     greeting,
+                    &clear,
                 )
                 .await
             }
             Side::Pull(receiver) => {
+                if let Some(clear) = clear {
+                    reader.allow_clear(clear);
+                }
                 receive_stream(
                     receiver,
                     &counters,

@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::path::RelPath;
 use crate::progress::Progress;
 use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
-use crate::send::{Queue, Sources, send_stream};
+use crate::send::{ClearData, Queue, Sources, send_stream};
 use crate::server::Server;
 use crate::store::confine::Dir;
 use crate::store::{Destination, WriteOptions};
@@ -59,6 +59,7 @@ impl Bench {
             token,
             request: request.clone(),
             resume: false,
+            clear: false,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)
@@ -109,7 +110,8 @@ async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
             let (reader, mut writer) = tokio::io::split(stream);
             let mut reader = FrameReader::new(reader);
             let id = counters.number;
-            let sending = send_stream(&queue, id, &counters, &mut reader, &mut writer, greeting);
+            let clear = ClearData::never();
+            let sending = send_stream(&queue, id, &counters, &mut reader, &mut writer, greeting, &clear);
             let retiring = async {
                 while retired && counters.bytes.load(Ordering::Relaxed) == 0 {
                     tokio::task::yield_now().await;

@@ -17,7 +17,7 @@ use crate::frame_io::{FrameReader, Incoming};
 use crate::path::RelPath;
 use crate::progress::Progress;
 use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
-use crate::send::{Queue, Sources, send_stream};
+use crate::send::{ClearData, Queue, Sources, send_stream};
 use crate::store::{Announced, MadeDir, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, Frame, Head, Meta, NO_ENTRY, Written};
@@ -189,6 +189,7 @@ pub(super) fn receiver(data: &[u8]) {
                 looks: 0,
             };
             let mut reader = FrameReader::new(said);
+            reader.allow_clear(Arc::default());
             let after_done = AfterDone::Leave;
             let ended = receive_stream(&receiver, &counters, &mut reader, &mut heard, b"", after_done).await;
             if let Err(error) = ended {
@@ -275,6 +276,12 @@ pub(super) fn sender(data: &[u8]) {
         };
         let mut reader = FrameReader::new(said);
         let mut writer = Discarded(written.clone());
+        // Data goes in the clear as soon as ACCEPT says so.
+        let clear = ClearData {
+            stream: Some(Arc::default()),
+            wanted: true,
+            ..ClearData::never()
+        };
         send_stream(
             &queue,
             counters.number,
@@ -282,6 +289,7 @@ pub(super) fn sender(data: &[u8]) {
             &mut reader,
             &mut writer,
             Vec::new(),
+            &clear,
         )
         .await
     });

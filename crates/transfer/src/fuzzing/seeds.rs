@@ -35,6 +35,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 version: VERSION,
                 max_streams: 64,
                 instance: Some([6; 8]),
+                clear: false,
             },
         ),
         (
@@ -160,6 +161,7 @@ fn push() -> Hello {
             names: vec![b"one".to_vec(), vec![], b"two \xff".to_vec()],
         },
         resume: true,
+        clear: false,
     }
 }
 
@@ -171,6 +173,7 @@ fn pull() -> Hello {
             sources: vec![RelPath::root(), RelPath::from_bytes(b"data/x").unwrap()],
         },
         resume: false,
+        clear: false,
     }
 }
 
@@ -397,6 +400,7 @@ pub(super) fn receivers() -> Vec<Seed> {
         version: VERSION,
         max_streams: 8,
         instance: None,
+        clear: false,
     };
     let failure = Failure::new(FailureKind::Exists);
     let results = |outcome: Result<Written, Failure>| -> Vec<Frame> {
@@ -423,6 +427,7 @@ pub(super) fn receivers() -> Vec<Seed> {
         version: VERSION,
         max_streams: 8,
         instance: Some([byte; 8]),
+        clear: false,
     };
     let note = Frame::Failed {
         head: Head {

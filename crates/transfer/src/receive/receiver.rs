@@ -383,9 +383,22 @@ impl<S: Store> Receiver<S> {
 
     /// The data of a block that is wanted, of a file of `size` bytes, and its hash if that is known. Blocking; the thread that
     /// finds nobody writing the file goes on until nothing waits to be written to it.
-    pub(crate) fn block(&self, block: Block, data: BlockData, size: u64, hash: Option<BlockHash>) {
+    ///
+    /// Of a block in the clear the sender has `said` what it hashes to, where nobody could change it: another hash fails the file,
+    /// and nothing of the block is written (LH-COPY-40).
+    pub(crate) fn block(
+        &self,
+        block: Block,
+        data: BlockData,
+        size: u64,
+        hash: Option<BlockHash>,
+        said: Option<BlockHash>,
+    ) {
         let hash = hash.unwrap_or_else(|| hash_block(&block, data.bytes(), size));
-        let (_, actions) = self.event(|ledger, out| ledger.block_hashed(block, hash, data, out));
+        let (_, actions) = match said.is_none_or(|said| said == hash) {
+            true => self.event(|ledger, out| ledger.block_hashed(block, hash, data, out)),
+            false => self.event(|ledger, out| ledger.block_changed(block.id, out)),
+        };
         self.perform(actions);
     }
 

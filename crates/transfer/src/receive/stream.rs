@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use longhaul_session::SESSION_BYTES;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -18,7 +19,7 @@ use crate::progress::StreamCounters;
 use crate::receive::ledger::Answer;
 use crate::receive::receiver::{BlockData, Receiver, Reply};
 use crate::store::{Announced, Store};
-use crate::tree_hash::Subtree;
+use crate::tree_hash::{BlockHasher, Subtree};
 use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, MAX_HAVE_SUBTREES};
 
 /// Answers that may wait to be written.
@@ -26,7 +27,7 @@ const MAX_WAITING_ANSWERS: usize = 1024;
 /// Bytes of what says which parts of a file are in place: one that waits, one that is being made, and one being written.
 const HAVE_BYTES: usize = 3 * MAX_HAVE_SUBTREES * size_of::<Subtree>();
 const ANSWER_BYTES: usize = MAX_WAITING_ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3);
-const _: () = assert!(ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY <= STREAM_BYTES);
+const _: () = assert!(ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY + SESSION_BYTES <= STREAM_BYTES);
 /// Blocks of one stream in memory: one being read, the others being written.
 const MAX_BLOCKS_IN_MEMORY: usize = 4;
 /// Whole entries that go to a blocking thread together, and their bytes.
@@ -200,7 +201,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
             });
         };
         match incoming {
-            Incoming::Block(block) => {
+            Incoming::Block(block, said) => {
                 let size = receiver.expects(&block).await?;
                 let holes = match &receiver.account.holes {
                     Some(one) if size.is_some() && is_mostly_hole(&block) => {
@@ -215,10 +216,22 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 if buffer.len() < len {
                     buffer.resize(1 << BLOCK_LOG2.end(), 0);
                 }
-                reader
-                    .read_data(buffer.get_mut(..len).unwrap_or_default())
-                    .await?;
-                let mut hash = None;
+                // Hashed as it arrives, while it is in the cache; where there are holes, later.
+                let mut hasher = size
+                    .filter(|_| block.is_all_data())
+                    .map(|size| BlockHasher::new(block.offset, u64::from(block.len), size));
+                let data = buffer.get_mut(..len).unwrap_or_default();
+                let arrived = |part: &[u8]| {
+                    if let Some(hasher) = &mut hasher {
+                        hasher.update(part);
+                    }
+                };
+                reader.read_data(data, arrived).await?;
+                let mut hash = hasher.map(BlockHasher::finish);
+                if said.is_some() {
+                    let clear = &receiver.progress.bytes_clear;
+                    clear.fetch_add(len as u64, Ordering::Relaxed);
+                }
                 if let (Some(size), Some(_)) = (size, &holes) {
                     let (known, back) = receiver.account.hole_hasher().hash(&block, buffer, size).await?;
                     (hash, buffer) = (Some(known), back);
@@ -239,7 +252,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     && let Some(size) = size
                 {
                     let receiver = receiver.clone();
-                    tokio::task::spawn_blocking(move || receiver.block(block, data, size, hash));
+                    tokio::task::spawn_blocking(move || receiver.block(block, data, size, hash, said));
                 }
             }
             Incoming::Frame(frame) => match receiver.check(frame)? {
@@ -301,7 +314,8 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 | Frame::Have { .. }
                 | Frame::Done { .. }
                 | Frame::Retire
-                | Frame::Block(_) => {
+                | Frame::Block(_)
+                | Frame::ClearBlock(..) => {
                     return Err(Error::Protocol("it sends what only a receiver sends".into()));
                 }
             },

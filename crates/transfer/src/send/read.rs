@@ -107,6 +107,8 @@ pub(crate) struct Reader<'a> {
     pub stream: StreamId,
     /// Whether files are to be gone on with, should the copy end early.
     pub resume: bool,
+    /// Whether the data of blocks goes in the clear (LH-COPY-39).
+    pub clear: bool,
     /// What was said on the stream before.
     pub announced: &'a mut Announced,
     pub out: &'a mut FrameBuffer,
@@ -269,7 +271,11 @@ impl Reader<'_> {
             pieces: file.pieces(offset, len as u32)?,
         };
         let data = block.data_len() as u64;
-        self.out.put(&Frame::Block(block.clone()));
+        self.out.put(&match self.clear {
+            true => Frame::ClearBlock(block.clone(), BlockHash::from_bytes([0; 32])),
+            false => Frame::Block(block.clone()),
+        });
+        let begin = self.out.len();
         let mut hasher = BlockHasher::new(offset, len, file.size());
         let mut hashed = 0;
         for piece in &block.pieces {
@@ -287,7 +293,11 @@ impl Reader<'_> {
             self.out.advance(piece.len as usize);
         }
         hasher.update_zeros(len.saturating_sub(u64::from(hashed)));
-        Ok((hasher.finish(), data))
+        let hash = hasher.finish();
+        if self.clear {
+            self.out.finish_clear_block(begin, hash);
+        }
+        Ok((hash, data))
     }
 
     /// What was not read of a file is at the receiver.

@@ -2,12 +2,14 @@
 //! the network; answers back to the queue.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+
+use longhaul_session::Clear;
 
 use crate::account::{Held, Resource};
 use crate::error::Error;
@@ -22,6 +24,31 @@ use crate::wire::{Frame, NO_ENTRY};
 /// How often the receiver hears what the walk has found so far.
 const TOTALS_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Whether, and how, the data of blocks goes in the clear on a stream.
+pub(crate) struct ClearData {
+    /// Where the stream is told which bytes are. None: it can't.
+    pub stream: Option<Arc<Clear>>,
+    /// This end wants it.
+    pub wanted: bool,
+    /// So does the other one (LH-COPY-39).
+    pub agreed: AtomicBool,
+}
+
+impl ClearData {
+    /// None does.
+    pub(crate) fn never() -> Self {
+        Self {
+            stream: None,
+            wanted: false,
+            agreed: AtomicBool::new(false),
+        }
+    }
+
+    fn is_on(&self) -> bool {
+        self.wanted && self.stream.is_some() && self.agreed.load(Ordering::Relaxed)
+    }
+}
+
 /// Sends on one stream until the copy is over. `greeting` goes first, in one flight with the first data. Whatever way this
 /// ends, what the stream carried and had no answer for is back in the queue.
 pub(crate) async fn send_stream<R, W>(
@@ -31,6 +58,7 @@ pub(crate) async fn send_stream<R, W>(
     reader: &mut FrameReader<R>,
     writer: &mut W,
     greeting: Vec<u8>,
+    clear: &ClearData,
 ) -> Result<StreamEnd, Error>
 where
     R: AsyncRead + Unpin,
@@ -39,9 +67,9 @@ where
     queue.add_stream(stream);
     let _back = PutBack(queue, stream);
     let (filled, ready) = mpsc::channel(1);
-    let produce = produce(queue, stream, filled);
-    let write = write(queue, counters, writer, ready, greeting);
-    let read = read_answers(queue, stream, counters, reader);
+    let produce = produce(queue, stream, filled, clear);
+    let write = write(queue, counters, writer, ready, greeting, clear);
+    let read = read_answers(queue, stream, counters, reader, clear);
     tokio::select! {
         result = produce => result,
         result = write => result,
@@ -70,6 +98,7 @@ async fn produce(
     queue: &Arc<Queue>,
     stream: StreamId,
     filled: mpsc::Sender<Filled>,
+    clear: &ClearData,
 ) -> Result<StreamEnd, Error> {
     let mut announced = Announced::default();
     loop {
@@ -88,7 +117,7 @@ async fn produce(
             _ => None,
         };
         let place = queue.account.wait(Resource::Buffers).await;
-        let queue = queue.clone();
+        let (queue, clear) = (queue.clone(), clear.is_on());
         let reading = tokio::task::spawn_blocking(move || {
             let mut frames = FrameBuffer::new(queue.account.buffers().take());
             let mut reader = Reader {
@@ -96,6 +125,7 @@ async fn produce(
                 reports: &*queue,
                 stream,
                 resume: queue.resume,
+                clear,
                 announced: &mut announced,
                 out: &mut frames,
             };
@@ -133,6 +163,7 @@ async fn write<W: AsyncWrite + Unpin>(
     writer: &mut W,
     mut ready: mpsc::Receiver<Filled>,
     greeting: Vec<u8>,
+    clear: &ClearData,
 ) -> Result<StreamEnd, Error> {
     writer.write_all(&greeting).await?;
     // Unflushed on purpose if data follows at once: one flight.
@@ -163,7 +194,18 @@ async fn write<W: AsyncWrite + Unpin>(
         out.clear();
         match next {
             Some(filled) => {
-                writer.write_all(filled.frames.filled()).await?;
+                for (part, in_clear) in filled.frames.parts() {
+                    let (frames, data) = part.split_at(part.len().saturating_sub(in_clear));
+                    writer.write_all(frames).await?;
+                    if let Some(stream) = clear.stream.as_ref().filter(|_| !data.is_empty()) {
+                        stream.send(data.len());
+                        queue
+                            .progress
+                            .bytes_clear
+                            .fetch_add(data.len() as u64, Ordering::Relaxed);
+                    }
+                    writer.write_all(data).await?;
+                }
                 counters.bytes.fetch_add(filled.data, Ordering::Relaxed);
                 queue.account.buffers().give(filled.frames.into_bytes());
                 flushed = false;
@@ -192,11 +234,12 @@ async fn read_answers<R: AsyncRead + Unpin>(
     stream: StreamId,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
+    clear: &ClearData,
 ) -> Result<StreamEnd, Error> {
     loop {
         let frame = match reader.next().await? {
             Some(Incoming::Frame(frame)) => frame,
-            Some(Incoming::Block(_)) => {
+            Some(Incoming::Block(..)) => {
                 return Err(Error::Protocol("it sends data where answers belong".into()));
             }
             None => return finished(queue),
@@ -212,10 +255,16 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Flow(report) => counters.hear(report),
             Frame::Retire => queue.retire(stream),
             Frame::Accept {
-                instance: Some(instance),
+                instance,
+                clear: allowed,
                 ..
-            } => queue.reached(instance)?,
-            Frame::KeepAlive | Frame::Accept { .. } => {}
+            } => {
+                clear.agreed.store(allowed, Ordering::Relaxed);
+                if let Some(instance) = instance {
+                    queue.reached(instance)?;
+                }
+            }
+            Frame::KeepAlive => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
             _ => return Err(Error::Protocol("it sends what only a sender sends".into())),
         }

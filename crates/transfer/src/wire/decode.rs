@@ -2,7 +2,7 @@
 
 use longhaul_proto::text::printable_within;
 
-use super::options::{INSTANCE, decode_options};
+use super::options::{CLEAR, INSTANCE, decode_options};
 use super::*;
 
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
@@ -16,10 +16,11 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             if version != VERSION {
                 return Err(WireError::Version(version, version));
             }
-            let mut instance = None;
+            let (mut instance, mut clear) = (None, false);
             decode_options(&mut fields, |kind, value| {
                 match kind {
                     INSTANCE => instance = Some(value.array()?),
+                    CLEAR => clear = true,
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -28,6 +29,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 version,
                 max_streams,
                 instance,
+                clear,
             }
         }
         FrameType::Refuse => Frame::Refuse {
@@ -81,6 +83,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             }
         }
         FrameType::Block => Frame::Block(fields.block()?),
+        FrameType::ClearBlock => Frame::ClearBlock(fields.block()?, BlockHash::from_bytes(fields.hash()?)),
         FrameType::FileEnd => Frame::FileEnd {
             id: fields.id()?,
             hash: fields.hash()?,

@@ -9,7 +9,7 @@ impl Frame {
         out.extend_from_slice(&[0; 4]);
         out.push(self.frame_type() as u8);
         let data_len = match self {
-            Frame::Block(block) => block.data_len(),
+            Frame::Block(block) | Frame::ClearBlock(block, _) => block.data_len(),
             _ => 0,
         };
         self.encode_body(out);
@@ -27,6 +27,7 @@ impl Frame {
             Frame::Directory { .. } => FrameType::Directory,
             Frame::Symlink { .. } => FrameType::Symlink,
             Frame::Block(_) => FrameType::Block,
+            Frame::ClearBlock(..) => FrameType::ClearBlock,
             Frame::FileEnd { .. } => FrameType::FileEnd,
             Frame::Failed { .. } => FrameType::Failed,
             Frame::End { .. } => FrameType::End,
@@ -48,11 +49,15 @@ impl Frame {
                 version,
                 max_streams,
                 instance,
+                clear,
             } => {
                 out.extend_from_slice(&version.to_le_bytes());
                 out.extend_from_slice(&max_streams.to_le_bytes());
                 if let Some(instance) = instance {
                     put_option(out, options::INSTANCE, instance);
+                }
+                if *clear {
+                    put_option(out, options::CLEAR, &[]);
                 }
             }
             Frame::Refuse { unauthorised, detail } => {
@@ -93,15 +98,10 @@ impl Frame {
                 put_meta(out, meta);
                 put_bytes(out, target);
             }
-            Frame::Block(block) => {
-                out.extend_from_slice(&block.id.to_le_bytes());
-                out.extend_from_slice(&block.offset.to_le_bytes());
-                out.extend_from_slice(&block.len.to_le_bytes());
-                out.extend_from_slice(&(block.pieces.len() as u16).to_le_bytes());
-                for piece in &block.pieces {
-                    out.extend_from_slice(&piece.offset.to_le_bytes());
-                    out.extend_from_slice(&piece.len.to_le_bytes());
-                }
+            Frame::Block(block) => put_block(out, block),
+            Frame::ClearBlock(block, hash) => {
+                put_block(out, block);
+                out.extend_from_slice(hash.as_bytes());
             }
             Frame::FileEnd { id, hash } => {
                 out.extend_from_slice(&id.to_le_bytes());
@@ -177,6 +177,23 @@ pub(crate) fn finish_small(out: &mut [u8], start: usize, data: usize, hash: &Has
     let len = (out.len() - start - 4) as u32;
     put_at(out, start, &len.to_le_bytes());
     put_at(out, data - hash.len(), hash);
+}
+
+/// Sets the hash of a CLEAR_BLOCK frame that ends with `frame`.
+pub(crate) fn finish_clear_block(frame: &mut [u8], hash: BlockHash) {
+    let at = frame.len().saturating_sub(hash.as_bytes().len());
+    put_at(frame, at, hash.as_bytes());
+}
+
+fn put_block(out: &mut Vec<u8>, block: &Block) {
+    out.extend_from_slice(&block.id.to_le_bytes());
+    out.extend_from_slice(&block.offset.to_le_bytes());
+    out.extend_from_slice(&block.len.to_le_bytes());
+    out.extend_from_slice(&(block.pieces.len() as u16).to_le_bytes());
+    for piece in &block.pieces {
+        out.extend_from_slice(&piece.offset.to_le_bytes());
+        out.extend_from_slice(&piece.len.to_le_bytes());
+    }
 }
 
 fn put_small_head(out: &mut Vec<u8>, head: &Head, meta: &Meta, hash: &Hash) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::decode::Fields;
 use super::encode::{put_bytes, put_option};
-use super::options::{RESUME, decode_options};
+use super::options::{CLEAR, RESUME, decode_options};
 use super::*;
 
 const MAGIC: [u8; 4] = *b"LHCP";
@@ -44,6 +44,8 @@ pub struct Hello {
     pub request: Request,
     /// What is not finished is kept, and gone on with by the next copy of the same.
     pub resume: bool,
+    /// The data of blocks may travel in the clear, if the server allows it too (LH-COPY-39).
+    pub clear: bool,
 }
 
 /// What the client wants.
@@ -106,6 +108,9 @@ impl Hello {
         if self.resume {
             put_option(out, RESUME, &[]);
         }
+        if self.clear {
+            put_option(out, CLEAR, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut Fields) -> Result<Self, WireError> {
@@ -148,15 +153,20 @@ impl Hello {
             },
             _ => return Err(WireError::Value("request")),
         };
-        let mut resume = false;
+        let (mut resume, mut clear) = (false, false);
         decode_options(fields, |kind, _| {
-            resume |= kind == RESUME;
-            Ok(kind == RESUME)
+            match kind {
+                RESUME => resume = true,
+                CLEAR => clear = true,
+                _ => return Ok(false),
+            }
+            Ok(true)
         })?;
         Ok(Self {
             token,
             request,
             resume,
+            clear,
         })
     }
 

@@ -88,20 +88,25 @@ fn hello() -> impl Strategy<Value = Hello> {
         });
     let pull = (any::<bool>(), proptest::collection::vec(path(), 1..5))
         .prop_map(|(recursive, sources)| Request::Pull { recursive, sources });
-    (any::<[u8; 16]>(), prop_oneof![push, pull], any::<bool>()).prop_map(|(token, request, resume)| Hello {
+    let flags = any::<(bool, bool)>();
+    (any::<[u8; 16]>(), prop_oneof![push, pull], flags).prop_map(|(token, request, (resume, clear))| Hello {
         token: Token(token),
         request,
         resume,
+        clear,
     })
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         hello().prop_map(Frame::Hello),
-        (any::<u16>(), any::<Option<[u8; 8]>>()).prop_map(|(max_streams, instance)| Frame::Accept {
-            version: VERSION,
-            max_streams,
-            instance
+        (any::<u16>(), any::<Option<[u8; 8]>>(), any::<bool>()).prop_map(|(max_streams, instance, clear)| {
+            Frame::Accept {
+                version: VERSION,
+                max_streams,
+                instance,
+                clear,
+            }
         }),
         (any::<bool>(), "[ -~]{0,50}")
             .prop_map(|(unauthorised, detail)| Frame::Refuse { unauthorised, detail }),
@@ -130,6 +135,8 @@ fn frame() -> impl Strategy<Value = Frame> {
         (head(), meta(), proptest::collection::vec(1u8..=255, 1..50))
             .prop_map(|(head, meta, target)| Frame::Symlink { head, meta, target }),
         block().prop_map(Frame::Block),
+        (block(), any::<[u8; 32]>())
+            .prop_map(|(block, hash)| Frame::ClearBlock(block, BlockHash::from_bytes(hash))),
         (0..MAX_FILE, any::<[u8; 32]>()).prop_map(|(id, hash)| Frame::FileEnd { id, hash }),
         (head(), failure()).prop_map(|(head, failure)| Frame::Failed { head, failure }),
         (0..MAX_FILE, any::<u64>()).prop_map(|(entries, bytes)| Frame::End { entries, bytes }),
@@ -191,7 +198,10 @@ proptest! {
     fn frames_come_back_as_they_went(frame in frame()) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        let data_len = if let Frame::Block(block) = &frame { block.data_len() } else { 0 };
+        let data_len = match &frame {
+            Frame::Block(block) | Frame::ClearBlock(block, _) => block.data_len(),
+            _ => 0,
+        };
         let (frame_type, body) = split(&bytes, data_len);
         prop_assert_eq!(decode(frame_type, body).unwrap(), frame);
     }
@@ -206,8 +216,10 @@ proptest! {
         // Nor does one before the options.
         let certain = match &frame {
             Frame::Small { data, .. } => body.len() - data.len(),
-            Frame::Hello(Hello { resume: true, .. }) => body.len() - 4,
-            Frame::Accept { instance: Some(_), .. } => body.len() - 12,
+            Frame::Hello(hello) => body.len() - 4 * (usize::from(hello.resume) + usize::from(hello.clear)),
+            Frame::Accept { instance, clear, .. } => {
+                body.len() - 12 * usize::from(instance.is_some()) - 4 * usize::from(*clear)
+            }
             _ => body.len(),
         };
         if certain > 0 {
@@ -222,7 +234,8 @@ proptest! {
 
     #[test]
     fn any_bytes_decode_or_are_refused(kind in 1u8..=19, body in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body));
+        let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body.clone()));
+        let _ = decode(FrameType::ClearBlock, Bytes::from(body));
     }
 
     #[test]
@@ -275,6 +288,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
             sources: vec![RelPath::root()],
         },
         resume: false,
+        clear: false,
     };
     let mut bytes = Vec::new();
     Frame::Hello(hello.clone()).encode(&mut bytes);
@@ -286,15 +300,15 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
     };
     let good = Ok(Frame::Hello(hello));
     assert_eq!(with(VERSION, VERSION, b""), good);
-    assert_eq!(with(0, u16::MAX, b"\x05\0\x01\0x"), good, "LH-COPY-8");
+    assert_eq!(with(0, u16::MAX, b"\x63\0\x01\0x"), good, "LH-COPY-8");
     assert_eq!(
         with(VERSION + 1, VERSION + 3, b""),
         Err(WireError::Version(VERSION + 1, VERSION + 3))
     );
     assert_eq!(with(5, 4, b""), Err(WireError::Value("version range")));
     assert_eq!(
-        with(0, u16::MAX, b"\x05\x80\0\0"),
-        Err(WireError::UnknownOption(5))
+        with(0, u16::MAX, b"\x63\x80\0\0"),
+        Err(WireError::UnknownOption(0x63))
     );
     let accept = |options: &[u8]| {
         let body = [&VERSION.to_le_bytes()[..], &[9, 0], options].concat();
@@ -304,9 +318,10 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
         version: VERSION,
         max_streams: 9,
         instance: None,
+        clear: false,
     };
-    assert_eq!(accept(b"\x05\0\x01\0x"), Ok(accepted));
-    assert_eq!(accept(b"\x05\x80\0\0"), Err(WireError::UnknownOption(5)));
+    assert_eq!(accept(b"\x63\0\x01\0x"), Ok(accepted));
+    assert_eq!(accept(b"\x63\x80\0\0"), Err(WireError::UnknownOption(0x63)));
 }
 
 #[test]

@@ -330,6 +330,7 @@ pub async fn pull_hostile(
         token: Token::random().unwrap(),
         request,
         resume: false,
+        clear: false,
     };
     let options = WriteOptions {
         overwrite: true,

@@ -139,6 +139,7 @@ fn client(
         token: Token::random().unwrap(),
         request,
         resume,
+        clear: false,
     };
     let client = Client {
         connector: Arc::new(pipes),
@@ -171,6 +172,17 @@ async fn finish(result: Result<Outcome, Error>, events: Arc<Events>, progress: A
 
 #[derive(Default)]
 pub struct Events(Mutex<Vec<Event>>);
+
+impl Events {
+    /// What failed so far.
+    pub fn failures(&self) -> Vec<Failure> {
+        let failure = |event: &Event| match event {
+            Event::Failed { failure, .. } => Some(failure.clone()),
+            _ => None,
+        };
+        self.0.lock().unwrap().iter().filter_map(failure).collect()
+    }
+}
 
 impl Observer for Events {
     fn event(&self, event: Event) {
@@ -348,7 +360,11 @@ impl Cut {
     }
 }
 
-impl Transport for Cut {}
+impl Transport for Cut {
+    fn clear(&self) -> Option<Arc<longhaul_session::Clear>> {
+        Some(Arc::default())
+    }
+}
 
 fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the depot died")

@@ -4,6 +4,7 @@
 
 mod asked;
 mod attacks;
+mod clear;
 mod faults;
 mod harness;
 mod resume;

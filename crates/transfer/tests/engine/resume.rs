@@ -284,6 +284,7 @@ async fn a_push_whose_server_is_started_again_ends_at_once_and_the_next_one_goes
                 names,
             },
             resume: true,
+            clear: false,
         };
         let client = Client {
             connector: Arc::new(connector),

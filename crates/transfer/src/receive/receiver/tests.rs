@@ -135,7 +135,7 @@ async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
         };
         let (receiver, free) = (receiver.clone(), free.clone());
         bring.push(std::thread::spawn(move || {
-            receiver.block(block, data, 4 * BLOCK, None);
+            receiver.block(block, data, 4 * BLOCK, None, None);
             free.send(n).unwrap();
         }));
         if n == 0 {

@@ -3,15 +3,19 @@
 //! It is made as large as it ever needs to be and keeps what it was filled with: file data is read over it as it is, so
 //! that no byte is set to zero first only to be read over.
 
+use std::ops::Range;
+
 use crate::limits::BUFFER_BYTES;
-use crate::tree_hash::Hash;
-use crate::wire::{Frame, Head, Meta, begin_small, finish_small};
+use crate::tree_hash::{BlockHash, Hash};
+use crate::wire::{Frame, Head, Meta, begin_small, finish_clear_block, finish_small};
 
 /// See the module.
 pub(crate) struct FrameBuffer {
     /// All of it has been written to at some time; frames are in the first `filled` bytes.
     bytes: Vec<u8>,
     filled: usize,
+    /// Data of blocks that travels in the clear, in order.
+    clear: Vec<Range<usize>>,
     frame: Vec<u8>,
 }
 
@@ -31,13 +35,27 @@ impl FrameBuffer {
         Self {
             bytes,
             filled: 0,
+            clear: Vec::new(),
             frame: Vec::new(),
         }
     }
 
     /// The frames in it.
+    #[cfg(test)]
     pub(crate) fn filled(&self) -> &[u8] {
         self.bytes.get(..self.filled).unwrap_or_default()
+    }
+
+    /// Its parts in order: frames, and how many bytes of them at the end travel in the clear.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&[u8], usize)> {
+        let starts = std::iter::once(0).chain(self.clear.iter().map(|clear| clear.end));
+        let ends = self
+            .clear
+            .iter()
+            .cloned()
+            .chain(std::iter::once(self.filled..self.filled));
+        let parts = starts.zip(ends);
+        parts.map(|(start, end)| (self.bytes.get(start..end.end).unwrap_or_default(), end.len()))
     }
 
     /// Its memory, for another one.
@@ -53,6 +71,7 @@ impl FrameBuffer {
     /// Drops all but the first `len` bytes.
     pub(super) fn truncate(&mut self, len: usize) {
         self.filled = self.filled.min(len);
+        self.clear.retain(|clear| clear.end <= len);
     }
 
     /// Whether `len` more bytes fit.
@@ -88,6 +107,16 @@ impl FrameBuffer {
     pub(super) fn finish_small(&mut self, small: &OpenSmall, hash: &Hash) {
         if let Some(filled) = self.bytes.get_mut(..self.filled) {
             finish_small(filled, small.start, small.data, hash);
+        }
+    }
+
+    /// The data behind a CLEAR_BLOCK frame that ends at `data` is all there, and hashes to this.
+    pub(super) fn finish_clear_block(&mut self, data: usize, hash: BlockHash) {
+        if let Some(frame) = self.bytes.get_mut(..data) {
+            finish_clear_block(frame, hash);
+        }
+        if data < self.filled {
+            self.clear.push(data..self.filled);
         }
     }
 

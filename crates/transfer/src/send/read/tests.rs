@@ -144,6 +144,7 @@ fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
             reports: &heard,
             stream: 0,
             resume: false,
+            clear: false,
             announced: &mut announced,
             out: &mut out,
         };

@@ -1,0 +1,195 @@
+//! Copies whose data travels in the clear: what both ends agree on, and what somebody on the way can do.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use longhaul_transfer::*;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+
+use crate::harness::*;
+
+/// A pipe in which somebody changes the byte at this place of what the client reads.
+struct Changed {
+    inner: DuplexStream,
+    read: u64,
+    at: u64,
+}
+
+impl Transport for Changed {
+    fn clear(&self) -> Option<Arc<longhaul_session::Clear>> {
+        Some(Arc::default())
+    }
+}
+
+impl AsyncRead for Changed {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let poll = Pin::new(&mut self.inner).poll_read(cx, buf);
+        let (first, place) = (self.read, self.at);
+        let new = &mut buf.filled_mut()[before..];
+        self.read += new.len() as u64;
+        if let Some(byte) = place.checked_sub(first).and_then(|at| new.get_mut(at as usize)) {
+            *byte ^= 1;
+        }
+        poll
+    }
+}
+
+impl AsyncWrite for Changed {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// Streams of which the first is [`Changed`]; later ones are as they should be.
+struct Meddler {
+    server: Arc<Server>,
+    at: u64,
+}
+
+impl Connector for Meddler {
+    type Stream = Changed;
+
+    fn routes(&self) -> Vec<String> {
+        vec!["direct".into()]
+    }
+
+    async fn connect(&self, _: usize) -> Result<Changed, ConnectError> {
+        let (inner, theirs) = tokio::io::duplex(1 << 16);
+        let server = self.server.clone();
+        tokio::spawn(async move { server.serve(theirs, key(1)).await });
+        Ok(Changed {
+            inner,
+            read: 0,
+            at: self.at,
+        })
+    }
+}
+
+fn hello(request: Request) -> Hello {
+    Hello {
+        token: Token::random().unwrap(),
+        request,
+        resume: true,
+        clear: true,
+    }
+}
+
+/// Bytes that go in the clear when a client pulls, or pushes, a file of 3 MB and a small one. The copy is complete.
+async fn copied(bench: &Bench, pull: bool) -> u64 {
+    let progress = Arc::new(Progress::default());
+    let client = |request| Client {
+        connector: Arc::new(bench.pipes()),
+        hello: hello(request),
+        streams: Some(1),
+        memory: None,
+        progress: progress.clone(),
+        observer: Arc::new(Events::default()),
+    };
+    let (from, to) = match pull {
+        true => (bench.root("tree"), bench.local("copy")),
+        false => (bench.local("tree"), bench.root("copy")),
+    };
+    std::fs::create_dir(&from).unwrap();
+    std::fs::write(from.join("large"), noise(3_000_000, 1)).unwrap();
+    std::fs::write(from.join("small"), noise(3000, 2)).unwrap();
+    if pull {
+        let client = client(Request::Pull {
+            recursive: true,
+            sources: vec![rel("tree")],
+        });
+        let options = WriteOptions {
+            resume: true,
+            ..Default::default()
+        };
+        let names = vec![b"tree".to_vec()];
+        let destination = Destination::local(&to, names, options, client.hello.token).unwrap();
+        client.pull(destination, vec!["tree".into()]).await.unwrap();
+    } else {
+        let (found, names) = Sources::local(&[from.clone()], true).unwrap();
+        let client = client(Request::Push {
+            destination: rel("copy"),
+            into: false,
+            overwrite: false,
+            fsync: false,
+            names,
+        });
+        client.push(found, vec!["tree".into()]).await.unwrap();
+    }
+    assert_eq!(describe(&to), describe(&from));
+    progress.bytes_clear.load(Ordering::SeqCst)
+}
+
+/// LH-COPY-39.
+#[tokio::test(start_paused = true)]
+async fn data_goes_in_the_clear_where_both_ends_want_that() {
+    let bench = Bench::new();
+    assert_eq!(
+        copied(&bench, true).await,
+        0,
+        "the server was not told to allow it"
+    );
+    let bench = Bench::new();
+    assert_eq!(copied(&bench, false).await, 0);
+    let bench = Bench::new();
+    bench.server.allow_clear();
+    // A server knows what both want from the first byte on.
+    assert_eq!(copied(&bench, true).await, 3_000_000);
+    let bench = Bench::new();
+    bench.server.allow_clear();
+    let clear = copied(&bench, false).await;
+    assert!(clear <= 3_000_000, "{clear}");
+}
+
+/// LH-COPY-40: a block that was changed on the way is not written, and its file fails; nothing of it is kept to be gone on with.
+#[tokio::test(start_paused = true)]
+async fn a_block_that_was_changed_on_the_way_fails_its_file() {
+    let bench = Bench::new();
+    bench.server.allow_clear();
+    std::fs::write(bench.root("f"), noise(3_000_000, 1)).unwrap();
+    for at in [200_000, 1_500_000, 2_900_000] {
+        let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
+        let client = Client {
+            connector: Arc::new(Meddler {
+                server: bench.server.clone(),
+                at,
+            }),
+            hello: hello(Request::Pull {
+                recursive: false,
+                sources: vec![rel("f")],
+            }),
+            streams: Some(1),
+            memory: None,
+            progress: progress.clone(),
+            observer: events.clone(),
+        };
+        let options = WriteOptions {
+            resume: true,
+            ..Default::default()
+        };
+        let to = bench.local("got");
+        let destination = Destination::local(&to, vec![b"f".to_vec()], options, client.hello.token).unwrap();
+        client.pull(destination, vec!["f".into()]).await.unwrap();
+        assert!(!to.exists());
+        assert_no_temps(&bench.local(""));
+        assert_eq!(progress.failures.load(Ordering::SeqCst), 1);
+        let failure = events.failures().pop().unwrap();
+        assert_eq!(failure.kind, FailureKind::Verification);
+        assert!(failure.to_string().contains("changed on the way"), "{failure}");
+    }
+}
