@@ -121,7 +121,7 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
         let destination = Destination::local(&to, names, options, client.hello.token).unwrap();
         client.pull(destination, vec!["tree".into()]).await.unwrap();
     } else {
-        let (found, names) = Sources::local(&[from.clone()], true).unwrap();
+        let (found, names) = Sources::local(std::slice::from_ref(&from), true).unwrap();
         let client = client(Request::Push {
             destination: rel("copy"),
             into: false,
