@@ -25,7 +25,7 @@ use crate::hop_stream::HopStream;
 pub(crate) use handshake::Handshaking;
 use handshake::Keys;
 use incoming::{Incoming, READ_AHEAD};
-use record::{Content, HEADER, MAX_BODY, MAX_DATA, Opener, RecordError, Sealer};
+use record::{Content, HEADER, MAX_BODY, MAX_DATA, Opener, Outgoing, RecordError, Sealer};
 
 /// Bytes of data that are made into records before these are written.
 const MAX_SEALED_AT_ONCE: usize = 8 * MAX_DATA;
@@ -55,9 +55,7 @@ pub(crate) struct Secured<S> {
     /// Data of a record that its reader had no room for, and how much of it was taken.
     rest: Vec<u8>,
     rest_taken: usize,
-    /// Records that wait to be written, and how much of them was.
-    outgoing: Vec<u8>,
-    outgoing_written: usize,
+    outgoing: Outgoing,
     /// The peer has asked for another key, and has not been given it.
     owes_key_update: bool,
     empty_records: u32,
@@ -131,8 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
             incoming,
             rest: Vec::new(),
             rest_taken: 0,
-            outgoing: Vec::new(),
-            outgoing_written: 0,
+            outgoing: Outgoing::default(),
             owes_key_update: false,
             empty_records: 0,
             reading: Reading::Open,
@@ -200,19 +197,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
             self.owes_key_update = false;
             self.update_key()?;
         }
-        while let Some(records) = self
-            .outgoing
-            .get(self.outgoing_written..)
-            .filter(|left| !left.is_empty())
-        {
-            let written = ready!(Pin::new(&mut self.io).poll_write(cx, records))?;
+        while !self.outgoing.left().is_empty() {
+            let written = ready!(Pin::new(&mut self.io).poll_write(cx, self.outgoing.left()))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.outgoing_written += written;
+            self.outgoing.wrote(written);
         }
-        self.outgoing.clear();
-        self.outgoing_written = 0;
         Poll::Ready(Ok(()))
     }
 

@@ -23,6 +23,7 @@ impl Used {
 }
 
 /// Runs a client to its end: wall-clock seconds, and what it took.
+#[allow(clippy::zombie_processes, reason = "wait4 waits for it")]
 pub fn run(mut command: Command) -> (f64, Used) {
     let begun = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();

@@ -6,7 +6,7 @@
 //! machine drifts for all. What arrived is compared byte for byte. `--against` alternates with another build of `longhaul`.
 //!
 //! ```sh
-//! cargo bench -p longhaul-cli --bench engine -- [--rounds 5] [--mib 1024] [--against PROGRAM] [--only WORD] [--no-profile] [--page FILE]
+//! cargo bench -p longhaul-cli --bench engine -- [--rounds 5] [--mib 1024] [--against NAME=PROGRAM] [--only WORD] [--no-profile] [--page FILE]
 //! ```
 //!
 //! Needs `globus-url-copy`, `globus-gridftp-server` and `rsync` for the others (`make bench-deps`), which are left out where they are
@@ -39,8 +39,8 @@ pub struct Options {
     pub rounds: usize,
     /// Size of the file, in MiB: it is in memory twice.
     pub mib: usize,
-    /// Another build of `longhaul`, to be measured in turn with this one.
-    pub against: Option<PathBuf>,
+    /// Another build of `longhaul`, to be measured in turn with this one, and what the page calls it.
+    pub against: Option<(String, PathBuf)>,
     /// Only ways whose titles have this word.
     pub only: Option<String>,
     /// Whether to sample one copy of each of Longhaul's ways with `perf`.
@@ -63,7 +63,10 @@ impl Options {
         let options = Self {
             rounds: number("--rounds", 5),
             mib: number("--mib", MAX_MIB / 2),
-            against: value("--against").map(PathBuf::from),
+            against: value("--against").map(|text| {
+                let (name, program) = text.split_once('=').expect("--against NAME=PROGRAM");
+                (name.to_owned(), PathBuf::from(program))
+            }),
             only: value("--only"),
             profile: !arguments.iter().any(|argument| argument == "--no-profile"),
             page: value("--page").map(PathBuf::from),

@@ -15,7 +15,7 @@ pub fn write(
 ) -> String {
     let mut text = head(options);
     copies(&mut text, options, measured);
-    pairs(&mut text, measured);
+    pairs(&mut text, options, measured);
     if !profiles.is_empty() {
         kinds(&mut text, profiles);
     }
@@ -73,18 +73,17 @@ fn copies(text: &mut String, options: &Options, measured: &[Measured]) {
 }
 
 /// This build by the other one, copy by copy in the order in which they were made.
-fn pairs(text: &mut String, measured: &[Measured]) {
-    let [this, other, ..] = measured else { return };
-    if !other.way.title.contains("compare") {
+fn pairs(text: &mut String, options: &Options, measured: &[Measured]) {
+    let (Some((name, _)), [this, other, ..]) = (&options.against, measured) else {
         return;
-    }
+    };
     let ratio = |value: fn(&Copied) -> f64| {
         let both = this.copies.iter().zip(&other.copies);
         Spread::of(both.map(|(one, other)| value(one) / value(other))).cell(2)
     };
     let _ = writeln!(
         text,
-        "\nThis build by the build to compare with, pair by pair: rate {}, CPU of the sender {}, of the receiver {}.",
+        "\n`longhaul cp` by `longhaul cp`, {name}, pair by pair: rate {}, CPU of the sender {}, of the receiver {}.",
         ratio(|copy| 1.0 / copy.seconds),
         ratio(|copy| copy.sender.seconds()),
         ratio(|copy| copy.receiver.seconds())

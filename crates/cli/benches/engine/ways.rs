@@ -61,13 +61,8 @@ pub fn all(options: &Options) -> Vec<Way> {
         });
     };
     longhaul("longhaul cp", &own, &[], "encrypted, verified");
-    if let Some(other) = &options.against {
-        longhaul(
-            "longhaul cp, the build to compare with",
-            other,
-            &[],
-            "encrypted, verified",
-        );
+    if let Some((name, other)) = &options.against {
+        longhaul(&format!("longhaul cp, {name}"), other, &[], "encrypted, verified");
     }
     longhaul("longhaul cp --no-encrypt", &own, &["--no-encrypt"], "verified");
     longhaul(

@@ -197,6 +197,41 @@ async fn what_is_changed_on_the_way_is_refused_and_what_is_cut_short_is_no_end()
     assert_eq!(failed.kind(), io::ErrorKind::UnexpectedEof);
 }
 
+/// What a peer with the keys may not do either: records without end that carry nothing, messages of a handshake that is over.
+#[tokio::test]
+async fn senseless_records_end_the_connection() {
+    let senseless: [(Content, &[u8], usize); 6] = [
+        (Content::Data, b"", MAX_EMPTY_RECORDS as usize + 1),
+        (Content::Handshake, &[KEY_UPDATE, 0, 0, 1], 1),
+        (
+            Content::Handshake,
+            &[KEY_UPDATE, 0, 0, 1, 0, KEY_UPDATE, 0, 0, 1, 0],
+            1,
+        ),
+        (Content::Handshake, &[1, 0, 0, 0], 1),
+        (Content::Handshake, &[NEW_SESSION_TICKET, 0, 0xff, 0xff, 1], 1),
+        (Content::Alert, &[WARNING], 1),
+    ];
+    for (content, message, times) in senseless {
+        let (mut near, mut far) = both(1 << 16).await;
+        for _ in 0..times {
+            near.seal(content, message).unwrap();
+        }
+        near.flush().await.unwrap();
+        let failed = far.read_u8().await.unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::InvalidData, "{message:?}: {failed}");
+    }
+    // Tickets are passed over, and so is a user's cancelling: what matters is the close.
+    let (mut near, mut far) = both(1 << 16).await;
+    near.seal(Content::Handshake, &[NEW_SESSION_TICKET, 0, 0, 1, 9])
+        .unwrap();
+    near.seal(Content::Alert, &[WARNING, AlertDescription::UserCanceled.into()])
+        .unwrap();
+    near.write_all(b"x").await.unwrap();
+    near.flush().await.unwrap();
+    assert_eq!(far.read_u8().await.unwrap(), b'x');
+}
+
 /// LH-CLEAR-1: bytes in the clear stand between records, however they are cut.
 #[tokio::test]
 async fn bytes_in_the_clear_stand_between_records() {
@@ -265,8 +300,9 @@ proptest! {
         bit in 0..8u8,
     ) {
         let (mut sealer, mut opener) = pair([3; 44]);
-        let mut record = Vec::new();
-        sealer.seal(Content::Data, &data, &mut record).unwrap();
+        let mut sealed = Outgoing::default();
+        sealer.seal(Content::Data, &data, &mut sealed).unwrap();
+        let record = sealed.left().to_vec();
         prop_assert_eq!(record_body_len(&record), Ok(Some(record.len() - HEADER)));
         let mut changed = record.clone();
         *flipped.get_mut(&mut changed) ^= 1 << bit;
