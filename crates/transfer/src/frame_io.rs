@@ -62,7 +62,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// From now on the data of blocks may come in the clear (LH-COPY-39).
+    /// From now on the data of blocks may come in the clear (LH-COPY-43).
     pub(crate) fn allow_clear(&mut self, clear: Arc<Clear>) {
         clear.may_receive();
         self.clear = Some(clear);
@@ -128,7 +128,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
         self.data_left = block.data_len();
         if hash.is_some() {
-            // LH-COPY-39.
+            // LH-COPY-43.
             let clear = self.clear.as_ref();
             let clear = clear.ok_or_else(|| {
                 Error::Protocol("it sends data in the clear, which was not agreed on".into())
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lh_copy_39_data_in_the_clear_is_taken_only_where_it_was_agreed_on() {
+    async fn lh_copy_43_data_in_the_clear_is_taken_only_where_it_was_agreed_on() {
         let block = Block {
             id: 1,
             offset: 0,

@@ -36,7 +36,7 @@ pub struct Server {
     root: Arc<Dir>,
     grants: Arc<GrantsInForce>,
     limits: Limits,
-    /// The data of blocks may travel in the clear, where the client wants that (LH-COPY-39).
+    /// The data of blocks may travel in the clear, where the client wants that (LH-COPY-43).
     allows_clear: AtomicBool,
     accounts: Accounts,
     copies: Mutex<Copies>,
@@ -169,7 +169,7 @@ impl Server {
             watch.begin_anew(drs::Side::Sending);
         }
         let counters = copy.progress.add_stream(&principal.to_string(), watch, true);
-        // LH-COPY-39.
+        // LH-COPY-43.
         let clear = clear.filter(|_| copy.hello.clear && self.allows_clear.load(Ordering::Relaxed));
         let mut greeting = Vec::new();
         Frame::Accept {

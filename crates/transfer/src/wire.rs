@@ -162,7 +162,7 @@ pub(crate) enum Frame {
         max_streams: u16,
         /// None from a server that does not tell.
         instance: Option<CopyInstance>,
-        /// The data of blocks may travel in the clear (LH-COPY-39).
+        /// The data of blocks may travel in the clear (LH-COPY-43).
         clear: bool,
     },
     /// Server: no, and why. `unauthorised` if it is a question of who asks.
@@ -189,7 +189,7 @@ pub(crate) enum Frame {
     Symlink { head: Head, meta: Meta, target: Vec<u8> },
     /// Part of a file.
     Block(Block),
-    /// The same, with its data in the clear behind the frame, and what that hashes to (LH-COPY-40).
+    /// The same, with its data in the clear behind the frame, and what that hashes to (LH-COPY-44).
     ClearBlock(Block, BlockHash),
     /// A file's hash, once all of it has been read unchanged (LH-COPY-15).
     FileEnd { id: u64, hash: Hash },

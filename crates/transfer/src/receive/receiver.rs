@@ -385,7 +385,7 @@ impl<S: Store> Receiver<S> {
     /// finds nobody writing the file goes on until nothing waits to be written to it.
     ///
     /// Of a block in the clear the sender has `said` what it hashes to, where nobody could change it: another hash fails the file,
-    /// and nothing of the block is written (LH-COPY-40).
+    /// and nothing of the block is written (LH-COPY-44).
     pub(crate) fn block(
         &self,
         block: Block,

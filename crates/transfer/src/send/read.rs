@@ -107,7 +107,7 @@ pub(crate) struct Reader<'a> {
     pub stream: StreamId,
     /// Whether files are to be gone on with, should the copy end early.
     pub resume: bool,
-    /// Whether the data of blocks goes in the clear (LH-COPY-39).
+    /// Whether the data of blocks goes in the clear (LH-COPY-43).
     pub clear: bool,
     /// What was said on the stream before.
     pub announced: &'a mut Announced,

@@ -30,7 +30,7 @@ pub(crate) struct ClearData {
     pub stream: Option<Arc<Clear>>,
     /// This end wants it.
     pub wanted: bool,
-    /// So does the other one (LH-COPY-39).
+    /// So does the other one (LH-COPY-43).
     pub agreed: AtomicBool,
 }
 

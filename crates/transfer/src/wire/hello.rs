@@ -44,7 +44,7 @@ pub struct Hello {
     pub request: Request,
     /// What is not finished is kept, and gone on with by the next copy of the same.
     pub resume: bool,
-    /// The data of blocks may travel in the clear, if the server allows it too (LH-COPY-39).
+    /// The data of blocks may travel in the clear, if the server allows it too (LH-COPY-43).
     pub clear: bool,
 }
 

@@ -11,7 +11,7 @@ use super::*;
 pub(super) const RESUME: u16 = 1;
 /// Of ACCEPT: which copy the stream has come to, a [`CopyInstance`] (LH-COPY-38).
 pub(super) const INSTANCE: u16 = 2;
-/// Of HELLO and of ACCEPT, without a value: the data of blocks may travel in the clear (LH-COPY-39).
+/// Of HELLO and of ACCEPT, without a value: the data of blocks may travel in the clear (LH-COPY-43).
 pub(super) const CLEAR: u16 = 5;
 /// Set in an option's kind when a receiver that does not know it must refuse (LH-COPY-8).
 const CRITICAL: u16 = 0x8000;

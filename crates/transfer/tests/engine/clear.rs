@@ -135,7 +135,7 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
     progress.bytes_clear.load(Ordering::SeqCst)
 }
 
-/// LH-COPY-39.
+/// LH-COPY-43.
 #[tokio::test(start_paused = true)]
 async fn data_goes_in_the_clear_where_both_ends_want_that() {
     let bench = Bench::new();
@@ -156,7 +156,7 @@ async fn data_goes_in_the_clear_where_both_ends_want_that() {
     assert!(clear <= 3_000_000, "{clear}");
 }
 
-/// LH-COPY-40: a block that was changed on the way is not written, and its file fails; nothing of it is kept to be gone on with.
+/// LH-COPY-44: a block that was changed on the way is not written, and its file fails; nothing of it is kept to be gone on with.
 #[tokio::test(start_paused = true)]
 async fn a_block_that_was_changed_on_the_way_fails_its_file() {
     let bench = Bench::new();

@@ -258,7 +258,7 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// A block is not what its sender said it is: somebody has changed it on the way (LH-COPY-40).
+    /// A block is not what its sender said it is: somebody has changed it on the way (LH-COPY-44).
     pub(crate) fn block_changed(&mut self, id: u64, out: &mut Vec<Action<P>>) {
         let what = "its data was changed on the way";
         self.fail_file(id, Failure::with(FailureKind::Verification, what), out);
