@@ -1,6 +1,7 @@
 //! `longhaul cp`: copies files and trees between this machine and another, or between two others, over one route or several.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -61,6 +62,10 @@ pub struct Cp {
     /// [default: direct]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
     route: Vec<Route>,
+    /// Address of this host that sessions begin at. Repeatable: streams spread over all addresses, and over all routes from each
+    /// [default: the system's choice].
+    #[arg(long, value_name = "ADDRESS")]
+    source: Vec<IpAddr>,
     /// Streams in all [default: one a route to begin with, and more while they make the copy faster].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
     streams: Option<u32>,
@@ -113,6 +118,9 @@ impl Cp {
         logging::start("error");
         descriptors::raise();
         let job = Job::read(&self.paths)?;
+        if !self.source.is_empty() && !matches!(job, Job::Push { .. } | Job::Pull { .. }) {
+            bail!("--source is for lh:// only: over ssh the two hosts find the addresses by themselves");
+        }
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let exit = runtime.block_on(self.copy(job, started));
         // Removes temporary files of a copy that was interrupted, or makes durable what is kept of them.
@@ -230,6 +238,8 @@ impl Cp {
         let mut options = ConnectOptions {
             congestion: self.congestion.clone(),
             fall_back: self.fall_back,
+            // For the first session, if it asks whom it reaches.
+            source: self.source.first().copied(),
             ..ConnectOptions::new(
                 Service::COPY,
                 route,
@@ -239,7 +249,7 @@ impl Cp {
             )
         };
         let first = trust::settle(&wanted, &mut options).await?;
-        let sessions = SessionConnector::new(options, self.route.clone());
+        let sessions = SessionConnector::from_sources(options, self.route.clone(), &self.source);
         Ok(Client {
             connector: Arc::new(Remembering::new(sessions, first)),
             hello,

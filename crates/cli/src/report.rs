@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drs::{Limit, Tally};
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Outcome, Picture, StreamCounters, explain};
+use longhaul_transfer::{Outcome, Picture, StreamCounters, depots_of, explain};
 use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
@@ -42,6 +42,8 @@ pub struct Report {
     /// Bits of file content that this copy put in place, by seconds.
     pub goodput_bps: f64,
     streams: Vec<Stream>,
+    /// The streams of each route, taken together.
+    routes: Vec<RouteSum>,
     /// What limited the copy for longest, as one word; null when it was too short to say.
     limited_by: Option<&'static str>,
     /// The same as a line for people.
@@ -65,6 +67,15 @@ struct Stream {
     limits_receiving: BTreeMap<&'static str, f64>,
     /// What was set on this host's socket, and why.
     actions: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct RouteSum {
+    route: String,
+    streams: usize,
+    /// Bytes of file data that they carried, and bits of them by the seconds of the whole copy.
+    bytes: u64,
+    bps: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -136,6 +147,7 @@ impl Report {
             seconds,
             goodput_bps,
             streams: streams.iter().map(|stream| Stream::of(stream, push)).collect(),
+            routes: RouteSum::of(&streams, seconds),
             limited_by: limits.chief(),
             // Of a copy between two hosts, only those know.
             explanation: matches!(direction, "push" | "pull")
@@ -224,6 +236,33 @@ impl Stream {
     }
 }
 
+impl RouteSum {
+    /// In the order in which the routes' first streams were opened.
+    fn of(streams: &[Arc<StreamCounters>], seconds: f64) -> Vec<Self> {
+        let mut sums: Vec<Self> = Vec::new();
+        for stream in streams {
+            let known = sums.iter().position(|sum| sum.route == stream.route);
+            let at = known.unwrap_or_else(|| {
+                sums.push(Self {
+                    route: stream.route.clone(),
+                    streams: 0,
+                    bytes: 0,
+                    bps: 0.0,
+                });
+                sums.len() - 1
+            });
+            if let Some(sum) = sums.get_mut(at) {
+                sum.streams += 1;
+                sum.bytes = sum.bytes.saturating_add(stream.bytes.load(Ordering::Relaxed));
+                if seconds > 0.0 {
+                    sum.bps = sum.bytes as f64 * 8.0 / seconds;
+                }
+            }
+        }
+        sums
+    }
+}
+
 fn seconds_held(tally: &Tally) -> BTreeMap<&'static str, f64> {
     Limit::ALL
         .into_iter()
@@ -258,7 +297,7 @@ impl Limits {
             .iter()
             .max_by_key(|stream| stream.bytes.load(Ordering::Relaxed));
         limits.depot = chief.and_then(|stream| {
-            let mut hops = stream.route.split(',').filter(|hop| *hop != "direct");
+            let mut hops = depots_of(&stream.route).split(',').filter(|hop| *hop != "direct");
             let hop = if push { hops.next() } else { hops.next_back() };
             hop.map(str::to_owned)
         });

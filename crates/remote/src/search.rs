@@ -102,7 +102,7 @@ impl Search<'_> {
                     ..self.base
                 };
                 let far = tokio::sync::Mutex::new(self.far);
-                let link = Link::To(SessionConnector::new(base, vec![]), far);
+                let link = Link::To(Box::new(SessionConnector::new(base, vec![])), far);
                 Ok(found(way, "direct", link, Some(session), paths, None))
             }
             (Way::FromHost, _, Some(reverse), Some(reached)) => {

@@ -33,7 +33,7 @@ pub use explain::{Picture, explain};
 pub use grants::{Access, GrantError, Grants, GrantsInForce};
 pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, MIN_OPEN_FILES, STREAM_BYTES};
 pub use local::copy_local;
-pub use over_sessions::{SessionConnector, serve_session};
+pub use over_sessions::{SessionConnector, depots_of, serve_session};
 pub use progress::{Ends, Event, Observer, Progress, StreamCounters};
 pub use send::Sources;
 pub use server::Server;

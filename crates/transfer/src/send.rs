@@ -4,6 +4,8 @@
 //! [`queue`] is it behind a lock. Each [`stream`] asks the queue for work, has [`read`] turn it into frames on a blocking
 //! thread, writes them, and brings back the answers.
 
+#[cfg(test)]
+mod large_offsets_tests;
 mod queue;
 mod read;
 mod schedule;
