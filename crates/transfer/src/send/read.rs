@@ -20,9 +20,9 @@ mod tests;
 
 pub(crate) use frame_buffer::FrameBuffer;
 
-/// Files up to this many bytes go in small blocks, so that several streams share them.
-const MAX_SIZE_FOR_SMALL_BLOCKS: u64 = 16 * 1024 * 1024;
-const SMALL_BLOCK_LOG2: u32 = 18;
+/// Files up to this many bytes go in blocks of `1 << log2` bytes, so that several streams share them and their end ...
+const BLOCKS_BY_SIZE: [(u64, u32); 2] = [(16 << 20, 16), (1 << 30, 18)];
+/// ... and larger ones in these: fewer answers.
 const LARGE_BLOCK_LOG2: u32 = 20;
 /// Files that a stream remembers to have said FILE for; a forgotten one is said again.
 const MAX_ANNOUNCED_FILES: usize = 128;
@@ -41,10 +41,8 @@ pub(crate) struct OpenFile {
 
 impl OpenFile {
     fn new(file: Box<dyn SourceFile>, resume: bool, place: Option<Held>) -> Self {
-        let block_log2 = match file.size() {
-            0..=MAX_SIZE_FOR_SMALL_BLOCKS => SMALL_BLOCK_LOG2,
-            _ => LARGE_BLOCK_LOG2,
-        };
+        let fits = BLOCKS_BY_SIZE.iter().find(|(most, _)| file.size() <= *most);
+        let block_log2 = fits.map_or(LARGE_BLOCK_LOG2, |(_, log2)| *log2);
         Self {
             identity: file.identity().filter(|_| resume),
             file,

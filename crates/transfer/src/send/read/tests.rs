@@ -160,27 +160,27 @@ fn hash_of(data: &[u8]) -> Hash {
 
 #[test]
 fn a_file_in_blocks_is_announced_once_and_ends_with_its_hash() {
-    let source = file(700_000);
-    let entry = entry(700_000);
+    let source = file(175_000);
+    let entry = entry(175_000);
     let block = |offset| {
         vec![Work::Block {
             file: entry.clone(),
             offset,
         }]
     };
-    let work = vec![vec![Work::Open(entry.clone())], block(1 << 19), block(1 << 18)];
+    let work = vec![vec![Work::Open(entry.clone())], block(1 << 17), block(1 << 16)];
     let (framed, said) = read(&source, work);
     let hash = hash_of(&source.data);
     let mut expected = Vec::new();
     Frame::File {
         head: entry.head.clone(),
         meta: Meta::default(),
-        size: 700_000,
-        block_log2: 18,
+        size: 175_000,
+        block_log2: 16,
         identity: None,
     }
     .encode(&mut expected);
-    for (offset, end) in [(0, 1 << 18), (1 << 19, 700_000), (1 << 18, 1 << 19)] {
+    for (offset, end) in [(0, 1 << 16), (1 << 17, 175_000), (1 << 16, 1 << 17)] {
         let len = (end - offset) as u32;
         let pieces = vec![Piece { offset: 0, len }];
         Frame::Block(Block {
@@ -194,23 +194,23 @@ fn a_file_in_blocks_is_announced_once_and_ends_with_its_hash() {
     }
     Frame::FileEnd { id: 5, hash }.encode(&mut expected);
     assert!(framed == expected);
-    let read = format!("read 700000 {hash:?}");
+    let read = format!("read 175000 {hash:?}");
     assert_eq!(
         said,
-        ["opened 700000", "block 0", "block 524288", "block 262144", &read]
+        ["opened 175000", "block 0", "block 131072", "block 65536", &read]
     );
 }
 
 #[test]
 fn holes_are_hashed_and_not_sent() {
-    let mut source = file(400_000);
-    source.data[1000..300_000].fill(0);
+    let mut source = file(100_000);
+    source.data[1000..80_000].fill(0);
     source.pieces = Some(vec![Piece { offset: 0, len: 1000 }]);
-    source.size = 262_144;
-    source.data.truncate(262_144);
-    let (framed, said) = read(&source, vec![vec![Work::Open(entry(400_000))]]);
+    source.size = 65_536;
+    source.data.truncate(65_536);
+    let (framed, said) = read(&source, vec![vec![Work::Open(entry(100_000))]]);
     assert!(framed.len() < 1200);
-    assert_eq!(said[2], format!("read 262144 {:?}", hash_of(&source.data)));
+    assert_eq!(said[2], format!("read 65536 {:?}", hash_of(&source.data)));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn an_empty_file_in_blocks_ends_at_once() {
 fn a_file_that_is_shorter_or_changed_fails_and_none_of_its_data_goes_out() {
     let shorter = Memory {
         size: 700_000,
-        ..file(100_000)
+        ..file(10_000)
     };
     let changed = Memory {
         changed: true,

@@ -154,7 +154,10 @@ impl World {
         match self.schedule.next(stream, self.now, room) {
             Next::Send(work) => {
                 assert!(!work.is_empty() && work.len() <= room.max(1));
-                assert!(work.len() == 1 || !work.iter().any(Work::is_block));
+                let is_block = |work: &&Work| matches!(work, Work::Block { .. });
+                let blocks = work.iter().filter(is_block).count();
+                assert!(blocks == 0 || blocks == work.len());
+                assert!(work.len() == 1 || !work.iter().any(|work| matches!(work, Work::Open(_))));
                 self.readers.insert(stream, work.into());
                 None
             }

@@ -144,7 +144,7 @@ impl Schedule {
     fn carry_whole(&mut self, id: u64, stream: StreamId, now: Duration) {
         let whole = Subject::whole(id);
         self.returned.remove(&whole);
-        if !self.in_flight.add(whole, stream, now, true) {
+        if !self.in_flight.add(whole, stream, now, true, 0) {
             // Whoever else was to look whether the file is complete finds that it is known.
             self.in_flight.forget(whole);
             self.returned.insert(whole);

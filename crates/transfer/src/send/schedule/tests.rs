@@ -49,13 +49,14 @@ fn block_hash(offset: u64, size: u64) -> BlockHash {
 }
 
 #[test]
-fn small_entries_go_in_batches_and_a_block_goes_alone() {
-    let mut schedule = with_files(&[1, 2, 200_000, 200_000, 200_000, 3, LARGE, 4]);
+fn small_entries_go_in_batches_that_grow_and_what_is_opened_goes_alone() {
+    let mut schedule = with_files(&[1, 2, 60_000, 60_000, 60_000, 3, LARGE, 4]);
     assert_eq!(
         take(&mut schedule, 1, secs(0)),
-        ["entry 0", "entry 1", "entry 2", "entry 3", "entry 4"],
+        ["entry 0", "entry 1", "entry 2"],
         "full by bytes"
     );
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 3", "entry 4"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 5"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 6"]);
     // Nobody waits for a file that is being opened.
@@ -65,6 +66,68 @@ fn small_entries_go_in_batches_and_a_block_goes_alone() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["block 6 524288"]);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 6 786432"]);
     assert!(take(&mut schedule, 1, secs(0)).is_empty());
+}
+
+#[test]
+fn blocks_go_together_while_much_is_left_and_alone_at_the_end() {
+    const BLOCKS: u64 = 400;
+    let mut schedule = with_files(&[BLOCKS << 18]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert!(schedule.opened(0, BLOCKS << 18, 18));
+    let mut batches = Vec::new();
+    loop {
+        let next = take(&mut schedule, 1, secs(0));
+        if next == ["end of 1"] {
+            break;
+        }
+        batches.push(next.len());
+    }
+    assert_eq!(batches.iter().sum::<usize>() as u64, BLOCKS - 1);
+    assert_eq!(batches[..5], [1, 2, 4, 4, 4]);
+    assert!(
+        batches.iter().rev().take(6).all(|blocks| *blocks == 1),
+        "{batches:?}"
+    );
+}
+
+/// Reads and acknowledges a block.
+fn answer_block(schedule: &mut Schedule, offset: u64, size: u64, now: Duration) {
+    schedule.block_read(0, offset, block_hash(offset, size));
+    schedule.acknowledged(0, offset, now);
+    schedule.check();
+}
+
+#[test]
+fn a_slow_stream_takes_none_of_the_last_blocks() {
+    let size = 12 << 18;
+    let mut schedule = with_files(&[size]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert!(schedule.opened(0, size, 18));
+    let block = |n: u64| [format!("block 0 {}", n << 18)];
+    assert_eq!(take(&mut schedule, 2, secs(0)), block(1));
+    for n in 2..6 {
+        assert_eq!(take(&mut schedule, 1, secs(0)), block(n));
+    }
+    assert_eq!(take(&mut schedule, 2, secs(0)), block(6));
+    // One delivers four in the time of the other's one.
+    for n in [0, 2, 3, 4, 1] {
+        answer_block(&mut schedule, n << 18, size, secs(1));
+    }
+    assert_eq!(take(&mut schedule, 1, secs(1)), block(7));
+    assert_eq!(
+        take(&mut schedule, 2, secs(1)),
+        block(8),
+        "there is enough for both"
+    );
+    assert_eq!(take(&mut schedule, 1, secs(1)), block(9));
+    let Next::Wait { until } = schedule.next(2, secs(1), ROOM) else {
+        panic!("the other one delivers the rest before this could")
+    };
+    assert_eq!(until, secs(1) + SHARE_PAUSE);
+    assert_eq!(take(&mut schedule, 1, secs(1)), block(10));
+    // Not so when that one falls silent.
+    answer_block(&mut schedule, 6 << 18, size, secs(9));
+    assert_eq!(take(&mut schedule, 2, secs(9)), block(11));
 }
 
 #[test]
@@ -80,6 +143,7 @@ fn without_memory_nothing_is_handed_out_and_one_piece_if_there_is_room_for_one()
 #[test]
 fn a_stream_takes_no_more_than_it_may_have_in_flight_and_is_woken_when_there_is_room() {
     let mut schedule = with_files(&vec![1; MAX_IN_FLIGHT_PER_STREAM + 10]);
+    schedule.remove_stream(2);
     let mut taken = 0;
     while let Next::Send(work) = schedule.next(1, secs(0), ROOM) {
         taken += work.len();

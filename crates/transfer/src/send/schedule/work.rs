@@ -68,7 +68,7 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    /// Whether it fills a buffer alone.
+    /// Whether it is file data in blocks, which nothing else goes with.
     pub(super) fn is_block(&self) -> bool {
         matches!(self, Work::Open(_) | Work::Block { .. })
     }

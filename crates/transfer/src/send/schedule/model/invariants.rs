@@ -37,6 +37,7 @@ impl Schedule {
                     );
                 }
                 Stage::Blocks(Some(open)) => {
+                    open.check();
                     let out: u64 = blocks.iter().map(|offset| open.len_at(*offset)).sum();
                     assert_eq!(out + open.unsent_bytes() + tracked.acknowledged, open.size());
                     assert!(whole || tracked.content.is_none());
@@ -46,6 +47,8 @@ impl Schedule {
                 }
             }
         }
+        let queued_bytes: u64 = self.queued.iter().map(|entry| entry.size()).sum();
+        assert_eq!(self.queued_bytes, queued_bytes);
         entry_bytes += self.queued.iter().map(|entry| entry.memory()).sum::<u64>();
         assert_eq!((self.entry_bytes, self.file_bytes), (entry_bytes, file_bytes));
         assert_eq!(
