@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::manifest::Manifest;
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
-use crate::wire::{Head, Meta};
+use crate::wire::{BLOCK_LOG2, Head, Meta};
 
 mod answers;
 mod blocks;
@@ -25,14 +25,17 @@ mod entry;
 mod in_flight;
 #[cfg(test)]
 mod model;
+mod offers;
 mod reading;
 #[cfg(test)]
 mod tests;
 mod work;
 
 pub(crate) use entry::{Entry, Found, entry_memory};
-use entry::{Stage, Tracked};
+use entry::{Offered, Stage, Tracked};
 use in_flight::InFlight;
+pub(crate) use offers::Presence;
+use offers::{Begins, Offers};
 pub(crate) use work::{Actions, EntryResult, Memory, Next, Resumed, Say, StreamId, Wake, Work};
 use work::{Part, Subject};
 
@@ -48,6 +51,8 @@ const MIN_AGE_TO_REPEAT: Duration = Duration::from_secs(2);
 /// How many times as long as the answers of the idle stream take, if that is longer: streams of one bottleneck only get in
 /// each other's way.
 const MIN_ANSWER_TIMES_TO_REPEAT: u32 = 3;
+/// The largest block of a file.
+const MAX_BLOCK_BYTES: u64 = 1 << *BLOCK_LOG2.end();
 /// Bytes of memory for what is in flight or came back, and for a record that waits in the manifest.
 pub(crate) const IN_FLIGHT_BYTES: u64 = 208;
 const WAITING_BYTES: u64 = 64;
@@ -68,6 +73,7 @@ pub(crate) struct Schedule {
     /// Open files with blocks that nobody has taken yet.
     cutting: BTreeSet<u64>,
     in_flight: InFlight,
+    offers: Offers,
     found: Totals,
     end_taken: bool,
     manifest: Manifest,
@@ -178,7 +184,7 @@ impl Schedule {
                 break;
             };
             // A file that is being opened has nothing to repeat yet.
-            let repeatable = !matches!(work, Work::Open(_));
+            let repeatable = !matches!(work, Work::Open { .. });
             self.in_flight.add(subject, stream, now, repeatable);
             bytes = bytes.saturating_add(work.batch_bytes());
             let is_block = work.is_block();
@@ -206,7 +212,9 @@ impl Schedule {
                 return Some((subject, work));
             }
         }
-        if let Some(&file) = self.cutting.first() {
+        if let Some(&file) = self.cutting.first()
+            && self.offers.may_send()
+        {
             return first.then(|| self.cut(file)).flatten();
         }
         let may_open = first && self.may_open();
@@ -214,16 +222,23 @@ impl Schedule {
             let subject = Subject::block(id, 0);
             return self.work_of(subject).map(|work| (subject, work));
         }
-        if let Some(entry) = self
-            .queued
-            .pop_front_if(|entry| may_open || !entry.goes_in_blocks())
-        {
-            let id = entry.head.id;
-            let subject = match entry.goes_in_blocks() {
+        let offers = &self.offers;
+        let may_begin = |entry: &mut Arc<Entry>| match offers.begins(entry) {
+            Begins::Waits => false,
+            Begins::Offered(_) => true,
+            Begins::Sent | Begins::OfferedAndSent => may_open || !entry.goes_in_blocks(),
+        };
+        if let Some(entry) = self.queued.pop_front_if(may_begin) {
+            let (id, begins) = (entry.head.id, self.offers.begins(&entry));
+            let is_offered = matches!(begins, Begins::Offered(_));
+            let subject = match entry.goes_in_blocks() && !is_offered {
                 true => Subject::block(id, 0),
                 false => Subject::whole(id),
             };
-            self.tracked.insert(id, Tracked::new(entry));
+            if !is_offered {
+                self.offers.sent(entry.size().min(MAX_BLOCK_BYTES));
+            }
+            self.tracked.insert(id, Tracked::new(entry, begins));
             return self.work_of(subject).map(|work| (subject, work));
         }
         if self.queued.is_empty() && self.found.complete && !self.end_taken && self.their_manifest.is_none() {
@@ -258,6 +273,7 @@ impl Schedule {
         let blocks = tracked.blocks()?;
         let before = blocks.memory();
         let offset = blocks.take()?;
+        self.offers.sent(blocks.len_at(offset));
         self.file_bytes = self.file_bytes - before + blocks.memory();
         if !blocks.has_unsent() {
             self.cutting.remove(&id);
@@ -276,7 +292,11 @@ impl Schedule {
         match (&tracked.stage, subject.part) {
             (Stage::Whole, Part::Whole) => Some(Work::Entry(entry)),
             (Stage::Failed(failure), Part::Whole) => Some(Work::Failed(entry, failure.clone())),
-            (Stage::Blocks(None), Part::Block(0)) => Some(Work::Open(entry)),
+            (Stage::Offered, Part::Whole) => Some(self.offers.work(entry, &tracked.offered)),
+            (Stage::Blocks(None), Part::Block(0)) => Some(Work::Open {
+                file: entry,
+                offered: matches!(tracked.offered, Offered::WithData),
+            }),
             (Stage::Blocks(Some(_)), Part::Block(offset)) => Some(Work::Block { file: entry, offset }),
             (Stage::Blocks(blocks), Part::Whole) => match tracked.content {
                 Some((_, hash)) => Some(Work::FileEnd { file: entry, hash }),
