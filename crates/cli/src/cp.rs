@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
-    Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources,
+    Client, Compare, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources,
     StreamMemory, Token, WriteOptions, copy_local,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,10 +36,10 @@ use job::Job;
 /// For user@host:path all that is needed at the host is a login by ssh, and longhaul or --bootstrap; the data goes directly between the
 /// hosts where a firewall lets it, encrypted. A local file whose name has a colon is written ./a:b. lh:// is for `longhaul serve`.
 ///
-/// Every file is verified end to end with BLAKE3 and takes its name only when it is whole. Nothing is overwritten unless asked; a
-/// file that is there already with the same content is left alone and counts as copied. When a copy ends early, the same command goes on
-/// with its large files where it broke off. Symbolic links are copied as links;
-/// permissions and modification times are kept, owners are not.
+/// Every file that travels is verified end to end with BLAKE3 and takes its name only when it is whole. Nothing is overwritten unless
+/// asked. A file that is there already, with the same size and modification time, does not travel and counts as copied; so does one with
+/// the same content. When a copy ends early, the same command goes on where it broke off, also within large files. Symbolic links are copied
+/// as links; permissions and modification times are kept, owners are not.
 #[derive(Args)]
 #[command(override_usage = "longhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct Cp {
@@ -58,6 +58,9 @@ pub struct Cp {
     /// Begin every file from its start, and keep nothing of those that are not finished.
     #[arg(long)]
     no_resume: bool,
+    /// Compare the content of files that are there already, by hash, in place of sizes and modification times: both ends read them.
+    #[arg(long)]
+    checksum: bool,
     /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the faster ones carry more.
     /// [default: direct]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
@@ -174,7 +177,16 @@ impl Cp {
                 let (found, names) = Sources::local(sources, self.recursive)?;
                 let destination = Destination::local(destination, names, options, Token::random()?)?;
                 let progress = watch.progress.clone();
-                copy_local(found, shown(sources), destination, progress, watch.clone()).await?
+                let compare = self.compare();
+                copy_local(
+                    found,
+                    shown(sources),
+                    destination,
+                    compare,
+                    progress,
+                    watch.clone(),
+                )
+                .await?
             }
             Job::Push { sources, destination } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
@@ -215,6 +227,14 @@ impl Cp {
         Ok(outcome.into())
     }
 
+    /// How it is told that a file is there already.
+    fn compare(&self) -> Compare {
+        match self.checksum {
+            true => Compare::Content,
+            false => Compare::SizeAndTime,
+        }
+    }
+
     async fn client(
         &self,
         remote: &Remote,
@@ -225,6 +245,7 @@ impl Cp {
             token: Token::random()?,
             request,
             resume: !self.no_resume,
+            offer: None,
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");
@@ -253,6 +274,7 @@ impl Cp {
         Ok(Client {
             connector: Arc::new(Remembering::new(sessions, first)),
             hello,
+            compare: self.compare(),
             streams: self.streams,
             memory: remembered_streams(remote.server.to_string()),
             progress: watch.progress.clone(),

@@ -33,6 +33,9 @@ pub struct Report {
     pub bytes: u64,
     /// Bytes among them that an earlier copy had left, and that did not travel again.
     resumed_bytes: u64,
+    /// Files among those in place that were there already and did not travel, and their bytes.
+    unchanged_files: u64,
+    unchanged_bytes: u64,
     /// Files in place.
     pub files: u64,
     /// Files, directories and links seen.
@@ -122,7 +125,7 @@ impl Report {
         let limits = Limits::of(&streams, push);
         let resumed_bytes = progress.bytes_resumed.load(Ordering::Relaxed).min(bytes);
         let goodput_bps = if seconds > 0.0 {
-            (bytes - resumed_bytes) as f64 * 8.0 / seconds
+            progress.bytes_travelled() as f64 * 8.0 / seconds
         } else {
             0.0
         };
@@ -142,6 +145,8 @@ impl Report {
             kept: false,
             bytes,
             resumed_bytes,
+            unchanged_files: progress.files_unchanged.load(Ordering::Relaxed),
+            unchanged_bytes: progress.bytes_unchanged.load(Ordering::Relaxed),
             files: progress.files_done.load(Ordering::Relaxed),
             entries: progress.entries_found.load(Ordering::Relaxed),
             seconds,
@@ -194,13 +199,20 @@ impl Report {
             let root = self.verification.root.as_deref();
             let root = root
                 .filter(|_| self.files > 0 || self.failed == 0)
-                .map_or(String::new(), |root| format!(", verified: BLAKE3 {root}"));
+                .map_or(String::new(), |root| match self.unchanged_files {
+                    0 => format!(", verified: BLAKE3 {root}"),
+                    _ => format!(", what travelled verified: BLAKE3 {root}"),
+                });
             let some = match self.failed {
                 0 => String::new(),
                 n => format!("; {n} not copied"),
             };
+            let unchanged = match self.unchanged_files {
+                0 => String::new(),
+                n => format!(" ({n}, {}, were there already)", ByteCount(self.unchanged_bytes)),
+            };
             eprintln!(
-                "{} file{}, {} in {}, {}{some}{root}",
+                "{} file{}, {}{unchanged} in {}, {}{some}{root}",
                 self.files,
                 if self.files == 1 { "" } else { "s" },
                 ByteCount(self.bytes),

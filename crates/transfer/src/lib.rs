@@ -39,4 +39,4 @@ pub use send::Sources;
 pub use server::Server;
 pub use store::{Destination, TEMP_PREFIX, WriteOptions};
 pub use tree_hash::Hash;
-pub use wire::{Hello, Request, Token, VERSION, WireError};
+pub use wire::{Compare, Hello, Request, Token, VERSION, WireError};

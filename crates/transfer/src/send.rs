@@ -14,5 +14,7 @@ mod stream;
 mod walk;
 
 pub(crate) use queue::Queue;
+pub(crate) use schedule::Presence;
 pub use source::Sources;
 pub(crate) use stream::send_stream;
+pub(crate) use walk::meta_of;

@@ -11,3 +11,4 @@ mod perf;
 mod resuming;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
+mod unchanged;

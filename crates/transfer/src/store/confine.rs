@@ -108,6 +108,18 @@ impl Dir {
         Ok(names)
     }
 
+    /// Whether there is nothing in this directory.
+    pub(crate) fn is_empty(&self) -> Result<bool, Errno> {
+        for entry in fs::Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Makes the directory `path` and those missing above it; tells `made` of each that is new. `Ok(true)` if `path` itself is.
     pub(crate) fn make_dirs(
         &self,

@@ -284,10 +284,12 @@ async fn a_push_whose_server_is_started_again_ends_at_once_and_the_next_one_goes
                 names,
             },
             resume: true,
+            offer: None,
         };
         let client = Client {
             connector: Arc::new(connector),
             hello,
+            compare: Compare::default(),
             streams: Some(1),
             memory: None,
             progress: Arc::default(),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::share::{DeliveryRate, Vessel, share};
+use super::share::{DeliveryRate, StreamLoad, share};
 use super::work::{StreamId, Subject};
 
 /// How often the pause before another repetition doubles, at most.
@@ -210,7 +210,7 @@ impl InFlight {
     /// How many of the `unsent` bytes `stream` is to take, so that all streams finish together; everything, where no answer has told how
     /// fast any of them is.
     pub(super) fn share(&self, stream: StreamId, unsent: u64, now: Duration) -> u64 {
-        let vessel = |carrier: &Carrier| Vessel {
+        let load = |carrier: &Carrier| StreamLoad {
             carried: carrier.bytes,
             // Who carries nothing has nothing to be answered.
             rate: match carrier.len() {
@@ -223,8 +223,8 @@ impl InFlight {
         };
         let others = (self.streams.iter())
             .filter(|(other, carrier)| **other != stream && !carrier.retiring)
-            .map(|(_, carrier)| vessel(carrier));
-        share(vessel(own), others, unsent)
+            .map(|(_, carrier)| load(carrier));
+        share(load(own), others, unsent)
     }
 
     /// Bytes that `stream` was ever given to carry.
