@@ -36,8 +36,8 @@ mod work;
 pub(crate) use entry::{Entry, Found, entry_memory};
 use entry::{Offered, Stage, Tracked};
 use in_flight::InFlight;
-pub(crate) use offers::Presence;
 use offers::Offers;
+pub(crate) use offers::Presence;
 pub(crate) use work::{Actions, EntryResult, Memory, Next, Resumed, Say, StreamId, Wake, Work};
 use work::{Part, Subject};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::blocks::Blocks;
 use super::entry::{Entry, Stage, Tracked};
 use super::offers::Begins;
-use super::{MAX_BLOCK_BYTES, Schedule};
 use super::work::{Part, StreamId, Subject, Work};
+use super::{MAX_BLOCK_BYTES, Schedule};
 
 /// Bytes of entries from which on a batch for one buffer is full.
 const MAX_BATCH_BYTES: u64 = 512 * 1024;

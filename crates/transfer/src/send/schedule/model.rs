@@ -192,7 +192,7 @@ impl World {
                 let is_block = |work: &&Work| matches!(work, Work::Block { .. });
                 let blocks = work.iter().filter(is_block).count();
                 assert!(blocks == 0 || blocks == work.len());
-                assert!(work.len() == 1 || !work.iter().any(|work| matches!(work, Work::Open(_))));
+                assert!(work.len() == 1 || !work.iter().any(|work| matches!(work, Work::Open { .. })));
                 self.readers.insert(stream, work.into());
                 None
             }
