@@ -64,7 +64,7 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
         let cells = kills::Cell::demonstrated().map(|cell| key(cell, first_seed));
         act(&kills::Kills, &tools, &cells, &mut failed)?;
         println!(
-            "\nA file of 768 MiB over three paths at once (400, 100 and 400 Mbit/s), of which the first goes and comes back in mid-copy:"
+            "\nFive files of 250 MB over three paths at once (400, 100 and 400 Mbit/s), of which the first goes and comes back in mid-copy:"
         );
         let cells = [key(multipath::Cell::demonstrated(), first_seed)];
         act(&multipath::Multipath, &tools, &cells, &mut failed)?;

@@ -6,6 +6,7 @@ mod copies;
 mod deaths;
 mod first_use;
 mod grants;
+mod kills;
 mod logs;
 mod perf;
 mod resuming;

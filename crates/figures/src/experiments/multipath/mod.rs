@@ -3,10 +3,12 @@
 mod page;
 mod run;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::copy::Source;
+use crate::dataset::sized_file;
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
@@ -54,11 +56,11 @@ pub struct Cell {
 pub struct Seen {
     /// From the start of the command to the verified end.
     seconds: f64,
-    /// Bytes of the file, by seconds.
+    /// Bytes of the files, by seconds.
     goodput_bps: f64,
     /// Streams over all paths.
     streams: u32,
-    /// Bytes of the file that each path carried, in the order of the cell's paths.
+    /// Bytes of the files that each path carried, in the order of the cell's paths.
     carried: Vec<u64>,
     /// What A carried, in Mbit/s, before the change, while it was away, and from [`SETTLE_SECONDS`] after its return on.
     around_change: Option<[f64; 3]>,
@@ -66,8 +68,13 @@ pub struct Seen {
     all_around_change: Option<[f64; 3]>,
 }
 
-/// What is copied: as much in each cell, as in the paper, so that those of one path last longer.
-const BYTES: u64 = 768 << 20;
+/// Bytes of a file: what 100 Mbit/s carry in 20 s.
+const FILE_BYTES: u64 = 250_000_000;
+/// About how long a copy over paths that nothing befalls lasts: each is given as many files as its paths carry in this time, so that
+/// set-up and slow start weigh the same in all. (The paper copied 100 GB each time, beside which they weigh nothing.)
+const SECONDS: f64 = 20.0;
+/// Files of a copy in which something befalls a path.
+const FILES_OF_CHANGES: u64 = 5;
 /// How long the depot of A is away.
 const AWAY_SECONDS: f64 = 3.0;
 /// How long after A's return its rate counts: a stream is opened again after pauses of up to 4 s, and then grows.
@@ -101,6 +108,19 @@ impl Seen {
 }
 
 impl Cell {
+    /// How many files it copies.
+    fn files(&self) -> u64 {
+        match self.change {
+            Change::None => (SECONDS * self.mbps() * 1e6 / 8.0 / FILE_BYTES as f64).round() as u64,
+            _ => FILES_OF_CHANGES,
+        }
+    }
+
+    /// What the links of its paths carry together.
+    fn mbps(&self) -> f64 {
+        self.paths.iter().map(|path| path.mbps()).sum()
+    }
+
     fn of(paths: &[Path]) -> Self {
         Self {
             paths: paths.to_vec(),
@@ -135,7 +155,7 @@ const COMBINATIONS: [&[Path]; 7] = [
 impl Experiment for Multipath {
     type Cell = Cell;
     type Seen = Seen;
-    type Setup = ();
+    type Setup = PathBuf;
 
     fn name(&self) -> &'static str {
         "multipath"
@@ -156,23 +176,28 @@ impl Experiment for Multipath {
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
-        let mbps: f64 = cell.paths.iter().map(|path| path.mbps()).sum();
+        let bytes = (cell.files() * FILE_BYTES) as f64;
         Cost {
             share: 1.0,
-            seconds: 3.0 + 8.5 * BYTES as f64 / (1e6 * mbps),
+            seconds: 3.0 + 9.0 * bytes / (1e6 * cell.mbps()),
         }
     }
 
-    fn prepare(&self, tools: &Tools) -> Result<()> {
-        Source::sized(tools, BYTES).map(drop)
+    fn prepare(&self, tools: &Tools) -> Result<PathBuf> {
+        let root = tools.scratch.path().join("multipath");
+        let most = self.cells().iter().map(Cell::files).max().unwrap_or(0);
+        for file in 0..most {
+            sized_file(&root.join(file.to_string()), FILE_BYTES, file)?;
+        }
+        Ok(root)
     }
 
-    fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
+    fn network(&self, tools: &Tools, _root: &PathBuf, cell: &Cell, _seed: u64) -> Result<Network> {
         let relays: Vec<&str> = cell.paths.iter().map(|path| path.node()).collect();
         Ok(Network::of(tools, "multipath.toml")?.relays(&relays))
     }
 
-    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
         run::run(here, cell)
     }
 

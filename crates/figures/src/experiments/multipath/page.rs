@@ -118,7 +118,7 @@ fn share(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
     Some(runs.spread(&Cell::of(paths), Seen::mbps)?.median / sum_alone(runs, paths)?)
 }
 
-const HEAD: &str = "A file of 768 MiB, pulled by `longhaul cp` with nothing set but `--route`, once for each path through the depot in its middle. The paths are the three of the multi-path paper at 1:25 in rate: \
+const HEAD: &str = "Files of 250 MB, as many as the paths carry in 20 s, pulled by `longhaul cp` with nothing set but `--route`, once for each path through the depot in its middle. The paths are the three of the multi-path paper at 1:25 in rate: \
      A 57 ms and 400 Mbit/s, B 75 ms and 100 Mbit/s, C 48 ms and 400 Mbit/s. Goodput of whole copies in Mbit/s, from the start of the command to the verified end, set-up and slow start included. In the paper, two paths together, \
      each given half of the streams and of the data, came to less than their faster one alone (A with B 78 %, B with C 76 %).";
 

@@ -1,13 +1,14 @@
 //! One copy over several paths, one of which may go or come while it lasts.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{AWAY_SECONDS, BYTES, Cell, Change, Path, SETTLE_SECONDS, Seen};
+use super::{AWAY_SECONDS, Cell, Change, FILE_BYTES, Path, SETTLE_SECONDS, Seen};
 use crate::children::Server;
-use crate::copy::{DEPOT_PORT, SERVER_PORT, Source, in_node, serve, start_depot};
+use crate::copy::{DEPOT_PORT, SERVER_PORT, in_node, serve, start_depot};
 use crate::experiment::Here;
 use crate::watched_copy::{Heard, WatchedCopy};
 
@@ -18,10 +19,9 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(200);
 ///
 /// # Errors
 /// A program cannot be started, or the copy does not end or verify.
-pub fn run(here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
     let (tools, lab) = (here.tools, here.lab);
-    let source = Source::sized(tools, BYTES)?;
-    let _server = serve(tools, lab, "server", &source.root)?;
+    let _server = serve(tools, lab, "server", here.setup)?;
     let depot = |path: Path| start_depot(tools, lab, path.node());
     let mut a: Option<Server> = None;
     let mut others = Vec::new();
@@ -47,20 +47,19 @@ pub fn run(here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
     for route in &routes {
         command.args(["--route", route]);
     }
-    command
-        .arg(format!(
-            "lh://{}:{SERVER_PORT}/{}",
-            lab.address("server")?,
-            source.name
-        ))
-        .arg(here.folder);
+    let server = lab.address("server")?;
+    for file in 0..cell.files() {
+        command.arg(format!("lh://{server}:{SERVER_PORT}/{file}"));
+    }
+    // A directory of its own: the folder of the run is this program's.
+    command.arg(format!("{}/", here.folder.join("arrived").display()));
     let mut copy = WatchedCopy::start(command)?;
     let mut away = None;
     let seconds_so_far = |copy: &WatchedCopy| copy.events.last().map_or(0.0, |(seconds, _)| *seconds);
     match cell.change {
         Change::None => {}
         Change::Dies | Change::ComesBack => {
-            let third = |event: &Value| event["bytes"].as_u64() >= Some(BYTES / 3);
+            let third = |event: &Value| event["bytes"].as_u64() >= Some(cell.files() * FILE_BYTES / 3);
             if copy.until(COPY_TIMEOUT, |event| event["event"] == "progress" && third(event)) != Heard::It {
                 bail!("the copy did not come to a third");
             }

@@ -32,6 +32,8 @@ pub enum What {
     MillionsInOneFolder,
     /// 100,000 files of 1 KiB, 1,000 in a folder.
     SmallFiles,
+    /// One file of 2 GiB, over as many streams as a copy may have.
+    ManyStreams,
     /// One file of 64 GiB with a block of data at its start and one at its end.
     Sparse,
 }
@@ -71,18 +73,25 @@ pub struct Usage {
 }
 
 impl What {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::MillionsInFolders,
         Self::MillionsInOneFolder,
         Self::SmallFiles,
+        Self::ManyStreams,
         Self::Sparse,
     ];
+
+    /// How many streams it is told to use.
+    fn streams(self) -> Option<u32> {
+        (self == Self::ManyStreams).then_some(64)
+    }
 
     fn words(self) -> &'static str {
         match self {
             Self::MillionsInFolders => "2,000,000 empty files, 1,000 in a folder",
             Self::MillionsInOneFolder => "2,000,000 empty files in one folder",
             Self::SmallFiles => "100,000 files of 1 KiB, 1,000 in a folder",
+            Self::ManyStreams => "a file of 2 GiB, `--streams 64`",
             Self::Sparse => "a file of 64 GiB, all a hole but for 2 MiB",
         }
     }
@@ -93,6 +102,7 @@ impl What {
             Self::MillionsInFolders => (2_000_000, 1000, 0),
             Self::MillionsInOneFolder => (2_000_000, 2_000_000, 0),
             Self::SmallFiles => (100_000, 1000, 1 << 10),
+            Self::ManyStreams => (1, 1, 2 << 30),
             Self::Sparse => (1, 1, 64 << 30),
         }
     }
@@ -150,7 +160,7 @@ impl Experiment for Scale {
     fn cost(&self, cell: &Cell) -> Cost {
         let seconds = match cell.what {
             What::MillionsInFolders | What::MillionsInOneFolder => 200.0,
-            What::SmallFiles => 15.0,
+            What::SmallFiles | What::ManyStreams => 15.0,
             What::Sparse => 100.0,
         };
         Cost { share: 1.0, seconds }

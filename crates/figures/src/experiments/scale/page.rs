@@ -28,7 +28,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
             one.way.words().to_owned(),
             cell(runs.spread(&one, |seen| seen.seconds), 1),
             match one.what {
-                What::Sparse => "-".to_owned(),
+                What::Sparse | What::ManyStreams => "-".to_owned(),
                 _ => cell(runs.spread(&one, Seen::files_per_second), 0),
             },
         ];
@@ -104,7 +104,7 @@ fn hours_of_terabytes(runs: &Runs<'_, Cell, Seen>) -> Option<f64> {
     Some(TERABYTES / slower / 3600.0)
 }
 
-const HEAD: &str = "Copies within one machine, over its loopback interface, with nothing set; sources in memory, and what arrives too where the memory file system has inodes for it, otherwise on disk. Peaks are the kernel's (`VmHWM`) of the \
+const HEAD: &str = "Copies within one machine, over its loopback interface, with nothing set but what the table names; sources in memory, and what arrives too where the memory file system has inodes for it, otherwise on disk. Peaks are the kernel's (`VmHWM`) of the \
      client's and the server's process over the whole copy. rsync (`-rtW --inplace`, not encrypted) copies the same files from its daemon in the same node.";
 
 #[cfg(test)]

@@ -100,6 +100,9 @@ fn copy(
         "--host-key",
         &identities.server_key,
     ]);
+    if let Some(streams) = cell.what.streams() {
+        command.args(["--streams", &streams.to_string()]);
+    }
     match cell.way {
         Way::Push => command.arg(sent.join("data")).arg(format!("{there}/")),
         _ => command.arg(format!("{there}/data")).arg(arrived),

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::What;
+use crate::dataset::sized_file;
 
 const MIB: u64 = 1 << 20;
 
@@ -19,6 +20,7 @@ pub fn make(folder: &Path, what: What) -> Result<()> {
     let path = folder.join("data");
     let made = match what {
         What::Sparse => sparse_file(&path, what.shape().2),
+        What::ManyStreams => return sized_file(&path, what.shape().2, 1),
         _ => tree(&path, what.shape()),
     };
     made.with_context(|| format!("cannot write {}", path.display()))
