@@ -171,7 +171,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     /// When there is something to do although nothing happens.
     fn next_wake(&self) -> Option<Instant> {
         let due = self.slots.iter().filter_map(Slot::due).min();
-        let looks = !self.count.is_fixed() && self.without_stream_since.is_none();
+        let looks = !self.count.is_fixed() && (self.without_stream_since.is_none() || !self.ever_open);
         let look = looks.then_some(self.next_look);
         let alone = self
             .without_stream_since
@@ -261,9 +261,13 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     fn view(&self) -> View {
         let progress = &self.client.progress;
         let done = progress.bytes_done.load(Ordering::Relaxed);
+        let found = progress.bytes_found.load(Ordering::Relaxed);
+        let is_told = found > 0 || progress.walk_complete.load(Ordering::Relaxed);
         let mut view = View {
             now: self.begun.elapsed(),
-            left: progress.bytes_found.load(Ordering::Relaxed).saturating_sub(done),
+            left: found.saturating_sub(done),
+            is_unopened: !self.ever_open && *self.open.borrow() == 0,
+            is_size_unknown: !is_told && matches!(self.side, Side::Pull(_)),
             ..View::default()
         };
         let mut rtts = Duration::ZERO;

@@ -13,12 +13,12 @@ use super::{MAX_BLOCK_BYTES, Schedule};
 const MAX_BATCH_BYTES: u64 = 512 * 1024;
 /// Bytes of blocks that go in one buffer: the largest block.
 const MAX_BLOCK_BATCH_BYTES: u64 = 1 << 20;
-/// Bytes up to which a batch may always be filled: a connection's first flight (ten segments: RFC 6928). A stream's first batch is no
-/// larger, and no later one larger than all before it together: until slow start is over, others may carry them sooner.
+/// Bytes up to which a batch may always be filled: a connection's first flight (ten segments: RFC 6928). A batch is no larger than that or than all
+/// that its stream has delivered so far: until slow start is over, others may carry it sooner.
 const MIN_BATCH_BYTES: u64 = 14_600;
-/// No batch is larger than this part of what the stream is to take of all that is left: one waits to be written while the next is being
-/// filled, and what a stream has taken nobody else carries.
-const BATCHES_OF_SHARE: u64 = 4;
+/// No batch is larger than this part of what the stream is to take of all that is left: one is being written, one waits, and one is
+/// being filled, and when losses cut the stream's window, nobody else carries them.
+const BATCHES_OF_SHARE: u64 = 16;
 /// Bytes that a file which is yet to be opened is taken to have in its first block.
 const FIRST_BLOCK_BYTES: u64 = 1 << 18;
 
@@ -42,7 +42,7 @@ impl Schedule {
             return None;
         }
         let largest = (share / BATCHES_OF_SHARE)
-            .min(self.in_flight.given(stream))
+            .min(self.in_flight.answered(stream))
             .max(MIN_BATCH_BYTES);
         let mut batch = Vec::new();
         let mut bytes = 0u64;

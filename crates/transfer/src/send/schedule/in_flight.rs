@@ -46,8 +46,8 @@ struct Carrier {
     others: BTreeSet<Subject>,
     /// Bytes of all that.
     bytes: u64,
-    /// Bytes that it was ever given to carry.
-    given: u64,
+    /// Bytes of all that was answered.
+    answered: u64,
     rate: DeliveryRate,
     /// How long its latest answer took.
     answer_time: Duration,
@@ -120,7 +120,6 @@ impl InFlight {
         let Some(carrier) = self.streams.get_mut(&stream) else {
             return false;
         };
-        carrier.given = carrier.given.saturating_add(bytes.into());
         if carrier.len() == 0 {
             carrier.rate.resume(now);
         }
@@ -179,6 +178,7 @@ impl InFlight {
         {
             carrier.answer_time = now.saturating_sub(flight.first);
             carrier.rate.delivered(flight.bytes.into(), now);
+            carrier.answered = carrier.answered.saturating_add(flight.bytes.into());
         }
         true
     }
@@ -227,9 +227,9 @@ impl InFlight {
         share(load(own), others, unsent)
     }
 
-    /// Bytes that `stream` was ever given to carry.
-    pub(super) fn given(&self, stream: StreamId) -> u64 {
-        self.streams.get(&stream).map_or(0, |carrier| carrier.given)
+    /// Bytes of all that `stream` carried and was answered.
+    pub(super) fn answered(&self, stream: StreamId) -> u64 {
+        self.streams.get(&stream).map_or(0, |carrier| carrier.answered)
     }
 
     /// How long the latest answer on `stream` took.

@@ -55,14 +55,15 @@ fn block_hash(offset: u64, size: u64) -> BlockHash {
 }
 
 #[test]
-fn small_entries_go_in_batches_that_grow_and_what_is_opened_goes_alone() {
+fn small_entries_go_in_batches_and_what_is_opened_goes_alone() {
     let mut schedule = with_files(&[1, 2, 60_000, 60_000, 60_000, 3, LARGE, 4]);
     assert_eq!(
         take(&mut schedule, 1, secs(0)),
         ["entry 0", "entry 1", "entry 2"],
         "full by bytes"
     );
-    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 3", "entry 4"]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 3"]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 4"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 5"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 6"]);
     // Nobody waits for a file that is being opened.
@@ -77,23 +78,27 @@ fn small_entries_go_in_batches_that_grow_and_what_is_opened_goes_alone() {
 #[test]
 fn blocks_go_together_while_much_is_left_and_alone_at_the_end() {
     const BLOCKS: u64 = 400;
-    let mut schedule = with_files(&[BLOCKS << 18]);
+    let size = BLOCKS << 18;
+    let mut schedule = with_files(&[size]);
+    schedule.remove_stream(2);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
-    assert!(schedule.opened(0, BLOCKS << 18, 18));
-    let mut batches = Vec::new();
+    assert!(schedule.opened(0, size, 18));
+    let (mut batches, mut acknowledged) = (Vec::new(), 0);
     loop {
-        let next = take(&mut schedule, 1, secs(0));
+        let next = take(&mut schedule, 1, secs(1));
         if next == ["end of 1"] {
             break;
         }
         batches.push(next.len());
+        for _ in &next {
+            answer_block(&mut schedule, acknowledged, size, secs(1));
+            acknowledged += 1 << 18;
+        }
     }
     assert_eq!(batches.iter().sum::<usize>() as u64, BLOCKS - 1);
-    assert_eq!(batches[..5], [1, 2, 4, 4, 4]);
-    assert!(
-        batches.iter().rev().take(6).all(|blocks| *blocks == 1),
-        "{batches:?}"
-    );
+    assert_eq!(batches[..4], [1, 1, 2, 4], "as slow start grows");
+    let mut last = batches.iter().rev().take(28);
+    assert!(last.all(|blocks| *blocks == 1), "{batches:?}");
 }
 
 /// Reads and acknowledges a block.
