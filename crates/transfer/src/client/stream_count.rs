@@ -218,9 +218,7 @@ impl StreamCount {
             let wanted = self.at_start(view).max(self.wanted);
             self.want(wanted, view);
         } else if view.is_size_unknown {
-            let streams = STREAMS_AT_START
-                .min(self.most)
-                .max(self.wanted);
+            let streams = STREAMS_AT_START.min(self.most).max(self.wanted);
             self.want(streams, view);
         }
     }
