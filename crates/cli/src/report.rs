@@ -183,14 +183,14 @@ impl Report {
             eprintln!("longhaul: what was copied so far is kept; the same command goes on from there");
         }
         if !quiet && (self.error.is_none() || self.files > 0) {
-            let root = self
-                .verification
-                .root
-                .as_deref()
-                .map_or(String::new(), |root| match self.unchanged_files {
-                    0 => format!(", verified: BLAKE3 {root}"),
-                    _ => format!(", what travelled verified: BLAKE3 {root}"),
-                });
+            let root =
+                self.verification
+                    .root
+                    .as_deref()
+                    .map_or(String::new(), |root| match self.unchanged_files {
+                        0 => format!(", verified: BLAKE3 {root}"),
+                        _ => format!(", what travelled verified: BLAKE3 {root}"),
+                    });
             let some = match self.failed {
                 0 => String::new(),
                 n => format!("; {n} not copied"),

@@ -28,11 +28,15 @@ fn carried(report: &Value) -> u64 {
 }
 
 fn number(report: &Value, field: &str) -> u64 {
-    report[field].as_u64().unwrap_or_else(|| panic!("{field} of {report}"))
+    report[field]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{field} of {report}"))
 }
 
 fn files_beneath(dir: &Path) -> u64 {
-    let Ok(list) = std::fs::read_dir(dir) else { return 0 };
+    let Ok(list) = std::fs::read_dir(dir) else {
+        return 0;
+    };
     let hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with('.');
     list.map(|entry| entry.unwrap())
         .filter(|entry| !hidden(&entry.file_name()))
@@ -61,18 +65,33 @@ fn a_tree_copied_twice_moves_its_data_once() {
         assert_eq!(code, Some(0), "{told}");
         assert!(carried(&again) <= bound, "{paths:?}: {again}");
         let unchanged = number(&again, "unchanged_bytes");
-        assert!(unchanged + carried(&again) >= whole && unchanged <= whole, "{again}");
-        assert_eq!((number(&again, "files"), number(&again, "bytes")), (FILES + 1, whole));
+        assert!(
+            unchanged + carried(&again) >= whole && unchanged <= whole,
+            "{again}"
+        );
+        assert_eq!(
+            (number(&again, "files"), number(&again, "bytes")),
+            (FILES + 1, whole)
+        );
         assert!(number(&again, "unchanged_files") <= FILES + 1);
         // With their content compared, none travels, and both hashes are those of the content.
         let compared = ["-r", "--checksum", "--overwrite"];
-        let (compared, code, told) = stage.start_cp(&server, &[&compared[..], &paths].concat()).report();
+        let (compared, code, told) = stage
+            .start_cp(&server, &[&compared[..], &paths].concat())
+            .report();
         assert_eq!(code, Some(0), "{told}");
-        assert_eq!((carried(&compared), number(&compared, "unchanged_bytes")), (0, whole));
+        assert_eq!(
+            (carried(&compared), number(&compared, "unchanged_bytes")),
+            (0, whole)
+        );
         assert_eq!(compared["verification"]["root"], first["verification"]["root"]);
     }
     let output = stage.cp(&server, &["-r", &from, "here/back/"]);
-    assert!(errors(&output).contains("401 files, 6.68 MiB (401, 6.68 MiB, were there already)"), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("401 files, 6.68 MiB (401, 6.68 MiB, were there already)"),
+        "{}",
+        errors(&output)
+    );
 }
 
 #[test]
@@ -91,7 +110,15 @@ fn a_file_that_differs_travels_and_only_hashes_see_what_was_hidden() {
         assert_eq!(copy.child.wait().unwrap().code(), Some(0));
         let done = copy.events.iter().filter(|event| event["event"] == "done");
         let travelled = done.filter(|event| event["same"] == false && event["bytes"].is_u64());
-        let name = |event: &Value| event["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+        let name = |event: &Value| {
+            event["path"]
+                .as_str()
+                .unwrap()
+                .rsplit('/')
+                .next()
+                .unwrap()
+                .to_owned()
+        };
         let mut names: Vec<String> = travelled.map(name).collect();
         names.sort();
         names
@@ -130,8 +157,15 @@ fn a_tree_whose_copy_was_killed_is_gone_on_with_where_it_was() {
             false => ("root/t", "here/in/t"),
         };
         tree(&stage, source);
-        let (there, into) = (format!("lh://{}/t", server.address), format!("lh://{}/in/", server.address));
-        let paths = if push { [source, &*into] } else { [&*there, "here/in/"] };
+        let (there, into) = (
+            format!("lh://{}/t", server.address),
+            format!("lh://{}/in/", server.address),
+        );
+        let paths = if push {
+            [source, &*into]
+        } else {
+            [&*there, "here/in/"]
+        };
         let arguments = [&["-r", "--route", &*depot.address][..], &paths].concat();
         let mut copy = stage.start_cp(&server, &arguments);
         copy.until(|event| event["event"] == "progress" && event["files"].as_u64() > Some(FILES / 2));
@@ -143,8 +177,15 @@ fn a_tree_whose_copy_was_killed_is_gone_on_with_where_it_was() {
         assert_eq!(code, Some(0), "{told}");
         let whole = FILES * FILE + LARGE;
         let bound = whole - there * FILE + if push { BEFORE_TOLD } else { 0 };
-        assert!(carried(&report) <= bound, "{} over {bound}: {report}", carried(&report));
-        assert_eq!((number(&report, "bytes"), number(&report, "files")), (whole, FILES + 1));
+        assert!(
+            carried(&report) <= bound,
+            "{} over {bound}: {report}",
+            carried(&report)
+        );
+        assert_eq!(
+            (number(&report, "bytes"), number(&report, "files")),
+            (whole, FILES + 1)
+        );
         for n in [0, FILES / 2, FILES - 1] {
             let name = format!("d/f{n}");
             let read = |tree: &str| std::fs::read(stage.path(tree).join(&name)).unwrap();

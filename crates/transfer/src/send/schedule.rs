@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::manifest::Manifest;
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
-use crate::wire::{BLOCK_LOG2, Head, Meta};
+use crate::wire::{Head, Meta};
 
 mod answers;
 mod blocks;
@@ -51,8 +51,6 @@ const MIN_AGE_TO_REPEAT: Duration = Duration::from_secs(2);
 /// How many times as long as the answers of the idle stream take, if that is longer: streams of one bottleneck only get in
 /// each other's way.
 const MIN_ANSWER_TIMES_TO_REPEAT: u32 = 3;
-/// The largest block of a file.
-const MAX_BLOCK_BYTES: u64 = 1 << *BLOCK_LOG2.end();
 /// Bytes of memory for what is in flight or came back, and for a record that waits in the manifest.
 pub(crate) const IN_FLIGHT_BYTES: u64 = 208;
 const WAITING_BYTES: u64 = 64;
@@ -141,6 +139,7 @@ impl Schedule {
     /// The stream is gone: what it carried comes back (LH-COPY-27).
     pub(crate) fn remove_stream(&mut self, stream: StreamId) {
         let back = self.in_flight.remove_stream(stream);
+        self.offers.forget_questions();
         if !back.is_empty() {
             for subject in back {
                 self.come_back(subject);
@@ -212,9 +211,8 @@ impl Schedule {
                 return Some((subject, work));
             }
         }
-        if let Some(&file) = self.cutting.first()
-            && self.offers.may_send()
-        {
+        let may_cut = |file: &&u64| self.offers.may_cut(**file);
+        if let Some(&file) = self.cutting.iter().find(may_cut) {
             return first.then(|| self.cut(file)).flatten();
         }
         let may_open = first && self.may_open();
@@ -235,9 +233,7 @@ impl Schedule {
                 true => Subject::block(id, 0),
                 false => Subject::whole(id),
             };
-            if !is_offered {
-                self.offers.sent(entry.size().min(MAX_BLOCK_BYTES));
-            }
+            self.offers.begun(&entry, begins);
             self.tracked.insert(id, Tracked::new(entry, begins));
             return self.work_of(subject).map(|work| (subject, work));
         }
@@ -391,6 +387,7 @@ impl Schedule {
     /// Nothing of an entry is to be sent any more.
     fn drop_entry(&mut self, id: u64) {
         self.in_flight.forget_entry(id);
+        self.offers.answered(id);
         self.cutting.remove(&id);
         self.unopened.remove(&id);
         let of_entry = Subject::block(id, 0)..=Subject::whole(id);
