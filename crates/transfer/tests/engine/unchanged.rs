@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_transfer::*;
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use tokio::time::Instant;
 
 use crate::harness::*;
@@ -109,18 +108,6 @@ fn files(root: &Path) -> Vec<(Vec<u8>, String)> {
     let mut list = describe(root);
     list.retain(|(_, what)| !what.starts_with("dir"));
     list
-}
-
-fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
-    let time = Timespec {
-        tv_sec: seconds,
-        tv_nsec: nanos,
-    };
-    let times = Timestamps {
-        last_access: time,
-        last_modification: time,
-    };
-    rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
 }
 
 // LH-COPY-39, LH-COPY-41.

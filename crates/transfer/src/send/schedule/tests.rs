@@ -423,7 +423,10 @@ fn lh_copy_39_before_it_is_told_a_sender_begins_with_little_and_offers_what_is_l
     for offset in [1, 2, 3].map(|n| n << 18) {
         assert_eq!(take(&mut schedule, 1, secs(0)), [format!("block 1 {offset}")]);
     }
-    assert!(take(&mut schedule, 2, secs(0)).is_empty(), "a megabyte is on its way");
+    assert!(
+        take(&mut schedule, 2, secs(0)).is_empty(),
+        "a megabyte is on its way"
+    );
     // What came back is no more than was sent.
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 0"]);
