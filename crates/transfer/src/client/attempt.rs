@@ -156,8 +156,10 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     writer.flush().await?;
     loop {
         match reader.next().await? {
-            Some(Incoming::Frame(Frame::Accept { instance, .. })) => {
-                instance.map_or(Ok(()), |instance| queue.reached(instance))?;
+            Some(Incoming::Frame(Frame::Accept {
+                instance, present, ..
+            })) => {
+                queue.accepted(instance, present)?;
                 return Ok(Vec::new());
             }
             Some(Incoming::Frame(Frame::Refuse { unauthorised, detail })) => {

@@ -218,12 +218,7 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Want { id } => queue.wanted(id),
             Frame::Accept {
                 instance, present, ..
-            } => {
-                if let Some(instance) = instance {
-                    queue.reached(instance)?;
-                }
-                queue.told_presence(present);
-            }
+            } => queue.accepted(instance, present)?,
             Frame::KeepAlive => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
             _ => return Err(Error::Protocol("it sends what only a sender sends".into())),
