@@ -4,8 +4,10 @@
 
 mod copies;
 mod deaths;
+mod files;
 mod first_use;
 mod grants;
+mod leftovers;
 mod logs;
 mod perf;
 mod resuming;

@@ -212,10 +212,16 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Flow(report) => counters.hear(report),
             Frame::Retire => queue.retire(stream),
             Frame::Accept {
-                instance: Some(instance),
+                instance,
+                max_streams,
                 ..
-            } => queue.reached(instance)?,
-            Frame::KeepAlive | Frame::Accept { .. } => {}
+            } => {
+                counters.accepted(max_streams);
+                if let Some(instance) = instance {
+                    queue.reached(instance)?;
+                }
+            }
+            Frame::KeepAlive => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
             _ => return Err(Error::Protocol("it sends what only a sender sends".into())),
         }
