@@ -159,11 +159,8 @@ mod tests {
         };
         let location = Location::Login("h".into());
         let line = leftover(&found, &location, &PathBytes(b"in".to_vec()), false);
-        assert!(
-            line.contains("3.0 GiB of 5.0 GiB") && line.contains("days"),
-            "{line}"
-        );
-        assert!(line.contains("h:in/big\\n.dat"), "{line}");
+        assert!(line.contains("3 GiB of 5 GiB") && line.contains("days"), "{line}");
+        assert!(line.contains("h:in/big\\u{a}.dat"), "{line}");
         let removed = FoundLeftover {
             outcome: LeftoverOutcome::Removed,
             ..found

@@ -1,6 +1,6 @@
 //! `longhaul leftovers`: what copies left, here and at a server.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -17,6 +17,12 @@ fn leave(stage: &Stage, server: &Service, age: Duration) {
     signal(&copy.child, "INT");
     let (_, code, told) = copy.report();
     assert_eq!(code, Some(130), "{told}");
+    // The server makes durable what it keeps after the client has gone.
+    let given_up = Instant::now() + Duration::from_secs(20);
+    while !matches!(&leftovers(stage, &["root/runs"]).0[..], [one] if one["usage"] == "idle" && one["target"] == "f")
+    {
+        assert!(Instant::now() < given_up, "no journal is left");
+    }
     for entry in std::fs::read_dir(stage.path("root/runs")).unwrap() {
         let file = std::fs::File::options()
             .write(true)

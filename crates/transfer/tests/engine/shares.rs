@@ -306,7 +306,9 @@ async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
     std::fs::write(bench.local("f"), &data).unwrap();
     let sources = [bench.local("f")];
     let options = WriteOptions::default();
-    let run = bench.push_with(bench.pipes(), &sources, "/g", options, Some(16)).await;
+    let run = bench
+        .push_with(bench.pipes(), &sources, "/g", options, Some(16))
+        .await;
     run.ok();
     // One that is refused would have been opened, and lost.
     assert!(run.streams_opened() <= 3, "{}", run.streams_opened());
