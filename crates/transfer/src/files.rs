@@ -6,6 +6,7 @@
 //! - [`FilesClient`] asks a server; the server's side is [`crate::serve_files`].
 
 mod client;
+mod failure;
 mod leftovers;
 mod lines;
 mod listing;

@@ -185,8 +185,8 @@ fn huge_pages_long_lines_and_many_sessions_cost_their_sender_alone() {
     }
     let server = serve(&world);
     let huge = json!({"files": "look", "path": path("in/d"), "list": true, "after": null, "limit": u32::MAX});
-    let answers = ask(&world, &server, &vec![huge.clone(); 20]);
-    assert_eq!(answers.len(), 20);
+    let answers = ask(&world, &server, &vec![huge.clone(); 5]);
+    assert_eq!(answers.len(), 5);
     for answer in &answers {
         assert!(answer["entries"].as_array().unwrap().len() <= 1000);
         assert!(answer["next"].is_string());

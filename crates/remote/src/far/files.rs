@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, PathBytes};
+use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
 use longhaul_transfer::files::{Anything, Files};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::store::confine::Dir;
@@ -50,6 +50,20 @@ struct Paths {
 impl Paths {
     fn real(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
         let real = resolve::name(home, &typed.0).map_err(|error| FilesFailure::not_plain(error, typed))?;
+        Ok(self.keep(real, typed))
+    }
+
+    /// A name that goes or changes: never what a link leads to, slash or not, and none that stands for a directory as `.` does, which
+    /// may be typed by mistake for what is in it.
+    fn own_name(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
+        let names = typed.0.split(|&byte| byte == b'/');
+        let last = names.rev().find(|name| !name.is_empty()).unwrap_or_default();
+        if matches!(last, b"" | b"." | b".." | b"~") {
+            return Err(FilesFailure::new(FilesFailureKind::RefusedPath, typed));
+        }
+        let slashes = typed.0.iter().rev().take_while(|&&byte| byte == b'/').count();
+        let bare = typed.0.get(..typed.0.len() - slashes).unwrap_or_default();
+        let real = resolve::name(home, bare).map_err(|error| FilesFailure::not_plain(error, typed))?;
         Ok(self.keep(real, typed))
     }
 
@@ -131,13 +145,13 @@ fn resolved(home: &Path, ask: &FilesAsk) -> Result<(FilesAsk, Paths), FilesFailu
             parents,
         },
         FilesAsk::Rename { from, to, overwrite } => FilesAsk::Rename {
-            from: paths.real(home, &from)?,
+            from: paths.own_name(home, &from)?,
             // A link to a directory is gone into.
             to: paths.listed(home, &to)?,
             overwrite,
         },
         FilesAsk::Remove { path, recursive } => FilesAsk::Remove {
-            path: paths.real(home, &path)?,
+            path: paths.own_name(home, &path)?,
             recursive,
         },
         FilesAsk::Leftovers {
@@ -157,7 +171,7 @@ fn resolved(home: &Path, ask: &FilesAsk) -> Result<(FilesAsk, Paths), FilesFailu
 mod tests {
     use std::fs;
 
-    use longhaul_transfer::files::message::{Entry, EntryKind, FilesFailureKind};
+    use longhaul_transfer::files::message::{Entry, EntryKind};
 
     use super::*;
 
@@ -266,7 +280,15 @@ mod tests {
         std::os::unix::fs::symlink("a", at.join("to-a")).unwrap();
         assert_eq!(look(at, "to-a", true, None).0.len(), 2);
         assert_eq!(look(at, "to-a", false, None).0[0].name, bytes("to-a"));
-        remove("to-a", true).unwrap();
+        for odd in ["", "~", ".", "a/..", "/"] {
+            assert_eq!(
+                remove(odd, true).unwrap_err().kind,
+                FilesFailureKind::RefusedPath,
+                "{odd}"
+            );
+        }
+        remove("to-a/", true).unwrap();
+        assert!(at.join("a/b").exists() && !at.join("to-a").exists());
         make("a/x/y/z", true).unwrap();
         remove("a", true).unwrap();
         remove("link", false).unwrap();

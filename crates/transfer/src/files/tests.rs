@@ -134,7 +134,8 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
             );
         }
     }
-    for ask in [rm(""), mv("", "x", true)] {
+    assert_eq!(world.failure(&mv("in/f", "in", true), &Anything), Some(Exists));
+    for ask in [rm(""), mv("", "x", true), mkdir("", false)] {
         assert_eq!(world.failure(&ask, &Anything), Some(RefusedPath), "{ask:?}");
     }
     // A link is itself: told, renamed and removed, and what it leads to stays.

@@ -138,11 +138,9 @@ impl Files {
     fn make_directory(&self, path: &PathBytes, parents: bool, permission: &dyn Permission) -> Answered {
         let place = plain(path)?;
         let failed = |errno| FilesFailure::of(errno, path);
-        if place.is_root() {
-            return match parents {
-                true => Ok(FilesAnswer::Changed),
-                false => Err(failed(Errno::EXIST)),
-            };
+        // It is there, for whoever may make something in it.
+        if place.is_root() && parents && permission.may(Access::Create, &place) {
+            return Ok(FilesAnswer::Changed);
         }
         demand_change(permission, Access::Create, &place, path)?;
         // From the top down. Those above what may be written are not made, so they have to be there.
@@ -197,7 +195,10 @@ impl Files {
             demand(permission, Access::Read, &source, from)?;
         }
         let (parent, name) = place.split_last().ok_or(refused(to))?;
-        if place.is_within(&source) && place != source {
+        if place == source {
+            return Err(FilesFailure::of(Errno::EXIST, to));
+        }
+        if place.is_within(&source) {
             return Err(FilesFailure::new(FilesFailureKind::IntoItself, to));
         }
         let source_dir = self

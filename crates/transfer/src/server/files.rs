@@ -161,13 +161,17 @@ impl Server {
         };
         let stop = StopAtEnd(Arc::default());
         let stopped = stop.0.clone();
-        // With one of the threads that copies have for their disks.
-        let place = account.wait(Resource::Buffers).await;
-        let mut work = tokio::task::spawn_blocking(move || {
-            let answer = files.answer(&ask, &permission, &stopped);
-            drop(place);
-            (files, ask, answer)
-        });
+        let work = async {
+            // With one of the threads that copies have for their disks.
+            let place = account.wait(Resource::Buffers).await;
+            let answering = tokio::task::spawn_blocking(move || {
+                let answer = files.answer(&ask, &permission, &stopped);
+                drop(place);
+                (files, ask, answer)
+            });
+            answering.await
+        };
+        tokio::pin!(work);
         let mut working = interval_at(Instant::now() + WORKING_EVERY, WORKING_EVERY);
         let (files, ask, answer) = loop {
             tokio::select! {
