@@ -121,7 +121,7 @@ fn nobody_comes_out_of_the_root_or_past_a_grant() {
             assert_eq!(answer["files"], "failed", "{question}: {answer}");
             let kind = answer["kind"].as_str().unwrap();
             assert!(
-                ["refused_path", "not_granted", "not_a_directory"].contains(&kind),
+                ["refused_path", "not_granted", "not_a_directory", "exists"].contains(&kind),
                 "{question}: {answer}"
             );
         }
