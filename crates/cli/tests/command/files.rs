@@ -144,3 +144,28 @@ fn directories_of_any_length_come_over_a_depot_whole_and_in_order() {
     assert_eq!(unknown.status.code(), Some(4));
     assert!(errors(&unknown).contains("--accept-new"), "{}", errors(&unknown));
 }
+
+#[test]
+fn flags_for_ssh_are_refused_where_there_is_none() {
+    let stage = Stage::new();
+    let copy = |flags: &[&str]| {
+        let mut copy = stage.longhaul("me");
+        copy.arg("cp").args(flags).args(["here/f", "lh://127.0.0.1:1/f"]);
+        let copied = copy.output().unwrap();
+        (copied.status.code(), errors(&copied))
+    };
+    for (flags, instead) in [
+        (&["-P", "22"][..], "lh://host:PORT/path"),
+        (&["-i", "key"], "--identity"),
+        (&["-J", "hub"], "--route"),
+        (&["-4"], "lh://192.0.2.1/path"),
+        (&["-l", "8000"], "max_rate"),
+    ] {
+        let (code, told) = copy(flags);
+        assert_eq!(code, Some(2), "{flags:?}: {told}");
+        assert!(
+            told.contains(instead) && told.contains(flags[0]),
+            "{flags:?}: {told}"
+        );
+    }
+}
