@@ -178,10 +178,10 @@ impl Report {
             eprintln!("longhaul: what was copied so far is kept; the same command goes on from there");
         }
         if !quiet && (self.error.is_none() || self.files > 0) {
-            let root = self
-                .verification
-                .root
-                .as_deref()
+            // The hash over nothing but failures says nothing.
+            let root = self.verification.root.as_deref();
+            let root = root
+                .filter(|_| self.files > 0 || self.failed == 0)
                 .map_or(String::new(), |root| format!(", verified: BLAKE3 {root}"));
             let some = match self.failed {
                 0 => String::new(),

@@ -20,7 +20,7 @@ use crate::{Attempts, Error, FarSide, dial};
 /// How long one direction is tried.
 pub(crate) const DIRECTION_TIME_LIMIT: Duration = Duration::from_secs(4);
 /// How long the far side is tried alone, before it is asked to connect to this one as well.
-const HEAD_START: Duration = Duration::from_millis(1500);
+const REVERSE_DELAY: Duration = Duration::from_millis(1500);
 /// Time for the set-up of a session on a way that is known.
 pub(crate) const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -53,7 +53,7 @@ impl Search<'_> {
             limit,
             self.far.family,
         );
-        let head_start = tokio::time::sleep(HEAD_START);
+        let head_start = tokio::time::sleep(REVERSE_DELAY);
         tokio::pin!(to_host, head_start);
         let (mut trying_to_host, mut waiting, mut asked) = (ways.tries_to_host(), true, false);
         let mut step = match ways.tries_from_host() {
