@@ -41,7 +41,7 @@ impl Search<'_> {
         let last_time = self.serve.last_way;
         let mut ways = Ways::new(last_time);
         let limit = match last_time {
-            Some(Way::InsideSsh) => HEAD_START,
+            Some(Way::InsideSsh) => REVERSE_DELAY,
             _ => DIRECTION_TIME_LIMIT,
         };
         let mut tried = Tried::default();
