@@ -217,8 +217,14 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Retire => queue.retire(stream),
             Frame::Want { id } => queue.wanted(id),
             Frame::Accept {
-                instance, present, ..
-            } => queue.accepted(instance, present)?,
+                instance,
+                max_streams,
+                present,
+                ..
+            } => {
+                counters.accepted(max_streams);
+                queue.accepted(instance, present)?;
+            }
             Frame::KeepAlive => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
             _ => return Err(Error::Protocol("it sends what only a sender sends".into())),
