@@ -9,7 +9,7 @@ use clap::Args;
 use longhaul_hop::EventLog;
 use longhaul_session::{ListenOptions, Listener, Service};
 use longhaul_transfer::store::confine::Dir;
-use longhaul_transfer::{Access, Grants, Limits, MIN_OPEN_FILES, Server, serve_session};
+use longhaul_transfer::{Access, Grants, Limits, MIN_OPEN_FILES, Server, serve_files, serve_session};
 use quantities::ByteCount;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -55,7 +55,8 @@ pub struct Serve {
     /// The server's own key [default: the default key].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// TCP congestion control of accepted connections [default: the system's].
+    /// TCP congestion control of accepted connections [default: the system's, and bbr where losses without a queue hold one
+    /// down and this host lets every program use it].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Copies carried at once.
@@ -156,7 +157,7 @@ impl Serve {
         if self.allow_no_encrypt {
             server.allow_clear();
         }
-        let mut services = vec![Service::COPY, Service::DOCTOR];
+        let mut services = vec![Service::COPY, Service::FILES, Service::DOCTOR];
         if self.perf {
             services.push(Service::PERF);
         }
@@ -228,6 +229,8 @@ impl Serve {
             } else if *service == Service::DOCTOR {
                 let doctor = doctor.clone();
                 tokio::spawn(async move { doctor.answer(session).await });
+            } else if *service == Service::FILES {
+                tokio::spawn(serve_files(server.clone(), session));
             } else {
                 tokio::spawn(serve_session(server.clone(), session));
             }

@@ -8,6 +8,8 @@ use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{ConnectError, ConnectFailure, Connector, SessionConnector};
 use tokio::process::Child;
 
+#[cfg(doc)]
+use crate::WayMemory;
 use crate::message::{Access, Answer, Ask, PathBytes, ServeAsk};
 use crate::reverse::Reverse;
 use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, Search};
@@ -34,6 +36,8 @@ pub struct Serve {
     pub no_encrypt: bool,
     /// Routes over depots; sessions go direct if there is none. With routes, no other way is tried.
     pub routes: Vec<Route>,
+    /// The way that was taken last time, if that is known: it is tried first ([`WayMemory`]).
+    pub last_way: Option<Way>,
 }
 
 impl Serve {
@@ -60,7 +64,7 @@ pub struct LoginConnector {
 }
 
 pub(crate) enum Link {
-    To(SessionConnector, tokio::sync::Mutex<FarSide>),
+    To(Box<SessionConnector>, tokio::sync::Mutex<FarSide>),
     From {
         reverse: Reverse,
         far: tokio::sync::Mutex<FarSide>,
@@ -140,7 +144,7 @@ impl LoginConnector {
         let connector = Self {
             way: Way::ToHost,
             routes: sessions.routes(),
-            link: Link::To(sessions, tokio::sync::Mutex::new(far)),
+            link: Link::To(Box::new(sessions), tokio::sync::Mutex::new(far)),
             first: Mutex::new(None),
         };
         Ok(Found {
@@ -195,6 +199,7 @@ impl Connector for LoginConnector {
                 let ask = Ask::Dial {
                     hosts: vec![host.clone()],
                     port: reverse.port,
+                    within_ms: None,
                 };
                 match far.ask(&ask).await {
                     Ok(Answer::Dialled { .. }) => {}

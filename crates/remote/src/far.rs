@@ -27,14 +27,15 @@ mod files;
 mod resolve;
 mod serving;
 
+use files::LoginFiles;
 use serving::Serving;
 
 /// How long what is under way may take to end once the near side is gone: temporary files are removed in it.
 const END_TIME_LIMIT: Duration = Duration::from_secs(2);
 /// How long sessions may take to end by themselves once the near side is gone.
-const LAST_WORDS_TIME_LIMIT: Duration = Duration::from_millis(200);
+const SESSION_END_TIME_LIMIT: Duration = Duration::from_millis(200);
 /// Bytes moved at once between ssh and a session inside it.
-const INSIDE_PIECE: usize = 64 << 10;
+const RELAY_BUFFER_BYTES: usize = 64 << 10;
 
 /// What standard input brings.
 enum Incoming {
@@ -67,6 +68,7 @@ pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error
         identity,
         limits,
         serving: None,
+        files: LoginFiles::default(),
         answers,
         sessions: JoinSet::new(),
     };
@@ -82,6 +84,7 @@ struct Far {
     identity: Arc<Identity>,
     limits: Limits,
     serving: Option<Serving>,
+    files: LoginFiles,
     answers: mpsc::UnboundedSender<Answer>,
     /// What is done beside answering questions.
     sessions: JoinSet<()>,
@@ -102,8 +105,12 @@ impl Far {
                     Err(reason) => Answer::Refused { reason },
                 }
             }
-            Incoming::Ask(Ask::Dial { hosts, port }) => match &self.serving {
-                Some(serving) => match serving.dial(&hosts, port).await {
+            Incoming::Ask(Ask::Dial {
+                hosts,
+                port,
+                within_ms,
+            }) => match &self.serving {
+                Some(serving) => match serving.dial(&hosts, port, within_ms).await {
                     Ok((session, host)) => {
                         self.sessions.spawn(serving.carry(session));
                         Answer::Dialled { host }
@@ -130,10 +137,20 @@ impl Far {
                 return;
             }
             Incoming::Ask(Ask::Files(ask)) => {
-                let done = tokio::task::spawn_blocking(move || files::answer(&resolve::home(), &ask)).await;
-                match done.map_err(|error| error.to_string()).flatten() {
-                    Ok(answer) => answer,
-                    Err(reason) => Answer::Refused { reason },
+                let files = std::mem::take(&mut self.files);
+                let done = tokio::task::spawn_blocking(move || {
+                    let mut files = files;
+                    let answer = files.answer(&resolve::home(), &ask);
+                    (files, answer)
+                });
+                match done.await {
+                    Ok((files, answer)) => {
+                        self.files = files;
+                        Answer::Files(answer)
+                    }
+                    Err(error) => Answer::Refused {
+                        reason: error.to_string(),
+                    },
                 }
             }
             Incoming::Ask(Ask::Inside) | Incoming::Odd => refused("not understood"),
@@ -143,7 +160,7 @@ impl Far {
 
     async fn end(mut self) {
         // A session whose last words are on their way, and one whose client is dead, end by themselves.
-        let _ = timeout(LAST_WORDS_TIME_LIMIT, async {
+        let _ = timeout(SESSION_END_TIME_LIMIT, async {
             while self.sessions.join_next().await.is_some() {}
         })
         .await;
@@ -240,7 +257,7 @@ fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
 /// Moves bytes until one side has ended. Not by [`std::io::copy`], which may use splice(2): that waits for bytes with the lock of the
 /// pipe to sshd held, in which answers are written as well.
 fn pump(from: &mut impl Read, to: &mut impl Write) {
-    let mut piece = vec![0; INSIDE_PIECE];
+    let mut piece = vec![0; RELAY_BUFFER_BYTES];
     loop {
         match from.read(&mut piece) {
             Ok(0) => return,

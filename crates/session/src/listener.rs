@@ -179,5 +179,6 @@ async fn set_up(
     verified: impl FnOnce(PublicKey) -> Result<(), longhaul_hop::NoRoom>,
 ) -> Result<Session, Error> {
     let (tls, open) = acceptor.set_up(conn, header, verified).await?;
-    Ok(Session::new(tls, SessionInfo::accepted(open, Some(peer))))
+    let info = SessionInfo::accepted(open, Some(peer));
+    Ok(Session::new(tls, info).keeping_congestion(acceptor.keeps_congestion))
 }

@@ -33,9 +33,15 @@ pub struct Progress {
     pub bytes_resumed: AtomicU64,
     /// Bytes of file data that travelled in the clear.
     pub bytes_clear: AtomicU64,
+    /// Files among those in place that were there already and did not travel.
+    pub files_unchanged: AtomicU64,
+    /// Bytes of them.
+    pub bytes_unchanged: AtomicU64,
     /// Entries that failed.
     pub failures: AtomicU64,
     streams: Mutex<Vec<Arc<StreamCounters>>>,
+    /// Streams that the server allows, once it has told.
+    max_streams: watch::Sender<Option<usize>>,
 }
 
 /// Counters of one stream, over all the connections that it had: one that is lost and opened again goes on with the same ones.
@@ -58,6 +64,8 @@ pub struct StreamCounters {
     ends: Mutex<KnownEnds>,
     /// Whether it is to end once all that it carries is answered.
     retiring: watch::Sender<bool>,
+    /// The copy's own ([`Progress::max_streams`]).
+    max_streams: watch::Sender<Option<usize>>,
 }
 
 /// What is known of a stream's connections.
@@ -196,6 +204,16 @@ impl StreamCounters {
         self.open.store(false, Ordering::Relaxed);
     }
 
+    /// The server has accepted the stream, and told how many a copy may have (LH-COPY-9).
+    pub(crate) fn accepted(&self, max_streams: u16) {
+        let max_streams = Some(usize::from(max_streams).max(1));
+        self.max_streams.send_if_modified(|known| {
+            let is_new = *known != max_streams;
+            *known = max_streams;
+            is_new
+        });
+    }
+
     /// The stream is to end once all that it carries is answered.
     pub(crate) fn retire(&self) {
         self.retiring.send_replace(true);
@@ -212,6 +230,25 @@ impl Progress {
     /// So many bytes more were in place already.
     pub(crate) fn resumed(&self, bytes: u64) {
         self.bytes_resumed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// One more file of so many bytes was there already.
+    pub(crate) fn unchanged(&self, bytes: u64) {
+        self.files_unchanged.fetch_add(1, Ordering::Relaxed);
+        self.bytes_unchanged.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes in place that have travelled: not those that an earlier copy had left, nor those of files that were there.
+    pub fn bytes_travelled(&self) -> u64 {
+        let done = self.bytes_done.load(Ordering::Relaxed);
+        let resumed = self.bytes_resumed.load(Ordering::Relaxed);
+        let unchanged = self.bytes_unchanged.load(Ordering::Relaxed);
+        done.saturating_sub(resumed).saturating_sub(unchanged)
+    }
+
+    /// How many streams the server allows the copy, once it has told.
+    pub(crate) fn max_streams(&self) -> watch::Receiver<Option<usize>> {
+        self.max_streams.subscribe()
     }
 
     /// The counters of every stream opened so far, in the order in which they were opened first.
@@ -237,6 +274,7 @@ impl Progress {
             tells,
             ends: Mutex::new(KnownEnds::of(flow)),
             retiring: watch::Sender::new(false),
+            max_streams: self.max_streams.clone(),
         });
         streams.push(counters.clone());
         counters
@@ -300,7 +338,7 @@ pub enum Event {
         path: String,
         /// Its size; none for directories and links.
         bytes: Option<u64>,
-        /// Its BLAKE3 hash; none for directories and links.
+        /// Its BLAKE3 hash; none for directories and links, and for a file that was known by its size and time.
         hash: Option<Hash>,
         /// It was there before, identical, and was left alone.
         same: bool,

@@ -22,6 +22,7 @@ use crate::store::confine::Dir;
 use crate::wire::{Frame, Request, Token, VERSION};
 
 mod copy;
+mod files;
 mod heard;
 mod rivals;
 
@@ -177,6 +178,7 @@ impl Server {
             max_streams: self.limits.streams_per_copy,
             instance: copy.instance,
             clear: clear.is_some(),
+            present: copy.present.load(Ordering::Relaxed),
         }
         .encode(&mut greeting);
         // Remembered by nobody once it is over, however often a client comes back.

@@ -4,11 +4,15 @@
 
 mod copies;
 mod deaths;
+mod files;
 mod first_use;
 mod grants;
+mod kills;
+mod leftovers;
 mod logs;
 mod perf;
 mod resuming;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
+mod unchanged;
 mod unencrypted;

@@ -11,8 +11,8 @@ use longhaul_proto::Host;
 use longhaul_session::{ConnectOptions, Endpoint, Identity, Route, ServerTrust, Service, Session};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
-    Client, ConnectError, Connector, Destination, Error, Event, Hello, Observer, Outcome, Progress, Request,
-    SessionConnector, Sources, Token, WriteOptions,
+    Client, Compare, ConnectError, Connector, Destination, Error, Event, Hello, Observer, Outcome, Progress,
+    Request, SessionConnector, Sources, Token, WriteOptions,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -21,7 +21,7 @@ use crate::connector::{beneath_root, named};
 use crate::message::{
     Answer, CopyAsk, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, Direction, PathBytes,
 };
-use crate::search::{SETUP_TIMEOUT, to_host};
+use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, to_host};
 
 /// Between two answers that tell how the copy stands.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -111,7 +111,15 @@ async fn reach(ask: &CopyAsk, identity: Arc<Identity>) -> Result<Reached, String
             ServerTrust::Pinned(ask.server),
         )
     };
-    let (session, address) = to_host(ask.hosts.clone(), Some(ask.port), base.clone(), None).await?;
+    let (session, address) = to_host(
+        ask.hosts.clone(),
+        Some(ask.port),
+        base.clone(),
+        None,
+        DIRECTION_TIME_LIMIT,
+        None,
+    )
+    .await?;
     let base = ConnectOptions {
         destination: Endpoint::new(Host::Ip(address.ip()), address.port()),
         setup_timeout: SETUP_TIMEOUT,
@@ -150,10 +158,15 @@ async fn carry_out(
         request,
         resume: ask.resume,
         clear: ask.no_encrypt,
+        offer: None,
     };
     let client = Client {
         connector: Arc::new(server),
         hello,
+        compare: match ask.checksum {
+            true => Compare::Content,
+            false => Compare::SizeAndTime,
+        },
         streams: ask.streams,
         // A far side leaves nothing behind but the copy.
         memory: None,
@@ -196,6 +209,8 @@ fn counts(progress: &Progress) -> CopyProgress {
         files_done: progress.files_done.load(Ordering::Relaxed),
         bytes_done: progress.bytes_done.load(Ordering::Relaxed),
         bytes_clear: progress.bytes_clear.load(Ordering::Relaxed),
+        files_unchanged: progress.files_unchanged.load(Ordering::Relaxed),
+        bytes_unchanged: progress.bytes_unchanged.load(Ordering::Relaxed),
         failures: progress.failures.load(Ordering::Relaxed),
     }
 }

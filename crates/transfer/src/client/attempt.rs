@@ -1,6 +1,6 @@
 //! One stream of a client, from its opening to its end.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use super::{ConnectError, Connector, Side, Transport};
 use crate::error::Error;
-use crate::frame_io::FrameReader;
+use crate::frame_io::{FrameReader, Incoming};
 use crate::progress::{Event, Observer, Progress, StreamCounters};
-use crate::receive::{AfterDone, StreamEnd, receive_stream};
-use crate::send::{ClearData, send_stream};
+use crate::receive::{AfterDone, StreamEnd, receive_stream, refused};
+use crate::send::{ClearData, Queue, send_stream};
 use crate::wire::{Frame, Hello};
 
 /// How long a stream that is over may take to close.
@@ -83,6 +83,7 @@ impl<C: Connector> Attempt<C> {
             Side::Push(..) => drs::Side::Sending,
             Side::Pull(_) => drs::Side::Receiving,
         });
+        let takes_a_place = self.counters.get().is_some();
         let counters = match self.counters.get() {
             Some(counters) => {
                 counters.reopen(flow);
@@ -111,16 +112,17 @@ impl<C: Connector> Attempt<C> {
                     // Before ACCEPT nobody knows whether the server allows it.
                     agreed: AtomicBool::new(false),
                 };
-                send_stream(
-                    queue,
-                    counters.number,
-                    &counters,
-                    &mut reader,
-                    &mut writer,
-                    greeting,
-                    &clear,
-                )
-                .await
+                let greeted = match takes_a_place {
+                    true => greet(queue, &counters, &mut reader, &mut writer, &greeting, &clear).await,
+                    false => Ok(greeting),
+                };
+                match greeted {
+                    Ok(greeting) => {
+                        let (stream, reader, writer) = (counters.number, &mut reader, &mut writer);
+                        send_stream(queue, stream, &counters, reader, writer, greeting, &clear).await
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Side::Pull(receiver) => {
                 if let Some(clear) = clear {
@@ -149,6 +151,42 @@ impl<C: Connector> Attempt<C> {
             result: result.map_err(Lost::Stream),
             opened: Some(counters.number),
             closing: Some(closing),
+        }
+    }
+}
+
+/// Greets on a stream that takes a lost one's place, and waits until the server has told which copy it has come to: one that was started
+/// again has none of it, and what is sent to it before that is known is sent for nothing. What is left to be said first: nothing.
+async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    queue: &Queue,
+    counters: &StreamCounters,
+    reader: &mut FrameReader<R>,
+    writer: &mut W,
+    greeting: &[u8],
+    clear: &ClearData,
+) -> Result<Vec<u8>, Error> {
+    writer.write_all(greeting).await?;
+    writer.flush().await?;
+    loop {
+        match reader.next().await? {
+            Some(Incoming::Frame(Frame::Accept {
+                instance,
+                max_streams,
+                clear: allowed,
+                present,
+                ..
+            })) => {
+                clear.agreed.store(allowed, Ordering::Relaxed);
+                counters.accepted(max_streams);
+                queue.accepted(instance, present)?;
+                return Ok(Vec::new());
+            }
+            Some(Incoming::Frame(Frame::Refuse { unauthorised, detail })) => {
+                return Err(refused(unauthorised, detail));
+            }
+            Some(Incoming::Frame(Frame::KeepAlive | Frame::Flow(_))) => {}
+            Some(_) => return Err(Error::Protocol("it answers before it accepts".into())),
+            None => return Err(Error::StreamsLost("the server closed the stream".into())),
         }
     }
 }

@@ -60,6 +60,7 @@ impl Bench {
             request: request.clone(),
             resume: false,
             clear: false,
+            offer: None,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)

@@ -8,6 +8,7 @@
 //!   CUBIC give for the measured loss ([`response`]) where it is known what the path carries, and fourfold otherwise.
 //! - A queue that stands on the path is there for everybody on it, and more streams only take from the others: the number comes down to
 //!   [`STREAMS_AT_A_QUEUE`], each time to no fewer than fill the path without the queue.
+//! - Windows that hardly grow any more, with no queue, are tried with twice as many streams: each new one brings a slow start of its own.
 //! - A processor or a disk is tried with twice as many, and left again where that did not pay.
 //!
 //! No clock and no socket in here; the supervisor feeds it and opens or retires what it asks for.
@@ -22,9 +23,9 @@ use std::time::Duration;
 use drs::Limit;
 use response::Losses;
 pub(super) use window::View;
-use window::Window;
+use window::{Seen, Window};
 
-/// Streams that a copy keeps at a standing queue: it then takes at most about this many times what one flow would.
+/// Streams that a copy keeps on each route at a standing queue: it then takes at most about this many times what one flow would.
 const STREAMS_AT_A_QUEUE: usize = 2;
 /// Streams of a copy at its start, and of a large one: the first losses end slow start, and hit fewer streams where there are more.
 const STREAMS_AT_START: usize = 4;
@@ -32,17 +33,20 @@ const STREAMS_AT_START_LARGE: usize = 8;
 /// Bytes to copy from which a copy is large.
 const LARGE_FROM_BYTES: u64 = 64 << 20;
 /// Most streams at the start, where windows are known to be small.
-const MAX_STREAMS_AT_START: usize = 16;
+const MAX_STREAMS_AT_START: usize = 32;
+/// Most streams that the first losses in slow start lead to.
+const MAX_STREAMS_AT_FIRST_LOSSES: usize = 16;
 /// Bytes to copy, and the round trip, from which a copy begins with several streams.
 const SEVERAL_FROM_BYTES: u64 = 4 << 20;
 const SEVERAL_FROM_RTT: Duration = Duration::from_millis(5);
+/// A first stream that is not open after this, which takes two round trips, goes over a path as long as that.
+const FAR_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(10);
 /// Small windows are answered at the start with streams that together carry so much, in bit/s.
 const RATE_AT_START: f64 = 100e6;
-/// Bytes that must be left for each stream at the start: the largest block.
-const BYTES_PER_STREAM_AT_START: u64 = 1 << 20;
-/// The same later on: the blocks that a stream takes ahead. A new one carries them in slow start, and taken from those that are fast they would
-/// be the copy's last.
-const BYTES_PER_NEW_STREAM: u64 = 3 << 20;
+/// Bytes that must be left for each stream at the start.
+const BYTES_PER_STREAM_AT_START: u64 = 1 << 19;
+/// The same later on: a new one is slow at first.
+const BYTES_PER_NEW_STREAM: u64 = 1 << 20;
 /// A step up multiplies the number by at most this where it is not known how much the path carries.
 const MAX_GROWTH: usize = 4;
 /// The same where a processor or a disk may be the limit.
@@ -152,6 +156,14 @@ impl StreamCount {
         }
     }
 
+    /// No more than so many from now on, whoever asked for more.
+    pub(super) fn at_most(&mut self, most: usize) {
+        self.most = self.most.min(most.max(1));
+        self.least = self.least.min(self.most);
+        self.wanted = self.wanted.min(self.most);
+        self.remembered = self.remembered.map(|streams| streams.min(self.most));
+    }
+
     /// How many streams there should be.
     pub(super) fn wanted(&self) -> usize {
         self.wanted
@@ -169,14 +181,13 @@ impl StreamCount {
 
     /// Looks, and takes a step where one is due.
     pub(super) fn observe(&mut self, view: &View) {
-        // Before the first byte there is nothing to measure.
-        if self.fixed || view.open == 0 || view.rtt.is_zero() {
+        if self.fixed {
             return;
         }
-        if !self.started && view.left >= SEVERAL_FROM_BYTES && view.rtt >= SEVERAL_FROM_RTT {
-            self.started = true;
-            let wanted = self.at_start(view).max(self.wanted);
-            self.want(wanted, view);
+        self.begin(view);
+        // Before the first byte there is nothing to measure.
+        if view.open == 0 || view.rtt.is_zero() {
+            return;
         }
         self.answer_first_losses(view);
         if self.opens(view) {
@@ -195,8 +206,29 @@ impl StreamCount {
         };
         self.window = Some(Window::open(view));
         self.losses.add(&seen);
-        self.decide(view, seen.limit, seen.rate);
+        self.decide(view, &seen);
         self.rate_before = Some(seen.rate);
+    }
+
+    /// Chooses the number for the start, as soon as the path is known to be long. Streams take two round trips to open, so they are opened
+    /// beside the first one: by the time at which it is known what there is to copy, they stand.
+    fn begin(&mut self, view: &View) {
+        let is_far = match view.rtt.is_zero() {
+            true => view.is_unopened && view.now >= FAR_IF_NOT_OPEN_AFTER,
+            false => view.rtt >= SEVERAL_FROM_RTT,
+        };
+        if self.started || !is_far {
+            return;
+        }
+        if view.left >= SEVERAL_FROM_BYTES {
+            // By small windows there may be more as soon as the round trip is known.
+            self.started = !view.rtt.is_zero();
+            let wanted = self.at_start(view).max(self.wanted);
+            self.want(wanted, view);
+        } else if view.is_size_unknown {
+            let streams = STREAMS_AT_START.min(self.most).max(self.wanted);
+            self.want(streams, view);
+        }
     }
 
     /// Losses in slow start, when no queue stands yet, show within a round trip that the path loses packets by itself; to wait until they are
@@ -211,7 +243,7 @@ impl StreamCount {
         let next = self
             .wanted
             .saturating_mul(MAX_GROWTH)
-            .min(MAX_STREAMS_AT_START)
+            .min(MAX_STREAMS_AT_FIRST_LOSSES)
             .min(self.bounded_by_work(view, BYTES_PER_NEW_STREAM));
         if next > self.wanted {
             self.judged = true;
@@ -267,7 +299,8 @@ impl StreamCount {
         opens
     }
 
-    fn decide(&mut self, view: &View, limit: Option<Limit>, rate: f64) {
+    fn decide(&mut self, view: &View, seen: &Seen) {
+        let (limit, rate) = (seen.limit, seen.rate);
         if limit == Some(Limit::Path) {
             self.full_rate = Some(self.full_rate.map_or(rate, |full| full.max(rate)));
             self.queue_since.get_or_insert(view.now);
@@ -295,6 +328,11 @@ impl StreamCount {
             Some(limit) if is_per_stream(limit) => {
                 let factor = MAX_GROWTH;
                 self.grow(view, limit, rate, factor);
+            }
+            // Slow start is over before the path is full, as where HyStart takes a delay for a queue, and a window then grows by little in a
+            // second: a new stream fills the rest by its own slow start.
+            Some(Limit::Growing) if seen.is_steady => {
+                self.grow(view, Limit::Growing, rate, TRIAL_GROWTH);
             }
             // One stream is read, hashed and encrypted in turn; another one may have a processor of its own.
             Some(limit @ (Limit::SendingApplication | Limit::ReceivingApplication)) => {
@@ -340,7 +378,8 @@ impl StreamCount {
 
     /// A queue stands.
     fn retire(&mut self, view: &View, rate: f64) {
-        let least = self.least.max(STREAMS_AT_A_QUEUE);
+        // Of each route: every one is a path of its own.
+        let least = self.least.saturating_mul(STREAMS_AT_A_QUEUE).min(self.most);
         let stood = (self.queue_since).map_or(Duration::ZERO, |since| view.now.saturating_sub(since));
         let soon_over = view.left as f64 <= rate * RETIRE_MIN_LEFT.as_secs_f64();
         if self.wanted <= least || soon_over {

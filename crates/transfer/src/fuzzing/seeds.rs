@@ -7,7 +7,9 @@ use longhaul_proto::fuzzing::{Seed, texts};
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
 use crate::tree_hash::Subtree;
-use crate::wire::{Block, FlowReport, Frame, Head, Hello, Meta, Piece, Request, Token, VERSION, Written};
+use crate::wire::{
+    Block, FlowReport, Frame, Head, Hello, Meta, Offer, Piece, Request, Token, VERSION, Written,
+};
 
 fn head(path: &[u8]) -> Head {
     Head {
@@ -36,6 +38,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 max_streams: 64,
                 instance: Some([6; 8]),
                 clear: false,
+                present: true,
             },
         ),
         (
@@ -53,6 +56,15 @@ fn all() -> Vec<(&'static str, Frame)> {
                 size: 1 << 40,
                 block_log2: 20,
                 identity: Some([3; 32]),
+            },
+        ),
+        ("offer", Frame::Offer(offer(b"a/b", Some([8; 32])))),
+        ("want", Frame::Want { id: 5 }),
+        (
+            "result-unchanged",
+            Frame::Result {
+                id: 5,
+                outcome: Ok(Written::Unchanged),
             },
         ),
         (
@@ -142,6 +154,15 @@ fn all() -> Vec<(&'static str, Frame)> {
     ]
 }
 
+fn offer(path: &[u8], hash: Option<[u8; 32]>) -> Offer {
+    Offer {
+        head: head(path),
+        meta: Meta::default(),
+        size: 7,
+        hash,
+    }
+}
+
 fn subtree(offset: u64, level: u32) -> Subtree {
     Subtree {
         offset,
@@ -162,6 +183,7 @@ fn push() -> Hello {
         },
         resume: true,
         clear: false,
+        offer: None,
     }
 }
 
@@ -174,6 +196,7 @@ fn pull() -> Hello {
         },
         resume: false,
         clear: false,
+        offer: None,
     }
 }
 
@@ -191,7 +214,7 @@ pub(super) fn frames() -> Vec<Seed> {
             (name.to_owned(), bytes[4..].to_vec())
         })
         .collect();
-    for (name, kind) in [("option", 5u16), ("critical-option", 0x8005)] {
+    for (name, kind) in [("option", 0x63u16), ("critical-option", 0x8063)] {
         let mut accept = [&[2][..], &VERSION.to_le_bytes(), &[64, 0]].concat();
         accept.extend(option(kind));
         seeds.push((format!("accept-{name}"), accept));
@@ -230,7 +253,7 @@ pub(super) fn hellos() -> Vec<Seed> {
         Frame::Hello(hello).encode(&mut bytes);
         seeds.push((name.to_owned(), bytes[5..].to_vec()));
         seeds.push((format!("{name}-behind-the-token"), bytes[29..].to_vec()));
-        for (option_name, kind) in [("option", 5u16), ("critical-option", 0x8005)] {
+        for (option_name, kind) in [("option", 0x63u16), ("critical-option", 0x8063)] {
             let with = [&bytes[5..], &option(kind)].concat();
             seeds.push((format!("{name}-{option_name}"), with));
         }
@@ -309,6 +332,13 @@ pub(super) fn senders() -> Vec<Seed> {
         data: Bytes::from_static(b"content"),
     };
     let good = *blake3::hash(b"content").as_bytes();
+    let offered = |id: u64, path: &[u8], hash: Option<[u8; 32]>| {
+        let head = entry(id, path);
+        Frame::Offer(Offer {
+            head,
+            ..offer(path, hash)
+        })
+    };
     let failed = |id: u64, path: &[u8]| Frame::Failed {
         head: entry(id, path),
         failure: Failure::new(FailureKind::Changed),
@@ -361,12 +391,29 @@ pub(super) fn senders() -> Vec<Seed> {
             pieces: vec![],
         }),
     ];
+    // What is there, what is not, what is in the way; and a large one that is there, with its data behind it and between.
+    let offers = [
+        vec![
+            offered(0, b"=there", None),
+            offered(1, b"a", None),
+            offered(2, b"!exists", Some(good)),
+            offered(3, b"=there", Some(good)),
+            offered(1, b"a", None),
+            small(1, b"a", good),
+            offered(4, b"=large", None),
+        ],
+        in_blocks(4, b"=large"),
+        in_blocks(5, b"large"),
+        vec![offered(5, b"large", None), offered(0, b"=there", None), end(6)],
+    ]
+    .concat();
     let mut resumed = in_blocks(0, b"kept");
     if let Some(Frame::File { identity, .. }) = resumed.first_mut() {
         *identity = Some([5; 32]);
     }
     [
         ("resumed", encoded(&resumed)),
+        ("offers", encoded(&offers)),
         ("tree", encoded(&tree)),
         ("tree-twice", encoded(&[tree.clone(), tree].concat())),
         (
@@ -401,6 +448,7 @@ pub(super) fn receivers() -> Vec<Seed> {
         max_streams: 8,
         instance: None,
         clear: false,
+        present: true,
     };
     let failure = Failure::new(FailureKind::Exists);
     let results = |outcome: Result<Written, Failure>| -> Vec<Frame> {
@@ -428,7 +476,13 @@ pub(super) fn receivers() -> Vec<Seed> {
         max_streams: 8,
         instance: Some([byte; 8]),
         clear: false,
+        present: false,
     };
+    let wanted = [
+        vec![accept.clone()],
+        (0..16).map(|id| Frame::Want { id }).collect(),
+    ]
+    .concat();
     let note = Frame::Failed {
         head: Head {
             id: crate::wire::NO_ENTRY,
@@ -447,6 +501,8 @@ pub(super) fn receivers() -> Vec<Seed> {
         ("in-place-beyond-the-end", encoded(&beyond)),
         ("another-instance", encoded(&[instance(1), instance(2)])),
         ("all-written", encoded(&results(Ok(Written::New)))),
+        ("all-wanted", encoded(&wanted)),
+        ("all-unchanged", encoded(&results(Ok(Written::Unchanged)))),
         ("all-there", encoded(&results(Ok(Written::Same)))),
         ("all-failed", encoded(&results(Err(failure)))),
         ("acknowledged", encoded(&acknowledged.collect::<Vec<_>>())),

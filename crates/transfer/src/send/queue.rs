@@ -18,13 +18,13 @@ use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
 use crate::send::read::{OpenFile, Reports};
 use crate::send::schedule::{
-    EntryResult, Found, IN_FLIGHT_BYTES, MAX_BATCH_ENTRIES, Next, Resumed, Say, Schedule, StreamId, Wake,
-    Work, entry_memory,
+    EntryResult, Found, IN_FLIGHT_BYTES, MAX_BATCH_ENTRIES, Next, Presence, Resumed, Say, Schedule, StreamId,
+    Wake, Work, entry_memory,
 };
 use crate::send::source::Sources;
 use crate::send::walk::WalkSink;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{CopyInstance, Frame, Head, Meta, Written};
+use crate::wire::{Compare, CopyInstance, Frame, Head, Meta, Written};
 
 #[cfg(test)]
 mod tests;
@@ -127,6 +127,11 @@ impl Queue {
         }))
     }
 
+    /// What the receiver has, as far as it is known before it tells, and how files are compared; to be said before there are streams.
+    pub(crate) fn expect(&self, presence: Presence, compare: Compare) {
+        self.on(|schedule, _| schedule.expect(presence, compare));
+    }
+
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
     pub(crate) fn walk(&self) {
         let complete = self.sources.walk(self);
@@ -190,15 +195,24 @@ impl Queue {
         }
     }
 
-    /// The other end has told which copy a stream has come to.
+    /// The other end has accepted a stream: which copy that has come to, where it tells, and whether some of what is to be sent may be
+    /// there.
     ///
     /// # Errors
-    /// [`Error::Forgotten`] if it is another one than before: answers given by that one say nothing of this one (LH-COPY-38).
-    pub(crate) fn reached(&self, instance: CopyInstance) -> Result<(), Error> {
-        match *self.instance.get_or_init(|| instance) == instance {
-            true => Ok(()),
-            false => Err(Error::Forgotten),
+    /// [`Error::Forgotten`] if it is another copy than before: answers given by that one say nothing of this one (LH-COPY-38).
+    pub(crate) fn accepted(&self, instance: Option<CopyInstance>, present: bool) -> Result<(), Error> {
+        if let Some(instance) = instance
+            && *self.instance.get_or_init(|| instance) != instance
+        {
+            return Err(Error::Forgotten);
         }
+        self.on(|schedule, _| schedule.told_presence(present));
+        Ok(())
+    }
+
+    /// The receiver wants a file that was offered.
+    pub(crate) fn wanted(&self, id: u64) {
+        self.on(|schedule, now| schedule.wanted(id, now));
     }
 
     /// The receiver says what became of an entry.
@@ -288,11 +302,14 @@ impl Queue {
                     self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 }
                 let (bytes, hash) = result.content.unzip();
+                if written == Written::Unchanged {
+                    self.progress.unchanged(bytes.unwrap_or(0));
+                }
                 self.observer.event(Event::Done {
                     path,
                     bytes,
-                    hash,
-                    same: written == Written::Same,
+                    hash: hash.flatten(),
+                    same: written != Written::New,
                 });
             }
             Err(failure) => self.note(path, failure),
@@ -359,6 +376,18 @@ impl Reports for Queue {
 
     fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> Say {
         self.on(|schedule, now| schedule.whole_read(stream, id, size, hash, now))
+    }
+
+    fn offer_read(&self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
+        self.on(|schedule, _| schedule.offer_read(id, size, hash))
+    }
+
+    fn is_over(&self) -> bool {
+        self.state.locked().schedule.is_closed()
+    }
+
+    fn not_offered(&self, id: u64) {
+        self.on(|schedule, now| schedule.wanted(id, now));
     }
 
     fn grew(&self, stream: StreamId, id: u64) -> Say {

@@ -6,9 +6,9 @@
 //! elsewhere and carries it from then on, so stalled paths can't hold up the end.
 //!
 //! It decides and does nothing: events are its methods, what they lead to is in the answers and in [`Schedule::actions`], and
-//! the time is an argument, counted from any moment. It knows neither where files come from nor how many blocks a
-//! frame holds. No event takes more than a logarithm of what is in flight, but for those that end many at once (a stream
-//! lost, a file answered for while its blocks are in flight), which pay for each.
+//! the time is an argument, counted from any moment. It does not know where files come from. No event takes more than a
+//! logarithm of what is in flight, but for those that end many at once (a stream lost, a file answered for while its blocks are in
+//! flight), which pay for each. Taking work looks at each stream ([`share`]), so that all finish together.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,19 +20,24 @@ use crate::tree_hash::Hash;
 use crate::wire::{Head, Meta};
 
 mod answers;
+mod batch;
 mod blocks;
 mod entry;
 mod in_flight;
 #[cfg(test)]
 mod model;
+mod offers;
 mod reading;
+mod share;
 #[cfg(test)]
 mod tests;
 mod work;
 
 pub(crate) use entry::{Entry, Found, entry_memory};
-use entry::{Stage, Tracked};
+use entry::{Offered, Stage, Tracked};
 use in_flight::InFlight;
+use offers::Offers;
+pub(crate) use offers::Presence;
 pub(crate) use work::{Actions, EntryResult, Memory, Next, Resumed, Say, StreamId, Wake, Work};
 use work::{Part, Subject};
 
@@ -40,16 +45,17 @@ use work::{Part, Subject};
 const MAX_QUEUED_ENTRIES: usize = 8192;
 /// Work that one stream may have in flight: enough for files of 1 KiB at 1 Gbit/s over 200 ms.
 const MAX_IN_FLIGHT_PER_STREAM: usize = 32 * 1024;
-/// Entries, and bytes of them, from which on a batch for one buffer is full.
+/// Entries from which on a batch for one buffer is full.
 pub(crate) const MAX_BATCH_ENTRIES: usize = 256;
-const MAX_BATCH_BYTES: u64 = 512 * 1024;
+/// A stream that already carries its share of what is left asks again after this: by then more may have been delivered.
+const SHARE_PAUSE: Duration = Duration::from_millis(20);
 /// How long work must at least have been in flight before an idle stream repeats it; longer each time it is repeated.
 const MIN_AGE_TO_REPEAT: Duration = Duration::from_secs(2);
 /// How many times as long as the answers of the idle stream take, if that is longer: streams of one bottleneck only get in
 /// each other's way.
 const MIN_ANSWER_TIMES_TO_REPEAT: u32 = 3;
 /// Bytes of memory for what is in flight or came back, and for a record that waits in the manifest.
-pub(crate) const IN_FLIGHT_BYTES: u64 = 208;
+pub(crate) const IN_FLIGHT_BYTES: u64 = 216;
 const WAITING_BYTES: u64 = 64;
 /// How long an idle stream waits at least.
 const MIN_WAIT: Duration = Duration::from_millis(1);
@@ -59,6 +65,8 @@ const MIN_WAIT: Duration = Duration::from_millis(1);
 pub(crate) struct Schedule {
     /// Found and not handed out.
     queued: VecDeque<Arc<Entry>>,
+    /// Bytes of files in there.
+    queued_bytes: u64,
     /// Handed out and without a result.
     tracked: HashMap<u64, Tracked>,
     /// Came back, to be taken first. Nothing is in here and in flight.
@@ -68,6 +76,7 @@ pub(crate) struct Schedule {
     /// Open files with blocks that nobody has taken yet.
     cutting: BTreeSet<u64>,
     in_flight: InFlight,
+    offers: Offers,
     found: Totals,
     end_taken: bool,
     manifest: Manifest,
@@ -108,6 +117,7 @@ impl Schedule {
         self.found.entries += 1;
         self.found.bytes = self.found.bytes.saturating_add(entry.size());
         self.entry_bytes += entry.memory();
+        self.queued_bytes = self.queued_bytes.saturating_add(entry.size());
         self.queued.push_back(entry);
         self.wake(Wake::One);
     }
@@ -135,6 +145,7 @@ impl Schedule {
     /// The stream is gone: what it carried comes back (LH-COPY-27).
     pub(crate) fn remove_stream(&mut self, stream: StreamId) {
         let back = self.in_flight.remove_stream(stream);
+        self.offers.forget_questions();
         if !back.is_empty() {
             for subject in back {
                 self.come_back(subject);
@@ -171,72 +182,16 @@ impl Schedule {
             .min(MAX_BATCH_ENTRIES)
             .min(MAX_IN_FLIGHT_PER_STREAM.saturating_sub(carried));
         self.starved |= room == 0;
-        let mut batch = Vec::new();
-        let mut bytes = 0u64;
-        while batch.len() < room && bytes < MAX_BATCH_BYTES {
-            let Some((subject, work)) = self.pick(batch.is_empty()) else {
-                break;
+        let Some(batch) = self.batch(stream, now, room) else {
+            return Next::Wait {
+                until: now.saturating_add(SHARE_PAUSE),
             };
-            // A file that is being opened has nothing to repeat yet.
-            let repeatable = !matches!(work, Work::Open(_));
-            self.in_flight.add(subject, stream, now, repeatable);
-            bytes = bytes.saturating_add(work.batch_bytes());
-            let is_block = work.is_block();
-            batch.push(work);
-            if is_block {
-                break;
-            }
-        }
+        };
         self.actions.wake_walk |= self.queued.len() < MAX_QUEUED_ENTRIES / 2;
         if batch.is_empty() {
             return self.repeat(stream, now);
         }
         Next::Send(batch)
-    }
-
-    /// What is to be taken next. A block only if it is the `first` of its batch: it fills a buffer alone.
-    fn pick(&mut self, first: bool) -> Option<(Subject, Work)> {
-        while let Some(&subject) = self.returned.first() {
-            let work = self.work_of(subject);
-            if !first && work.as_ref().is_some_and(Work::is_block) {
-                return None;
-            }
-            self.returned.remove(&subject);
-            if let Some(work) = work {
-                return Some((subject, work));
-            }
-        }
-        if let Some(&file) = self.cutting.first() {
-            return first.then(|| self.cut(file)).flatten();
-        }
-        let may_open = first && self.may_open();
-        if may_open && let Some(id) = self.unopened.pop_first() {
-            let subject = Subject::block(id, 0);
-            return self.work_of(subject).map(|work| (subject, work));
-        }
-        if let Some(entry) = self
-            .queued
-            .pop_front_if(|entry| may_open || !entry.goes_in_blocks())
-        {
-            let id = entry.head.id;
-            let subject = match entry.goes_in_blocks() {
-                true => Subject::block(id, 0),
-                false => Subject::whole(id),
-            };
-            self.tracked.insert(id, Tracked::new(entry));
-            return self.work_of(subject).map(|work| (subject, work));
-        }
-        if self.queued.is_empty() && self.found.complete && !self.end_taken && self.their_manifest.is_none() {
-            self.end_taken = true;
-            return self.work_of(Subject::END).map(|work| (Subject::END, work));
-        }
-        None
-    }
-
-    /// Whether another file may be opened. One who opens may have to wait until another file is closed, so one stream is left to
-    /// send what that takes: what came back, or is repeated.
-    fn may_open(&self) -> bool {
-        self.in_flight.unrepeatable() < self.in_flight.streams().saturating_sub(1).max(1)
     }
 
     /// What was in flight is to be sent by another stream.
@@ -251,20 +206,6 @@ impl Schedule {
         };
     }
 
-    /// The next block of an open file.
-    fn cut(&mut self, id: u64) -> Option<(Subject, Work)> {
-        let tracked = self.tracked.get_mut(&id)?;
-        let file = tracked.entry.clone();
-        let blocks = tracked.blocks()?;
-        let before = blocks.memory();
-        let offset = blocks.take()?;
-        self.file_bytes = self.file_bytes - before + blocks.memory();
-        if !blocks.has_unsent() {
-            self.cutting.remove(&id);
-        }
-        Some((Subject::block(id, offset), Work::Block { file, offset }))
-    }
-
     /// What is to be sent for `subject`, as its entry stands now.
     fn work_of(&self, subject: Subject) -> Option<Work> {
         if subject == Subject::END {
@@ -276,7 +217,11 @@ impl Schedule {
         match (&tracked.stage, subject.part) {
             (Stage::Whole, Part::Whole) => Some(Work::Entry(entry)),
             (Stage::Failed(failure), Part::Whole) => Some(Work::Failed(entry, failure.clone())),
-            (Stage::Blocks(None), Part::Block(0)) => Some(Work::Open(entry)),
+            (Stage::Offered, Part::Whole) => Some(self.offers.work(entry, &tracked.offered)),
+            (Stage::Blocks(None), Part::Block(0)) => Some(Work::Open {
+                file: entry,
+                offered: matches!(tracked.offered, Offered::WithData),
+            }),
             (Stage::Blocks(Some(_)), Part::Block(offset)) => Some(Work::Block { file: entry, offset }),
             (Stage::Blocks(blocks), Part::Whole) => match tracked.content {
                 Some((_, hash)) => Some(Work::FileEnd { file: entry, hash }),
@@ -371,6 +316,7 @@ impl Schedule {
     /// Nothing of an entry is to be sent any more.
     fn drop_entry(&mut self, id: u64) {
         self.in_flight.forget_entry(id);
+        self.offers.answered(id);
         self.cutting.remove(&id);
         self.unopened.remove(&id);
         let of_entry = Subject::block(id, 0)..=Subject::whole(id);

@@ -21,8 +21,10 @@ use crate::send::read::{Announced, FrameBuffer, Reader};
 use crate::send::schedule::{StreamId, Work};
 use crate::wire::{Frame, NO_ENTRY};
 
-/// How often the receiver hears what the walk has found so far.
-const TOTALS_INTERVAL: Duration = Duration::from_millis(200);
+/// How often the receiver hears what the walk has found so far: the number of streams follows from it, so at first soon, and then with
+/// pauses that double.
+const FIRST_TOTALS_AFTER: Duration = Duration::from_millis(10);
+const MAX_TOTALS_PAUSE: Duration = Duration::from_millis(200);
 
 /// Whether, and how, the data of blocks goes in the clear on a stream.
 pub(crate) struct ClearData {
@@ -113,7 +115,7 @@ async fn produce(
         };
         // Waited for however long it takes: who asked for the files is who waits.
         let file_place = match work.last() {
-            Some(Work::Open(_)) => Some(queue.account.wait(Resource::OpenFiles).await),
+            Some(Work::Open { .. }) => Some(queue.account.wait(Resource::OpenFiles).await),
             _ => None,
         };
         let place = queue.account.wait(Resource::Buffers).await;
@@ -168,7 +170,8 @@ async fn write<W: AsyncWrite + Unpin>(
     writer.write_all(&greeting).await?;
     // Unflushed on purpose if data follows at once: one flight.
     let mut flushed = false;
-    let mut told = Instant::now();
+    let mut totals_due = Instant::now() + FIRST_TOTALS_AFTER;
+    let mut totals_pause = FIRST_TOTALS_AFTER;
     let mut told_complete = false;
     let mut out = Vec::new();
     loop {
@@ -180,7 +183,7 @@ async fn write<W: AsyncWrite + Unpin>(
                     flushed = true;
                 }
                 let wait = match told_complete {
-                    false => TOTALS_INTERVAL,
+                    false => totals_due.saturating_duration_since(Instant::now()),
                     true if counters.tells() => FLOW_EVERY,
                     true => KEEP_ALIVE,
                 };
@@ -213,10 +216,11 @@ async fn write<W: AsyncWrite + Unpin>(
             None if told_complete && !counters.tells() => Frame::KeepAlive.encode(&mut out),
             None => {}
         }
-        if !told_complete && told.elapsed() >= TOTALS_INTERVAL {
+        if !told_complete && Instant::now() >= totals_due {
             let totals = queue.totals();
             told_complete = matches!(totals, Frame::Totals { complete: true, .. });
-            told = Instant::now();
+            totals_pause = totals_pause.saturating_mul(2).min(MAX_TOTALS_PAUSE);
+            totals_due = Instant::now() + totals_pause;
             totals.encode(&mut out);
         }
         if let Some(report) = counters.due_report() {
@@ -254,15 +258,17 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Done { manifest } => queue.completed(manifest),
             Frame::Flow(report) => counters.hear(report),
             Frame::Retire => queue.retire(stream),
+            Frame::Want { id } => queue.wanted(id),
             Frame::Accept {
                 instance,
+                max_streams,
                 clear: allowed,
+                present,
                 ..
             } => {
                 clear.agreed.store(allowed, Ordering::Relaxed);
-                if let Some(instance) = instance {
-                    queue.reached(instance)?;
-                }
+                counters.accepted(max_streams);
+                queue.accepted(instance, present)?;
             }
             Frame::KeepAlive => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),

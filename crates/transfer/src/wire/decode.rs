@@ -2,7 +2,7 @@
 
 use longhaul_proto::text::printable_within;
 
-use super::options::{CLEAR, INSTANCE, decode_options};
+use super::options::{CLEAR, INSTANCE, PRESENT, decode_options};
 use super::*;
 
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
@@ -16,10 +16,11 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             if version != VERSION {
                 return Err(WireError::Version(version, version));
             }
-            let (mut instance, mut clear) = (None, false);
+            let (mut instance, mut clear, mut present) = (None, false, false);
             decode_options(&mut fields, |kind, value| {
                 match kind {
                     INSTANCE => instance = Some(value.array()?),
+                    PRESENT => present = true,
                     CLEAR => clear = true,
                     _ => return Ok(false),
                 }
@@ -30,6 +31,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 max_streams,
                 instance,
                 clear,
+                present,
             }
         }
         FrameType::Refuse => Frame::Refuse {
@@ -42,10 +44,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             if size > MAX_FILE || !BLOCK_LOG2.contains(&block_log2) {
                 return Err(WireError::Bound);
             }
-            let identity = match &fields.bytes()?[..] {
-                [] => None,
-                bytes => Some(bytes.try_into().map_err(|_| WireError::Value("identity"))?),
-            };
+            let identity = fields.if_any("identity")?;
             Frame::File {
                 head,
                 meta,
@@ -67,6 +66,19 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 data,
             }
         }
+        FrameType::Offer => {
+            let (head, meta, size) = (fields.head()?, fields.meta()?, fields.u64()?);
+            if size > MAX_FILE {
+                return Err(WireError::Bound);
+            }
+            Frame::Offer(Offer {
+                head,
+                meta,
+                size,
+                hash: fields.if_any("hash")?,
+            })
+        }
+        FrameType::Want => Frame::Want { id: fields.id()? },
         FrameType::Directory => Frame::Directory {
             head: fields.head()?,
             meta: fields.meta()?,
@@ -118,7 +130,8 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             let id = fields.id()?;
             let outcome = match fields.u8()? {
                 0 => Ok(Written::New),
-                255 => Ok(Written::Same),
+                SAME => Ok(Written::Same),
+                UNCHANGED => Ok(Written::Unchanged),
                 code => Err(fields.failure(code)?),
             };
             Frame::Result { id, outcome }
@@ -229,6 +242,14 @@ impl Fields {
         let len = usize::from(self.u16()?);
         self.need(len)?;
         Ok(self.0.split_to(len))
+    }
+
+    /// 32 bytes, or none.
+    fn if_any(&mut self, what: &'static str) -> Result<Option<[u8; 32]>, WireError> {
+        match &self.bytes()?[..] {
+            [] => Ok(None),
+            bytes => Ok(Some(bytes.try_into().map_err(|_| WireError::Value(what))?)),
+        }
     }
 
     fn rest(&mut self) -> Bytes {

@@ -88,26 +88,46 @@ fn hello() -> impl Strategy<Value = Hello> {
         });
     let pull = (any::<bool>(), proptest::collection::vec(path(), 1..5))
         .prop_map(|(recursive, sources)| Request::Pull { recursive, sources });
-    let flags = any::<(bool, bool)>();
-    (any::<[u8; 16]>(), prop_oneof![push, pull], flags).prop_map(|(token, request, (resume, clear))| Hello {
-        token: Token(token),
-        request,
-        resume,
-        clear,
-    })
+    let compare = prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)];
+    let options = (any::<bool>(), any::<bool>(), prop::option::of(compare));
+    (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(
+        |(token, request, (resume, clear, offer))| Hello {
+            token: Token(token),
+            request,
+            resume,
+            clear,
+            offer,
+        },
+    )
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         hello().prop_map(Frame::Hello),
-        (any::<u16>(), any::<Option<[u8; 8]>>(), any::<bool>()).prop_map(|(max_streams, instance, clear)| {
-            Frame::Accept {
-                version: VERSION,
-                max_streams,
-                instance,
-                clear,
-            }
+        (
+            any::<u16>(),
+            any::<Option<[u8; 8]>>(),
+            any::<bool>(),
+            any::<bool>()
+        )
+            .prop_map(|(max_streams, instance, clear, present)| {
+                Frame::Accept {
+                    version: VERSION,
+                    max_streams,
+                    instance,
+                    clear,
+                    present,
+                }
+            }),
+        (head(), meta(), 0..MAX_FILE, any::<Option<[u8; 32]>>()).prop_map(|(head, meta, size, hash)| {
+            Frame::Offer(Offer {
+                head,
+                meta,
+                size,
+                hash,
+            })
         }),
+        (0..MAX_FILE).prop_map(|id| Frame::Want { id }),
         (any::<bool>(), "[ -~]{0,50}")
             .prop_map(|(unauthorised, detail)| Frame::Refuse { unauthorised, detail }),
         (head(), meta(), 0..MAX_FILE, BLOCK_LOG2, any::<Option<[u8; 32]>>()).prop_map(
@@ -168,6 +188,7 @@ fn frame() -> impl Strategy<Value = Frame> {
             prop_oneof![
                 Just(Ok(Written::New)),
                 Just(Ok(Written::Same)),
+                Just(Ok(Written::Unchanged)),
                 failure().prop_map(Err)
             ]
         )
@@ -216,9 +237,14 @@ proptest! {
         // Nor does one before the options.
         let certain = match &frame {
             Frame::Small { data, .. } => body.len() - data.len(),
-            Frame::Hello(hello) => body.len() - 4 * (usize::from(hello.resume) + usize::from(hello.clear)),
-            Frame::Accept { instance, clear, .. } => {
-                body.len() - 12 * usize::from(instance.is_some()) - 4 * usize::from(*clear)
+            // An option without a value takes 4 bytes, those with one a byte or 8 more.
+            Frame::Hello(hello) => {
+                body.len()
+                    - 4 * (usize::from(hello.resume) + usize::from(hello.clear))
+                    - 5 * usize::from(hello.offer.is_some())
+            }
+            Frame::Accept { instance, clear, present, .. } => {
+                body.len() - 12 * usize::from(instance.is_some()) - 4 * (usize::from(*clear) + usize::from(*present))
             }
             _ => body.len(),
         };
@@ -233,9 +259,8 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_decode_or_are_refused(kind in 1u8..=19, body in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body.clone()));
-        let _ = decode(FrameType::ClearBlock, Bytes::from(body));
+    fn any_bytes_decode_or_are_refused(kind in 1u8..=22, body in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body));
     }
 
     #[test]
@@ -289,6 +314,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
         },
         resume: false,
         clear: false,
+        offer: None,
     };
     let mut bytes = Vec::new();
     Frame::Hello(hello.clone()).encode(&mut bytes);
@@ -319,6 +345,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
         max_streams: 9,
         instance: None,
         clear: false,
+        present: false,
     };
     assert_eq!(accept(b"\x63\0\x01\0x"), Ok(accepted));
     assert_eq!(accept(b"\x63\x80\0\0"), Err(WireError::UnknownOption(0x63)));
@@ -443,4 +470,58 @@ fn lh_copy_33_an_identity_is_32_bytes_or_none() {
     for len in [1, 31, 33] {
         assert_eq!(with(&vec![9; len]), Err(WireError::Value("identity")));
     }
+}
+
+#[test]
+fn lh_copy_40_a_hash_that_is_offered_is_32_bytes_or_none() {
+    let mut bytes = Vec::new();
+    Frame::Offer(Offer {
+        head: Head {
+            id: 1,
+            source: 0,
+            path: RelPath::root(),
+        },
+        meta: Meta::default(),
+        size: MAX_FILE,
+        hash: None,
+    })
+    .encode(&mut bytes);
+    let plain = &bytes[5..bytes.len() - 2];
+    let with = |plain: &[u8], hash: &[u8]| {
+        let mut body = plain.to_vec();
+        encode::put_bytes(&mut body, hash);
+        decode(FrameType::Offer, body.into())
+    };
+    assert!(with(plain, &[]).is_ok() && with(plain, &[9; 32]).is_ok());
+    for len in [1, 31, 33] {
+        assert_eq!(with(plain, &vec![9; len]), Err(WireError::Value("hash")));
+    }
+    let over = [&plain[..plain.len() - 8], &(MAX_FILE + 1).to_le_bytes()].concat();
+    assert_eq!(with(&over, &[]), Err(WireError::Bound));
+}
+
+#[test]
+fn lh_copy_39_a_way_to_compare_is_one_that_is_known() {
+    let hello = |value: &[u8]| {
+        let mut bytes = Vec::new();
+        Frame::Hello(Hello {
+            token: Token([1; 16]),
+            request: Request::Pull {
+                recursive: false,
+                sources: vec![RelPath::root()],
+            },
+            resume: false,
+            clear: false,
+            offer: None,
+        })
+        .encode(&mut bytes);
+        encode::put_option(&mut bytes, options::OFFER, value);
+        decode(FrameType::Hello, Bytes::copy_from_slice(&bytes[5..]))
+    };
+    for (byte, compare) in [(1, Compare::SizeAndTime), (2, Compare::Content)] {
+        assert!(matches!(hello(&[byte]), Ok(Frame::Hello(hello)) if hello.offer == Some(compare)));
+    }
+    assert_eq!(hello(&[0]), Err(WireError::Value("way to compare")));
+    assert_eq!(hello(&[]), Err(WireError::Short));
+    assert_eq!(hello(&[1, 1]), Err(WireError::Long));
 }

@@ -331,6 +331,7 @@ pub async fn pull_hostile(
         request,
         resume: false,
         clear: false,
+        offer: None,
     };
     let options = WriteOptions {
         overwrite: true,
@@ -341,6 +342,7 @@ pub async fn pull_hostile(
     let client = Client {
         connector,
         hello,
+        compare: Compare::default(),
         streams: Some(1),
         memory: None,
         progress: Arc::default(),

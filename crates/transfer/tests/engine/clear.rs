@@ -87,6 +87,7 @@ fn hello(request: Request) -> Hello {
         request,
         resume: true,
         clear: true,
+        offer: None,
     }
 }
 
@@ -96,6 +97,7 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
     let client = |request| Client {
         connector: Arc::new(bench.pipes()),
         hello: hello(request),
+        compare: Compare::default(),
         streams: Some(1),
         memory: None,
         progress: progress.clone(),
@@ -173,6 +175,7 @@ async fn a_block_that_was_changed_on_the_way_fails_its_file() {
                 recursive: false,
                 sources: vec![rel("f")],
             }),
+            compare: Compare::default(),
             streams: Some(1),
             memory: None,
             progress: progress.clone(),

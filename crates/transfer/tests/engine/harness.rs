@@ -13,6 +13,7 @@ use longhaul_proto::PublicKey;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::*;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::time::Instant;
 
@@ -28,6 +29,7 @@ pub fn rel(path: &str) -> RelPath {
 pub struct Bench {
     pub tmp: tempfile::TempDir,
     pub server: Arc<Server>,
+    pub compare: Compare,
 }
 
 impl Bench {
@@ -46,7 +48,8 @@ impl Bench {
         grants.add(Access::Create, &format!("{}=in", key(3))).unwrap();
         grants.add(Access::Read, &key(4).to_string()).unwrap();
         let server = Server::new(Dir::open(&tmp.path().join("root")).unwrap(), grants, limits);
-        Self { tmp, server }
+        let compare = Compare::default();
+        Self { tmp, server, compare }
     }
 
     pub fn root(&self, path: &str) -> PathBuf {
@@ -96,7 +99,7 @@ impl Bench {
             names,
         };
         let labels = sources.iter().map(|s| s.display().to_string()).collect();
-        let (client, events, progress) = client(pipes, request, streams, options.resume);
+        let (client, events, progress) = client(pipes, request, streams, options.resume, self.compare);
         let result = client.push(found, labels).await;
         finish(result, events, progress).await
     }
@@ -120,8 +123,13 @@ impl Bench {
             .map(|s| s.split_last().map_or(vec![], |(_, n)| n.to_vec()))
             .collect();
         let labels = sources.iter().map(|s| s.to_string()).collect();
-        let (client, events, progress) =
-            client(pipes, Request::Pull { recursive, sources }, None, options.resume);
+        let (client, events, progress) = client(
+            pipes,
+            Request::Pull { recursive, sources },
+            None,
+            options.resume,
+            self.compare,
+        );
         let destination = Destination::local(&self.local(to), names, options, client.hello.token).unwrap();
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await
@@ -133,6 +141,7 @@ fn client(
     request: Request,
     streams: Option<u32>,
     resume: bool,
+    compare: Compare,
 ) -> (Client<Pipes>, Arc<Events>, Arc<Progress>) {
     let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
     let hello = Hello {
@@ -140,10 +149,12 @@ fn client(
         request,
         resume,
         clear: false,
+        offer: None,
     };
     let client = Client {
         connector: Arc::new(pipes),
         hello,
+        compare,
         streams,
         memory: None,
         progress: progress.clone(),
@@ -484,4 +495,17 @@ pub fn noise(len: usize, seed: u64) -> Vec<u8> {
         .finalize_xof()
         .fill(&mut out);
     out
+}
+
+/// Gives a file a time of modification. Two that are written within a tick of the kernel's clock have the same.
+pub fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
+    let time = Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanos,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
 }

@@ -39,7 +39,11 @@ pub(in super::super) struct View {
     pub moved: u64,
     /// Bytes of files found and not in place; grows while the walk goes on.
     pub left: u64,
-    /// Streams that are open.
+    /// Nothing is known yet of how much there is.
+    pub is_size_unknown: bool,
+    /// No stream has been open yet.
+    pub is_unopened: bool,
+    /// Streams that are open and measured.
     pub open: usize,
     /// What limited the sending ends of all streams since the copy began, as far as it is known here.
     pub sending: Tally,
@@ -94,6 +98,8 @@ pub(super) struct Seen {
     pub limit: Option<Limit>,
     /// Bytes a second.
     pub rate: f64,
+    /// Whether that is hardly more than before, with no sign of a queue.
+    pub is_steady: bool,
     /// Segments lost.
     pub lost: u64,
     /// Segments that arrived.
@@ -139,13 +145,12 @@ impl Window {
         }
         let moved = view.moved.saturating_sub(begun.moved);
         let rate = moved as f64 / elapsed.as_secs_f64().max(1e-6);
+        let is_steady = before.is_some_and(|before| rate < STEADY_FACTOR * before);
         let limit = match limit {
             // A window, or a buffer, that binds and leaves a queue is more than the path carries.
             Some(Limit::ReceiveWindow | Limit::SendBuffer) if view.has_queue() => Some(Limit::Path),
             // Autotuning lags behind a slow start: a window that binds for the moment, and grows.
-            Some(Limit::ReceiveWindow | Limit::SendBuffer)
-                if !before.is_some_and(|before| rate < STEADY_FACTOR * before) =>
-            {
+            Some(Limit::ReceiveWindow | Limit::SendBuffer) if !is_steady => {
                 if !is_long {
                     return None;
                 }
@@ -163,6 +168,7 @@ impl Window {
         Some(Seen {
             limit,
             rate,
+            is_steady: is_steady && !self.had_queue,
             lost: view.lost.saturating_sub(begun.lost),
             segments: moved / u64::from(view.mss.max(1)),
         })

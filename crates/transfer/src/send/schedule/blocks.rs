@@ -17,6 +17,8 @@ pub(super) struct Blocks {
     /// What no stream has taken yet: ends by starts, in bytes. Each begins at a multiple of the block size, and ends at another one or
     /// with the file.
     unsent: BTreeMap<u64, u64>,
+    /// The sum of that.
+    unsent_bytes: u64,
     tree: TreeHash,
     /// Bytes that the receiver had from an earlier copy, as far as it has told.
     resumed: u64,
@@ -32,6 +34,7 @@ impl Blocks {
             size,
             block_log2,
             unsent: whole.into_iter().collect(),
+            unsent_bytes: size,
             tree: TreeHash::new(size, block_log2),
             resumed: 0,
             is_resumed: false,
@@ -45,11 +48,23 @@ impl Blocks {
         if next < end {
             self.unsent.insert(next, end);
         }
+        self.unsent_bytes -= end.min(next) - offset;
         Some(offset)
     }
 
     pub(super) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
+    }
+
+    /// Bytes that no stream has taken yet.
+    pub(super) fn unsent_bytes(&self) -> u64 {
+        self.unsent_bytes
+    }
+
+    /// Bytes of the block that is taken next.
+    pub(super) fn next_len(&self) -> u64 {
+        let first = self.unsent.first_key_value();
+        first.map_or(0, |(&offset, _)| self.len_at(offset))
     }
 
     /// Bytes of the block at `offset`.
@@ -89,6 +104,7 @@ impl Blocks {
             }
             bytes += to.min(end) - from.max(start);
         }
+        self.unsent_bytes -= bytes;
         self.resumed += end - start;
         Some(bytes)
     }
@@ -120,7 +136,8 @@ impl Blocks {
     }
 
     #[cfg(test)]
-    pub(super) fn unsent_bytes(&self) -> u64 {
-        self.unsent.iter().map(|(start, end)| end - start).sum()
+    pub(super) fn check(&self) {
+        let bytes: u64 = self.unsent.iter().map(|(start, end)| end - start).sum();
+        assert_eq!(self.unsent_bytes, bytes);
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use super::share::{DeliveryRate, StreamLoad, share};
 use super::work::{StreamId, Subject};
 
 /// How often the pause before another repetition doubles, at most.
@@ -33,6 +34,8 @@ struct Flight {
     /// From when on its age counts for being repeated; none as long as there is nothing to send again.
     since: Option<Duration>,
     repeats: u32,
+    /// What its answer stands for: a block at most.
+    bytes: u32,
 }
 
 /// What one stream carries.
@@ -41,6 +44,11 @@ struct Carrier {
     /// What another stream may repeat, by the time from which on its age counts.
     repeatable: BTreeSet<(Duration, Subject)>,
     others: BTreeSet<Subject>,
+    /// Bytes of all that.
+    bytes: u64,
+    /// Bytes of all that was answered.
+    answered: u64,
+    rate: DeliveryRate,
     /// How long its latest answer took.
     answer_time: Duration,
     /// It takes no more work.
@@ -106,16 +114,21 @@ impl InFlight {
         stream: StreamId,
         now: Duration,
         repeatable: bool,
+        bytes: u32,
     ) -> bool {
-        if !self.has_stream(stream) {
-            return false;
-        }
         self.unlink(subject);
+        let Some(carrier) = self.streams.get_mut(&stream) else {
+            return false;
+        };
+        if carrier.len() == 0 {
+            carrier.rate.resume(now);
+        }
         let flight = Flight {
             carrier: stream,
             first: now,
             since: repeatable.then_some(now),
             repeats: 0,
+            bytes,
         };
         self.link(subject, flight);
         true
@@ -138,6 +151,11 @@ impl InFlight {
             flight.carrier = stream;
             flight.since = Some(now.saturating_add(pause));
             flight.repeats = flight.repeats.saturating_add(1);
+            if let Some(carrier) = self.streams.get_mut(&stream)
+                && carrier.len() == 0
+            {
+                carrier.rate.resume(now);
+            }
             self.link(subject, flight);
         }
     }
@@ -159,6 +177,8 @@ impl InFlight {
             && let Some(carrier) = self.streams.get_mut(&flight.carrier)
         {
             carrier.answer_time = now.saturating_sub(flight.first);
+            carrier.rate.delivered(flight.bytes.into(), now);
+            carrier.answered = carrier.answered.saturating_add(flight.bytes.into());
         }
         true
     }
@@ -187,6 +207,31 @@ impl InFlight {
         carrier.map_or(0, Carrier::len)
     }
 
+    /// How many of the `unsent` bytes `stream` is to take, so that all streams finish together; everything, where no answer has told how
+    /// fast any of them is.
+    pub(super) fn share(&self, stream: StreamId, unsent: u64, now: Duration) -> u64 {
+        let load = |carrier: &Carrier| StreamLoad {
+            carried: carrier.bytes,
+            // Who carries nothing has nothing to be answered.
+            rate: match carrier.len() {
+                0 => carrier.rate.latest(),
+                _ => carrier.rate.at(now),
+            },
+        };
+        let Some(own) = self.streams.get(&stream) else {
+            return 0;
+        };
+        let others = (self.streams.iter())
+            .filter(|(other, carrier)| **other != stream && !carrier.retiring)
+            .map(|(_, carrier)| load(carrier));
+        share(load(own), others, unsent)
+    }
+
+    /// Bytes of all that `stream` carried and was answered.
+    pub(super) fn answered(&self, stream: StreamId) -> u64 {
+        self.streams.get(&stream).map_or(0, |carrier| carrier.answered)
+    }
+
     /// How long the latest answer on `stream` took.
     pub(super) fn answer_time(&self, stream: StreamId) -> Duration {
         let carrier = self.streams.get(&stream);
@@ -209,18 +254,24 @@ impl InFlight {
     fn link(&mut self, subject: Subject, flight: Flight) {
         self.flights.insert(subject, flight);
         self.unrepeatable += usize::from(flight.since.is_none());
-        self.change(flight, |carrier| match flight.since {
-            Some(since) => carrier.repeatable.insert((since, subject)),
-            None => carrier.others.insert(subject),
+        self.change(flight, |carrier| {
+            carrier.bytes += u64::from(flight.bytes);
+            match flight.since {
+                Some(since) => carrier.repeatable.insert((since, subject)),
+                None => carrier.others.insert(subject),
+            }
         });
     }
 
     fn unlink(&mut self, subject: Subject) -> Option<Flight> {
         let flight = self.flights.remove(&subject)?;
         self.unrepeatable -= usize::from(flight.since.is_none());
-        self.change(flight, |carrier| match flight.since {
-            Some(since) => carrier.repeatable.remove(&(since, subject)),
-            None => carrier.others.remove(&subject),
+        self.change(flight, |carrier| {
+            carrier.bytes -= u64::from(flight.bytes);
+            match flight.since {
+                Some(since) => carrier.repeatable.remove(&(since, subject)),
+                None => carrier.others.remove(&subject),
+            }
         });
         Some(flight)
     }
@@ -270,6 +321,11 @@ impl InFlight {
         }
         let unrepeatable = self.flights.values().filter(|flight| flight.since.is_none());
         assert_eq!(self.unrepeatable, unrepeatable.count());
+        for (stream, carrier) in &self.streams {
+            let flights = self.flights.values().filter(|flight| flight.carrier == *stream);
+            let bytes: u64 = flights.map(|flight| u64::from(flight.bytes)).sum();
+            assert_eq!(carrier.bytes, bytes);
+        }
         let carried: usize = self.streams.keys().map(|stream| self.carried(*stream)).sum();
         assert_eq!(carried, self.flights.len());
         let oldest = self.streams.iter().filter_map(|(stream, carrier)| {

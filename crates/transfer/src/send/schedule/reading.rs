@@ -31,6 +31,7 @@ impl Schedule {
             None => self.drop_subject(first),
         }
         self.file_bytes += blocks.memory();
+        self.offers.sent(blocks.len_at(0));
         if blocks.has_unsent() {
             self.cutting.insert(id);
         }
@@ -144,7 +145,7 @@ impl Schedule {
     fn carry_whole(&mut self, id: u64, stream: StreamId, now: Duration) {
         let whole = Subject::whole(id);
         self.returned.remove(&whole);
-        if !self.in_flight.add(whole, stream, now, true) {
+        if !self.in_flight.add(whole, stream, now, true, 0) {
             // Whoever else was to look whether the file is complete finds that it is known.
             self.in_flight.forget(whole);
             self.returned.insert(whole);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
-use crate::wire::Written;
+use crate::wire::{Compare, Written};
 
 const ROOM: usize = MAX_BATCH_ENTRIES;
 const LARGE: u64 = 1 << 20;
@@ -32,7 +32,13 @@ fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String>
     let Next::Send(work) = next else { return Vec::new() };
     let word = |work: &Work| match work {
         Work::Entry(entry) => format!("entry {}", entry.head.id),
-        Work::Open(file) => format!("open {}", file.head.id),
+        Work::Offer { file, content } => match content {
+            None => format!("offer {}", file.head.id),
+            Some((size, _)) => format!("offer {} of {size}", file.head.id),
+        },
+        Work::ReadOffer(file) => format!("read {}", file.head.id),
+        Work::Open { file, offered: false } => format!("open {}", file.head.id),
+        Work::Open { file, offered: true } => format!("offer and open {}", file.head.id),
         Work::Block { file, offset } => format!("block {} {offset}", file.head.id),
         Work::Complete { file, .. } => format!("complete {}", file.head.id),
         Work::FileEnd { file, .. } => format!("end {}", file.head.id),
@@ -49,13 +55,15 @@ fn block_hash(offset: u64, size: u64) -> BlockHash {
 }
 
 #[test]
-fn small_entries_go_in_batches_and_a_block_goes_alone() {
-    let mut schedule = with_files(&[1, 2, 200_000, 200_000, 200_000, 3, LARGE, 4]);
+fn small_entries_go_in_batches_and_what_is_opened_goes_alone() {
+    let mut schedule = with_files(&[1, 2, 60_000, 60_000, 60_000, 3, LARGE, 4]);
     assert_eq!(
         take(&mut schedule, 1, secs(0)),
-        ["entry 0", "entry 1", "entry 2", "entry 3", "entry 4"],
+        ["entry 0", "entry 1", "entry 2"],
         "full by bytes"
     );
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 3"]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 4"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 5"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 6"]);
     // Nobody waits for a file that is being opened.
@@ -65,6 +73,72 @@ fn small_entries_go_in_batches_and_a_block_goes_alone() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["block 6 524288"]);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 6 786432"]);
     assert!(take(&mut schedule, 1, secs(0)).is_empty());
+}
+
+#[test]
+fn blocks_go_together_while_much_is_left_and_alone_at_the_end() {
+    const BLOCKS: u64 = 400;
+    let size = BLOCKS << 18;
+    let mut schedule = with_files(&[size]);
+    schedule.remove_stream(2);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert!(schedule.opened(0, size, 18));
+    let (mut batches, mut acknowledged) = (Vec::new(), 0);
+    loop {
+        let next = take(&mut schedule, 1, secs(1));
+        if next == ["end of 1"] {
+            break;
+        }
+        batches.push(next.len());
+        for _ in &next {
+            answer_block(&mut schedule, acknowledged, size, secs(1));
+            acknowledged += 1 << 18;
+        }
+    }
+    assert_eq!(batches.iter().sum::<usize>() as u64, BLOCKS - 1);
+    assert_eq!(batches[..4], [1, 1, 2, 4], "as slow start grows");
+    let mut last = batches.iter().rev().take(28);
+    assert!(last.all(|blocks| *blocks == 1), "{batches:?}");
+}
+
+/// Reads and acknowledges a block.
+fn answer_block(schedule: &mut Schedule, offset: u64, size: u64, now: Duration) {
+    schedule.block_read(0, offset, block_hash(offset, size));
+    schedule.acknowledged(0, offset, now);
+    schedule.check();
+}
+
+#[test]
+fn a_slow_stream_takes_none_of_the_last_blocks() {
+    let size = 12 << 18;
+    let mut schedule = with_files(&[size]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert!(schedule.opened(0, size, 18));
+    let block = |n: u64| [format!("block 0 {}", n << 18)];
+    assert_eq!(take(&mut schedule, 2, secs(0)), block(1));
+    for n in 2..6 {
+        assert_eq!(take(&mut schedule, 1, secs(0)), block(n));
+    }
+    assert_eq!(take(&mut schedule, 2, secs(0)), block(6));
+    // One delivers four in the time of the other's one.
+    for n in [0, 2, 3, 4, 1] {
+        answer_block(&mut schedule, n << 18, size, secs(1));
+    }
+    assert_eq!(take(&mut schedule, 1, secs(1)), block(7));
+    assert_eq!(
+        take(&mut schedule, 2, secs(1)),
+        block(8),
+        "there is enough for both"
+    );
+    assert_eq!(take(&mut schedule, 1, secs(1)), block(9));
+    let Next::Wait { until } = schedule.next(2, secs(1), ROOM) else {
+        panic!("the other one delivers the rest before this could")
+    };
+    assert_eq!(until, secs(1) + SHARE_PAUSE);
+    assert_eq!(take(&mut schedule, 1, secs(1)), block(10));
+    // Not so when that one falls silent.
+    answer_block(&mut schedule, 6 << 18, size, secs(9));
+    assert_eq!(take(&mut schedule, 2, secs(9)), block(11));
 }
 
 #[test]
@@ -80,6 +154,7 @@ fn without_memory_nothing_is_handed_out_and_one_piece_if_there_is_room_for_one()
 #[test]
 fn a_stream_takes_no_more_than_it_may_have_in_flight_and_is_woken_when_there_is_room() {
     let mut schedule = with_files(&vec![1; MAX_IN_FLIGHT_PER_STREAM + 10]);
+    schedule.remove_stream(2);
     let mut taken = 0;
     while let Next::Send(work) = schedule.next(1, secs(0), ROOM) {
         taken += work.len();
@@ -252,7 +327,7 @@ fn a_file_that_grew_after_it_was_sent_whole_has_changed() {
     let result = schedule.actions().result.unwrap();
     assert_eq!(
         (result.outcome, result.content),
-        (Ok(Written::New), Some((10, [1; 32])))
+        (Ok(Written::New), Some((10, Some([1; 32]))))
     );
 }
 
@@ -399,4 +474,132 @@ fn a_stream_that_retires_hands_the_end_of_the_walk_to_another() {
     schedule.retire(2);
     assert!(matches!(schedule.next(2, secs(0), ROOM), Next::Over));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["end of 1"]);
+}
+
+fn offering(presence: Presence, compare: Compare, sizes: &[u64]) -> Schedule {
+    let mut schedule = with_files(sizes);
+    schedule.expect(presence, compare);
+    schedule
+}
+
+#[test]
+fn lh_copy_39_before_it_is_told_a_sender_begins_with_little_and_offers_what_is_large() {
+    let presence = Presence::Unknown;
+    let mut schedule = offering(presence, Compare::SizeAndTime, &[10, 3 << 20, 200_000, 10]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 1"]);
+    assert!(schedule.opened(1, 3 << 20, 18));
+    for offset in [1, 2, 3].map(|n| n << 18) {
+        assert_eq!(take(&mut schedule, 1, secs(0)), [format!("block 1 {offset}")]);
+    }
+    assert!(
+        take(&mut schedule, 2, secs(0)).is_empty(),
+        "a megabyte is on its way"
+    );
+    // What came back is no more than was sent.
+    schedule.remove_stream(1);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 0"]);
+    for offset in [0, 1, 2, 3].map(|n| n << 18) {
+        assert_eq!(take(&mut schedule, 2, secs(0)), [format!("block 1 {offset}")]);
+    }
+    assert!(take(&mut schedule, 2, secs(0)).is_empty());
+    schedule.actions();
+    schedule.told_presence(true);
+    assert_eq!(schedule.actions().wake, Wake::All);
+    // Nobody is asked any more: it goes on.
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 1 1048576"]);
+    schedule.answered(1, Ok(Written::Unchanged), secs(1));
+    assert_eq!(schedule.bytes_done(), 3 << 20);
+    assert_eq!(
+        take(&mut schedule, 2, secs(1)),
+        ["offer 2", "offer 3", "end of 4"]
+    );
+    schedule.told_presence(false);
+    schedule.check();
+}
+
+#[test]
+fn lh_copy_41_what_is_wanted_is_sent_first_and_what_is_there_is_not() {
+    let presence = Presence::Something;
+    let mut schedule = offering(presence, Compare::SizeAndTime, &[10, LARGE, 20, 30]);
+    let offers = ["offer 0", "offer 1", "offer 2", "offer 3", "end of 4"];
+    assert_eq!(take(&mut schedule, 1, secs(0)), offers);
+    assert!(
+        take(&mut schedule, 1, secs(0)).is_empty(),
+        "the answers are waited for"
+    );
+    schedule.answered(0, Ok(Written::Unchanged), secs(1));
+    let result = schedule.actions().result.unwrap();
+    assert_eq!(
+        (result.outcome, result.content),
+        (Ok(Written::Unchanged), Some((10, None)))
+    );
+    schedule.wanted(1, secs(1));
+    schedule.wanted(2, secs(1));
+    schedule.wanted(2, secs(1));
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["entry 2"]);
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["open 1"]);
+    // What was asked and not answered is asked again.
+    schedule.remove_stream(1);
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["offer 3", "end of 4"]);
+    assert_eq!(schedule.bytes_done(), 10);
+    // A word about what was never offered.
+    let mut plain = with_files(&[1]);
+    assert_eq!(take(&mut plain, 1, secs(0)), ["entry 0", "end of 1"]);
+    plain.wanted(0, secs(0));
+    plain.answered(0, Ok(Written::Unchanged), secs(0));
+    assert!(plain.actions().result.is_none());
+    plain.check();
+}
+
+#[test]
+fn lh_copy_40_a_file_is_read_once_for_its_offer_and_always_offered_the_same() {
+    let presence = Presence::Unknown;
+    let mut schedule = offering(presence, Compare::Content, &[10, LARGE]);
+    assert!(
+        take(&mut schedule, 1, secs(0)).is_empty(),
+        "it is not known whether that pays"
+    );
+    schedule.told_presence(true);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["read 0", "read 1"]);
+    schedule.answered(0, Ok(Written::Unchanged), secs(0));
+    assert!(schedule.actions().result.is_none(), "nothing was said of it");
+    assert_eq!(schedule.offer_read(0, 11, [1; 32]), Some((11, [1; 32])));
+    assert_eq!(schedule.offer_read(0, 12, [2; 32]), Some((11, [1; 32])));
+    schedule.remove_stream(1);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["offer 0 of 11", "read 1"]);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["end of 2"]);
+    schedule.answered(0, Ok(Written::Unchanged), secs(1));
+    let result = schedule.actions().result.unwrap();
+    assert_eq!(result.content, Some((11, Some([1; 32]))));
+    assert_eq!(schedule.offer_read(0, 12, [2; 32]), None);
+    schedule.wanted(1, secs(1));
+    assert_eq!(take(&mut schedule, 1, secs(1)), [""; 0], "a stream that is gone");
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["open 1"]);
+}
+
+#[test]
+fn a_file_that_was_offered_along_with_data_waits_for_the_answer_once_it_may_be_there() {
+    let begun = || {
+        let mut schedule = offering(Presence::Unknown, Compare::SizeAndTime, &[3 << 20, 10]);
+        assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 0"]);
+        assert!(schedule.opened(0, 3 << 20, 18));
+        schedule
+    };
+    let mut wanted = begun();
+    wanted.told_presence(true);
+    assert_eq!(take(&mut wanted, 1, secs(0)), ["offer 1", "end of 2"]);
+    assert!(take(&mut wanted, 1, secs(0)).is_empty());
+    wanted.actions();
+    wanted.wanted(0, secs(1));
+    assert_eq!(wanted.actions().wake, Wake::All);
+    assert_eq!(take(&mut wanted, 1, secs(1)), ["block 0 262144"]);
+    let mut nothing = begun();
+    nothing.told_presence(false);
+    assert_eq!(take(&mut nothing, 1, secs(0)), ["block 0 262144"]);
+    let mut lost = begun();
+    lost.told_presence(true);
+    lost.remove_stream(1);
+    assert_eq!(take(&mut lost, 2, secs(0)), ["block 0 0"]);
+    assert_eq!(take(&mut lost, 2, secs(0)), ["block 0 262144"]);
 }

@@ -27,7 +27,9 @@ impl Schedule {
             let blocks = self.blocks_out(*id);
             subjects += usize::from(whole) + blocks.len();
             match &tracked.stage {
-                Stage::Whole | Stage::Failed(_) => assert!(whole && blocks.is_empty(), "{id} is lost"),
+                Stage::Offered | Stage::Whole | Stage::Failed(_) => {
+                    assert!(whole && blocks.is_empty(), "{id} is lost")
+                }
                 Stage::Blocks(None) => {
                     unopened += usize::from(self.unopened.contains(id));
                     let waits = self.unopened.contains(id) && blocks.is_empty();
@@ -37,6 +39,7 @@ impl Schedule {
                     );
                 }
                 Stage::Blocks(Some(open)) => {
+                    open.check();
                     let out: u64 = blocks.iter().map(|offset| open.len_at(*offset)).sum();
                     assert_eq!(out + open.unsent_bytes() + tracked.acknowledged, open.size());
                     assert!(whole || tracked.content.is_none());
@@ -46,6 +49,8 @@ impl Schedule {
                 }
             }
         }
+        let queued_bytes: u64 = self.queued.iter().map(|entry| entry.size()).sum();
+        assert_eq!(self.queued_bytes, queued_bytes);
         entry_bytes += self.queued.iter().map(|entry| entry.memory()).sum::<u64>();
         assert_eq!((self.entry_bytes, self.file_bytes), (entry_bytes, file_bytes));
         assert_eq!(
@@ -55,6 +60,8 @@ impl Schedule {
         );
         assert_eq!(self.unopened.len(), unopened);
         assert!(self.cutting.iter().all(|id| self.tracked.contains_key(id)));
+        let questions = self.offers.questions();
+        assert!(questions.iter().all(|id| self.tracked.contains_key(id)));
         assert!(self.bytes_done >= acknowledged);
         let known = self.queued.len() as u64 + self.tracked.len() as u64 + self.manifest.len();
         assert_eq!(known, self.found.entries, "an entry is lost");

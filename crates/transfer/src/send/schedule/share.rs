@@ -1,0 +1,172 @@
+//! What each stream may still take of what is left, so that all of them finish together.
+//!
+//! A stream delivers in the order in which it took. One that is slow and has taken much is the last to finish, with all others idle: so
+//! what is left is dealt out as water fills vessels of different widths. At the time at which all of it could be delivered, each stream has delivered what it
+//! carries and its part of the rest; one that carries more than it delivers by then takes no more.
+
+use std::time::Duration;
+
+/// What was answered counts for half as much after this.
+const HALF_LIFE: Duration = Duration::from_millis(500);
+
+/// How fast a stream delivers: bytes answered over the time that it took, both as sums that forget.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct DeliveryRate {
+    bytes: f64,
+    seconds: f64,
+    /// Up to when.
+    at: Duration,
+}
+
+impl DeliveryRate {
+    /// The stream carries something again: until now there was nothing to deliver.
+    pub(super) fn resume(&mut self, now: Duration) {
+        self.at = self.at.max(now);
+    }
+
+    /// So many bytes were answered.
+    pub(super) fn delivered(&mut self, bytes: u64, now: Duration) {
+        *self = self.waited(now);
+        self.bytes += bytes as f64;
+    }
+
+    /// Bytes a second; the longer no answer comes, the less. None before the first one.
+    pub(super) fn at(&self, now: Duration) -> Option<f64> {
+        self.waited(now).latest()
+    }
+
+    /// Bytes a second at the latest answer.
+    pub(super) fn latest(&self) -> Option<f64> {
+        (self.seconds > 0.0 && self.bytes > 0.0).then(|| self.bytes / self.seconds)
+    }
+
+    fn waited(self, now: Duration) -> Self {
+        let waited = now.saturating_sub(self.at).as_secs_f64();
+        let kept = HALF_LIFE.as_secs_f64() / (HALF_LIFE.as_secs_f64() + waited);
+        Self {
+            bytes: self.bytes * kept,
+            seconds: self.seconds * kept + waited,
+            at: self.at.max(now),
+        }
+    }
+}
+
+/// A stream that takes work.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StreamLoad {
+    /// Bytes that it carries and has no answer for.
+    pub carried: u64,
+    /// Bytes a second that it delivers; none where that is not known yet.
+    pub rate: Option<f64>,
+}
+
+/// How many bytes `own` is to take of the `unsent` ones while the `others` take theirs. One of which nothing is known is taken to be
+/// like the mean of the others; where no rate is known, all are alike, and nobody is refused.
+pub(super) fn share(own: StreamLoad, others: impl Iterator<Item = StreamLoad>, unsent: u64) -> u64 {
+    let mut all: Vec<StreamLoad> = others.collect();
+    all.push(own);
+    let known: Vec<f64> = all.iter().filter_map(|one| one.rate).collect();
+    if known.is_empty() {
+        return unsent.div_ceil(all.len() as u64);
+    }
+    // No less than a byte a second: a rate is what is divided by.
+    let mean = (known.iter().sum::<f64>() / known.len() as f64).max(1.0);
+    let rate = |one: &StreamLoad| one.rate.unwrap_or(mean).max(1.0);
+    all.sort_by(|one, other| {
+        (one.carried as f64 / rate(one)).total_cmp(&(other.carried as f64 / rate(other)))
+    });
+    let (mut bytes, mut rates, mut level) = (unsent as f64, 0.0, f64::INFINITY);
+    for one in &all {
+        if one.carried as f64 / rate(one) >= level {
+            break;
+        }
+        bytes += one.carried as f64;
+        rates += rate(one);
+        level = bytes / rates;
+    }
+    // What is not a byte is a rounding error.
+    let share = rate(&own) * level - own.carried as f64;
+    if share > 0.01 { share.ceil() as u64 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn load(carried: u64, rate: f64) -> StreamLoad {
+        StreamLoad {
+            carried,
+            rate: (rate > 0.0).then_some(rate),
+        }
+    }
+
+    fn millis(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn a_rate_is_what_was_answered_of_late() {
+        let mut rate = DeliveryRate::default();
+        assert_eq!(rate.at(millis(0)), None);
+        rate.resume(millis(100));
+        for answer in 1..=100 {
+            rate.delivered(1_000, millis(100 + 10 * answer));
+        }
+        let steady = rate.at(millis(1_100)).unwrap();
+        assert!((99e3..101e3).contains(&steady), "{steady}");
+        assert!(
+            rate.at(millis(3_100)).unwrap() < 0.25 * steady,
+            "no answers for 2 s"
+        );
+        rate.resume(millis(3_100));
+        assert_eq!(
+            rate.at(millis(3_100)),
+            Some(steady),
+            "there was nothing to answer"
+        );
+    }
+
+    #[test]
+    fn one_that_carries_more_than_it_delivers_by_the_end_takes_no_more() {
+        let (fast, slow) = (load(1_000, 1_000.0), load(1_000, 100.0));
+        // The fast one alone delivers all of it within 6 s.
+        assert_eq!(share(slow, [fast].into_iter(), 5_000), 0);
+        assert_eq!(share(fast, [slow].into_iter(), 5_000), 5_000);
+        // Of 20,000 more each takes a part.
+        let parts = share(slow, [fast].into_iter(), 20_000) + share(fast, [slow].into_iter(), 20_000);
+        assert!(share(slow, [fast].into_iter(), 20_000) > 0);
+        assert!((19_998..=20_000).contains(&parts), "{parts}");
+    }
+
+    #[test]
+    fn one_that_is_new_takes_as_much_as_the_mean_and_where_nothing_is_known_all_take_alike() {
+        let (new, other) = (load(0, 0.0), load(0, 500.0));
+        assert_eq!(share(new, [other].into_iter(), 1_000), 500);
+        assert_eq!(share(load(9_000, 0.0), [new].into_iter(), 1_000), 500);
+    }
+
+    proptest! {
+        /// All of it is dealt out, and who carries nothing always gets some.
+        #[test]
+        fn the_shares_make_up_what_is_left(
+            streams in prop::collection::vec((0u64..1 << 24, 0.0f64..1e9), 1..64),
+            unsent in 1u64 << 16..1 << 34,
+        ) {
+            let all: Vec<StreamLoad> = streams.iter().map(|(carried, rate)| load(*carried, *rate)).collect();
+            let shares: Vec<u64> = (0..all.len())
+                .map(|own| {
+                    let others = all.iter().enumerate().filter(|(other, _)| *other != own);
+                    share(all[own], others.map(|(_, one)| *one), unsent)
+                })
+                .collect();
+            let sum: u64 = shares.iter().sum();
+            let rounding = all.len() as u64 + unsent / 1_000_000;
+            prop_assert!(sum <= unsent + rounding && sum + rounding >= unsent, "{sum} of {unsent}");
+            for (one, share) in all.iter().zip(&shares) {
+                prop_assert!(one.carried > 0 || *share > 0 || one.rate.is_some_and(|rate| rate < 1e6));
+            }
+        }
+    }
+}
