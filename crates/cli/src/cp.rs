@@ -1,6 +1,7 @@
 //! `longhaul cp`: copies files and trees between this machine and another, or between two others, over one route or several.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
-    Client, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources,
+    Client, Compare, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources,
     StreamMemory, Token, WriteOptions, copy_local,
 };
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,10 +36,10 @@ use job::Job;
 /// For user@host:path all that is needed at the host is a login by ssh, and longhaul or --bootstrap; the data goes directly between the
 /// hosts where a firewall lets it, encrypted. A local file whose name has a colon is written ./a:b. lh:// is for `longhaul serve`.
 ///
-/// Every file is verified end to end with BLAKE3 and takes its name only when it is whole. Nothing is overwritten unless asked; a
-/// file that is there already with the same content is left alone and counts as copied. When a copy ends early, the same command goes on
-/// with its large files where it broke off. Symbolic links are copied as links;
-/// permissions and modification times are kept, owners are not.
+/// Every file that travels is verified end to end with BLAKE3 and takes its name only when it is whole. Nothing is overwritten unless
+/// asked. A file that is there already, with the same size and modification time, does not travel and counts as copied; so does one with
+/// the same content. When a copy ends early, the same command goes on where it broke off, also within large files. Symbolic links are copied
+/// as links; permissions and modification times are kept, owners are not.
 #[derive(Args)]
 #[command(override_usage = "longhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct Cp {
@@ -57,10 +58,17 @@ pub struct Cp {
     /// Begin every file from its start, and keep nothing of those that are not finished.
     #[arg(long)]
     no_resume: bool,
+    /// Compare the content of files that are there already, by hash, in place of sizes and modification times: both ends read them.
+    #[arg(long)]
+    checksum: bool,
     /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the faster ones carry more.
     /// [default: direct]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
     route: Vec<Route>,
+    /// Address of this host that sessions begin at. Repeatable: streams spread over all addresses, and over all routes from each
+    /// [default: the system's choice].
+    #[arg(long, value_name = "ADDRESS")]
+    source: Vec<IpAddr>,
     /// Streams in all [default: one a route to begin with, and more while they make the copy faster].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
     streams: Option<u32>,
@@ -114,6 +122,9 @@ impl Cp {
         logging::start("error");
         descriptors::raise();
         let job = Job::read(&self.paths)?;
+        if !self.source.is_empty() && !matches!(job, Job::Push { .. } | Job::Pull { .. }) {
+            bail!("--source is for lh:// only: over ssh the two hosts find the addresses by themselves");
+        }
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let exit = runtime.block_on(self.copy(job, started));
         // Removes temporary files of a copy that was interrupted, or makes durable what is kept of them.
@@ -167,7 +178,16 @@ impl Cp {
                 let (found, names) = Sources::local(sources, self.recursive)?;
                 let destination = Destination::local(destination, names, options, Token::random()?)?;
                 let progress = watch.progress.clone();
-                copy_local(found, shown(sources), destination, progress, watch.clone()).await?
+                let compare = self.compare();
+                copy_local(
+                    found,
+                    shown(sources),
+                    destination,
+                    compare,
+                    progress,
+                    watch.clone(),
+                )
+                .await?
             }
             Job::Push { sources, destination } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
@@ -208,6 +228,14 @@ impl Cp {
         Ok(outcome.into())
     }
 
+    /// How it is told that a file is there already.
+    fn compare(&self) -> Compare {
+        match self.checksum {
+            true => Compare::Content,
+            false => Compare::SizeAndTime,
+        }
+    }
+
     async fn client(
         &self,
         remote: &Remote,
@@ -218,6 +246,7 @@ impl Cp {
             token: Token::random()?,
             request,
             resume: !self.no_resume,
+            offer: None,
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");
@@ -231,6 +260,8 @@ impl Cp {
         let mut options = ConnectOptions {
             congestion: self.congestion.clone(),
             fall_back: self.fall_back,
+            // For the first session, if it asks whom it reaches.
+            source: self.source.first().copied(),
             ..ConnectOptions::new(
                 Service::COPY,
                 route,
@@ -240,10 +271,11 @@ impl Cp {
             )
         };
         let first = trust::settle(&wanted, &mut options).await?;
-        let sessions = SessionConnector::new(options, self.route.clone());
+        let sessions = SessionConnector::from_sources(options, self.route.clone(), &self.source);
         Ok(Client {
             connector: Arc::new(Remembering::new(sessions, first)),
             hello,
+            compare: self.compare(),
             streams: self.streams,
             memory: remembered_streams(remote.server.to_string()),
             progress: watch.progress.clone(),

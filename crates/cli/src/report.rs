@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drs::{Limit, Tally};
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Outcome, Picture, StreamCounters, explain};
+use longhaul_transfer::{Outcome, Picture, StreamCounters, depots_of, explain};
 use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
@@ -33,6 +33,9 @@ pub struct Report {
     pub bytes: u64,
     /// Bytes among them that an earlier copy had left, and that did not travel again.
     resumed_bytes: u64,
+    /// Files among those in place that were there already and did not travel, and their bytes.
+    unchanged_files: u64,
+    unchanged_bytes: u64,
     /// Files in place.
     pub files: u64,
     /// Files, directories and links seen.
@@ -42,6 +45,8 @@ pub struct Report {
     /// Bits of file content that this copy put in place, by seconds.
     pub goodput_bps: f64,
     streams: Vec<Stream>,
+    /// The streams of each route, taken together.
+    routes: Vec<RouteSum>,
     /// What limited the copy for longest, as one word; null when it was too short to say.
     limited_by: Option<&'static str>,
     /// The same as a line for people.
@@ -65,6 +70,15 @@ struct Stream {
     limits_receiving: BTreeMap<&'static str, f64>,
     /// What was set on this host's socket, and why.
     actions: Vec<String>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct RouteSum {
+    route: String,
+    streams: usize,
+    /// Bytes of file data that they carried, and bits of them by the seconds of the whole copy.
+    bytes: u64,
+    bps: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -111,7 +125,7 @@ impl Report {
         let limits = Limits::of(&streams, push);
         let resumed_bytes = progress.bytes_resumed.load(Ordering::Relaxed).min(bytes);
         let goodput_bps = if seconds > 0.0 {
-            (bytes - resumed_bytes) as f64 * 8.0 / seconds
+            progress.bytes_travelled() as f64 * 8.0 / seconds
         } else {
             0.0
         };
@@ -131,11 +145,14 @@ impl Report {
             kept: false,
             bytes,
             resumed_bytes,
+            unchanged_files: progress.files_unchanged.load(Ordering::Relaxed),
+            unchanged_bytes: progress.bytes_unchanged.load(Ordering::Relaxed),
             files: progress.files_done.load(Ordering::Relaxed),
             entries: progress.entries_found.load(Ordering::Relaxed),
             seconds,
             goodput_bps,
             streams: streams.iter().map(|stream| Stream::of(stream, push)).collect(),
+            routes: RouteSum::of(&streams, seconds),
             limited_by: limits.chief(),
             // Of a copy between two hosts, only those know.
             explanation: matches!(direction, "push" | "pull")
@@ -178,17 +195,24 @@ impl Report {
             eprintln!("longhaul: what was copied so far is kept; the same command goes on from there");
         }
         if !quiet && (self.error.is_none() || self.files > 0) {
-            let root = self
-                .verification
-                .root
-                .as_deref()
-                .map_or(String::new(), |root| format!(", verified: BLAKE3 {root}"));
+            // The hash over nothing but failures says nothing.
+            let root = self.verification.root.as_deref();
+            let root = root
+                .filter(|_| self.files > 0 || self.failed == 0)
+                .map_or(String::new(), |root| match self.unchanged_files {
+                    0 => format!(", verified: BLAKE3 {root}"),
+                    _ => format!(", what travelled verified: BLAKE3 {root}"),
+                });
             let some = match self.failed {
                 0 => String::new(),
                 n => format!("; {n} not copied"),
             };
+            let unchanged = match self.unchanged_files {
+                0 => String::new(),
+                n => format!(" ({n}, {}, were there already)", ByteCount(self.unchanged_bytes)),
+            };
             eprintln!(
-                "{} file{}, {} in {}, {}{some}{root}",
+                "{} file{}, {}{unchanged} in {}, {}{some}{root}",
                 self.files,
                 if self.files == 1 { "" } else { "s" },
                 ByteCount(self.bytes),
@@ -221,6 +245,33 @@ impl Stream {
             limits_receiving: seconds_held(&receiving),
             actions: ends.here.actions.iter().map(ToString::to_string).collect(),
         }
+    }
+}
+
+impl RouteSum {
+    /// In the order in which the routes' first streams were opened.
+    fn of(streams: &[Arc<StreamCounters>], seconds: f64) -> Vec<Self> {
+        let mut sums: Vec<Self> = Vec::new();
+        for stream in streams {
+            let known = sums.iter().position(|sum| sum.route == stream.route);
+            let at = known.unwrap_or_else(|| {
+                sums.push(Self {
+                    route: stream.route.clone(),
+                    streams: 0,
+                    bytes: 0,
+                    bps: 0.0,
+                });
+                sums.len() - 1
+            });
+            if let Some(sum) = sums.get_mut(at) {
+                sum.streams += 1;
+                sum.bytes = sum.bytes.saturating_add(stream.bytes.load(Ordering::Relaxed));
+                if seconds > 0.0 {
+                    sum.bps = sum.bytes as f64 * 8.0 / seconds;
+                }
+            }
+        }
+        sums
     }
 }
 
@@ -258,7 +309,7 @@ impl Limits {
             .iter()
             .max_by_key(|stream| stream.bytes.load(Ordering::Relaxed));
         limits.depot = chief.and_then(|stream| {
-            let mut hops = stream.route.split(',').filter(|hop| *hop != "direct");
+            let mut hops = depots_of(&stream.route).split(',').filter(|hop| *hop != "direct");
             let hop = if push { hops.next() } else { hops.next_back() };
             hop.map(str::to_owned)
         });

@@ -89,8 +89,8 @@ impl Watch {
         let found = progress.bytes_found.load(Ordering::Relaxed);
         let complete = progress.walk_complete.load(Ordering::Relaxed);
         let routes = rates.by_route(progress);
-        // What an earlier copy had left has no speed.
-        let speed = rates.total(done.saturating_sub(progress.bytes_resumed.load(Ordering::Relaxed)));
+        // What was there already has no speed.
+        let speed = rates.total(progress.bytes_travelled());
         if self.show.json {
             let routes: HashMap<_, _> = routes
                 .iter()

@@ -180,6 +180,7 @@ fn listen(at: &Listen, config: &DepotConfig) -> Result<Listener, Error> {
     let options = Options {
         unacknowledged: config.timeouts.unacknowledged,
         congestion: at.congestion.clone(),
+        source: None,
     };
     Listener::bind(at.address, &options).map_err(|error| match error {
         ListenError::Congestion(error) => error.into(),

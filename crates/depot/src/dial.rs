@@ -102,6 +102,7 @@ impl Dialler {
                 congestion: choices
                     .find(|choice| choice.applies(&way.endpoint, address))
                     .map(|choice| choice.name.clone()),
+                source: None,
             }
         };
         dial(&way.addresses, options, deadline)

@@ -13,7 +13,7 @@ const MAX_REQUEST: usize = 4096;
 /// Readers at a time; further ones wait to be accepted.
 const MAX_READERS: usize = 8;
 /// For a reader to ask and to take the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Opens the page's listener.
@@ -40,7 +40,7 @@ pub(crate) async fn serve(listener: TcpListener, page: impl Fn() -> String + Sen
         tokio::spawn(async move {
             let _permit = permit;
             // A reader that fails or dawdles has nobody to tell.
-            let _ = tokio::time::timeout(PATIENCE, answer(stream, &*page)).await;
+            let _ = tokio::time::timeout(READER_TIMEOUT, answer(stream, &*page)).await;
         });
     }
 }

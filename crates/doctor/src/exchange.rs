@@ -24,11 +24,11 @@ use crate::path::Skew;
 /// The largest message, in bytes; facts take some thousand.
 pub(crate) const MOST: u32 = 256 * 1024;
 /// Questions answered in one session.
-const QUESTIONS: usize = 16;
+const MAX_QUESTIONS: usize = 16;
 /// Time for each message, the gathering included.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Facts are gathered anew after this long: it costs a tenth of a second of a core.
-const FRESH: Duration = Duration::from_secs(10);
+const MAX_FACTS_AGE: Duration = Duration::from_secs(10);
 /// How often the far clock is read; the quickest answer counts.
 const READINGS: usize = 4;
 
@@ -60,7 +60,7 @@ pub enum AskError {
     /// It fell silent.
     #[error(
         "the far machine's answer did not arrive in {} s: it is busy, or large packets from there vanish on the way",
-        PATIENCE.as_secs()
+        MESSAGE_TIMEOUT.as_secs()
     )]
     Silent,
     /// It answered something else.
@@ -132,7 +132,7 @@ async fn question(
         send(stream, question).await?;
         receive(stream).await
     };
-    match timeout(PATIENCE, exchange).await {
+    match timeout(MESSAGE_TIMEOUT, exchange).await {
         Err(_) => Err(AskError::Silent),
         Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(AskError::NotUnderstood),
         Ok(Err(error)) => Err(error.into()),
@@ -166,8 +166,8 @@ impl Server {
         peer: Option<IpAddr>,
         refusal: Option<&str>,
     ) -> io::Result<()> {
-        for _ in 0..QUESTIONS {
-            let Some(question) = timeout(PATIENCE, receive::<Question>(stream)).await?? else {
+        for _ in 0..MAX_QUESTIONS {
+            let Some(question) = timeout(MESSAGE_TIMEOUT, receive::<Question>(stream)).await?? else {
                 break;
             };
             let answer = match (question, refusal) {
@@ -175,16 +175,16 @@ impl Server {
                 (Question::Time, None) => Answer::Time(now()),
                 (Question::Facts, None) => Answer::Facts(Box::new(self.facts(peer).await?)),
             };
-            timeout(PATIENCE, send(stream, &answer)).await??;
+            timeout(MESSAGE_TIMEOUT, send(stream, &answer)).await??;
         }
-        timeout(PATIENCE, stream.shutdown()).await?
+        timeout(MESSAGE_TIMEOUT, stream.shutdown()).await?
     }
 
     /// Gathered once for all that ask at the same time.
     async fn facts(&self, peer: Option<IpAddr>) -> io::Result<Facts> {
         let mut latest = self.latest.lock().await;
         if let Some(known) = &*latest
-            && known.at.elapsed() < FRESH
+            && known.at.elapsed() < MAX_FACTS_AGE
             && known.of == peer
         {
             return Ok(Facts::clone(&known.facts));

@@ -15,7 +15,7 @@ use crate::fact::Fact;
 use crate::path::{Discovery, Measured, PathMtu, ProbeMethod};
 
 /// How long the first connection may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections whose set-up is timed.
 const ROUNDS: usize = 3;
 /// The smallest packet asked about: every host takes it (RFC 791), and a path that loses it loses everything.
@@ -38,10 +38,10 @@ pub struct ProbeError {
 /// # Errors
 /// [`ProbeError`] when the host neither takes nor refuses a connection in 5 s.
 pub fn measure(address: SocketAddr) -> Result<Measured, ProbeError> {
-    let first = tcp::dial(address, PATIENCE).map_err(|source| ProbeError { address, source })?;
+    let first = tcp::dial(address, CONNECT_TIMEOUT).map_err(|source| ProbeError { address, source })?;
     let (mut rtt, mut connection) = (first.rtt, first.connection);
     for _ in 1..ROUNDS {
-        if let Ok(again) = tcp::dial(address, PATIENCE) {
+        if let Ok(again) = tcp::dial(address, CONNECT_TIMEOUT) {
             rtt = rtt.min(again.rtt);
             connection = connection.or(again.connection);
         }

@@ -17,7 +17,7 @@ pub const DESCRIPTORS: usize = 65_536;
 pub const SLOTS: usize = 4096;
 /// How often a slot that is held is asked for again before its connection is given up. The watcher holds one for some tens of
 /// microseconds.
-const PATIENCE: u32 = 2000;
+const MAX_HOLD_ATTEMPTS: u32 = 2000;
 
 /// The slot has no connection. Zero, as fresh memory is.
 const FREE: u32 = 0;
@@ -167,7 +167,7 @@ impl Table {
     /// Holds a slot, if it has a connection and can be had soon.
     pub fn hold(&self, index: usize) -> Option<Held<'_>> {
         let slot = self.slots.get(index)?;
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_HOLD_ATTEMPTS {
             match slot
                 .state
                 .compare_exchange(LIVE, HELD, Ordering::Acquire, Ordering::Relaxed)

@@ -18,11 +18,11 @@ use crate::process::{self, Process};
 use crate::table::Held;
 
 /// Between two rounds while data moves.
-const BUSY: Duration = drs::SAMPLE_PERIOD;
+const BUSY_INTERVAL: Duration = drs::SAMPLE_PERIOD;
 /// Between two rounds while nothing does.
-const IDLE: Duration = Duration::from_millis(200);
+const IDLE_INTERVAL: Duration = Duration::from_millis(200);
 /// Rounds without data after which the longer pause begins.
-const CALM: u32 = 50;
+const MAX_IDLE_ROUNDS: u32 = 50;
 /// How long the watcher stays when there is no connection.
 const LINGER: Timespec = Timespec {
     tv_sec: 1,
@@ -150,7 +150,7 @@ impl Watcher {
                 self.calm = 0;
                 continue;
             }
-            if self.calm >= CALM && is_alone() {
+            if self.calm >= MAX_IDLE_ROUNDS && is_alone() {
                 process::ending();
                 // SAFETY: what the last thread of a process does when it ends (POSIX, pthread_exit); no other thread is left.
                 unsafe { libc::exit(0) };
@@ -158,12 +158,16 @@ impl Watcher {
             let began = now();
             let moved = self.round();
             self.calm = if moved { 0 } else { self.calm.saturating_add(1) };
-            let pause = if self.calm < CALM { BUSY } else { IDLE };
+            let pause = if self.calm < MAX_IDLE_ROUNDS {
+                BUSY_INTERVAL
+            } else {
+                IDLE_INTERVAL
+            };
             pause_for(
                 &self.process.watch.news,
                 news,
                 pause.max(now().saturating_sub(began) * SHARE),
-                self.calm >= CALM,
+                self.calm >= MAX_IDLE_ROUNDS,
             );
         }
     }

@@ -20,7 +20,7 @@ const LARGEST_UNSCALED: u64 = 65_535;
 /// Verdicts in a row before an action: one interval may be an accident.
 const VERDICTS: u32 = 2;
 /// Verdicts in a row before a buffer that may still be autotuned is taken for one that is not (kernels without `SO_BUF_LOCK`).
-const VERDICTS_UNSURE: u32 = 10;
+const VERDICTS_WITHOUT_LOCK_INFO: u32 = 10;
 /// Verdicts in a row before autotuning that could grow and does not is given a push.
 const VERDICTS_STALLED: u32 = 8;
 /// Verdicts in a row before losses or a clamp are acted on: a flow recovers from one loss within some round trips.
@@ -276,7 +276,9 @@ impl Auto {
                 }
                 _ => Room::Wait,
             },
-            None if buffer < autotune - autotune / 8 && self.in_a_row < VERDICTS_UNSURE => Room::Wait,
+            None if buffer < autotune - autotune / 8 && self.in_a_row < VERDICTS_WITHOUT_LOCK_INFO => {
+                Room::Wait
+            }
             // An eighth more is not worth switching autotuning off.
             Some(false) | None if explicit > buffer.saturating_add(buffer / 8) => Room::Set(
                 grown / 2,

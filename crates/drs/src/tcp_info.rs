@@ -8,9 +8,9 @@ use std::{os::fd::AsFd, time::Duration};
 use crate::kernel;
 
 /// Room for the structure of any kernel to come; today's is 248 to 280 bytes.
-const ROOM: usize = 512;
+const MAX_TCP_INFO_BYTES: usize = 512;
 /// Up to `total_retrans`, which every Linux since 2.6 reports.
-const LEAST: usize = 104;
+const MIN_TCP_INFO_BYTES: usize = 104;
 
 /// What the kernel knows of a connection at one moment. Counters run from the connection's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -138,14 +138,14 @@ impl TcpInfo {
     /// # Errors
     /// [`TcpInfoError`] when it is no TCP socket, or the kernel is none that this understands.
     pub fn read(socket: impl AsFd) -> Result<Self, TcpInfoError> {
-        let mut bytes = [0; ROOM];
+        let mut bytes = [0; MAX_TCP_INFO_BYTES];
         let length = kernel::option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
         Self::parse(bytes.get(..length).unwrap_or(&bytes)).ok_or(TcpInfoError::Short(length))
     }
 
     /// Reads the structure's bytes, however many came.
     fn parse(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() < LEAST {
+        if bytes.len() < MIN_TCP_INFO_BYTES {
             return None;
         }
         let octet = |at: usize| bytes.get(at).copied();
@@ -245,7 +245,7 @@ pub enum TcpInfoError {
     #[error("cannot read TCP_INFO: {0}")]
     Socket(#[from] std::io::Error),
     /// The kernel reports less than any that this knows.
-    #[error("the kernel reports {0} bytes of TCP_INFO, fewer than the {LEAST} needed")]
+    #[error("the kernel reports {0} bytes of TCP_INFO, fewer than the {MIN_TCP_INFO_BYTES} needed")]
     Short(usize),
 }
 
@@ -284,14 +284,14 @@ mod tests {
 
     #[test]
     fn an_older_kernel_gives_less_and_never_garbage() {
-        let mut bytes = [0xff; ROOM];
+        let mut bytes = [0xff; MAX_TCP_INFO_BYTES];
         bytes[5] = TIMESTAMPS | WINDOW_SCALING;
         bytes[68..72].copy_from_slice(&1234u32.to_ne_bytes());
         bytes[112..120].copy_from_slice(&1000u64.to_ne_bytes());
         bytes[120..128].copy_from_slice(&99u64.to_ne_bytes());
-        for length in 0..ROOM {
+        for length in 0..MAX_TCP_INFO_BYTES {
             let info = TcpInfo::parse(&bytes[..length]);
-            assert_eq!(info.is_some(), length >= LEAST);
+            assert_eq!(info.is_some(), length >= MIN_TCP_INFO_BYTES);
             let Some(info) = info else { continue };
             assert_eq!(info.rtt, Duration::from_micros(1234));
             assert!(info.timestamps && info.window_scaling && !info.selective_acknowledgement);

@@ -110,6 +110,11 @@ impl Server {
 }
 
 impl Server {
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until it ends by itself, and gives the lines that it wrote since it was ready.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Port of `longhaul serve` and of the depots inside the lab, whose nodes run nothing else.
 pub const SERVER_PORT: u16 = 7511;
-const DEPOT_PORT: u16 = 7510;
+pub const DEPOT_PORT: u16 = 7510;
 
 /// What is copied: a file or a folder below a served root.
 #[derive(Clone, Debug)]
@@ -158,15 +158,28 @@ pub fn in_node(tools: &Tools, lab: &Lab, node: &str, home: &Path) -> Result<Comm
 /// # Errors
 /// It does not start: the error quotes what it printed.
 pub fn serve(tools: &Tools, lab: &Lab, node: &str, root: &Path) -> Result<Server> {
+    serve_for(tools, lab, node, root, &["--read"])
+}
+
+/// The same with these grants of the client's, as `serve` names them.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_for(tools: &Tools, lab: &Lab, node: &str, root: &Path, grants: &[&str]) -> Result<Server> {
     let mut command = in_node(tools, lab, node, &tools.identities.server_home)?;
-    command
-        .args(["serve", "--listen", &format!("0.0.0.0:{SERVER_PORT}")])
-        .args(["--read", &tools.identities.client_key, "--root"])
-        .arg(root);
+    command.args(["serve", "--listen", &format!("0.0.0.0:{SERVER_PORT}")]);
+    for grant in grants {
+        command.arg(grant).arg(&tools.identities.client_key);
+    }
+    command.arg("--root").arg(root);
     Server::start(command, "longhaul serve", "listening")
 }
 
-fn start_depot(tools: &Tools, lab: &Lab, node: &str) -> Result<Server> {
+/// `longhaul depot` in a node, which lets the client through.
+///
+/// # Errors
+/// It does not start: the error quotes what it printed.
+pub fn start_depot(tools: &Tools, lab: &Lab, node: &str) -> Result<Server> {
     let mut command = in_node(tools, lab, node, &tools.identities.depot_home(node))?;
     command
         .args(["depot", "--listen", &format!("0.0.0.0:{DEPOT_PORT}"), "--policy"])

@@ -13,7 +13,7 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::experiments::attacks::{Attack, Attacks};
 use crate::experiments::copy::OVER_SSH;
 use crate::experiments::drs_run::{self, DrsRun, Hosts};
-use crate::experiments::{attacks, lsr};
+use crate::experiments::{attacks, kills, lsr, multipath};
 use crate::noise::Noise;
 use crate::page::Page;
 use crate::record::{Key, Record};
@@ -58,6 +58,16 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
             .map(|cell| key(cell, first_seed))
             .collect();
         act(&OVER_SSH, &tools, &cells, &mut failed)?;
+        println!(
+            "\nA folder over 20 ms and 100 Mbit/s, left alone, and with client and server killed in mid-copy and the same command typed again:"
+        );
+        let cells = kills::Cell::demonstrated().map(|cell| key(cell, first_seed));
+        act(&kills::Kills, &tools, &cells, &mut failed)?;
+        println!(
+            "\nFive files of 250 MB over three paths at once (400, 100 and 400 Mbit/s), of which the first goes and comes back in mid-copy:"
+        );
+        let cells = [key(multipath::Cell::demonstrated(), first_seed)];
+        act(&multipath::Multipath, &tools, &cells, &mut failed)?;
         println!("\nOne stream that nobody tuned over the Land Speed Record's path, 180 ms and 2.4 Gbit/s:");
         let record = lsr::Lsr {
             seconds: RECORD_SECONDS,

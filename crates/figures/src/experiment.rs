@@ -33,7 +33,7 @@ pub trait Experiment: Send + Sync {
     /// Its cells, in the order of its tables.
     fn cells(&self) -> Vec<Self::Cell>;
 
-    /// Seeds of a cell where nobody says how many: few, so that `copy` takes about 70 minutes and all others together some 40. None for a cell that is
+    /// Seeds of a cell where nobody says how many: few, so that `copy` takes about 70 minutes and all others together some 70. None for a cell that is
     /// measured only when their number is given.
     fn seeds(&self, _cell: &Self::Cell) -> u64 {
         2

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// The nodes that run depots in the measured scenarios.
-const DEPOTS: [&str; 5] = ["ornl", "houston", "gw1", "gw2", "depot"];
+const DEPOTS: [&str; 8] = ["ornl", "houston", "gw1", "gw2", "depot", "a", "b", "c"];
 
 /// Where a lab's nodes have their addresses.
 const LAB: &str = "10.77.0.0/16";

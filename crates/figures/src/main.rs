@@ -28,6 +28,7 @@ mod setting;
 mod stats;
 mod store;
 mod tools;
+mod watched_copy;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

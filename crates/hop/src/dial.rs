@@ -24,6 +24,9 @@ pub enum DialError {
     /// There was none.
     #[error("no address")]
     NoAddress,
+    /// It is an IPv4 address, and the connection is to be dialled from an IPv6 address, or the other way round.
+    #[error("{0}: the address to connect from is of the other family")]
+    OtherFamily(SocketAddr),
     /// It did not answer in time.
     #[error("{0}: no answer in time")]
     Timeout(SocketAddr),
@@ -42,7 +45,7 @@ impl DialError {
     #[must_use]
     pub fn code(&self) -> StatusCode {
         match self {
-            Self::NoAddress => StatusCode::DialUnreachable,
+            Self::NoAddress | Self::OtherFamily(_) => StatusCode::DialUnreachable,
             Self::Timeout(_) => StatusCode::DialTimeout,
             Self::Failed { source, .. } => code_of(source),
         }
@@ -53,6 +56,7 @@ impl From<DialError> for io::Error {
     fn from(error: DialError) -> Self {
         let kind = match &error {
             DialError::NoAddress => io::ErrorKind::NotFound,
+            DialError::OtherFamily(_) => io::ErrorKind::AddrNotAvailable,
             DialError::Timeout(_) => io::ErrorKind::TimedOut,
             DialError::Failed { source, .. } => source.kind(),
         };
@@ -75,7 +79,17 @@ pub async fn dial(
         let left = deadline.saturating_duration_since(Instant::now());
         let others = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         let options = options(address);
-        let attempt = Conn::connect(address, |fd| options.apply(fd));
+        if options
+            .source
+            .is_some_and(|source| source.is_ipv4() != address.is_ipv4())
+        {
+            failure = DialError::OtherFamily(address);
+            continue;
+        }
+        let attempt = Conn::connect(address, |fd| {
+            options.apply(fd)?;
+            options.bind_source(fd)
+        });
         failure = match tokio::time::timeout(left / others.max(1), attempt).await {
             Ok(Ok(conn)) => return Ok(Dialled { conn, address }),
             Ok(Err(source)) => DialError::Failed { address, source },

@@ -9,7 +9,7 @@ use longhaul_proto::LogRate;
 use crate::Payer;
 
 /// Lines at once, and lines a second from then on, that one payer's events come to: a copy of many streams ends with a line for each.
-const BURST: u32 = 256;
+const MAX_BURST_LINES: u32 = 256;
 const LINES_PER_SECOND: u32 = 20;
 /// The same for all newcomers together, about whom nothing is known.
 const STRANGERS_BURST: u32 = 100;
@@ -66,7 +66,7 @@ impl EventLog {
                 return state.strangers.admit(now);
             }
         }
-        let fresh = || (LogRate::new(BURST, LINES_PER_SECOND), now);
+        let fresh = || (LogRate::new(MAX_BURST_LINES, LINES_PER_SECOND), now);
         let (rate, last) = state.payers.entry(payer).or_insert_with(fresh);
         *last = now;
         rate.admit(now)
@@ -100,7 +100,7 @@ mod tests {
     fn a_flood_does_not_silence_others() {
         let log = EventLog::new();
         assert!(lines(&log, None, 100_000) < 2 * STRANGERS_BURST);
-        assert!(lines(&log, Some(key(1)), 100_000) < 2 * BURST);
+        assert!(lines(&log, Some(key(1)), 100_000) < 2 * MAX_BURST_LINES);
         assert_eq!(log.admit(Some(key(2))), Some(0));
     }
 

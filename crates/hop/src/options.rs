@@ -1,6 +1,7 @@
 //! The socket options of every hop, on connections both accepted and dialled.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub struct Options {
     pub unacknowledged: Duration,
     /// Congestion control by its kernel name; the system's default if `None`.
     pub congestion: Option<String>,
+    /// The address of this host that a connection is dialled from; the system's choice if `None`. Of no account to what listens.
+    pub source: Option<IpAddr>,
 }
 
 impl Default for Options {
@@ -27,6 +30,7 @@ impl Default for Options {
         Self {
             unacknowledged: Duration::from_secs(180),
             congestion: None,
+            source: None,
         }
     }
 }
@@ -53,7 +57,21 @@ impl Options {
         }
     }
 
-    /// Sets all of it, before the socket connects or listens; what is accepted inherits it. Closing resets unless told otherwise: see
+    /// The same, dialled from this address of the host's.
+    #[must_use]
+    pub fn dialled_from(self, source: Option<IpAddr>) -> Self {
+        Self { source, ..self }
+    }
+
+    /// Binds a socket that is to connect to the address that it is dialled from.
+    pub(crate) fn bind_source(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        if let Some(source) = self.source {
+            rustix::net::bind(fd, &SocketAddr::new(source, 0))?;
+        }
+        Ok(())
+    }
+
+    /// Sets all of it but the source, before the socket connects or listens; what is accepted inherits it. Closing resets unless told otherwise: see
     /// [`Conn`](crate::Conn).
     pub(crate) fn apply(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         sockopt::set_socket_linger(fd, Some(Duration::ZERO))?;

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 /// How long a session is kept at most.
-const LIFE: Duration = Duration::from_secs(30);
+const SESSION_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// What it says, whatever it is asked.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,7 @@ impl HostileServer {
         task.spawn(async move {
             while let Ok(session) = listener.accept().await {
                 let answer = Arc::clone(&answer);
-                tokio::spawn(async move { timeout(LIFE, say(session, &answer)).await });
+                tokio::spawn(async move { timeout(SESSION_TIME_LIMIT, say(session, &answer)).await });
             }
         });
         Ok(Self {

@@ -20,7 +20,7 @@ use crate::{
     Error, Interval,
     cpu::CpuClock,
     pump::{BLOCK, Goal, Lane},
-    watch::{LOOK, Seen, Watch, Watched},
+    watch::{INTERVAL_CHECK_PERIOD, Seen, Watch, Watched},
     window,
     wire::{Cpu, Hello, Length, Report, StreamReport},
 };
@@ -142,7 +142,7 @@ pub(crate) async fn carry(
                 Some(Ok(Err(error))) => return Err(error),
                 Some(Err(panic)) => return Err(Error::Protocol(panic.to_string())),
             },
-            _ = sleep(LOOK) => {
+            _ = sleep(INTERVAL_CHECK_PERIOD) => {
                 if let Some(interval) = watch.look(start.elapsed()) {
                     told(&interval);
                 }

@@ -14,7 +14,7 @@ use drs::{
 };
 
 /// How often intervals may end.
-pub(crate) const LOOK: Duration = Duration::from_millis(10);
+pub(crate) const INTERVAL_CHECK_PERIOD: Duration = Duration::from_millis(10);
 
 /// One stream to look at.
 pub(crate) struct Watched {

@@ -27,6 +27,8 @@ pub struct Between {
     pub fsync: bool,
     /// Keep what is there of large files when the copy ends early, and go on with what is kept.
     pub resume: bool,
+    /// Compare the content of files that are there already, in place of their sizes and times.
+    pub checksum: bool,
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
     /// Every entry that is done is told, not only counted.
@@ -166,6 +168,7 @@ impl Between {
             overwrite: self.overwrite,
             fsync: self.fsync,
             resume: self.resume,
+            checksum: self.checksum,
             streams: self.streams,
             congestion: self.congestion.clone(),
             tell_done: self.tell_done,
@@ -219,6 +222,8 @@ impl Hearing<'_> {
             (&progress.entries_done, counts.entries_done),
             (&progress.files_done, counts.files_done),
             (&progress.bytes_done, counts.bytes_done),
+            (&progress.files_unchanged, counts.files_unchanged),
+            (&progress.bytes_unchanged, counts.bytes_unchanged),
             (&progress.failures, counts.failures),
         ] {
             counter.store(value, Ordering::Relaxed);

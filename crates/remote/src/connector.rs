@@ -57,7 +57,7 @@ pub struct LoginConnector {
 }
 
 pub(crate) enum Link {
-    To(SessionConnector, tokio::sync::Mutex<FarSide>),
+    To(Box<SessionConnector>, tokio::sync::Mutex<FarSide>),
     From {
         reverse: Reverse,
         far: tokio::sync::Mutex<FarSide>,
@@ -137,7 +137,7 @@ impl LoginConnector {
         let connector = Self {
             way: Way::ToHost,
             routes: sessions.routes(),
-            link: Link::To(sessions, tokio::sync::Mutex::new(far)),
+            link: Link::To(Box::new(sessions), tokio::sync::Mutex::new(far)),
             first: Mutex::new(None),
         };
         Ok(Found {

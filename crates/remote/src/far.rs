@@ -32,9 +32,9 @@ use serving::Serving;
 /// How long what is under way may take to end once the near side is gone: temporary files are removed in it.
 const END_TIME_LIMIT: Duration = Duration::from_secs(2);
 /// How long sessions may take to end by themselves once the near side is gone.
-const LAST_WORDS_TIME_LIMIT: Duration = Duration::from_millis(200);
+const SESSION_END_TIME_LIMIT: Duration = Duration::from_millis(200);
 /// Bytes moved at once between ssh and a session inside it.
-const INSIDE_PIECE: usize = 64 << 10;
+const RELAY_BUFFER_BYTES: usize = 64 << 10;
 
 /// What standard input brings.
 enum Incoming {
@@ -143,7 +143,7 @@ impl Far {
 
     async fn end(mut self) {
         // A session whose last words are on their way, and one whose client is dead, end by themselves.
-        let _ = timeout(LAST_WORDS_TIME_LIMIT, async {
+        let _ = timeout(SESSION_END_TIME_LIMIT, async {
             while self.sessions.join_next().await.is_some() {}
         })
         .await;
@@ -240,7 +240,7 @@ fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
 /// Moves bytes until one side has ended. Not by [`std::io::copy`], which may use splice(2): that waits for bytes with the lock of the
 /// pipe to sshd held, in which answers are written as well.
 fn pump(from: &mut impl Read, to: &mut impl Write) {
-    let mut piece = vec![0; INSIDE_PIECE];
+    let mut piece = vec![0; RELAY_BUFFER_BYTES];
     loop {
         match from.read(&mut piece) {
             Ok(0) => return,

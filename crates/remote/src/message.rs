@@ -103,6 +103,9 @@ pub struct CopyAsk {
     pub fsync: bool,
     /// Keep what is there of large files when the copy ends early, and go on with what is kept.
     pub resume: bool,
+    /// Compare the content of files that are there already, in place of their sizes and times.
+    #[serde(default)]
+    pub checksum: bool,
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
     /// TCP congestion control.
@@ -252,6 +255,10 @@ pub struct CopyProgress {
     pub entries_done: u64,
     pub files_done: u64,
     pub bytes_done: u64,
+    #[serde(default)]
+    pub files_unchanged: u64,
+    #[serde(default)]
+    pub bytes_unchanged: u64,
     pub failures: u64,
 }
 

@@ -19,7 +19,7 @@ use crate::{Attempts, Error, FarSide, dial};
 /// How long one direction is tried.
 pub(crate) const DIRECTION_TIME_LIMIT: Duration = Duration::from_secs(4);
 /// How long the far side is tried alone, before it is asked to connect to this one as well.
-const HEAD_START: Duration = Duration::from_millis(1500);
+const REVERSE_DELAY: Duration = Duration::from_millis(1500);
 /// Time for the set-up of a session on a way that is known.
 pub(crate) const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -45,7 +45,7 @@ impl Search<'_> {
             self.base.clone(),
             self.why_not.take(),
         );
-        let head_start = tokio::time::sleep(HEAD_START);
+        let head_start = tokio::time::sleep(REVERSE_DELAY);
         tokio::pin!(to_host, head_start);
         let (mut trying_to_host, mut waiting, mut asked) = (true, true, false);
         let way = loop {
@@ -102,7 +102,7 @@ impl Search<'_> {
                     ..self.base
                 };
                 let far = tokio::sync::Mutex::new(self.far);
-                let link = Link::To(SessionConnector::new(base, vec![]), far);
+                let link = Link::To(Box::new(SessionConnector::new(base, vec![])), far);
                 Ok(found(way, "direct", link, Some(session), paths, None))
             }
             (Way::FromHost, _, Some(reverse), Some(reached)) => {

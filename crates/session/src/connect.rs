@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -38,6 +38,8 @@ pub struct ConnectOptions {
     pub server: ServerTrust,
     /// TCP congestion control of the first hop; the system's default if `None`.
     pub congestion: Option<String>,
+    /// The address of this host that the first hop is dialled from; the system's choice if `None`.
+    pub source: Option<IpAddr>,
     /// Time for everything up to the secure session, a fall-back included.
     pub setup_timeout: Duration,
     /// Whether to connect directly when the route fails and nothing went on (LH-FALLBACK-1).
@@ -67,6 +69,7 @@ impl ConnectOptions {
             identity,
             server,
             congestion: None,
+            source: None,
             setup_timeout: Duration::from_secs(20),
             fall_back: false,
             purpose: None,
@@ -159,7 +162,7 @@ async fn reach(endpoint: &Endpoint, options: &ConnectOptions, deadline: Instant)
     let addresses = timeout_at(deadline, RESOLVER.addresses(endpoint))
         .await
         .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))??;
-    let hop = Options::with_congestion(options.congestion.clone());
+    let hop = Options::with_congestion(options.congestion.clone()).dialled_from(options.source);
     Ok(dial(&addresses, |_| hop.clone(), deadline).await?)
 }
 

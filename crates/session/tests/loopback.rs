@@ -50,6 +50,24 @@ async fn pair() -> (Session, Session) {
 }
 
 #[tokio::test]
+async fn a_session_comes_from_the_address_that_was_chosen() {
+    let (listener, mut options) = pair_of_ends().await;
+    options.source = Some("127.0.0.9".parse().unwrap());
+    let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
+    let (_near, far) = (connected.unwrap(), accepted.unwrap());
+    let from = far.info().first_hop.map(|address| address.ip());
+    assert_eq!(from, options.source);
+}
+
+#[tokio::test]
+async fn an_address_to_come_from_that_cannot_reach_the_server_is_told() {
+    let (_listener, mut options) = pair_of_ends().await;
+    options.source = Some("::1".parse().unwrap());
+    let error = connect(&options).await.unwrap_err().to_string();
+    assert!(error.contains("of the other family"), "{error}");
+}
+
+#[tokio::test]
 async fn a_direct_session_carries_bytes_and_knows_both_ends() {
     let (listener, mut options) = pair_of_ends().await;
     options.purpose = Some("a test".into());

@@ -57,6 +57,8 @@ pub(crate) struct Account {
     freed: [Notify; RESOURCES],
     /// One of this key's blocks at a time is hashed for its holes; none where whoever sends them is who was asked to.
     pub holes: Option<Semaphore>,
+    /// One file at a time is read for this key to be compared; none likewise.
+    pub comparing: Option<Mutex<()>>,
     log: Mutex<LogRate>,
     /// Somebody will tell how many lines were left out.
     log_pending: AtomicBool,
@@ -93,6 +95,7 @@ impl Accounts {
             key,
             shared: self.shared.clone(),
             freed: Default::default(),
+            comparing: holes.is_some().then(Mutex::default),
             holes,
             log: Mutex::new(LogRate::new(LOG_BURST, LOG_PER_SECOND)),
             log_pending: AtomicBool::new(false),

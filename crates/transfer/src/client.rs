@@ -15,11 +15,10 @@ use crate::account::Account;
 use crate::error::Error;
 use crate::progress::{Observer, Progress};
 use crate::receive::{Asked, Receiver};
-use crate::send::Queue;
-use crate::send::Sources;
+use crate::send::{Presence, Queue, Sources};
 use crate::store::Destination;
 use crate::tree_hash::Hash;
-use crate::wire::{Hello, Request};
+use crate::wire::{Compare, Hello, Request};
 
 mod attempt;
 mod remembered_streams;
@@ -119,6 +118,8 @@ pub struct Client<C> {
     pub connector: Arc<C>,
     /// Said first on every stream.
     pub hello: Hello,
+    /// How it is told that a file is there already, and need not be sent.
+    pub compare: Compare,
     /// Number of streams; when none, as many as the path turns out to need ([`stream_count`]).
     pub streams: Option<u32>,
     /// Where the number that a destination needed is remembered, if anywhere.
@@ -140,6 +141,7 @@ impl<C: Connector> Client<C> {
             self.observer.clone(),
             Sources::labels(names),
         )?;
+        queue.expect(Presence::Unknown, self.compare);
         let _close = CloseQueue(queue.clone());
         let walk = queue.clone();
         tokio::task::spawn_blocking(move || walk.walk());
@@ -152,7 +154,8 @@ impl<C: Connector> Client<C> {
 
     /// Receives into `destination`; `names` is what each source is called in messages. The server is held to what the request
     /// asks for: [`Error::NotAsked`] when it sends something else.
-    pub async fn pull(self, destination: Destination, names: Vec<String>) -> Result<Outcome, Error> {
+    pub async fn pull(mut self, destination: Destination, names: Vec<String>) -> Result<Outcome, Error> {
+        self.hello.offer = destination.has_something().then_some(self.compare);
         let labels = Sources::labels(names);
         let asked = match self.hello.request {
             Request::Pull { recursive: false, .. } => Asked::Files,

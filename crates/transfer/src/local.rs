@@ -12,25 +12,30 @@ use crate::frame_io::FrameReader;
 use crate::progress::{Observer, Progress};
 use crate::receive::{AfterDone, receive_stream};
 use crate::receive::{Asked, Receiver};
-use crate::send::Queue;
-use crate::send::Sources;
-use crate::send::send_stream;
+use crate::send::{Presence, Queue, Sources, send_stream};
 use crate::store::Destination;
+use crate::wire::Compare;
 
 /// Bytes in the pipe.
 const PIPE: usize = 4 << 20;
 
-/// Copies `sources` to `destination`; `names` is what each source is called in messages.
+/// Copies `sources` to `destination`; `names` is what each source is called in messages, and `compare` how it is told that a file is
+/// there already.
 pub async fn copy_local(
     sources: Sources,
     names: Vec<String>,
     destination: Destination,
+    compare: Compare,
     progress: Arc<Progress>,
     observer: Arc<dyn Observer>,
 ) -> Result<Outcome, Error> {
     // One side is watched: the writing one, which knows what is in place.
     let labels = || Sources::labels(names.clone());
     let resume = destination.resumes();
+    let presence = match destination.has_something() {
+        true => Presence::Something,
+        false => Presence::Nothing,
+    };
     let queue = Queue::new(
         sources,
         resume,
@@ -39,6 +44,7 @@ pub async fn copy_local(
         Arc::new(()),
         labels(),
     )?;
+    queue.expect(presence, compare);
     let (account, asked) = (Account::alone(), Asked::Anything);
     let receiver = Receiver::new(destination, asked, account, progress.clone(), observer, labels())?;
     let walk = queue.clone();

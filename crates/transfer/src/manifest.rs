@@ -16,9 +16,19 @@ use crate::tree_hash::Hash;
 /// What became of an entry, as both sides know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
-    File { size: u64, hash: &'a Hash },
+    File {
+        size: u64,
+        hash: &'a Hash,
+    },
+    /// A file that was there already by its size and modification time (seconds since 1970, nanoseconds).
+    Unchanged {
+        size: u64,
+        mtime: (i64, u32),
+    },
     Directory,
-    Symlink { target: &'a [u8] },
+    Symlink {
+        target: &'a [u8],
+    },
     Failed,
 }
 
@@ -75,6 +85,12 @@ fn digest(source: u32, path: &RelPath, record: Record<'_>) -> Hash {
             hasher.update(b"f");
             hasher.update(&size.to_le_bytes());
             hasher.update(hash);
+        }
+        Record::Unchanged { size, mtime } => {
+            hasher.update(b"u");
+            hasher.update(&size.to_le_bytes());
+            hasher.update(&mtime.0.to_le_bytes());
+            hasher.update(&mtime.1.to_le_bytes());
         }
         Record::Directory => {
             hasher.update(b"d");

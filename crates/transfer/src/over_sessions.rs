@@ -1,5 +1,6 @@
 //! Copies over real sessions: how the engine reaches a server, and how a server takes what a listener accepts.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use longhaul_proto::{PublicKey, Route};
@@ -8,6 +9,17 @@ use longhaul_session::{ConnectOptions, FlowWatch, Session, connect};
 use crate::client::{ConnectError, ConnectFailure, Connector, Transport};
 use crate::lock::Locked;
 use crate::server::Server;
+
+/// Between the depots of a route and the address that it begins at, in its name.
+const FROM: &str = " from ";
+
+/// The depots in the name of a route, as [`SessionConnector`] gives it.
+#[must_use]
+pub fn depots_of(route_name: &str) -> &str {
+    route_name
+        .split_once(FROM)
+        .map_or(route_name, |(depots, _)| depots)
+}
 
 impl Transport for Session {
     fn retransmits(&self) -> Option<u64> {
@@ -19,24 +31,43 @@ impl Transport for Session {
     }
 }
 
-/// Opens sessions to one server over several routes.
+/// Opens sessions to one server over several routes, from one or several addresses of this host.
 pub struct SessionConnector {
     base: ConnectOptions,
-    routes: Vec<Route>,
+    paths: Vec<Path>,
     unknown: Mutex<Option<PublicKey>>,
+}
+
+/// One way to the server: the depots to pass, and the address of this host to begin at, if that is not the system's choice.
+struct Path {
+    route: Route,
+    source: Option<IpAddr>,
 }
 
 impl SessionConnector {
     /// `base` says everything but the route; without any route, sessions go direct.
     pub fn new(base: ConnectOptions, routes: Vec<Route>) -> Self {
-        let routes = if routes.is_empty() {
-            vec![Route::direct()]
-        } else {
-            routes
+        Self::from_sources(base, routes, &[])
+    }
+
+    /// The same, over each route from each of these addresses of this host; from whichever the system chooses if there is none.
+    pub fn from_sources(base: ConnectOptions, mut routes: Vec<Route>, sources: &[IpAddr]) -> Self {
+        if routes.is_empty() {
+            routes.push(Route::direct());
+        }
+        let over = |route: &Route| -> Vec<Path> {
+            let path = |source| Path {
+                route: route.clone(),
+                source,
+            };
+            match sources {
+                [] => vec![path(base.source)],
+                sources => sources.iter().map(|source| path(Some(*source))).collect(),
+            }
         };
         Self {
+            paths: routes.iter().flat_map(over).collect(),
             base,
-            routes,
             unknown: Mutex::new(None),
         }
     }
@@ -51,15 +82,18 @@ impl Connector for SessionConnector {
     type Stream = Session;
 
     fn routes(&self) -> Vec<String> {
-        self.routes.iter().map(Route::to_string).collect()
+        let name = |path: &Path| match path.source {
+            None => path.route.to_string(),
+            Some(source) => format!("{}{FROM}{source}", path.route),
+        };
+        self.paths.iter().map(name).collect()
     }
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
-        let route = self.routes.get(route).cloned().unwrap_or_default();
-        let options = ConnectOptions {
-            route,
-            ..self.base.clone()
-        };
+        let mut options = self.base.clone();
+        if let Some(path) = self.paths.get(route) {
+            (options.route, options.source) = (path.route.clone(), path.source);
+        }
         connect(&options).await.map_err(|error| {
             if let longhaul_session::Error::UnknownServer { found, .. } = &error {
                 *self.unknown.locked() = Some(*found);

@@ -31,6 +31,10 @@ pub struct Progress {
     pub bytes_done: AtomicU64,
     /// Bytes among them that an earlier copy had left in place.
     pub bytes_resumed: AtomicU64,
+    /// Files among those in place that were there already and did not travel.
+    pub files_unchanged: AtomicU64,
+    /// Bytes of them.
+    pub bytes_unchanged: AtomicU64,
     /// Entries that failed.
     pub failures: AtomicU64,
     streams: Mutex<Vec<Arc<StreamCounters>>>,
@@ -212,6 +216,20 @@ impl Progress {
         self.bytes_resumed.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// One more file of so many bytes was there already.
+    pub(crate) fn unchanged(&self, bytes: u64) {
+        self.files_unchanged.fetch_add(1, Ordering::Relaxed);
+        self.bytes_unchanged.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes in place that have travelled: not those that an earlier copy had left, nor those of files that were there.
+    pub fn bytes_travelled(&self) -> u64 {
+        let done = self.bytes_done.load(Ordering::Relaxed);
+        let resumed = self.bytes_resumed.load(Ordering::Relaxed);
+        let unchanged = self.bytes_unchanged.load(Ordering::Relaxed);
+        done.saturating_sub(resumed).saturating_sub(unchanged)
+    }
+
     /// The counters of every stream opened so far, in the order in which they were opened first.
     pub fn streams(&self) -> Vec<Arc<StreamCounters>> {
         self.streams.locked().clone()
@@ -298,7 +316,7 @@ pub enum Event {
         path: String,
         /// Its size; none for directories and links.
         bytes: Option<u64>,
-        /// Its BLAKE3 hash; none for directories and links.
+        /// Its BLAKE3 hash; none for directories and links, and for a file that was known by its size and time.
         hash: Option<Hash>,
         /// It was there before, identical, and was left alone.
         same: bool,

@@ -4,6 +4,8 @@
 //! [`queue`] is it behind a lock. Each [`stream`] asks the queue for work, has [`read`] turn it into frames on a blocking
 //! thread, writes them, and brings back the answers.
 
+#[cfg(test)]
+mod large_offsets_tests;
 mod queue;
 mod read;
 mod schedule;
@@ -12,5 +14,7 @@ mod stream;
 mod walk;
 
 pub(crate) use queue::Queue;
+pub(crate) use schedule::Presence;
 pub use source::Sources;
 pub(crate) use stream::send_stream;
+pub(crate) use walk::meta_of;

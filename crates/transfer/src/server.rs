@@ -165,6 +165,7 @@ impl Server {
             version: VERSION,
             max_streams: self.limits.streams_per_copy,
             instance: copy.instance,
+            present: copy.present.load(Ordering::Relaxed),
         }
         .encode(&mut greeting);
         // Remembered by nobody once it is over, however often a client comes back.

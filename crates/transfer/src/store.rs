@@ -6,7 +6,7 @@ pub mod journal;
 
 use crate::error::Failure;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, Head, Meta, SourceIdentity, Written};
+use crate::wire::{Block, Head, Meta, Offer, SourceIdentity, Written};
 
 pub(crate) use destination::Rivals;
 pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
@@ -40,6 +40,15 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// What there is cannot be read.
     fn resume(&self, _announced: &Announced) -> Result<Option<Resumed<Self::File>>, Failure> {
         Ok(None)
+    }
+
+    /// Whether a file that is offered is there already; what is there is read only if the offer has a hash, and as long as somebody
+    /// `is_waiting`.
+    ///
+    /// # Errors
+    /// What is there can't be replaced, so that the file fails; or it is the same, and can't be given its permissions or time.
+    fn compare(&self, _offer: &Offer, _is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
+        Ok(Comparison::Wanted)
     }
 
     /// Begins a file. What is not written of it is a hole.
@@ -77,6 +86,15 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// When everything is in place and before anybody is told so: what is still to be forced to disk. What failed, each with
     /// what it was in its detail.
     fn finish(&self) -> Vec<Failure>;
+}
+
+/// What came of comparing a file that is offered with what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    /// It is there.
+    Unchanged,
+    /// It is to be sent.
+    Wanted,
 }
 
 /// A file that is gone on with, and what of it is there.

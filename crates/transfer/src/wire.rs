@@ -28,7 +28,7 @@ mod tests;
 
 pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
 pub(crate) use encode::{begin_small, finish_small};
-pub use hello::{Hello, Request, Token};
+pub use hello::{Compare, Hello, Request, Token};
 
 /// Version of the copy protocol spoken here (LH-COPY-6).
 pub const VERSION: u16 = 4;
@@ -50,6 +50,9 @@ pub(crate) const MAX_HAVE_SUBTREES: usize = 1024;
 pub(crate) const MAX_FILE: u64 = 1 << 62;
 /// Length and type of a frame.
 pub(crate) const FRAME_HEAD: usize = 5;
+/// Outcomes in RESULT that are neither 0, written anew, nor the code of a failure.
+const SAME: u8 = 255;
+const UNCHANGED: u8 = 254;
 /// A failure that belongs to no numbered entry carries this number (LH-COPY-25).
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
@@ -76,6 +79,8 @@ pub(crate) enum FrameType {
     Flow = 17,
     Retire = 18,
     Have = 19,
+    Offer = 20,
+    Want = 21,
 }
 
 impl FrameType {
@@ -83,7 +88,7 @@ impl FrameType {
         use FrameType::*;
         [
             Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack,
-            Result, Done, KeepAlive, Flow, Retire, Have,
+            Result, Done, KeepAlive, Flow, Retire, Have, Offer, Want,
         ]
         .into_iter()
         .find(|t| *t as u8 == byte)
@@ -114,6 +119,17 @@ pub(crate) struct Head {
     pub source: u32,
     /// Where beneath that source; the root for the source itself.
     pub path: RelPath,
+}
+
+/// A file as OFFER describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub head: Head,
+    pub meta: Meta,
+    /// Bytes.
+    pub size: u64,
+    /// BLAKE3 of its content, if that is what is to be compared; otherwise its size and modification time are.
+    pub hash: Option<Hash>,
 }
 
 /// A run of data in a block; what lies between runs is a hole.
@@ -156,6 +172,8 @@ pub(crate) enum Frame {
         max_streams: u16,
         /// None from a server that does not tell.
         instance: Option<CopyInstance>,
+        /// Something is where the files of a push go: it may be some of them (LH-COPY-39).
+        present: bool,
     },
     /// Server: no, and why. `unauthorised` if it is a question of who asks.
     Refuse { unauthorised: bool, detail: String },
@@ -175,6 +193,10 @@ pub(crate) enum Frame {
         hash: Hash,
         data: Bytes,
     },
+    /// A file that the receiver may have: what tells whether it does (LH-COPY-40).
+    Offer(Offer),
+    /// A file that was offered is to be sent (LH-COPY-41).
+    Want { id: u64 },
     /// A directory; its permissions and time are set when all is written.
     Directory { head: Head, meta: Meta },
     /// A symbolic link, itself.
@@ -201,7 +223,7 @@ pub(crate) enum Frame {
         more: bool,
         subtrees: Vec<Subtree>,
     },
-    /// An entry is written and verified (`same`: it was there already, identical), or failed.
+    /// An entry is written and verified, or was there already, or failed.
     Result {
         id: u64,
         outcome: Result<Written, Failure>,
@@ -250,8 +272,10 @@ pub(crate) const FLOW_LIMITS: [Limit; 9] = [
 pub(crate) enum Written {
     /// Written by this copy.
     New,
-    /// There before, with the same content; left alone.
+    /// There before, with the same content, which has travelled; left alone.
     Same,
+    /// There before, as it was offered; its content has not travelled.
+    Unchanged,
 }
 
 /// Why bytes are not a frame: the peer is broken or hostile, and the stream is given up.

@@ -124,6 +124,7 @@ impl Cp {
             overwrite: self.overwrite,
             fsync: self.fsync,
             resume: !self.no_resume,
+            checksum: self.checksum,
             streams: self.streams,
             // The report names the hash of one file, if it was one.
             tell_done: self.json || (!self.recursive && sources.len() == 1),
@@ -189,6 +190,7 @@ impl Cp {
             token,
             request,
             resume: !self.no_resume,
+            offer: None,
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");
@@ -198,6 +200,7 @@ impl Cp {
         Ok(Client {
             connector: connector.clone(),
             hello,
+            compare: self.compare(),
             streams: if only_one { Some(1) } else { self.streams },
             memory: remembered_streams(format!("ssh {host}")),
             progress: watch.progress.clone(),

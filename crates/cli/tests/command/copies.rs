@@ -263,3 +263,53 @@ fn a_server_of_measurements_serves_no_files() {
         "{told}"
     );
 }
+
+#[test]
+fn streams_spread_over_the_addresses_that_they_begin_at() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let data = stage.noise("here/f", 12_000_000);
+    let there = format!("lh://{}/f", server.address);
+    let sources = ["127.0.0.2", "127.0.0.3"];
+    let arguments = [
+        "--json",
+        "--streams",
+        "4",
+        "--source",
+        sources[0],
+        "--source",
+        sources[1],
+        "here/f",
+        &there,
+    ];
+    let output = stage.cp(&server, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert_eq!(std::fs::read(stage.path("root/f")).unwrap(), data);
+    let report = report(&output);
+    let routes = report["routes"].as_array().unwrap();
+    let names: Vec<&str> = routes
+        .iter()
+        .map(|route| route["route"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 2, "{report}");
+    for source in sources {
+        assert!(
+            names.contains(&format!("direct from {source}").as_str()),
+            "{report}"
+        );
+    }
+    let bytes: u64 = routes.iter().map(|route| route["bytes"].as_u64().unwrap()).sum();
+    assert!(bytes >= data.len() as u64, "{report}");
+}
+
+#[test]
+fn an_address_to_begin_at_that_is_not_this_hosts_is_told() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    stage.noise("here/f", 1000);
+    let there = format!("lh://{}/f", server.address);
+    let output = stage.cp(&server, &["--source", "192.0.2.1", "here/f", &there]);
+    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
+    let output = stage.cp(&server, &["--source", "127.0.0.2", "here/f", "here/g"]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+}

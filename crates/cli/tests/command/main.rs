@@ -6,8 +6,10 @@ mod copies;
 mod deaths;
 mod first_use;
 mod grants;
+mod kills;
 mod logs;
 mod perf;
 mod resuming;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
+mod unchanged;

@@ -42,6 +42,6 @@ fn every_transcript_runs_as_it_is_written() {
 
 fn is_run(doc: &Doc) -> bool {
     let mut parts = doc.page.parts.iter();
-    doc.name != programs::READ_ONLY
+    ![programs::READ_ONLY, programs::OVER_SSH].contains(&doc.name.as_str())
         && parts.any(|part| matches!(part.kind, Kind::Transcript(..)) && part.not_run.is_none())
 }

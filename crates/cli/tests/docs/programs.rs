@@ -13,6 +13,9 @@ pub const PROGRAMS: [&str; 6] = ["longhaul", "wanbed", "drs", "longhaul-figures"
 /// A page whose commands make labs of their own: they are read, never run, and need no mark that says so.
 pub const READ_ONLY: &str = "docs/wanbed.md";
 
+/// A page that is run with hosts to log in to, by the tests of the copies over ssh.
+pub const OVER_SSH: &str = "docs/first-minutes.md";
+
 /// A key as it is written, in place of the names that stand for keys in the text.
 const SOME_KEY: &str = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -184,6 +185,21 @@ impl Hosts {
         }
         // Read on, lest it waits for somebody who does.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    }
+
+    /// Gives `host` another name, for ssh at the client.
+    pub fn alias(&self, name: &str, host: &str) {
+        let address = self.lab.address(host).unwrap();
+        let config = fs::read_to_string(self.path("config")).unwrap();
+        let alias = format!("Host {name}\nHostName {address}\n");
+        fs::write(self.path("config"), alias + &config).unwrap();
+    }
+
+    /// A program at the client that is a script.
+    pub fn program(&self, name: &str, script: &str) {
+        let file = self.path("bin").join(name);
+        fs::write(&file, script).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// A path of the client.

@@ -5,5 +5,10 @@
 mod bringing;
 mod copies;
 mod deaths;
+mod first_minutes;
 mod hosts;
+#[path = "../docs/page.rs"]
+mod page;
+#[path = "../docs/shape.rs"]
+mod shape;
 mod ways;

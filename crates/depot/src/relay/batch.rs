@@ -1,6 +1,6 @@
 //! Fewer, larger reads where data comes fast: a wake-up costs the same for one segment as for a hundred.
 //!
-//! When a direction that moves more than [`FAST`] finds nothing to read, its socket wakes it only once [`HALF_A_MS`] worth of data has come
+//! When a direction that moves more than [`MIN_BATCHING_RATE`] finds nothing to read, its socket wakes it only once [`MARK_SECONDS`] worth of data has come
 //! (`SO_RCVLOWAT`), or the stream ends. A timer takes the mark away again when less comes, so that nothing ever waits for what
 //! may not come. Slower directions are woken by every arrival, as always.
 
@@ -13,16 +13,16 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 /// Bytes a second from which on batches form: 2 Gbit/s.
-const FAST: f64 = 250e6;
+const MIN_BATCHING_RATE: f64 = 250e6;
 /// The mark is what arrives in this time.
-const HALF_A_MS: f64 = 0.0005;
+const MARK_SECONDS: f64 = 0.0005;
 /// Bounds of the mark, in bytes: under the first it saves nothing, and over the second the pipe is full.
-const LEAST: u32 = 64 * 1024;
-const MOST: u32 = 512 * 1024;
+const MIN_MARK: u32 = 64 * 1024;
+const MAX_MARK: u32 = 512 * 1024;
 /// After so long without the mark being reached, whatever has come is read.
-const PATIENCE: Duration = Duration::from_millis(2);
+const MAX_MARK_WAIT: Duration = Duration::from_millis(2);
 /// The rate is measured over this much.
-const MEASURED: u64 = 4 * 1024 * 1024;
+const RATE_SAMPLE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The mark of one direction's reading socket.
 #[derive(Debug, Default)]
@@ -31,19 +31,19 @@ pub(super) struct Batch {
     since: Option<(Instant, u64)>,
     /// As it is set; 0 and 1 are none.
     mark: u32,
-    patience: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl Batch {
     /// Nothing is there to be read, and `moved` bytes have gone so far. The socket may be told to wait for more than one.
     pub(super) fn nothing_to_read(&mut self, cx: &mut Context<'_>, from: &impl AsFd, moved: u64) {
         let (since, before) = *self.since.get_or_insert_with(|| (Instant::now(), moved));
-        if moved.saturating_sub(before) >= MEASURED {
+        if moved.saturating_sub(before) >= RATE_SAMPLE_BYTES {
             let now = Instant::now();
             let rate = (moved - before) as f64 / (now - since).as_secs_f64().max(1e-6);
             self.since = Some((now, moved));
-            let wanted = if rate >= FAST {
-                ((rate * HALF_A_MS) as u32).clamp(LEAST, MOST)
+            let wanted = if rate >= MIN_BATCHING_RATE {
+                ((rate * MARK_SECONDS) as u32).clamp(MIN_MARK, MAX_MARK)
             } else {
                 1
             };
@@ -53,8 +53,8 @@ impl Batch {
             }
         }
         if self.mark > 1 {
-            let patience = self.patience.insert(Box::pin(tokio::time::sleep(PATIENCE)));
-            if patience.as_mut().poll(cx).is_ready() {
+            let deadline = self.deadline.insert(Box::pin(tokio::time::sleep(MAX_MARK_WAIT)));
+            if deadline.as_mut().poll(cx).is_ready() {
                 self.give_up(from);
             }
         }
@@ -62,8 +62,8 @@ impl Batch {
 
     /// Called on every wake-up: takes the mark away when its time is over.
     pub(super) fn check(&mut self, cx: &mut Context<'_>, from: &impl AsFd) {
-        if let Some(patience) = &mut self.patience
-            && let Poll::Ready(()) = patience.as_mut().poll(cx)
+        if let Some(deadline) = &mut self.deadline
+            && let Poll::Ready(()) = deadline.as_mut().poll(cx)
         {
             self.give_up(from);
         }
@@ -71,11 +71,11 @@ impl Batch {
 
     /// Something was read: the timer is off.
     pub(super) fn read(&mut self) {
-        self.patience = None;
+        self.deadline = None;
     }
 
     fn give_up(&mut self, from: &impl AsFd) {
-        self.patience = None;
+        self.deadline = None;
         self.since = None;
         // The kernel tells of what has come meanwhile as soon as the mark is gone.
         self.set(from, 1);

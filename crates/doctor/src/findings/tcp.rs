@@ -12,7 +12,7 @@ use crate::facts::CachedMetrics;
 /// How long a segment may live in the network (RFC 9293, 3.4.2), in seconds.
 const MAXIMUM_SEGMENT_LIFETIME: f64 = 120.0;
 /// Losses that come together when a queue overflows; an example for a cost in words.
-const BURST: f64 = 10.0;
+const EXAMPLE_LOSSES: f64 = 10.0;
 /// From how long a recovery on costs: a stream of a minute or so would notice.
 const LONG_RECOVERY: f64 = 10.0;
 
@@ -78,8 +78,8 @@ fn sack(list: &mut List<'_>) {
 /// Without selective acknowledgement one loss is repaired each round trip (RFC 6582).
 pub(super) fn without_sack(rtt: f64) -> Cost {
     Cost::words(format!(
-        "one loss is repaired each round trip: {BURST:.0} losses in a window take {} instead of {}",
-        seconds(BURST * rtt),
+        "one loss is repaired each round trip: {EXAMPLE_LOSSES:.0} losses in a window take {} instead of {}",
+        seconds(EXAMPLE_LOSSES * rtt),
         seconds(rtt)
     ))
 }

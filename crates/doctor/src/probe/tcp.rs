@@ -16,7 +16,7 @@ use crate::fact::Name;
 use crate::path::Negotiated;
 
 /// How often the kernel is asked whether the segment was acknowledged.
-const LOOK: Timespec = Timespec {
+const ACK_POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 5_000_000,
 };
@@ -119,7 +119,7 @@ pub(super) fn segment(address: SocketAddr, size: Option<u32>, rtt: Duration) -> 
         }
         // Woken by a reset; else by the clock.
         let mut wait = [PollFd::new(&connection, PollFlags::empty())];
-        let _ = poll(&mut wait, Some(&LOOK));
+        let _ = poll(&mut wait, Some(&ACK_POLL_INTERVAL));
     };
     // What is left in the buffer must not linger on.
     let _ = SockRef::from(&connection).set_linger(Some(Duration::ZERO));

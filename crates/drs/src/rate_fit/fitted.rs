@@ -25,11 +25,11 @@ const MAX_STEP_NEAR_CAPACITY: f64 = 0.005;
 /// A step up while no queue has been seen yet: by the time that one too many is seen, a sixteenth of the window waits at most.
 const MAX_STEP_BEFORE_FIRST_QUEUE: f64 = 0.02;
 /// The first rate is known to be too low only up to this part of the slope that it came from.
-const SURE_SHARE_OF_SLOPE: f64 = 0.95;
+const MIN_SHARE_OF_SLOPE: f64 = 0.95;
 /// A first rate that has come so far over its slope was too low.
 const MAX_SHARE_OF_SLOPE: f64 = 1.1;
 /// Where smoothed round trips scatter by less, delay does not blur a slope.
-const MAX_SCATTER_OF_SURE_SLOPE: Duration = Duration::from_micros(500);
+const MAX_SCATTER_FOR_SLOPE: Duration = Duration::from_micros(500);
 /// When so many steps have met no queue, the rate must be far too low ...
 const STEPS_OF_LOW_RATE: u32 = 16;
 /// ... and this is the largest step.
@@ -317,7 +317,7 @@ impl Fitted {
                 Some(_) => MAX_STEP,
                 None if self
                     .slope
-                    .is_none_or(|slope| self.rate < SURE_SHARE_OF_SLOPE * slope) =>
+                    .is_none_or(|slope| self.rate < MIN_SHARE_OF_SLOPE * slope) =>
                 {
                     MAX_STEP_BEFORE_FIRST_QUEUE
                 }
@@ -335,10 +335,10 @@ impl Fitted {
 
     /// Whether the capacity is close, by a slope that is sure.
     fn is_near_slope(&self, floor: &RttFloor) -> bool {
-        floor.scatter() < MAX_SCATTER_OF_SURE_SLOPE
+        floor.scatter() < MAX_SCATTER_FOR_SLOPE
             && self
                 .slope
-                .is_some_and(|slope| (SURE_SHARE_OF_SLOPE..MAX_SHARE_OF_SLOPE).contains(&(self.rate / slope)))
+                .is_some_and(|slope| (MIN_SHARE_OF_SLOPE..MAX_SHARE_OF_SLOPE).contains(&(self.rate / slope)))
     }
 
     fn queue_at(&self, delivery_rate: f64) -> LastQueue {

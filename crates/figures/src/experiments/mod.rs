@@ -7,10 +7,13 @@ pub mod copy;
 pub mod depots;
 pub mod drs_run;
 pub mod first_byte;
+pub mod kills;
 pub mod lsr;
+pub mod multipath;
 pub mod peers;
 pub mod rate_fit;
 pub mod right_sizing;
+pub mod scale;
 pub mod streams;
 
 use crate::listed::Listed;
@@ -23,6 +26,9 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(first_byte::FIRST_BYTE),
         Box::new(peers::Peers),
         Box::new(copy::COPY),
+        Box::new(multipath::Multipath),
+        Box::new(kills::Kills),
+        Box::new(scale::Scale),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,
         }),

@@ -149,10 +149,15 @@ async fn carry_out(
         token,
         request,
         resume: ask.resume,
+        offer: None,
     };
     let client = Client {
         connector: Arc::new(server),
         hello,
+        compare: match ask.checksum {
+            true => Compare::Content,
+            false => Compare::SizeAndTime,
+        },
         streams: ask.streams,
         // A far side leaves nothing behind but the copy.
         memory: None,
@@ -194,6 +199,8 @@ fn counts(progress: &Progress) -> CopyProgress {
         entries_done: progress.entries_done.load(Ordering::Relaxed),
         files_done: progress.files_done.load(Ordering::Relaxed),
         bytes_done: progress.bytes_done.load(Ordering::Relaxed),
+        files_unchanged: progress.files_unchanged.load(Ordering::Relaxed),
+        bytes_unchanged: progress.bytes_unchanged.load(Ordering::Relaxed),
         failures: progress.failures.load(Ordering::Relaxed),
     }
 }

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 
 use super::{ConnectError, Connector, Side, Transport};
 use crate::error::Error;
-use crate::frame_io::FrameReader;
+use crate::frame_io::{FrameReader, Incoming};
 use crate::progress::{Event, Observer, Progress, StreamCounters};
-use crate::receive::{AfterDone, StreamEnd, receive_stream};
-use crate::send::send_stream;
+use crate::receive::{AfterDone, StreamEnd, receive_stream, refused};
+use crate::send::{Queue, send_stream};
 use crate::wire::{Frame, Hello};
 
 /// How long a stream that is over may take to close.
@@ -82,6 +82,7 @@ impl<C: Connector> Attempt<C> {
             Side::Push(..) => drs::Side::Sending,
             Side::Pull(_) => drs::Side::Receiving,
         });
+        let takes_a_place = self.counters.get().is_some();
         let counters = match self.counters.get() {
             Some(counters) => {
                 counters.reopen(flow);
@@ -103,15 +104,17 @@ impl<C: Connector> Attempt<C> {
         let mut reader = FrameReader::new(reader);
         let result = match &self.side {
             Side::Push(queue) => {
-                send_stream(
-                    queue,
-                    counters.number,
-                    &counters,
-                    &mut reader,
-                    &mut writer,
-                    greeting,
-                )
-                .await
+                let greeted = match takes_a_place {
+                    true => greet(queue, &mut reader, &mut writer, &greeting).await,
+                    false => Ok(greeting),
+                };
+                match greeted {
+                    Ok(greeting) => {
+                        let (stream, reader, writer) = (counters.number, &mut reader, &mut writer);
+                        send_stream(queue, stream, &counters, reader, writer, greeting).await
+                    }
+                    Err(error) => Err(error),
+                }
             }
             Side::Pull(receiver) => {
                 receive_stream(
@@ -137,6 +140,32 @@ impl<C: Connector> Attempt<C> {
             result: result.map_err(Lost::Stream),
             opened: Some(counters.number),
             closing: Some(closing),
+        }
+    }
+}
+
+/// Greets on a stream that takes a lost one's place, and waits until the server has told which copy it has come to: one that was started
+/// again has none of it, and what is sent to it before that is known is sent for nothing. What is left to be said first: nothing.
+async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    queue: &Queue,
+    reader: &mut FrameReader<R>,
+    writer: &mut W,
+    greeting: &[u8],
+) -> Result<Vec<u8>, Error> {
+    writer.write_all(greeting).await?;
+    writer.flush().await?;
+    loop {
+        match reader.next().await? {
+            Some(Incoming::Frame(Frame::Accept { instance, .. })) => {
+                instance.map_or(Ok(()), |instance| queue.reached(instance))?;
+                return Ok(Vec::new());
+            }
+            Some(Incoming::Frame(Frame::Refuse { unauthorised, detail })) => {
+                return Err(refused(unauthorised, detail));
+            }
+            Some(Incoming::Frame(Frame::KeepAlive | Frame::Flow(_))) => {}
+            Some(_) => return Err(Error::Protocol("it answers before it accepts".into())),
+            None => return Err(Error::StreamsLost("the server closed the stream".into())),
         }
     }
 }

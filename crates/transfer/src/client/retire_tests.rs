@@ -59,6 +59,7 @@ impl Bench {
             token,
             request: request.clone(),
             resume: false,
+            offer: None,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)

@@ -17,10 +17,10 @@ use crate::frame_io::{FrameReader, Incoming};
 use crate::path::RelPath;
 use crate::progress::Progress;
 use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
-use crate::send::{Queue, Sources, send_stream};
-use crate::store::{Announced, MadeDir, Resumed, Store};
+use crate::send::{Presence, Queue, Sources, send_stream};
+use crate::store::{Announced, Comparison, MadeDir, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, Frame, Head, Meta, NO_ENTRY, Written};
+use crate::wire::{Block, Compare, Frame, Head, Meta, NO_ENTRY, Offer, Written};
 
 /// A stream that says nothing more, and at whose other end nothing more happens, is over after so many looks.
 const QUIET_LOOKS: usize = 16;
@@ -73,6 +73,14 @@ impl Store for Nowhere {
             chaining_value: [1; 32],
         };
         Ok(Some((self.create(announced)?, vec![first])))
+    }
+
+    fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
+        is_waiting();
+        Ok(match Self::outcome(&offer.head.path)? {
+            Written::Same => Comparison::Unchanged,
+            _ => Comparison::Wanted,
+        })
     }
 
     fn create(&self, announced: &Announced) -> Result<Self::File, Failure> {
@@ -220,7 +228,11 @@ async fn told_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
             other => assert!(
                 matches!(
                     other,
-                    Frame::Ack { .. } | Frame::Have { .. } | Frame::Done { .. } | Frame::KeepAlive
+                    Frame::Ack { .. }
+                        | Frame::Have { .. }
+                        | Frame::Want { .. }
+                        | Frame::Done { .. }
+                        | Frame::KeepAlive
                 ),
                 "a receiver says {other:?}"
             ),
@@ -262,6 +274,7 @@ pub(super) fn sender(data: &[u8]) {
         Box::new(|head: &Head| head.path.to_string()),
     )
     .unwrap();
+    queue.expect(Presence::Unknown, Compare::SizeAndTime);
     queue.walk();
     let written = Arc::new(AtomicUsize::new(0));
     let ended = run(async {

@@ -7,7 +7,9 @@ use longhaul_proto::fuzzing::{Seed, texts};
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
 use crate::tree_hash::Subtree;
-use crate::wire::{Block, FlowReport, Frame, Head, Hello, Meta, Piece, Request, Token, VERSION, Written};
+use crate::wire::{
+    Block, FlowReport, Frame, Head, Hello, Meta, Offer, Piece, Request, Token, VERSION, Written,
+};
 
 fn head(path: &[u8]) -> Head {
     Head {
@@ -35,6 +37,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 version: VERSION,
                 max_streams: 64,
                 instance: Some([6; 8]),
+                present: true,
             },
         ),
         (
@@ -52,6 +55,15 @@ fn all() -> Vec<(&'static str, Frame)> {
                 size: 1 << 40,
                 block_log2: 20,
                 identity: Some([3; 32]),
+            },
+        ),
+        ("offer", Frame::Offer(offer(b"a/b", Some([8; 32])))),
+        ("want", Frame::Want { id: 5 }),
+        (
+            "result-unchanged",
+            Frame::Result {
+                id: 5,
+                outcome: Ok(Written::Unchanged),
             },
         ),
         (
@@ -141,6 +153,15 @@ fn all() -> Vec<(&'static str, Frame)> {
     ]
 }
 
+fn offer(path: &[u8], hash: Option<[u8; 32]>) -> Offer {
+    Offer {
+        head: head(path),
+        meta: Meta::default(),
+        size: 7,
+        hash,
+    }
+}
+
 fn subtree(offset: u64, level: u32) -> Subtree {
     Subtree {
         offset,
@@ -160,6 +181,7 @@ fn push() -> Hello {
             names: vec![b"one".to_vec(), vec![], b"two \xff".to_vec()],
         },
         resume: true,
+        offer: None,
     }
 }
 
@@ -171,6 +193,7 @@ fn pull() -> Hello {
             sources: vec![RelPath::root(), RelPath::from_bytes(b"data/x").unwrap()],
         },
         resume: false,
+        offer: None,
     }
 }
 
@@ -306,6 +329,13 @@ pub(super) fn senders() -> Vec<Seed> {
         data: Bytes::from_static(b"content"),
     };
     let good = *blake3::hash(b"content").as_bytes();
+    let offered = |id: u64, path: &[u8], hash: Option<[u8; 32]>| {
+        let head = entry(id, path);
+        Frame::Offer(Offer {
+            head,
+            ..offer(path, hash)
+        })
+    };
     let failed = |id: u64, path: &[u8]| Frame::Failed {
         head: entry(id, path),
         failure: Failure::new(FailureKind::Changed),
@@ -358,12 +388,29 @@ pub(super) fn senders() -> Vec<Seed> {
             pieces: vec![],
         }),
     ];
+    // What is there, what is not, what is in the way; and a large one that is there, with its data behind it and between.
+    let offers = [
+        vec![
+            offered(0, b"=there", None),
+            offered(1, b"a", None),
+            offered(2, b"!exists", Some(good)),
+            offered(3, b"=there", Some(good)),
+            offered(1, b"a", None),
+            small(1, b"a", good),
+            offered(4, b"=large", None),
+        ],
+        in_blocks(4, b"=large"),
+        in_blocks(5, b"large"),
+        vec![offered(5, b"large", None), offered(0, b"=there", None), end(6)],
+    ]
+    .concat();
     let mut resumed = in_blocks(0, b"kept");
     if let Some(Frame::File { identity, .. }) = resumed.first_mut() {
         *identity = Some([5; 32]);
     }
     [
         ("resumed", encoded(&resumed)),
+        ("offers", encoded(&offers)),
         ("tree", encoded(&tree)),
         ("tree-twice", encoded(&[tree.clone(), tree].concat())),
         (
@@ -397,6 +444,7 @@ pub(super) fn receivers() -> Vec<Seed> {
         version: VERSION,
         max_streams: 8,
         instance: None,
+        present: true,
     };
     let failure = Failure::new(FailureKind::Exists);
     let results = |outcome: Result<Written, Failure>| -> Vec<Frame> {
@@ -423,7 +471,13 @@ pub(super) fn receivers() -> Vec<Seed> {
         version: VERSION,
         max_streams: 8,
         instance: Some([byte; 8]),
+        present: false,
     };
+    let wanted = [
+        vec![accept.clone()],
+        (0..16).map(|id| Frame::Want { id }).collect(),
+    ]
+    .concat();
     let note = Frame::Failed {
         head: Head {
             id: crate::wire::NO_ENTRY,
@@ -442,6 +496,8 @@ pub(super) fn receivers() -> Vec<Seed> {
         ("in-place-beyond-the-end", encoded(&beyond)),
         ("another-instance", encoded(&[instance(1), instance(2)])),
         ("all-written", encoded(&results(Ok(Written::New)))),
+        ("all-wanted", encoded(&wanted)),
+        ("all-unchanged", encoded(&results(Ok(Written::Unchanged)))),
         ("all-there", encoded(&results(Ok(Written::Same)))),
         ("all-failed", encoded(&results(Err(failure)))),
         ("acknowledged", encoded(&acknowledged.collect::<Vec<_>>())),

@@ -24,6 +24,7 @@ use crate::wire::{Block, Frame, Head, Meta, NO_ENTRY, Written};
 mod entries;
 mod expect;
 mod files;
+mod offers;
 mod outcomes;
 #[cfg(test)]
 mod tests;
@@ -98,8 +99,8 @@ pub(crate) struct Placement<P: Parts> {
 pub(crate) struct Report {
     pub head: Head,
     pub outcome: Result<Written, Failure>,
-    /// Size and hash of a file that is in place.
-    pub content: Option<(u64, Hash)>,
+    /// Size of a file that is in place, and its hash if that is known.
+    pub content: Option<(u64, Option<Hash>)>,
 }
 
 /// A directory to be finished when all in it is written.
@@ -137,6 +138,8 @@ pub(crate) struct Ledger<P: Parts> {
     files: HashMap<u64, ArrivingFile<P>>,
     /// Entries that come whole and are being written, and who asked for each.
     being_written: HashMap<u64, Vec<P::Asker>>,
+    /// Files that were offered and are being compared, and who asked for each.
+    being_compared: HashMap<u64, Vec<P::Asker>>,
     manifest: Manifest,
     outcomes: Outcomes,
     directories: Vec<Directory>,
@@ -170,6 +173,7 @@ impl<P: Parts> Ledger<P> {
             sources,
             files: HashMap::new(),
             being_written: HashMap::new(),
+            being_compared: HashMap::new(),
             manifest: Manifest::default(),
             outcomes: Outcomes::default(),
             directories: Vec::new(),
@@ -250,7 +254,11 @@ impl<P: Parts> Ledger<P> {
         if !matches!(self.stage, Stage::Receiving) {
             return Ok(()); // All that was announced is here.
         }
-        let mut under_way = self.files.keys().chain(self.being_written.keys());
+        let mut under_way = self
+            .files
+            .keys()
+            .chain(self.being_written.keys())
+            .chain(self.being_compared.keys());
         if self.end.is_some_and(|before| before != entries)
             || entries < self.manifest.len()
             || under_way.any(|id| *id >= entries)
@@ -271,7 +279,10 @@ impl<P: Parts> Ledger<P> {
     /// When every entry is recorded, nothing is left of those that failed and nothing is being written: asks for the directories to be finished, once.
     fn conclude(&mut self, out: &mut Vec<Action<P>>) {
         let all_recorded = self.end == Some(self.manifest.len()) && self.manifest.waiting() == 0;
-        let all_quiet = self.unremoved == 0 && self.files.is_empty() && self.being_written.is_empty();
+        let all_quiet = self.unremoved == 0
+            && self.files.is_empty()
+            && self.being_written.is_empty()
+            && self.being_compared.is_empty();
         if !all_recorded || !all_quiet || !matches!(self.stage, Stage::Receiving) {
             return;
         }
@@ -345,7 +356,8 @@ impl<P: Parts> Ledger<P> {
         // Told to whatever stream brings more.
         self.memory.exhausted = self.memory.exhausted.or(self.fits(0).err());
         let content = match record {
-            Record::File { size, hash } => Some((size, *hash)),
+            Record::File { size, hash } => Some((size, Some(*hash))),
+            Record::Unchanged { size, .. } => Some((size, None)),
             _ => None,
         };
         out.push(Action::Report(Report {

@@ -23,9 +23,9 @@ use crate::progress::{Event, Observer, Progress};
 use crate::receive::ledger::{
     Action, Answer, Asked, Directory, EVENT_BYTES, Expected, Ledger, Parts, Rejected, Sent,
 };
-use crate::store::{Announced, Destination, Resumed, Store};
+use crate::store::{Announced, Comparison, Destination, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, Frame, Head, NO_ENTRY, Written};
+use crate::wire::{Block, Frame, Head, NO_ENTRY, Offer, Written};
 
 mod perform;
 
@@ -209,9 +209,18 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    /// An entry that comes whole (SMALL, DIRECTORY, SYMLINK, FAILED), or FILE_END. Blocking.
-    pub(crate) fn entry(&self, frame: Frame, reply: Reply) {
+    /// An entry that comes whole (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END or OFFER; as long as somebody `is_waiting` for the
+    /// answer. Blocking.
+    pub(crate) fn entry(&self, frame: Frame, reply: Reply, is_waiting: &dyn Fn() -> bool) {
         let actions = match frame {
+            Frame::Offer(offer) => {
+                let (wanted, mut actions) = self.event(|ledger, out| ledger.offered(&offer, reply, out));
+                if wanted {
+                    let compared = self.compare(&offer, is_waiting);
+                    actions.extend(self.event(|ledger, out| ledger.compared(&offer, compared, out)).1);
+                }
+                actions
+            }
             Frame::FileEnd { id, hash } => {
                 // Nothing but a file that was described gets here: see `check`.
                 self.event(|ledger, out| ledger.file_end(id, hash, reply, out)).1
@@ -259,6 +268,14 @@ impl<S: Store> Receiver<S> {
             _ => return,
         };
         self.perform(actions);
+    }
+
+    /// What is there of a file that was offered. A server reads one file at a time to compare it for one key: to offer costs next to
+    /// nothing, and to read a large file much.
+    fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
+        let reading = self.account.comparing.as_ref().filter(|_| offer.hash.is_some());
+        let _one_at_a_time = reading.map(|comparing| comparing.locked());
+        self.store.compare(offer, is_waiting)
     }
 
     fn whole(

@@ -184,11 +184,11 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
             // Only so many batches at once, lest a fast peer outrun the disk.
             let permit = in_memory.clone().acquire_owned().await.map_err(|_| closed())?;
             let place = receiver.account.wait(Resource::Buffers).await;
-            let (receiver, batch) = (receiver.clone(), std::mem::take(&mut batch));
+            let (receiver, batch, answers) = (receiver.clone(), std::mem::take(&mut batch), answers.clone());
             tokio::task::spawn_blocking(move || {
                 let (_permit, _place) = (permit, place);
                 for (frame, reply) in batch {
-                    receiver.entry(frame, reply);
+                    receiver.entry(frame, reply, &|| !answers.is_closed());
                 }
             });
         }
@@ -271,6 +271,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 | Frame::Directory { .. }
                 | Frame::Symlink { .. }
                 | Frame::Failed { .. }
+                | Frame::Offer(_)
                 | Frame::FileEnd { .. }) => {
                     if let Frame::Small { data, .. } = &frame {
                         counters.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
@@ -299,6 +300,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 | Frame::Ack { .. }
                 | Frame::Result { .. }
                 | Frame::Have { .. }
+                | Frame::Want { .. }
                 | Frame::Done { .. }
                 | Frame::Retire
                 | Frame::Block(_) => {

@@ -18,13 +18,13 @@ use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
 use crate::send::read::{OpenFile, Reports};
 use crate::send::schedule::{
-    EntryResult, Found, IN_FLIGHT_BYTES, MAX_BATCH_ENTRIES, Next, Resumed, Say, Schedule, StreamId, Wake,
-    Work, entry_memory,
+    EntryResult, Found, IN_FLIGHT_BYTES, MAX_BATCH_ENTRIES, Next, Presence, Resumed, Say, Schedule, StreamId,
+    Wake, Work, entry_memory,
 };
 use crate::send::source::Sources;
 use crate::send::walk::WalkSink;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{CopyInstance, Frame, Head, Meta, Written};
+use crate::wire::{Compare, CopyInstance, Frame, Head, Meta, Written};
 
 #[cfg(test)]
 mod tests;
@@ -127,6 +127,11 @@ impl Queue {
         }))
     }
 
+    /// What the receiver has, as far as it is known before it tells, and how files are compared; to be said before there are streams.
+    pub(crate) fn expect(&self, presence: Presence, compare: Compare) {
+        self.on(|schedule, _| schedule.expect(presence, compare));
+    }
+
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
     pub(crate) fn walk(&self) {
         let complete = self.sources.walk(self);
@@ -199,6 +204,16 @@ impl Queue {
             true => Ok(()),
             false => Err(Error::Forgotten),
         }
+    }
+
+    /// The receiver has told whether there may be some of what is to be sent.
+    pub(crate) fn told_presence(&self, something: bool) {
+        self.on(|schedule, _| schedule.told_presence(something));
+    }
+
+    /// The receiver wants a file that was offered.
+    pub(crate) fn wanted(&self, id: u64) {
+        self.on(|schedule, now| schedule.wanted(id, now));
     }
 
     /// The receiver says what became of an entry.
@@ -288,11 +303,14 @@ impl Queue {
                     self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 }
                 let (bytes, hash) = result.content.unzip();
+                if written == Written::Unchanged {
+                    self.progress.unchanged(bytes.unwrap_or(0));
+                }
                 self.observer.event(Event::Done {
                     path,
                     bytes,
-                    hash,
-                    same: written == Written::Same,
+                    hash: hash.flatten(),
+                    same: written != Written::New,
                 });
             }
             Err(failure) => self.note(path, failure),
@@ -359,6 +377,18 @@ impl Reports for Queue {
 
     fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> Say {
         self.on(|schedule, now| schedule.whole_read(stream, id, size, hash, now))
+    }
+
+    fn offer_read(&self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
+        self.on(|schedule, _| schedule.offer_read(id, size, hash))
+    }
+
+    fn is_over(&self) -> bool {
+        self.state.locked().schedule.is_closed()
+    }
+
+    fn not_offered(&self, id: u64) {
+        self.on(|schedule, now| schedule.wanted(id, now));
     }
 
     fn grew(&self, stream: StreamId, id: u64) -> Say {

@@ -12,7 +12,7 @@ use crate::error::{Failure, FailureKind};
 use crate::send::schedule::{Entry, Found, Say, StreamId, Work};
 use crate::send::source::{Source, SourceFile};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
-use crate::wire::{Block, Frame, Meta, SMALL_MAX, SourceIdentity};
+use crate::wire::{Block, Frame, Meta, Offer, SMALL_MAX, SourceIdentity};
 
 mod frame_buffer;
 #[cfg(test)]
@@ -68,6 +68,12 @@ pub(crate) trait Reports {
     fn block_read(&self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash>;
     /// All of a file has been read, unchanged. Whether its end is to be said.
     fn file_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> bool;
+    /// A file that is to be offered has been read: its size and hash, as they are to be said; none if it need not be offered.
+    fn offer_read(&self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)>;
+    /// A file can't be offered: it is to be sent at once.
+    fn not_offered(&self, id: u64);
+    /// Whether nothing is to be sent any more.
+    fn is_over(&self) -> bool;
     /// A file has been read whole: what is to be said.
     fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> Say;
     /// A file that was to go whole is too large for it: what is to be said.
@@ -118,7 +124,20 @@ impl Reader<'_> {
         for work in work {
             data += match work {
                 Work::Entry(entry) => self.entry(&entry),
-                Work::Open(file) => self.open(&file, place.take()),
+                Work::Offer { file, content } => {
+                    self.offer(&file, content);
+                    0
+                }
+                Work::ReadOffer(file) => {
+                    self.read_offer(&file);
+                    0
+                }
+                Work::Open { file, offered } => {
+                    if offered {
+                        self.offer(&file, None);
+                    }
+                    self.open(&file, place.take())
+                }
                 Work::Block { file, offset } => match self.reports.open_file(file.head.id) {
                     Some(open) => self.block(&file, &open, offset),
                     None => 0,
@@ -156,6 +175,56 @@ impl Reader<'_> {
             Found::File { .. } => return self.whole_file(entry),
         }
         0
+    }
+
+    /// LH-COPY-40. The same whenever it is said.
+    fn offer(&mut self, entry: &Entry, content: Option<(u64, Hash)>) {
+        let (size, hash) = match (content, &entry.found) {
+            (Some((size, hash)), _) => (size, Some(hash)),
+            (None, Found::File { size }) => (*size, None),
+            (None, _) => return,
+        };
+        self.out.put(&Frame::Offer(Offer {
+            head: entry.head.clone(),
+            meta: entry.meta,
+            size,
+            hash,
+        }));
+    }
+
+    fn read_offer(&mut self, entry: &Entry) {
+        let id = entry.head.id;
+        match self.hash(entry) {
+            Ok(Some((size, hash))) => {
+                if let Some(content) = self.reports.offer_read(id, size, hash) {
+                    self.offer(entry, Some(content));
+                }
+            }
+            // It is looked at again while it is sent.
+            Ok(None) => self.reports.not_offered(id),
+            Err(failure) => {
+                self.reports.failed(self.stream, id, &failure);
+                self.say_failed(entry, failure);
+            }
+        }
+    }
+
+    /// Size and hash of a file; none if it changes meanwhile.
+    fn hash(&self, entry: &Entry) -> Result<Option<(u64, Hash)>, Failure> {
+        let file = self.source.open(&entry.head)?;
+        let size = file.size();
+        let mut part = vec![0; READ_PART_BYTES.min(size as usize + 1)];
+        let (mut hasher, mut read) = (blake3::Hasher::new(), 0);
+        while !self.reports.is_over() {
+            let got = file.read_at(&mut part, read)?;
+            hasher.update(part.get(..got).unwrap_or_default());
+            read += got as u64;
+            if got < part.len() || read > size {
+                break;
+            }
+        }
+        let is_whole = read == size && file.is_unchanged()?;
+        Ok(is_whole.then(|| (size, *hasher.finalize().as_bytes())))
     }
 
     /// A file as one SMALL frame.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::manifest::Manifest;
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
-use crate::wire::{Head, Meta};
+use crate::wire::{BLOCK_LOG2, Head, Meta};
 
 mod answers;
 mod batch;
@@ -26,6 +26,7 @@ mod entry;
 mod in_flight;
 #[cfg(test)]
 mod model;
+mod offers;
 mod reading;
 mod share;
 #[cfg(test)]
@@ -35,8 +36,10 @@ mod together_tests;
 mod work;
 
 pub(crate) use entry::{Entry, Found, entry_memory};
-use entry::{Stage, Tracked};
+use entry::{Offered, Stage, Tracked};
 use in_flight::InFlight;
+use offers::Offers;
+pub(crate) use offers::Presence;
 pub(crate) use work::{Actions, EntryResult, Memory, Next, Resumed, Say, StreamId, Wake, Work};
 use work::{Part, Subject};
 
@@ -53,6 +56,8 @@ const MIN_AGE_TO_REPEAT: Duration = Duration::from_secs(2);
 /// How many times as long as the answers of the idle stream take, if that is longer: streams of one bottleneck only get in
 /// each other's way.
 const MIN_ANSWER_TIMES_TO_REPEAT: u32 = 3;
+/// The largest block of a file.
+const MAX_BLOCK_BYTES: u64 = 1 << *BLOCK_LOG2.end();
 /// Bytes of memory for what is in flight or came back, and for a record that waits in the manifest.
 pub(crate) const IN_FLIGHT_BYTES: u64 = 216;
 const WAITING_BYTES: u64 = 64;
@@ -75,6 +80,7 @@ pub(crate) struct Schedule {
     /// Open files with blocks that nobody has taken yet.
     cutting: BTreeSet<u64>,
     in_flight: InFlight,
+    offers: Offers,
     found: Totals,
     end_taken: bool,
     manifest: Manifest,
@@ -214,7 +220,11 @@ impl Schedule {
         match (&tracked.stage, subject.part) {
             (Stage::Whole, Part::Whole) => Some(Work::Entry(entry)),
             (Stage::Failed(failure), Part::Whole) => Some(Work::Failed(entry, failure.clone())),
-            (Stage::Blocks(None), Part::Block(0)) => Some(Work::Open(entry)),
+            (Stage::Offered, Part::Whole) => Some(self.offers.work(entry, &tracked.offered)),
+            (Stage::Blocks(None), Part::Block(0)) => Some(Work::Open {
+                file: entry,
+                offered: matches!(tracked.offered, Offered::WithData),
+            }),
             (Stage::Blocks(Some(_)), Part::Block(offset)) => Some(Work::Block { file: entry, offset }),
             (Stage::Blocks(blocks), Part::Whole) => match tracked.content {
                 Some((_, hash)) => Some(Work::FileEnd { file: entry, hash }),

@@ -86,7 +86,7 @@ async fn produce(
         };
         // Waited for however long it takes: who asked for the files is who waits.
         let file_place = match work.last() {
-            Some(Work::Open(_)) => Some(queue.account.wait(Resource::OpenFiles).await),
+            Some(Work::Open { .. }) => Some(queue.account.wait(Resource::OpenFiles).await),
             _ => None,
         };
         let place = queue.account.wait(Resource::Buffers).await;
@@ -215,11 +215,16 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Done { manifest } => queue.completed(manifest),
             Frame::Flow(report) => counters.hear(report),
             Frame::Retire => queue.retire(stream),
+            Frame::Want { id } => queue.wanted(id),
             Frame::Accept {
-                instance: Some(instance),
-                ..
-            } => queue.reached(instance)?,
-            Frame::KeepAlive | Frame::Accept { .. } => {}
+                instance, present, ..
+            } => {
+                if let Some(instance) = instance {
+                    queue.reached(instance)?;
+                }
+                queue.told_presence(present);
+            }
+            Frame::KeepAlive => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
             _ => return Err(Error::Protocol("it sends what only a sender sends".into())),
         }

@@ -124,7 +124,7 @@ impl Walk<'_> {
                 return false;
             }
             let first_below = ahead.len();
-            for name in names {
+            for name in names.iter() {
                 // Of another copy, into this place.
                 if is_temporary(name.as_bytes()) {
                     continue;
@@ -140,7 +140,7 @@ impl Walk<'_> {
                         continue;
                     }
                 };
-                let go_on = match dir.stat_name(&name) {
+                let go_on = match dir.stat_name(name) {
                     Err(errno) => self.failed(child, vanished(errno)),
                     Ok(stat) if kind_of(&stat) == Kind::Directory && self.recursive => {
                         match memory.grow(ahead_bytes(&child)) {

@@ -1,6 +1,6 @@
 //! One copy at the server: who may begin it, what its streams share, and what becomes of it when they leave.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 
 use longhaul_proto::PublicKey;
@@ -16,8 +16,7 @@ use crate::lock::Locked;
 use crate::progress::{Event, Observer, Progress, StreamCounters};
 use crate::receive::StreamEnd;
 use crate::receive::{Asked, Receiver};
-use crate::send::Queue;
-use crate::send::Sources;
+use crate::send::{Presence, Queue, Sources};
 use crate::store::{Destination, WriteOptions};
 use crate::wire::{CopyInstance, Hello, Request, Token};
 
@@ -28,6 +27,8 @@ pub(super) struct Copy {
     /// Which copy this is, whatever its token; none if the operating system had no random numbers.
     pub instance: Option<CopyInstance>,
     pub side: OnceCell<Side>,
+    /// There may be some of what a push brings.
+    pub present: AtomicBool,
     pub streams: AtomicU32,
     pub numbers: AtomicU32,
     pub progress: Arc<Progress>,
@@ -98,6 +99,7 @@ impl Copy {
                 .ok()
                 .and_then(|token| token.0.first_chunk().copied()),
             side: OnceCell::new(),
+            present: AtomicBool::new(false),
             streams: AtomicU32::new(0),
             numbers: AtomicU32::new(0),
             progress: Arc::default(),
@@ -222,6 +224,10 @@ impl Server {
                 let sources = Sources::beneath(self.root.clone(), sources, *recursive);
                 let (resume, progress) = (copy.hello.resume, copy.progress.clone());
                 let queue = Queue::new(sources, resume, account, progress, observer, labels)?;
+                // LH-COPY-39.
+                if let Some(compare) = copy.hello.offer {
+                    queue.expect(Presence::Something, compare);
+                }
                 let walk = queue.clone();
                 tokio::task::spawn_blocking(move || walk.walk());
                 Ok(Side::Send(queue))
@@ -252,13 +258,16 @@ impl Server {
                     (self.root.clone(), destination.clone(), *into, names.clone());
                 let token = copy.hello.token;
                 let opened = tokio::task::spawn_blocking(move || {
-                    Destination::beneath(root, target, into, names, options, token)
+                    let destination = Destination::beneath(root, target, into, names, options, token)?;
+                    let destination = destination.held_to(within, may_compare);
+                    let present = destination.has_something();
+                    Ok::<_, Error>((destination, present))
                 });
-                let destination = opened
+                let (destination, present) = opened
                     .await
-                    .map_err(|error| Error::Stream(std::io::Error::other(error)))??
-                    .held_to(within, may_compare)
-                    .beside(self.rivals_of(copy));
+                    .map_err(|error| Error::Stream(std::io::Error::other(error)))??;
+                let destination = destination.beside(self.rivals_of(copy));
+                copy.present.store(present, Ordering::Relaxed);
                 let receiver = Receiver::new(
                     destination,
                     Asked::Anything,

@@ -4,9 +4,9 @@
 //! kernel itself refuses `..`, absolute paths and any symbolic link on the way, so there is no moment between a check
 //! and a use. Both sides work this way: a server against its clients, and a client's destination against its server.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
@@ -14,6 +14,10 @@ use rustix::io::Errno;
 
 use crate::error::{Failure, vanished};
 use crate::path::RelPath;
+
+mod names;
+
+pub(crate) use names::Names;
 
 /// How often a resolution disturbed by a rename elsewhere is tried again.
 const RETRIES: u32 = 32;
@@ -90,18 +94,30 @@ impl Dir {
     pub(crate) fn names(
         &self,
         room: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<Vec<OsString>, Failure> {
-        let mut names = Vec::new();
+    ) -> Result<Names, Failure> {
+        let mut names = Names::default();
         for entry in fs::Dir::read_from(&self.0).map_err(vanished)? {
             let entry = entry.map_err(vanished)?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 room(name)?;
-                names.push(OsString::from_vec(name.to_vec()));
+                names.push(name);
             }
         }
-        names.sort_unstable();
+        names.sort();
         Ok(names)
+    }
+
+    /// Whether there is nothing in this directory.
+    pub(crate) fn is_empty(&self) -> Result<bool, Errno> {
+        for entry in fs::Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Makes the directory `path` and those missing above it; tells `made` of each that is new. `Ok(true)` if `path` itself is.

@@ -17,6 +17,7 @@ use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::{Head, Token};
 
+mod compare;
 mod flusher;
 mod kept_file;
 mod made;

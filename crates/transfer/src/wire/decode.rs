@@ -2,7 +2,7 @@
 
 use longhaul_proto::text::printable_within;
 
-use super::options::{INSTANCE, decode_options};
+use super::options::{INSTANCE, PRESENT, decode_options};
 use super::*;
 
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
@@ -16,10 +16,11 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             if version != VERSION {
                 return Err(WireError::Version(version, version));
             }
-            let mut instance = None;
+            let (mut instance, mut present) = (None, false);
             decode_options(&mut fields, |kind, value| {
                 match kind {
                     INSTANCE => instance = Some(value.array()?),
+                    PRESENT => present = true,
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -28,6 +29,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 version,
                 max_streams,
                 instance,
+                present,
             }
         }
         FrameType::Refuse => Frame::Refuse {
@@ -40,10 +42,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             if size > MAX_FILE || !BLOCK_LOG2.contains(&block_log2) {
                 return Err(WireError::Bound);
             }
-            let identity = match &fields.bytes()?[..] {
-                [] => None,
-                bytes => Some(bytes.try_into().map_err(|_| WireError::Value("identity"))?),
-            };
+            let identity = fields.if_any("identity")?;
             Frame::File {
                 head,
                 meta,
@@ -65,6 +64,19 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 data,
             }
         }
+        FrameType::Offer => {
+            let (head, meta, size) = (fields.head()?, fields.meta()?, fields.u64()?);
+            if size > MAX_FILE {
+                return Err(WireError::Bound);
+            }
+            Frame::Offer(Offer {
+                head,
+                meta,
+                size,
+                hash: fields.if_any("hash")?,
+            })
+        }
+        FrameType::Want => Frame::Want { id: fields.id()? },
         FrameType::Directory => Frame::Directory {
             head: fields.head()?,
             meta: fields.meta()?,
@@ -115,7 +127,8 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             let id = fields.id()?;
             let outcome = match fields.u8()? {
                 0 => Ok(Written::New),
-                255 => Ok(Written::Same),
+                SAME => Ok(Written::Same),
+                UNCHANGED => Ok(Written::Unchanged),
                 code => Err(fields.failure(code)?),
             };
             Frame::Result { id, outcome }
@@ -226,6 +239,14 @@ impl Fields {
         let len = usize::from(self.u16()?);
         self.need(len)?;
         Ok(self.0.split_to(len))
+    }
+
+    /// 32 bytes, or none.
+    fn if_any(&mut self, what: &'static str) -> Result<Option<[u8; 32]>, WireError> {
+        match &self.bytes()?[..] {
+            [] => Ok(None),
+            bytes => Ok(Some(bytes.try_into().map_err(|_| WireError::Value(what))?)),
+        }
     }
 
     fn rest(&mut self) -> Bytes {

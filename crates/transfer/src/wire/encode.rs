@@ -38,6 +38,8 @@ impl Frame {
             Frame::Flow(_) => FrameType::Flow,
             Frame::Retire => FrameType::Retire,
             Frame::Have { .. } => FrameType::Have,
+            Frame::Offer(_) => FrameType::Offer,
+            Frame::Want { .. } => FrameType::Want,
         }
     }
 
@@ -48,11 +50,15 @@ impl Frame {
                 version,
                 max_streams,
                 instance,
+                present,
             } => {
                 out.extend_from_slice(&version.to_le_bytes());
                 out.extend_from_slice(&max_streams.to_le_bytes());
                 if let Some(instance) = instance {
                     put_option(out, options::INSTANCE, instance);
+                }
+                if *present {
+                    put_option(out, options::PRESENT, &[]);
                 }
             }
             Frame::Refuse { unauthorised, detail } => {
@@ -70,10 +76,7 @@ impl Frame {
                 put_meta(out, meta);
                 out.extend_from_slice(&size.to_le_bytes());
                 out.push(*block_log2 as u8);
-                put_bytes(
-                    out,
-                    identity.as_ref().map_or(&[][..], |identity| identity.as_slice()),
-                );
+                put_if_any(out, identity.as_ref());
             }
             Frame::Small {
                 head,
@@ -84,6 +87,18 @@ impl Frame {
                 put_small_head(out, head, meta, hash);
                 out.extend_from_slice(data);
             }
+            Frame::Offer(Offer {
+                head,
+                meta,
+                size,
+                hash,
+            }) => {
+                put_head(out, head);
+                put_meta(out, meta);
+                out.extend_from_slice(&size.to_le_bytes());
+                put_if_any(out, hash.as_ref());
+            }
+            Frame::Want { id } => out.extend_from_slice(&id.to_le_bytes()),
             Frame::Directory { head, meta } => {
                 put_head(out, head);
                 put_meta(out, meta);
@@ -142,7 +157,8 @@ impl Frame {
                 out.extend_from_slice(&id.to_le_bytes());
                 match outcome {
                     Ok(Written::New) => out.push(0),
-                    Ok(Written::Same) => out.push(255),
+                    Ok(Written::Same) => out.push(SAME),
+                    Ok(Written::Unchanged) => out.push(UNCHANGED),
                     Err(failure) => put_failure(out, failure),
                 }
             }
@@ -196,6 +212,11 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     let bytes = bytes.get(..usize::from(u16::MAX)).unwrap_or(bytes);
     out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
     out.extend_from_slice(bytes);
+}
+
+/// Appends 32 bytes, or none.
+fn put_if_any(out: &mut Vec<u8>, bytes: Option<&[u8; 32]>) {
+    put_bytes(out, bytes.map_or(&[], |bytes| bytes.as_slice()));
 }
 
 /// Appends an option: its kind and its value.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::decode::Fields;
 use super::encode::{put_bytes, put_option};
-use super::options::{RESUME, decode_options};
+use super::options::{OFFER, RESUME, decode_options};
 use super::*;
 
 const MAGIC: [u8; 4] = *b"LHCP";
@@ -44,6 +44,35 @@ pub struct Hello {
     pub request: Request,
     /// What is not finished is kept, and gone on with by the next copy of the same.
     pub resume: bool,
+    /// Of a pull: there may be some of the files already, so that each is to be offered, and compared in this way. [`crate::Client::pull`]
+    /// finds that out by itself.
+    pub offer: Option<Compare>,
+}
+
+/// How it is told that a file is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compare {
+    /// By its size and modification time, in nanoseconds: nothing is read.
+    #[default]
+    SizeAndTime,
+    /// By the BLAKE3 hash of its content, which both ends read.
+    Content,
+}
+
+impl Compare {
+    fn byte(self) -> u8 {
+        match self {
+            Self::SizeAndTime => 1,
+            Self::Content => 2,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Result<Self, WireError> {
+        [Self::SizeAndTime, Self::Content]
+            .into_iter()
+            .find(|compare| compare.byte() == byte)
+            .ok_or(WireError::Value("way to compare"))
+    }
 }
 
 /// What the client wants.
@@ -106,6 +135,9 @@ impl Hello {
         if self.resume {
             put_option(out, RESUME, &[]);
         }
+        if let Some(compare) = self.offer {
+            put_option(out, OFFER, &[compare.byte()]);
+        }
     }
 
     pub(super) fn decode(fields: &mut Fields) -> Result<Self, WireError> {
@@ -148,15 +180,20 @@ impl Hello {
             },
             _ => return Err(WireError::Value("request")),
         };
-        let mut resume = false;
-        decode_options(fields, |kind, _| {
-            resume |= kind == RESUME;
-            Ok(kind == RESUME)
+        let (mut resume, mut offer) = (false, None);
+        decode_options(fields, |kind, value| {
+            match kind {
+                RESUME => resume = true,
+                OFFER => offer = Some(Compare::from_byte(value.u8()?)?),
+                _ => return Ok(false),
+            }
+            Ok(true)
         })?;
         Ok(Self {
             token,
             request,
             resume,
+            offer,
         })
     }
 

@@ -11,6 +11,10 @@ use super::*;
 pub(super) const RESUME: u16 = 1;
 /// Of ACCEPT: which copy the stream has come to, a [`CopyInstance`] (LH-COPY-38).
 pub(super) const INSTANCE: u16 = 2;
+/// Of HELLO: the files of a pull are to be offered before they are sent; how they are compared, as a byte (LH-COPY-39).
+pub(super) const OFFER: u16 = 3;
+/// Of ACCEPT, without a value: there may be some of what a push brings (LH-COPY-39).
+pub(super) const PRESENT: u16 = 4;
 /// Set in an option's kind when a receiver that does not know it must refuse (LH-COPY-8).
 const CRITICAL: u16 = 0x8000;
 /// The part of a kind that is the option's number.

@@ -88,21 +88,40 @@ fn hello() -> impl Strategy<Value = Hello> {
         });
     let pull = (any::<bool>(), proptest::collection::vec(path(), 1..5))
         .prop_map(|(recursive, sources)| Request::Pull { recursive, sources });
-    (any::<[u8; 16]>(), prop_oneof![push, pull], any::<bool>()).prop_map(|(token, request, resume)| Hello {
-        token: Token(token),
-        request,
-        resume,
+    let compare = prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)];
+    let options = (any::<bool>(), prop::option::of(compare));
+    (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(|(token, request, (resume, offer))| {
+        Hello {
+            token: Token(token),
+            request,
+            resume,
+            offer,
+        }
     })
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         hello().prop_map(Frame::Hello),
-        (any::<u16>(), any::<Option<[u8; 8]>>()).prop_map(|(max_streams, instance)| Frame::Accept {
-            version: VERSION,
-            max_streams,
-            instance
+        (any::<u16>(), any::<Option<[u8; 8]>>(), any::<bool>()).prop_map(
+            |(max_streams, instance, present)| {
+                Frame::Accept {
+                    version: VERSION,
+                    max_streams,
+                    instance,
+                    present,
+                }
+            }
+        ),
+        (head(), meta(), 0..MAX_FILE, any::<Option<[u8; 32]>>()).prop_map(|(head, meta, size, hash)| {
+            Frame::Offer(Offer {
+                head,
+                meta,
+                size,
+                hash,
+            })
         }),
+        (0..MAX_FILE).prop_map(|id| Frame::Want { id }),
         (any::<bool>(), "[ -~]{0,50}")
             .prop_map(|(unauthorised, detail)| Frame::Refuse { unauthorised, detail }),
         (head(), meta(), 0..MAX_FILE, BLOCK_LOG2, any::<Option<[u8; 32]>>()).prop_map(
@@ -161,6 +180,7 @@ fn frame() -> impl Strategy<Value = Frame> {
             prop_oneof![
                 Just(Ok(Written::New)),
                 Just(Ok(Written::Same)),
+                Just(Ok(Written::Unchanged)),
                 failure().prop_map(Err)
             ]
         )
@@ -206,8 +226,13 @@ proptest! {
         // Nor does one before the options.
         let certain = match &frame {
             Frame::Small { data, .. } => body.len() - data.len(),
-            Frame::Hello(Hello { resume: true, .. }) => body.len() - 4,
-            Frame::Accept { instance: Some(_), .. } => body.len() - 12,
+            // An option without a value takes 4 bytes, those with one a byte or 8 more.
+            Frame::Hello(hello) => {
+                body.len() - 4 * usize::from(hello.resume) - 5 * usize::from(hello.offer.is_some())
+            }
+            Frame::Accept { instance, present, .. } => {
+                body.len() - 12 * usize::from(instance.is_some()) - 4 * usize::from(*present)
+            }
             _ => body.len(),
         };
         if certain > 0 {
@@ -221,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_decode_or_are_refused(kind in 1u8..=19, body in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_decode_or_are_refused(kind in 1u8..=21, body in proptest::collection::vec(any::<u8>(), 0..400)) {
         let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body));
     }
 
@@ -275,6 +300,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
             sources: vec![RelPath::root()],
         },
         resume: false,
+        offer: None,
     };
     let mut bytes = Vec::new();
     Frame::Hello(hello.clone()).encode(&mut bytes);
@@ -304,6 +330,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
         version: VERSION,
         max_streams: 9,
         instance: None,
+        present: false,
     };
     assert_eq!(accept(b"\x05\0\x01\0x"), Ok(accepted));
     assert_eq!(accept(b"\x05\x80\0\0"), Err(WireError::UnknownOption(5)));
@@ -428,4 +455,57 @@ fn lh_copy_33_an_identity_is_32_bytes_or_none() {
     for len in [1, 31, 33] {
         assert_eq!(with(&vec![9; len]), Err(WireError::Value("identity")));
     }
+}
+
+#[test]
+fn lh_copy_40_a_hash_that_is_offered_is_32_bytes_or_none() {
+    let mut bytes = Vec::new();
+    Frame::Offer(Offer {
+        head: Head {
+            id: 1,
+            source: 0,
+            path: RelPath::root(),
+        },
+        meta: Meta::default(),
+        size: MAX_FILE,
+        hash: None,
+    })
+    .encode(&mut bytes);
+    let plain = &bytes[5..bytes.len() - 2];
+    let with = |plain: &[u8], hash: &[u8]| {
+        let mut body = plain.to_vec();
+        encode::put_bytes(&mut body, hash);
+        decode(FrameType::Offer, body.into())
+    };
+    assert!(with(plain, &[]).is_ok() && with(plain, &[9; 32]).is_ok());
+    for len in [1, 31, 33] {
+        assert_eq!(with(plain, &vec![9; len]), Err(WireError::Value("hash")));
+    }
+    let over = [&plain[..plain.len() - 8], &(MAX_FILE + 1).to_le_bytes()].concat();
+    assert_eq!(with(&over, &[]), Err(WireError::Bound));
+}
+
+#[test]
+fn lh_copy_39_a_way_to_compare_is_one_that_is_known() {
+    let hello = |value: &[u8]| {
+        let mut bytes = Vec::new();
+        Frame::Hello(Hello {
+            token: Token([1; 16]),
+            request: Request::Pull {
+                recursive: false,
+                sources: vec![RelPath::root()],
+            },
+            resume: false,
+            offer: None,
+        })
+        .encode(&mut bytes);
+        encode::put_option(&mut bytes, options::OFFER, value);
+        decode(FrameType::Hello, Bytes::copy_from_slice(&bytes[5..]))
+    };
+    for (byte, compare) in [(1, Compare::SizeAndTime), (2, Compare::Content)] {
+        assert!(matches!(hello(&[byte]), Ok(Frame::Hello(hello)) if hello.offer == Some(compare)));
+    }
+    assert_eq!(hello(&[0]), Err(WireError::Value("way to compare")));
+    assert_eq!(hello(&[]), Err(WireError::Short));
+    assert_eq!(hello(&[1, 1]), Err(WireError::Long));
 }

@@ -330,6 +330,7 @@ pub async fn pull_hostile(
         token: Token::random().unwrap(),
         request,
         resume: false,
+        offer: None,
     };
     let options = WriteOptions {
         overwrite: true,
@@ -340,6 +341,7 @@ pub async fn pull_hostile(
     let client = Client {
         connector,
         hello,
+        compare: Compare::default(),
         streams: Some(1),
         memory: None,
         progress: Arc::default(),

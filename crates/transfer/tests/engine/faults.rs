@@ -405,6 +405,7 @@ async fn a_copy_within_the_machine_works_the_same() {
         sources,
         vec!["s".into()],
         destination,
+        Compare::default(),
         progress.clone(),
         Arc::new(()),
     )

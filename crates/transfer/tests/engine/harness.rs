@@ -28,6 +28,7 @@ pub fn rel(path: &str) -> RelPath {
 pub struct Bench {
     pub tmp: tempfile::TempDir,
     pub server: Arc<Server>,
+    pub compare: Compare,
 }
 
 impl Bench {
@@ -46,7 +47,8 @@ impl Bench {
         grants.add(Access::Create, &format!("{}=in", key(3))).unwrap();
         grants.add(Access::Read, &key(4).to_string()).unwrap();
         let server = Server::new(Dir::open(&tmp.path().join("root")).unwrap(), grants, limits);
-        Self { tmp, server }
+        let compare = Compare::default();
+        Self { tmp, server, compare }
     }
 
     pub fn root(&self, path: &str) -> PathBuf {
@@ -96,7 +98,7 @@ impl Bench {
             names,
         };
         let labels = sources.iter().map(|s| s.display().to_string()).collect();
-        let (client, events, progress) = client(pipes, request, streams, options.resume);
+        let (client, events, progress) = client(pipes, request, streams, options.resume, self.compare);
         let result = client.push(found, labels).await;
         finish(result, events, progress).await
     }
@@ -120,8 +122,13 @@ impl Bench {
             .map(|s| s.split_last().map_or(vec![], |(_, n)| n.to_vec()))
             .collect();
         let labels = sources.iter().map(|s| s.to_string()).collect();
-        let (client, events, progress) =
-            client(pipes, Request::Pull { recursive, sources }, None, options.resume);
+        let (client, events, progress) = client(
+            pipes,
+            Request::Pull { recursive, sources },
+            None,
+            options.resume,
+            self.compare,
+        );
         let destination = Destination::local(&self.local(to), names, options, client.hello.token).unwrap();
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await
@@ -133,16 +140,19 @@ fn client(
     request: Request,
     streams: Option<u32>,
     resume: bool,
+    compare: Compare,
 ) -> (Client<Pipes>, Arc<Events>, Arc<Progress>) {
     let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
     let hello = Hello {
         token: Token::random().unwrap(),
         request,
         resume,
+        offer: None,
     };
     let client = Client {
         connector: Arc::new(pipes),
         hello,
+        compare,
         streams,
         memory: None,
         progress: progress.clone(),

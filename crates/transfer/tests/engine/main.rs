@@ -11,5 +11,6 @@ mod round_trips;
 mod rules;
 mod shares;
 mod trees;
+mod unchanged;
 mod wire;
 mod write_grants;

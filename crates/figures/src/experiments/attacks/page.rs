@@ -11,9 +11,9 @@ use crate::runs::Runs;
 use crate::stats::Spread;
 
 /// An honest copy begins within this time, in seconds.
-const BEGINS_WITHIN: f64 = 1.0;
+const MAX_SECONDS_TO_BEGIN: f64 = 1.0;
 /// It keeps at least this share of its rate.
-const KEEPS: f64 = 0.8;
+const MIN_RATE_KEPT: f64 = 0.8;
 /// Memory that an attacked process may hold at most, in bytes: a key's share of what is remembered is 128 MiB.
 const MAX_MEMORY: u64 = 192 << 20;
 /// Descriptors that it may hold at most: two for each of the 2,048 files of a key, and what else it needs.
@@ -68,11 +68,14 @@ impl Figures {
     }
 
     fn begins_in_time(&self) -> bool {
-        self.failed == 0 && self.begins.is_some_and(|begins| begins.max <= BEGINS_WITHIN)
+        self.failed == 0
+            && self
+                .begins
+                .is_some_and(|begins| begins.max <= MAX_SECONDS_TO_BEGIN)
     }
 
     fn keeps_its_rate(&self) -> bool {
-        self.failed == 0 && self.ratio.is_some_and(|ratio| ratio.median >= KEEPS)
+        self.failed == 0 && self.ratio.is_some_and(|ratio| ratio.median >= MIN_RATE_KEPT)
     }
 
     fn bounded(&self) -> bool {

@@ -12,7 +12,7 @@ use crate::children::{Server, output_within};
 use crate::tools::Tools;
 
 /// The distance of the record, in km, and the router hops of the scenario in each direction.
-const COURSE: (&str, &str) = ("10037", "3");
+const RECORD_KM_AND_HOPS: (&str, &str) = ("10037", "3");
 /// The ends of the path: the sender, and the receiver.
 const SENDER: &str = "geneva";
 const RECEIVER: &str = "sunnyvale";
@@ -119,7 +119,7 @@ fn longhaul(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Result<(S
         .env("LONGHAUL_HOME", &keys.client_home)
         .args(["perf", "--json", "--host-key", &keys.server_key])
         .args(["--time", &seconds.to_string()])
-        .args(["--distance", COURSE.0, "--hops", COURSE.1])
+        .args(["--distance", RECORD_KM_AND_HOPS.0, "--hops", RECORD_KM_AND_HOPS.1])
         .arg(format!("{}:{PERF_PORT}", lab.address(RECEIVER)?));
     if sender == Sender::LonghaulPlain {
         client.arg("--no-encryption");

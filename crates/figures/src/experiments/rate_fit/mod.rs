@@ -17,9 +17,9 @@ use program::{Flow, PORT};
 
 /// How long the flows send, in seconds, and the part at the end that is counted.
 const SECONDS: u32 = 30;
-const COUNTED: u32 = 10;
+const COUNTED_SECONDS: u32 = 10;
 /// What a slow program gives a second, in bytes, and for how long.
-const SLOW: (u32, u32) = (2_000_000, 8);
+const SLOW_PROGRAM: (u32, u32) = (2_000_000, 8);
 /// Numbers of flows, from one process and fed as fast as they go, and the case with a slow program.
 const FLOWS: [(u32, bool); 5] = [(1, false), (2, false), (10, false), (1, true), (2, true)];
 /// What a path of 155 Mbit/s carries of payload in segments of 1448 bytes, in Mbit/s.
@@ -119,7 +119,7 @@ impl Experiment for RateFit {
                 "--seconds",
                 &SECONDS.to_string(),
                 "--counted",
-                &COUNTED.to_string(),
+                &COUNTED_SECONDS.to_string(),
             ]);
         if cell.fitted {
             sender.arg("--fitted");
@@ -127,9 +127,9 @@ impl Experiment for RateFit {
         if cell.slow {
             sender.args([
                 "--slow-bytes",
-                &SLOW.0.to_string(),
+                &SLOW_PROGRAM.0.to_string(),
                 "--slow-seconds",
-                &SLOW.1.to_string(),
+                &SLOW_PROGRAM.1.to_string(),
             ]);
         }
         let limit = Duration::from_secs(u64::from(SECONDS) + 30);
@@ -222,8 +222,8 @@ impl Experiment for RateFit {
 fn head() -> String {
     format!(
         "Flows of one process over the clean path of `scenarios/clean-long.toml` (120 ms, 155 Mbit/s, of which {PAYLOAD_MBPS:.1} are payload, Reno) for {SECONDS} s; rates are what was \
-         acknowledged in the last {COUNTED}. *Fitted* flows are handed to `drs::RateFitter`. A slow program gives {:.0} MB a second for {} s, and then as much as the socket takes.",
-        f64::from(SLOW.0) / 1e6,
-        SLOW.1
+         acknowledged in the last {COUNTED_SECONDS}. *Fitted* flows are handed to `drs::RateFitter`. A slow program gives {:.0} MB a second for {} s, and then as much as the socket takes.",
+        f64::from(SLOW_PROGRAM.0) / 1e6,
+        SLOW_PROGRAM.1
     )
 }

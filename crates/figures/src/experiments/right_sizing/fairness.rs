@@ -15,11 +15,11 @@ use crate::runs::Runs;
 use crate::tools::Tools;
 
 /// Connections from each of the four senders.
-const FROM_EACH: usize = 50;
+const CONNECTIONS_PER_SENDER: usize = 50;
 /// Buffer memory of the receiver for all connections, as the kernel accounts it, in megabytes: ample, and scarce.
 const BUDGETS_MB: [u64; 2] = [64, 16];
 /// Seconds that are counted, after the seconds to settle.
-const COUNTED: u32 = 25;
+const COUNTED_SECONDS: u32 = 25;
 const SETTLE: u32 = 15;
 
 /// Four senders at different distances, one receiver behind a bottleneck of 500 Mbit/s.
@@ -127,7 +127,7 @@ impl Experiment for Fairness {
     fn cost(&self, _cell: &Cell) -> Cost {
         Cost {
             share: 1.0,
-            seconds: f64::from(SETTLE + COUNTED) + 8.0,
+            seconds: f64::from(SETTLE + COUNTED_SECONDS) + 8.0,
         }
     }
 
@@ -142,7 +142,7 @@ impl Experiment for Fairness {
     }
 
     fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
-        let limit = Duration::from_secs(u64::from(SETTLE + COUNTED) + 60);
+        let limit = Duration::from_secs(u64::from(SETTLE + COUNTED_SECONDS) + 60);
         let receiver = receive(here, cell)?;
         send(here, limit)?;
         let ends = ends(&receiver.rest(limit)?.join("\n"))?;
@@ -153,7 +153,7 @@ impl Experiment for Fairness {
             })
         };
         Ok(Seen {
-            rates: rates(&ends, COUNTED),
+            rates: rates(&ends, COUNTED_SECONDS),
             round_trips_ms: ends
                 .iter()
                 .map(|end| from(&end.peer).map_or(0, |(_, rtt)| *rtt))
@@ -229,12 +229,12 @@ impl Experiment for Fairness {
 
 /// Starts the receiving program.
 fn receive(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Server> {
-    let all = FROM_EACH * SENDERS.len();
+    let all = CONNECTIONS_PER_SENDER * SENDERS.len();
     let memory = cell.budget_mb << 20;
     let mut command = here.lab.command("receiver", std::env::current_exe()?)?;
     command
         .args(["drs-receive", "--connections", &all.to_string()])
-        .args(["--seconds", &(SETTLE + COUNTED).to_string()])
+        .args(["--seconds", &(SETTLE + COUNTED_SECONDS).to_string()])
         .args(["--settle", &SETTLE.to_string()]);
     match cell.sharing {
         // Half of a share, because the kernel doubles it.
@@ -259,7 +259,7 @@ fn send(here: &Here<'_, PathBuf>, limit: Duration) -> Result<()> {
                 "--column",
                 "kernel",
                 "--connections",
-                &FROM_EACH.to_string(),
+                &CONNECTIONS_PER_SENDER.to_string(),
             ])
             .args(["--to", &to, "--file"])
             .arg(here.setup);

@@ -16,7 +16,7 @@ use crate::runs::Runs;
 use crate::tools::Tools;
 
 /// Flows of each kind.
-const EACH: usize = 4;
+const FLOWS_OF_A_KIND: usize = 4;
 /// How long they last, in seconds.
 const SECONDS: u32 = 60;
 /// What is put beside stock flows; the first is the same twice, and shows the noise.
@@ -174,7 +174,7 @@ impl Experiment for Friendly {
 fn flows(here: &Here<'_, PathBuf>, column: Column, congestion: &str, port: u16) -> Result<Vec<f64>> {
     let limit = Duration::from_secs(u64::from(SECONDS) + 60);
     let own = std::env::current_exe()?;
-    let (word, count) = (word(column), EACH.to_string());
+    let (word, count) = (word(column), FLOWS_OF_A_KIND.to_string());
     let mut command = here.lab.command("receiver", &own)?;
     command
         .args(["drs-receive", "--column", &word, "--connections", &count])

@@ -6,7 +6,7 @@
 //! pushed to takes any tree: where it may go is for its grants to say.
 
 use crate::error::{Failure, FailureKind};
-use crate::wire::{Frame, Head};
+use crate::wire::{Frame, Head, Offer};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,7 @@ impl Sent {
     pub(crate) fn of(frame: &Frame) -> Option<(&Head, Self)> {
         match frame {
             Frame::File { head, .. } | Frame::Small { head, .. } => Some((head, Self::File)),
+            Frame::Offer(Offer { head, .. }) => Some((head, Self::File)),
             Frame::Directory { head, .. } => Some((head, Self::Directory)),
             Frame::Symlink { head, .. } => Some((head, Self::Symlink)),
             Frame::Failed { head, .. } => Some((head, Self::Failed)),

@@ -19,6 +19,7 @@ const DETAIL_BYTES: u64 = 64;
 /// Outcomes as bytes: written anew, there before; all others are the codes of failures.
 const NEW: u8 = 0;
 const SAME: u8 = 255;
+const UNCHANGED: u8 = 254;
 
 /// See the module.
 #[derive(Default)]
@@ -48,6 +49,7 @@ impl Outcomes {
         let code = match outcome {
             Ok(Written::New) => return,
             Ok(Written::Same) => SAME,
+            Ok(Written::Unchanged) => UNCHANGED,
             Err(failure) => failure.kind as u8,
         };
         let (number, at) = split(id);
@@ -85,6 +87,7 @@ impl Outcomes {
         match code {
             NEW => Ok(Written::New),
             SAME => Ok(Written::Same),
+            UNCHANGED => Ok(Written::Unchanged),
             code => Err(Failure {
                 kind: FailureKind::from_code(code).unwrap_or(FailureKind::Io),
                 detail: self.details.get(&id).cloned().unwrap_or_default(),
@@ -111,7 +114,12 @@ mod tests {
                 detail,
             })
         });
-        prop_oneof![3 => Just(Ok(Written::New)), 3 => Just(Ok(Written::Same)), 2 => failure]
+        prop_oneof![
+            3 => Just(Ok(Written::New)),
+            3 => Just(Ok(Written::Same)),
+            2 => Just(Ok(Written::Unchanged)),
+            2 => failure
+        ]
     }
 
     proptest! {

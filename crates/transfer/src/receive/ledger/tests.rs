@@ -7,10 +7,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::account::Resource;
 use crate::error::FailureKind;
+use crate::store::Comparison;
 use crate::tree_hash::{Subtree, TreeHash};
+use crate::wire::Offer;
 use run::{
-    BEGUN_WITH, BLOCK, BLOCK_LOG2, Numbers, Planned, Question, Run, block_of, fate, hash_of, head, planned,
-    root_of,
+    BEGUN_WITH, BLOCK, BLOCK_LOG2, Numbers, Planned, Question, Run, block_of, fate, hash_of, head, offered,
+    planned, root_of,
 };
 
 #[derive(Debug, Clone)]
@@ -47,9 +49,10 @@ proptest! {
     #[test]
     fn any_interleaving_concludes_each_entry_once(
         plan in prop::collection::vec(planned(), 1..7),
+        offers in prop::collection::vec(offered(), 7),
         steps in prop::collection::vec(step(), 0..250),
     ) {
-        let mut run = Run::new(plan.clone());
+        let mut run = Run::new(plan.clone(), &offers);
         for step in steps {
             match step {
                 Step::Ask { stream, behind } => run.ask(stream, behind),
@@ -67,6 +70,9 @@ proptest! {
                 }
                 _ => run.ask_about(2, Question::Entry(id)),
             }
+            if run.offers.contains_key(&id) {
+                run.ask_about(2, Question::Offer(id));
+            }
         }
         prop_assert!(run.asked[2].is_empty() && run.work.is_empty());
         prop_assert_eq!(run.finished, 1);
@@ -81,7 +87,10 @@ proptest! {
             let told = report.outcome.clone().map_err(|failure| failure.kind);
             for (question, answers) in &run.answers {
                 let about = match question {
-                    Question::Entry(of) | Question::FileEnd(of) | Question::Block(of, _) => of,
+                    Question::Entry(of)
+                    | Question::FileEnd(of)
+                    | Question::Block(of, _)
+                    | Question::Offer(of) => of,
                 };
                 for answer in answers.iter().filter(|_| about == id) {
                     match (question, outcome_in(answer)) {
@@ -90,6 +99,10 @@ proptest! {
                         (Question::Block(..), None) => {
                             let acknowledged = matches!(answer.0, Frame::Ack { .. });
                             prop_assert!(acknowledged);
+                        }
+                        (Question::Offer(_), None) => {
+                            let wanted = matches!(answer.0, Frame::Want { .. });
+                            prop_assert!(wanted);
                         }
                         (_, None) => prop_assert!(false, "no outcome for {question:?}"),
                     }
@@ -111,9 +124,9 @@ proptest! {
         steps in prop::collection::vec(step(), 0..80),
     ) {
         let plan: Vec<_> = fates.into_iter().map(Planned::Small).collect();
-        let mut straight = Run::new(plan.clone());
+        let mut straight = Run::new(plan.clone(), &[]);
         straight.settle();
-        let mut other = Run::new(plan);
+        let mut other = Run::new(plan, &[]);
         for step in steps {
             match step {
                 Step::Ask { stream, behind } => other.ask(stream, behind),
@@ -395,4 +408,76 @@ fn lh_copy_25_what_could_not_be_finished_is_said_before_done() {
     ledger.finished(vec![(head(1), Failure::new(FailureKind::Metadata))]);
     let frames = ledger.closing_frames();
     assert!(matches!(&frames[..], [Frame::Failed { head, .. }, Frame::Done { .. }] if head.id == NO_ENTRY));
+}
+
+fn offer(id: u64, hash: Option<Hash>) -> Offer {
+    Offer {
+        head: head(id),
+        meta: Meta::default(),
+        size: BLOCK,
+        hash,
+    }
+}
+
+#[test]
+fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_dropped() {
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    let asker = |stream| (stream, Question::Offer(0));
+    assert!(ledger.offered(&offer(0, None), asker(0), &mut out));
+    assert!(
+        !ledger.offered(&offer(0, None), asker(1), &mut out),
+        "one compares it"
+    );
+    // Its data came behind the offer, without waiting.
+    ledger.announce(announced(0, BLOCK), &[], &mut out).unwrap();
+    let block = block_of(0, 0, BLOCK);
+    assert!(ledger.block(&block, (0, Question::Block(0, 0)), &mut out));
+    ledger.give_place(0, Ok(7), &mut out);
+    out.clear();
+    assert!(ledger.end(1, &mut out).is_ok() && out.is_empty());
+    ledger.compared(&offer(0, None), Ok(Comparison::Unchanged), &mut out);
+    let unchanged = result(0, Ok(Written::Unchanged));
+    let told =
+        |action: &&Action<Numbers>| matches!(action, Action::Answer(_, (frame, None)) if *frame == unchanged);
+    assert_eq!(out.iter().filter(told).count(), 2);
+    let dropped = |action: &Action<Numbers>| matches!(action, Action::Discard { file: 7, keep: false });
+    assert!(out.iter().any(dropped));
+    ledger.discarded(&mut out);
+    assert!(matches!(out.last(), Some(Action::Finish(_))));
+    // A copy that did not wait for it asks for the rest.
+    out.clear();
+    ledger
+        .file_end(0, root_of(BLOCK), (0, Question::FileEnd(0)), &mut out)
+        .unwrap();
+    assert!(matches!(&out[..], [Action::Answer(_, (frame, None))] if *frame == unchanged));
+}
+
+#[test]
+fn lh_copy_42_the_record_of_a_file_that_is_there_is_of_what_was_compared() {
+    let conclusion = |offer: &Offer| {
+        let (mut ledger, mut out) = (ledger(), Vec::new());
+        assert!(ledger.offered(offer, (0, Question::Offer(0)), &mut out));
+        ledger.compared(offer, Ok(Comparison::Unchanged), &mut out);
+        ledger.end(1, &mut out).unwrap();
+        ledger.finished(vec![]);
+        ledger.conclusion().unwrap()
+    };
+    let written = {
+        let (mut ledger, mut out) = (ledger(), Vec::new());
+        assert!(ledger.entry(&head(0), false, (0, Question::Entry(0)), &mut out));
+        let record = Record::File {
+            size: BLOCK,
+            hash: &[3; 32],
+        };
+        ledger.entry_written(&head(0), record, Ok(Written::New), &mut out);
+        ledger.end(1, &mut out).unwrap();
+        ledger.finished(vec![]);
+        ledger.conclusion().unwrap()
+    };
+    assert_eq!(conclusion(&offer(0, Some([3; 32]))), written);
+    assert_ne!(conclusion(&offer(0, Some([4; 32]))), written);
+    let mut later = offer(0, None);
+    later.meta.mtime.1 = 1;
+    assert_ne!(conclusion(&offer(0, None)), conclusion(&later));
+    assert_ne!(conclusion(&offer(0, None)), written);
 }

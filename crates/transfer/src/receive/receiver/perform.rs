@@ -126,11 +126,14 @@ impl<S: Store> Receiver<S> {
                     self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 }
                 let (bytes, hash) = content.unzip();
+                if written == Written::Unchanged {
+                    self.progress.unchanged(bytes.unwrap_or(0));
+                }
                 self.observer.event(Event::Done {
                     path: (self.label)(&head),
                     bytes,
-                    hash,
-                    same: written == Written::Same,
+                    hash: hash.flatten(),
+                    same: written != Written::New,
                 });
             }
             Err(failure) => self.failed(&head, failure),

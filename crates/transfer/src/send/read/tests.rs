@@ -69,6 +69,19 @@ impl Heard {
 }
 
 impl Reports for Heard {
+    fn offer_read(&self, _: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
+        self.say(format!("offers {size}"));
+        Some((size, hash))
+    }
+
+    fn not_offered(&self, _: u64) {
+        self.say("not offered");
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+
     fn open_file(&self, _: u64) -> Option<Arc<OpenFile>> {
         self.open.lock().unwrap().clone()
     }
@@ -132,6 +145,10 @@ fn entry(size: u64) -> Arc<Entry> {
     })
 }
 
+fn open(file: Arc<Entry>) -> Work {
+    Work::Open { file, offered: false }
+}
+
 /// What is framed and what is reported when `source` is read for `work`, batch by batch.
 fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
     let heard = Heard::default();
@@ -168,7 +185,7 @@ fn a_file_in_blocks_is_announced_once_and_ends_with_its_hash() {
             offset,
         }]
     };
-    let work = vec![vec![Work::Open(entry.clone())], block(1 << 17), block(1 << 16)];
+    let work = vec![vec![open(entry.clone())], block(1 << 17), block(1 << 16)];
     let (framed, said) = read(&source, work);
     let hash = hash_of(&source.data);
     let mut expected = Vec::new();
@@ -208,14 +225,14 @@ fn holes_are_hashed_and_not_sent() {
     source.pieces = Some(vec![Piece { offset: 0, len: 1000 }]);
     source.size = 65_536;
     source.data.truncate(65_536);
-    let (framed, said) = read(&source, vec![vec![Work::Open(entry(100_000))]]);
+    let (framed, said) = read(&source, vec![vec![open(entry(100_000))]]);
     assert!(framed.len() < 1200);
     assert_eq!(said[2], format!("read 65536 {:?}", hash_of(&source.data)));
 }
 
 #[test]
 fn an_empty_file_in_blocks_ends_at_once() {
-    let (_, said) = read(&file(0), vec![vec![Work::Open(entry(400_000))]]);
+    let (_, said) = read(&file(0), vec![vec![open(entry(400_000))]]);
     assert_eq!(said, ["opened 0", &format!("read 0 {:?}", hash_of(b""))]);
 }
 
@@ -230,7 +247,7 @@ fn a_file_that_is_shorter_or_changed_fails_and_none_of_its_data_goes_out() {
         ..file(200_000)
     };
     for (source, work) in [
-        (&shorter, Work::Open(entry(700_000))),
+        (&shorter, open(entry(700_000))),
         (&changed, Work::Entry(entry(200_000))),
         (
             &Memory {
@@ -264,4 +281,38 @@ fn files_that_grew_do_not_make_the_buffer_grow() {
     let (framed, said) = read(&file(300_000), vec![vec![Work::Entry(entry(1000))]]);
     assert!(framed.is_empty());
     assert_eq!(said, ["grew"]);
+}
+
+#[test]
+fn an_offer_is_of_what_was_read_or_what_the_walk_found() {
+    let source = file(300_000);
+    let offered = |frames: &[u8]| {
+        let body = bytes::Bytes::copy_from_slice(&frames[5..]);
+        match crate::wire::decode(crate::wire::FrameType::Offer, body) {
+            Ok(Frame::Offer(offer)) => (offer.size, offer.hash),
+            other => panic!("{other:?}"),
+        }
+    };
+    let hash = *blake3::hash(&source.data).as_bytes();
+    let (framed, said) = read(&source, vec![vec![Work::ReadOffer(entry(5))]]);
+    assert_eq!(said, ["offers 300000"]);
+    assert_eq!(offered(&framed), (300_000, Some(hash)));
+    let found = Work::Offer {
+        file: entry(5),
+        content: None,
+    };
+    let (framed, said) = read(&source, vec![vec![found]]);
+    assert_eq!((offered(&framed), said.len()), ((5, None), 0), "nothing is read");
+    let changed = Memory {
+        changed: true,
+        ..source.clone()
+    };
+    let longer = Memory {
+        size: 299_999,
+        ..source
+    };
+    for source in [changed, longer] {
+        let (framed, said) = read(&source, vec![vec![Work::ReadOffer(entry(5))]]);
+        assert_eq!((framed.len(), said), (0, vec!["not offered".to_owned()]));
+    }
 }

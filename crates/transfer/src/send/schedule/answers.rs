@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Schedule;
+use super::offers::in_place;
 use super::work::{EntryResult, Part, Resumed, Subject, Wake};
 use crate::error::Failure;
 use crate::tree_hash::{Hash, Subtree};
@@ -94,17 +95,17 @@ impl Schedule {
             self.actions.close = Some(id);
         }
         self.entry_bytes -= tracked.entry.memory();
-        let size = tracked
-            .content
-            .filter(|_| outcome.is_ok())
-            .map_or(0, |(size, _)| size);
+        let written = outcome.as_ref().ok();
+        let content =
+            written.and_then(|written| in_place(*written, &tracked.entry, &tracked.offered, tracked.content));
+        let size = content.map_or(0, |(size, _)| size);
         self.bytes_done = self.bytes_done + size - tracked.acknowledged;
         let head = &tracked.entry.head;
         self.manifest
             .record(id, head.source, &head.path, tracked.record(&outcome));
         self.actions.result = Some(EntryResult {
             entry: tracked.entry,
-            content: tracked.content,
+            content,
             outcome,
         });
         // A walk may wait for the memory.

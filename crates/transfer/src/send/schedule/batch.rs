@@ -1,11 +1,13 @@
 //! What goes together into one buffer of a stream.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Schedule;
 use super::blocks::Blocks;
-use super::entry::{Stage, Tracked};
+use super::entry::{Entry, Stage, Tracked};
+use super::offers::Begins;
 use super::work::{Part, StreamId, Subject, Work};
+use super::{MAX_BLOCK_BYTES, Schedule};
 
 /// Bytes of entries from which on a batch for one buffer is full.
 const MAX_BATCH_BYTES: u64 = 512 * 1024;
@@ -57,7 +59,7 @@ impl Schedule {
                 break;
             };
             // A file that is being opened has nothing to repeat yet.
-            let repeatable = !matches!(work, Work::Open(_));
+            let repeatable = !matches!(work, Work::Open { .. });
             let in_flight = self.bytes_of(subject, &work);
             self.in_flight.add(subject, stream, now, repeatable, in_flight);
             bytes = bytes.saturating_add(work.batch_bytes().max(in_flight.into()));
@@ -65,7 +67,7 @@ impl Schedule {
                 Work::Block { .. } => Follows::Blocks,
                 _ => Follows::Entries,
             };
-            let is_alone = matches!(work, Work::Open(_));
+            let is_alone = matches!(work, Work::Open { .. });
             batch.push(work);
             if is_alone {
                 break;
@@ -92,7 +94,9 @@ impl Schedule {
                 return Some((subject, work));
             }
         }
-        if let Some(&file) = self.cutting.first() {
+        if let Some(&file) = self.cutting.first()
+            && self.offers.may_send()
+        {
             let may_follow = match follows {
                 Follows::Anything => true,
                 Follows::Blocks => self.next_block_len(file) <= fits,
@@ -108,17 +112,24 @@ impl Schedule {
             let subject = Subject::block(id, 0);
             return self.work_of(subject).map(|work| (subject, work));
         }
-        if let Some(entry) = self
-            .queued
-            .pop_front_if(|entry| may_open || !entry.goes_in_blocks())
-        {
+        let offers = &self.offers;
+        let may_begin = |entry: &mut Arc<Entry>| match offers.begins(entry) {
+            Begins::Waits => false,
+            Begins::Offered(_) => true,
+            Begins::Sent | Begins::OfferedAndSent => may_open || !entry.goes_in_blocks(),
+        };
+        if let Some(entry) = self.queued.pop_front_if(may_begin) {
             self.queued_bytes = self.queued_bytes.saturating_sub(entry.size());
-            let id = entry.head.id;
-            let subject = match entry.goes_in_blocks() {
+            let (id, begins) = (entry.head.id, self.offers.begins(&entry));
+            let is_offered = matches!(begins, Begins::Offered(_));
+            let subject = match entry.goes_in_blocks() && !is_offered {
                 true => Subject::block(id, 0),
                 false => Subject::whole(id),
             };
-            self.tracked.insert(id, Tracked::new(entry));
+            if !is_offered {
+                self.offers.sent(entry.size().min(MAX_BLOCK_BYTES));
+            }
+            self.tracked.insert(id, Tracked::new(entry, begins));
             return self.work_of(subject).map(|work| (subject, work));
         }
         if self.queued.is_empty() && self.found.complete && !self.end_taken && self.their_manifest.is_none() {
@@ -159,7 +170,7 @@ impl Schedule {
     fn bytes_of(&self, subject: Subject, work: &Work) -> u32 {
         let bytes = match work {
             Work::Entry(entry) => entry.size(),
-            Work::Open(entry) => entry.size().min(FIRST_BLOCK_BYTES),
+            Work::Open { file, .. } => file.size().min(FIRST_BLOCK_BYTES),
             Work::Block { .. } => self.block_len(subject),
             _ => 0,
         };
@@ -179,6 +190,7 @@ impl Schedule {
         let blocks = tracked.blocks()?;
         let before = blocks.memory();
         let offset = blocks.take()?;
+        self.offers.sent(blocks.len_at(offset));
         self.file_bytes = self.file_bytes - before + blocks.memory();
         if !blocks.has_unsent() {
             self.cutting.remove(&id);

@@ -3,16 +3,23 @@
 use std::sync::Arc;
 
 use super::blocks::Blocks;
+use super::offers::Begins;
 use crate::error::Failure;
 use crate::manifest::Record;
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
-use crate::wire::{Head, Meta, SMALL_MAX, Written};
+use crate::wire::{Compare, Head, Meta, SMALL_MAX, Written};
 
 /// Bytes of memory that an entry takes from when it is found until its result, beside its names.
-const ENTRY_BYTES: u64 = 384;
-/// A hash table may be half empty.
-const _: () = assert!(size_of::<Entry>() + 2 * size_of::<(u64, Tracked)>() <= ENTRY_BYTES as usize);
+const ENTRY_BYTES: u64 = 448;
+/// A hash table may be half empty, and the content that was offered is beside it.
+const _: () = assert!(
+    size_of::<Entry>() + 2 * size_of::<(u64, Tracked)>() + 2 * size_of::<(u64, Hash)>()
+        <= ENTRY_BYTES as usize
+);
+
+/// Bytes of OFFER beside the path.
+const OFFER_BYTES: u64 = 80;
 
 /// What the walk found at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +74,11 @@ impl Entry {
         self.size() + self.head.path.as_bytes().len() as u64 + self.found.bytes()
     }
 
+    /// Bytes that its offer adds to a batch.
+    pub(super) fn offer_bytes(&self) -> u64 {
+        OFFER_BYTES + self.head.path.as_bytes().len() as u64
+    }
+
     pub(super) fn memory(&self) -> u64 {
         entry_memory(&self.head.path, &self.found)
     }
@@ -84,12 +96,27 @@ pub(super) struct Tracked {
     /// Size and hash of a file, once all of it has been read.
     pub content: Option<(u64, Hash)>,
     pub stage: Stage,
+    pub offered: Offered,
     /// Bytes of blocks that the receiver has acknowledged.
     pub acknowledged: u64,
 }
 
+/// As what a file was offered.
+pub(super) enum Offered {
+    /// It was not.
+    Not,
+    /// With the size and the time of modification that the walk found, and its data behind it.
+    WithData,
+    /// The same, alone.
+    AsFound,
+    /// With this size and hash.
+    Content(Box<(u64, Hash)>),
+}
+
 /// How an entry is being sent.
 pub(super) enum Stage {
+    /// Not yet: the receiver is asked whether it has it.
+    Offered,
     /// Whole, in one frame.
     Whole,
     /// In blocks; none until it has been opened.
@@ -98,17 +125,34 @@ pub(super) enum Stage {
     Failed(Failure),
 }
 
+impl Stage {
+    /// As what an entry is sent first.
+    pub(super) fn first_of(entry: &Entry) -> Self {
+        match &entry.found {
+            Found::Failed(failure) => Self::Failed(failure.clone()),
+            _ if entry.goes_in_blocks() => Self::Blocks(None),
+            _ => Self::Whole,
+        }
+    }
+}
+
 impl Tracked {
-    pub(super) fn new(entry: Arc<Entry>) -> Self {
-        let stage = match &entry.found {
-            Found::Failed(failure) => Stage::Failed(failure.clone()),
-            _ if entry.goes_in_blocks() => Stage::Blocks(None),
-            _ => Stage::Whole,
+    pub(super) fn new(entry: Arc<Entry>, begins: Begins) -> Self {
+        let stage = match begins {
+            Begins::Offered(_) => Stage::Offered,
+            _ => Stage::first_of(&entry),
+        };
+        let offered = match begins {
+            Begins::OfferedAndSent => Offered::WithData,
+            Begins::Offered(Compare::SizeAndTime) => Offered::AsFound,
+            // Nothing can be said before it is read.
+            Begins::Offered(Compare::Content) | Begins::Waits | Begins::Sent => Offered::Not,
         };
         Self {
             entry,
             content: None,
             stage,
+            offered,
             acknowledged: 0,
         }
     }
@@ -125,6 +169,11 @@ impl Tracked {
     pub(super) fn outcome(&self, theirs: Result<Written, Failure>) -> Option<Result<Written, Failure>> {
         let is_file = matches!(self.entry.found, Found::File { .. });
         match (&self.stage, theirs) {
+            // It is as it was offered, whatever has become of it since.
+            (_, Ok(Written::Unchanged)) => match self.offered {
+                Offered::Not => None,
+                Offered::WithData | Offered::AsFound | Offered::Content(_) => Some(Ok(Written::Unchanged)),
+            },
             // It was written and verified after all, before the failure arrived.
             (Stage::Failed(_), Ok(written)) if self.content.is_some() => Some(Ok(written)),
             (Stage::Failed(own), _) => Some(Err(own.clone())),
@@ -136,6 +185,16 @@ impl Tracked {
     /// What the manifest says of it.
     pub(super) fn record(&self, outcome: &Result<Written, Failure>) -> Record<'_> {
         match (outcome, &self.entry.found, &self.content) {
+            (Ok(Written::Unchanged), Found::File { size }, _) => match &self.offered {
+                Offered::Content(content) => Record::File {
+                    size: content.0,
+                    hash: &content.1,
+                },
+                _ => Record::Unchanged {
+                    size: *size,
+                    mtime: self.entry.meta.mtime,
+                },
+            },
             (Ok(_), Found::File { .. }, Some((size, hash))) => Record::File { size: *size, hash },
             (Ok(_), Found::Directory, _) => Record::Directory,
             (Ok(_), Found::Symlink { target }, _) => Record::Symlink { target },

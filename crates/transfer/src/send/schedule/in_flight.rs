@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use super::share::{DeliveryRate, Vessel, share};
+use super::share::{DeliveryRate, StreamLoad, share};
 use super::work::{StreamId, Subject};
 
 /// How often the pause before another repetition doubles, at most.
@@ -221,7 +221,7 @@ impl InFlight {
         let takes_part = |carrier: &Carrier| {
             !carrier.retiring && (carrier.len() > 0 || carrier.asked.is_some_and(asked_of_late))
         };
-        let vessel = |carrier: &Carrier| Vessel {
+        let load = |carrier: &Carrier| StreamLoad {
             carried: carrier.bytes,
             // Who carries nothing has nothing to be answered.
             rate: match carrier.len() {
@@ -234,8 +234,8 @@ impl InFlight {
         };
         let others = (self.streams.iter())
             .filter(|(other, carrier)| **other != stream && takes_part(carrier))
-            .map(|(_, carrier)| vessel(carrier));
-        share(vessel(own), others, unsent)
+            .map(|(_, carrier)| load(carrier));
+        share(load(own), others, unsent)
     }
 
     /// Bytes of all that `stream` carried and was answered.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
-use crate::wire::Written;
+use crate::wire::{Compare, Written};
 
 mod invariants;
 mod plan;
@@ -23,9 +23,19 @@ const BLOCK: u64 = 1 << BLOCK_LOG2;
 
 #[derive(Debug, Clone)]
 enum Sent {
+    /// With the hash that it is offered with, if it is.
+    Offer(Arc<Entry>, Option<(u64, Hash)>),
     Whole(Arc<Entry>, Option<(u64, Hash)>),
-    Block { id: u64, offset: u64, size: u64 },
-    FileEnd { id: u64, hash: Hash, size: u64 },
+    Block {
+        id: u64,
+        offset: u64,
+        size: u64,
+    },
+    FileEnd {
+        id: u64,
+        hash: Hash,
+        size: u64,
+    },
     Failed(Arc<Entry>),
     End(u64),
 }
@@ -33,9 +43,20 @@ enum Sent {
 #[derive(Debug, Clone)]
 enum Answer {
     Ack(u64, u64),
-    Result(u64, bool),
+    Result(u64, Outcome),
+    Want(u64),
+    /// Whether there may be some of what is sent.
+    Told(bool),
     Have(u64, Vec<Subtree>),
     Done(Hash),
+}
+
+/// What became of an entry at the receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Written,
+    Unchanged,
+    Failed,
 }
 
 /// A stream, as long as it is open.
@@ -62,22 +83,31 @@ struct World {
     late: Vec<Answer>,
     /// How often each entry has been read.
     readings: HashMap<u64, usize>,
+    /// How often each has been compared.
+    comparisons: HashMap<u64, usize>,
     /// Files that the sender has open.
     open: HashMap<u64, (u64, u8)>,
     arriving: HashMap<u64, Arriving>,
-    written: BTreeMap<u64, bool>,
+    written: BTreeMap<u64, Outcome>,
+    compare: Compare,
+    /// Whether the receiver may have some, as it tells first on each stream.
+    has_some: bool,
     manifest: Manifest,
     end: Option<u64>,
     results: BTreeMap<u64, (bool, u64)>,
 }
 
 impl World {
-    fn new(plans: Vec<Plan>) -> Self {
-        Self {
+    fn new(plans: Vec<Plan>, presence: Presence, compare: Compare, has_some: bool) -> Self {
+        let mut world = Self {
             to_find: plans.len(),
             plans,
+            compare,
+            has_some: has_some || presence == Presence::Something,
             ..Self::default()
-        }
+        };
+        world.schedule.expect(presence, compare);
+        world
     }
 
     /// Does what the schedule wants done, and looks whether all is well.
@@ -92,7 +122,7 @@ impl World {
             outcome,
         }) = actions.result
         {
-            let size = content.filter(|_| outcome.is_ok()).map_or(0, |(size, _)| size);
+            let size = content.map_or(0, |(size, _)| size);
             let first = self.results.insert(entry.head.id, (outcome.is_ok(), size));
             assert!(first.is_none(), "two results of {}", entry.head.id);
         }
@@ -122,7 +152,12 @@ impl World {
 
     fn add_stream(&mut self) {
         if self.lines.len() < 4 {
-            self.lines.insert(self.next_stream, Line::default());
+            let answers = VecDeque::from([Answer::Told(self.has_some)]);
+            let line = Line {
+                answers,
+                ..Line::default()
+            };
+            self.lines.insert(self.next_stream, line);
             self.schedule.add_stream(self.next_stream);
             self.next_stream += 1;
             self.tell_done();
@@ -157,7 +192,7 @@ impl World {
                 let is_block = |work: &&Work| matches!(work, Work::Block { .. });
                 let blocks = work.iter().filter(is_block).count();
                 assert!(blocks == 0 || blocks == work.len());
-                assert!(work.len() == 1 || !work.iter().any(|work| matches!(work, Work::Open(_))));
+                assert!(work.len() == 1 || !work.iter().any(|work| matches!(work, Work::Open { .. })));
                 self.readers.insert(stream, work.into());
                 None
             }
@@ -185,11 +220,16 @@ impl World {
     fn hear(&mut self, answer: Answer) {
         match answer {
             Answer::Ack(id, offset) => self.schedule.acknowledged(id, offset, self.now),
-            Answer::Result(id, ok) => {
-                let failure = Failure::new(FailureKind::DiskFull);
-                let outcome = if ok { Ok(Written::New) } else { Err(failure) };
+            Answer::Result(id, outcome) => {
+                let outcome = match outcome {
+                    Outcome::Written => Ok(Written::New),
+                    Outcome::Unchanged => Ok(Written::Unchanged),
+                    Outcome::Failed => Err(Failure::new(FailureKind::DiskFull)),
+                };
                 self.schedule.answered(id, outcome, self.now);
             }
+            Answer::Want(id) => self.schedule.wanted(id, self.now),
+            Answer::Told(something) => self.schedule.told_presence(something),
             Answer::Have(id, parts) => {
                 assert!(self.schedule.have(id, &parts, false), "parts of another file")
             }
@@ -294,8 +334,11 @@ proptest! {
         plans in prop::collection::vec(plan(), 0..12),
         steps in prop::collection::vec((0u8..19, any::<u8>(), any::<u8>()), 0..400),
         stalled in 0usize..3,
+        presence in prop_oneof![Just(Presence::Unknown), Just(Presence::Nothing), Just(Presence::Something)],
+        compare in prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)],
+        has_some in any::<bool>(),
     ) {
-        let mut world = World::new(plans);
+        let mut world = World::new(plans, presence, compare, has_some);
         for step in steps {
             world.step(step);
         }
@@ -304,7 +347,8 @@ proptest! {
         prop_assert_eq!(schedule.agreed(), Some(true), "{:?}", world.results);
         prop_assert_eq!(world.results.len(), world.plans.len());
         for (id, (ok, _)) in &world.results {
-            prop_assert_eq!(ok, &world.written[id], "both sides say the same of {}", id);
+            let written = world.written[id] != Outcome::Failed;
+            prop_assert_eq!(*ok, written, "both sides say the same of {}", id);
         }
         let bytes: u64 = world.results.values().map(|(_, size)| size).sum();
         prop_assert_eq!(schedule.bytes_done(), bytes);

@@ -1,7 +1,7 @@
 //! What each stream may still take of what is left, so that all of them finish together.
 //!
 //! A stream delivers in the order in which it took. One that is slow and has taken much is the last to finish, with all others idle: so
-//! what is left is dealt out as water fills vessels. At the time at which all of it could be delivered, each stream has delivered what it
+//! what is left is dealt out as water fills vessels of different widths. At the time at which all of it could be delivered, each stream has delivered what it
 //! carries and its part of the rest; one that carries more than it delivers by then takes no more.
 
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl DeliveryRate {
 
 /// A stream that takes work.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Vessel {
+pub(super) struct StreamLoad {
     /// Bytes that it carries and has no answer for.
     pub carried: u64,
     /// Bytes a second that it delivers; none where that is not known yet.
@@ -62,8 +62,8 @@ pub(super) struct Vessel {
 
 /// How many bytes `own` is to take of the `unsent` ones while the `others` take theirs. One of which nothing is known is taken to be
 /// like the mean of the others; where no rate is known, all are alike, and nobody is refused.
-pub(super) fn share(own: Vessel, others: impl Iterator<Item = Vessel>, unsent: u64) -> u64 {
-    let mut all: Vec<Vessel> = others.collect();
+pub(super) fn share(own: StreamLoad, others: impl Iterator<Item = StreamLoad>, unsent: u64) -> u64 {
+    let mut all: Vec<StreamLoad> = others.collect();
     all.push(own);
     let known: Vec<f64> = all.iter().filter_map(|one| one.rate).collect();
     if known.is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn share(own: Vessel, others: impl Iterator<Item = Vessel>, unsent: u
     }
     // No less than a byte a second: a rate is what is divided by.
     let mean = (known.iter().sum::<f64>() / known.len() as f64).max(1.0);
-    let rate = |one: &Vessel| one.rate.unwrap_or(mean).max(1.0);
+    let rate = |one: &StreamLoad| one.rate.unwrap_or(mean).max(1.0);
     all.sort_by(|one, other| {
         (one.carried as f64 / rate(one)).total_cmp(&(other.carried as f64 / rate(other)))
     });
@@ -95,8 +95,8 @@ mod tests {
 
     use super::*;
 
-    fn vessel(carried: u64, rate: f64) -> Vessel {
-        Vessel {
+    fn load(carried: u64, rate: f64) -> StreamLoad {
+        StreamLoad {
             carried,
             rate: (rate > 0.0).then_some(rate),
         }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn one_that_carries_more_than_it_delivers_by_the_end_takes_no_more() {
-        let (fast, slow) = (vessel(1_000, 1_000.0), vessel(1_000, 100.0));
+        let (fast, slow) = (load(1_000, 1_000.0), load(1_000, 100.0));
         // The fast one alone delivers all of it within 6 s.
         assert_eq!(share(slow, [fast].into_iter(), 5_000), 0);
         assert_eq!(share(fast, [slow].into_iter(), 5_000), 5_000);
@@ -142,9 +142,9 @@ mod tests {
 
     #[test]
     fn one_that_is_new_takes_as_much_as_the_mean_and_where_nothing_is_known_all_take_alike() {
-        let (new, other) = (vessel(0, 0.0), vessel(0, 500.0));
+        let (new, other) = (load(0, 0.0), load(0, 500.0));
         assert_eq!(share(new, [other].into_iter(), 1_000), 500);
-        assert_eq!(share(vessel(9_000, 0.0), [new].into_iter(), 1_000), 500);
+        assert_eq!(share(load(9_000, 0.0), [new].into_iter(), 1_000), 500);
     }
 
     proptest! {
@@ -154,7 +154,7 @@ mod tests {
             streams in prop::collection::vec((0u64..1 << 24, 0.0f64..1e9), 1..64),
             unsent in 1u64 << 16..1 << 34,
         ) {
-            let all: Vec<Vessel> = streams.iter().map(|(carried, rate)| vessel(*carried, *rate)).collect();
+            let all: Vec<StreamLoad> = streams.iter().map(|(carried, rate)| load(*carried, *rate)).collect();
             let shares: Vec<u64> = (0..all.len())
                 .map(|own| {
                     let others = all.iter().enumerate().filter(|(other, _)| *other != own);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
-use crate::wire::Written;
+use crate::wire::{Compare, Written};
 
 const ROOM: usize = MAX_BATCH_ENTRIES;
 const LARGE: u64 = 1 << 20;
@@ -32,7 +32,13 @@ fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String>
     let Next::Send(work) = next else { return Vec::new() };
     let word = |work: &Work| match work {
         Work::Entry(entry) => format!("entry {}", entry.head.id),
-        Work::Open(file) => format!("open {}", file.head.id),
+        Work::Offer { file, content } => match content {
+            None => format!("offer {}", file.head.id),
+            Some((size, _)) => format!("offer {} of {size}", file.head.id),
+        },
+        Work::ReadOffer(file) => format!("read {}", file.head.id),
+        Work::Open { file, offered: false } => format!("open {}", file.head.id),
+        Work::Open { file, offered: true } => format!("offer and open {}", file.head.id),
         Work::Block { file, offset } => format!("block {} {offset}", file.head.id),
         Work::Complete { file, .. } => format!("complete {}", file.head.id),
         Work::FileEnd { file, .. } => format!("end {}", file.head.id),
@@ -334,7 +340,7 @@ fn a_file_that_grew_after_it_was_sent_whole_has_changed() {
     let result = schedule.actions().result.unwrap();
     assert_eq!(
         (result.outcome, result.content),
-        (Ok(Written::New), Some((10, [1; 32])))
+        (Ok(Written::New), Some((10, Some([1; 32]))))
     );
 }
 
@@ -481,4 +487,97 @@ fn a_stream_that_retires_hands_the_end_of_the_walk_to_another() {
     schedule.retire(2);
     assert!(matches!(schedule.next(2, secs(0), ROOM), Next::Over));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["end of 1"]);
+}
+
+fn offering(presence: Presence, compare: Compare, sizes: &[u64]) -> Schedule {
+    let mut schedule = with_files(sizes);
+    schedule.expect(presence, compare);
+    schedule
+}
+
+#[test]
+fn lh_copy_39_before_it_is_told_a_sender_begins_with_little_and_offers_what_is_large() {
+    let presence = Presence::Unknown;
+    let mut schedule = offering(presence, Compare::SizeAndTime, &[10, 3 << 20, 200_000, 10]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 1"]);
+    // A block of a megabyte, as far as is known: the next would be one too many.
+    assert!(schedule.opened(1, 3 << 20, 18));
+    assert!(take(&mut schedule, 2, secs(0)).is_empty());
+    // What came back is no more than was sent.
+    schedule.remove_stream(1);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 0"]);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 1 0"]);
+    assert!(take(&mut schedule, 2, secs(0)).is_empty());
+    schedule.actions();
+    schedule.told_presence(true);
+    assert_eq!(schedule.actions().wake, Wake::All);
+    schedule.answered(1, Ok(Written::Unchanged), secs(1));
+    assert_eq!(schedule.bytes_done(), 3 << 20);
+    assert_eq!(
+        take(&mut schedule, 2, secs(1)),
+        ["offer 2", "offer 3", "end of 4"]
+    );
+    schedule.told_presence(false);
+    schedule.check();
+}
+
+#[test]
+fn lh_copy_41_what_is_wanted_is_sent_first_and_what_is_there_is_not() {
+    let presence = Presence::Something;
+    let mut schedule = offering(presence, Compare::SizeAndTime, &[10, LARGE, 20, 30]);
+    let offers = ["offer 0", "offer 1", "offer 2", "offer 3", "end of 4"];
+    assert_eq!(take(&mut schedule, 1, secs(0)), offers);
+    assert!(
+        take(&mut schedule, 1, secs(0)).is_empty(),
+        "the answers are waited for"
+    );
+    schedule.answered(0, Ok(Written::Unchanged), secs(1));
+    let result = schedule.actions().result.unwrap();
+    assert_eq!(
+        (result.outcome, result.content),
+        (Ok(Written::Unchanged), Some((10, None)))
+    );
+    schedule.wanted(1, secs(1));
+    schedule.wanted(2, secs(1));
+    schedule.wanted(2, secs(1));
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["entry 2"]);
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["open 1"]);
+    // What was asked and not answered is asked again.
+    schedule.remove_stream(1);
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["offer 3", "end of 4"]);
+    assert_eq!(schedule.bytes_done(), 10);
+    // A word about what was never offered.
+    let mut plain = with_files(&[1]);
+    assert_eq!(take(&mut plain, 1, secs(0)), ["entry 0", "end of 1"]);
+    plain.wanted(0, secs(0));
+    plain.answered(0, Ok(Written::Unchanged), secs(0));
+    assert!(plain.actions().result.is_none());
+    plain.check();
+}
+
+#[test]
+fn lh_copy_40_a_file_is_read_once_for_its_offer_and_always_offered_the_same() {
+    let presence = Presence::Unknown;
+    let mut schedule = offering(presence, Compare::Content, &[10, LARGE]);
+    assert!(
+        take(&mut schedule, 1, secs(0)).is_empty(),
+        "it is not known whether that pays"
+    );
+    schedule.told_presence(true);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["read 0", "read 1"]);
+    schedule.answered(0, Ok(Written::Unchanged), secs(0));
+    assert!(schedule.actions().result.is_none(), "nothing was said of it");
+    assert_eq!(schedule.offer_read(0, 11, [1; 32]), Some((11, [1; 32])));
+    assert_eq!(schedule.offer_read(0, 12, [2; 32]), Some((11, [1; 32])));
+    schedule.remove_stream(1);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["offer 0 of 11", "read 1"]);
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["end of 2"]);
+    schedule.answered(0, Ok(Written::Unchanged), secs(1));
+    let result = schedule.actions().result.unwrap();
+    assert_eq!(result.content, Some((11, Some([1; 32]))));
+    assert_eq!(schedule.offer_read(0, 12, [2; 32]), None);
+    schedule.wanted(1, secs(1));
+    assert_eq!(take(&mut schedule, 1, secs(1)), [""; 0], "a stream that is gone");
+    assert_eq!(take(&mut schedule, 2, secs(1)), ["open 1"]);
 }

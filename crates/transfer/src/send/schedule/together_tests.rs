@@ -33,7 +33,7 @@ impl Line {
             && let Next::Send(work) = schedule.next(self.id, now, MAX_BATCH_ENTRIES)
         {
             let mut block = |work: &Work| match work {
-                Work::Open(_) => {
+                Work::Open { .. } => {
                     assert!(schedule.opened(0, size, BLOCK_LOG2));
                     Some((0, f64::from(1 << BLOCK_LOG2)))
                 }

@@ -53,8 +53,15 @@ impl Subject {
 pub(crate) enum Work {
     /// A whole entry in one frame.
     Entry(Arc<Entry>),
-    /// Open the file, report its size, and send its first block.
-    Open(Arc<Entry>),
+    /// Offer a file, with this size and hash or else as the walk found it.
+    Offer {
+        file: Arc<Entry>,
+        content: Option<(u64, Hash)>,
+    },
+    /// Read a file for its hash, and offer it.
+    ReadOffer(Arc<Entry>),
+    /// Open the file, report its size, and send its first block; `offered` before that, as the walk found it.
+    Open { file: Arc<Entry>, offered: bool },
     /// The block of an open file at `offset`.
     Block { file: Arc<Entry>, offset: u64 },
     /// All of the file is at the receiver, which had some of it: whether it is unchanged, and then its hash.
@@ -70,13 +77,14 @@ pub(crate) enum Work {
 impl Work {
     /// Whether it is file data in blocks, which nothing else goes with.
     pub(super) fn is_block(&self) -> bool {
-        matches!(self, Work::Open(_) | Work::Block { .. })
+        matches!(self, Work::Open { .. } | Work::Block { .. })
     }
 
     /// Bytes that it adds to a batch.
     pub(super) fn batch_bytes(&self) -> u64 {
         match self {
-            Work::Entry(entry) => entry.batch_bytes(),
+            Work::Entry(entry) | Work::ReadOffer(entry) => entry.batch_bytes(),
+            Work::Offer { file, .. } => file.offer_bytes(),
             _ => 0,
         }
     }
@@ -140,8 +148,8 @@ pub(crate) struct Resumed {
 #[derive(Debug)]
 pub(crate) struct EntryResult {
     pub entry: Arc<Entry>,
-    /// Size and hash of a file that was read.
-    pub content: Option<(u64, Hash)>,
+    /// Size of a file that is in place, and its hash if that is known.
+    pub content: Option<(u64, Option<Hash>)>,
     pub outcome: Result<Written, Failure>,
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, AtFlags, Mode, Timespec, Timestamps};
+use rustix::fs::{self, AtFlags, Mode, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::kept_file::KeptFile;
@@ -18,9 +18,9 @@ use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Kind, kind_of};
 use crate::store::journal::{DirStorage, Identity, Journal};
-use crate::store::{Announced, MadeDir, Resumed, Store};
+use crate::store::{Announced, Comparison, MadeDir, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, Head, Meta, Written};
+use crate::wire::{Block, Head, Meta, Offer, Written};
 
 /// How long a copy that another one of the same holds is waited for: a program that was told to stop, or killed, may still be ending.
 const CONTEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -64,6 +64,10 @@ impl Store for Destination {
         };
         let (file, subtrees) = self.keep(announced, &identity)?;
         Ok(Some((file, subtrees)))
+    }
+
+    fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
+        self.compare_offered(offer, is_waiting)
     }
 
     fn create(&self, announced: &Announced) -> Result<NewFile, Failure> {
@@ -250,17 +254,20 @@ impl Destination {
     fn parent_for(&self, head: &Head, size: u64) -> Result<Parent, Failure> {
         let place = self.beneath_base(head)?;
         let parent = self.parent(&place)?;
-        if !self.options.overwrite
-            && let Ok(stat) = parent.dir.stat_name(&parent.name)
-        {
-            // Certain already that it can't be the same.
-            match kind_of(&stat) {
-                Kind::File if self.may_compare && stat.st_size as u64 == size => {}
-                Kind::Directory => return Err(Failure::new(FailureKind::WrongKind)),
-                _ => return Err(Failure::new(FailureKind::Exists)),
-            }
+        if let Ok(stat) = parent.dir.stat_name(&parent.name) {
+            self.may_take_place_of(&stat, size)?;
         }
         Ok(parent)
+    }
+
+    /// Whether a file of `size` bytes may replace what is there, or be the same, as far as that is certain already.
+    pub(super) fn may_take_place_of(&self, there: &Stat, size: u64) -> Result<(), Failure> {
+        match kind_of(there) {
+            _ if self.options.overwrite => Ok(()),
+            Kind::File if self.may_compare && there.st_size as u64 == size => Ok(()),
+            Kind::Directory => Err(Failure::new(FailureKind::WrongKind)),
+            _ => Err(Failure::new(FailureKind::Exists)),
+        }
     }
 
     fn is_same_link(&self, place: &RelPath, target: &[u8]) -> bool {
@@ -285,11 +292,11 @@ fn is_same(place: &Parent, size: u64, hash: &Hash) -> bool {
     regular && hasher.update_reader(std::fs::File::from(fd)).is_ok() && hasher.finalize() == *hash
 }
 
-fn metadata_failure(errno: Errno) -> Failure {
+pub(super) fn metadata_failure(errno: Errno) -> Failure {
     Failure::with(FailureKind::Metadata, std::io::Error::from(errno).to_string())
 }
 
-fn times(meta: &Meta) -> Timestamps {
+pub(super) fn times(meta: &Meta) -> Timestamps {
     let mtime = Timespec {
         tv_sec: meta.mtime.0,
         tv_nsec: i64::from(meta.mtime.1),

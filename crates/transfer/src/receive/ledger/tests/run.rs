@@ -10,9 +10,9 @@ use crate::path::RelPath;
 use crate::receive::ledger::{
     Action, Asked, BlockWrite, Directory, Expected, Ledger, Parts, Placement, Report, Sent,
 };
-use crate::store::{Announced, MadeDir};
+use crate::store::{Announced, Comparison, MadeDir};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
-use crate::wire::{Block, Frame, Head, Meta, Written};
+use crate::wire::{Block, Frame, Head, Meta, Offer, Written};
 
 /// Blocks of the files here: 64 KiB, the smallest there are.
 pub(super) const BLOCK_LOG2: u32 = 16;
@@ -36,6 +36,19 @@ pub(super) enum Question {
     Entry(u64),
     Block(u64, u64),
     FileEnd(u64),
+    Offer(u64),
+}
+
+/// What comes of offering an entry, if it is offered.
+pub(super) type Offered = Option<Result<Comparison, FailureKind>>;
+
+pub(super) fn offered() -> impl Strategy<Value = Offered> {
+    prop_oneof![
+        4 => Just(None),
+        2 => Just(Some(Ok(Comparison::Unchanged))),
+        2 => Just(Some(Ok(Comparison::Wanted))),
+        1 => kind().prop_map(|kind| Some(Err(kind))),
+    ]
 }
 
 /// What an entry of the tree is, and how it fares.
@@ -60,6 +73,7 @@ impl Planned {
     pub(super) fn size(&self) -> u64 {
         match self {
             Self::Blocks { count, tail, .. } => (count - 1) * BLOCK + tail,
+            Self::Small(_) => 10,
             _ => 0,
         }
     }
@@ -140,6 +154,7 @@ pub(super) fn root_of(size: u64) -> Hash {
 /// Work that the receiver's threads have under way.
 pub(super) enum Work {
     Entry(u64),
+    Compare(u64),
     Hash(Block),
     Write(BlockWrite<Numbers>),
     Place(Placement<Numbers>),
@@ -150,6 +165,7 @@ pub(super) enum Work {
 /// A sender with streams that die, and a receiver whose threads go on in any order.
 pub(super) struct Run {
     pub(super) plan: Vec<Planned>,
+    pub(super) offers: HashMap<u64, Result<Comparison, FailureKind>>,
     pub(super) ledger: Ledger<Numbers>,
     /// What the sender has no answer for, in the order in which it will ask.
     pub(super) unasked: Vec<Question>,
@@ -168,9 +184,17 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(plan: Vec<Planned>) -> Self {
+    /// Of files, some are offered first; others are at any time.
+    pub(super) fn new(plan: Vec<Planned>, offered: &[Offered]) -> Self {
         let mut unasked = Vec::new();
+        let mut offers = HashMap::new();
         for (id, planned) in (0u64..).zip(&plan) {
+            let offer = offered.get(id as usize).cloned().flatten();
+            let is_file = matches!(planned, Planned::Small(_) | Planned::Blocks { .. });
+            if let Some(offer) = offer.filter(|_| is_file) {
+                offers.insert(id, offer);
+                unasked.push(Question::Offer(id));
+            }
             match planned {
                 Planned::Blocks { count, .. } => {
                     unasked.extend((0..*count).map(|n| Question::Block(id, n * BLOCK)));
@@ -181,6 +205,7 @@ impl Run {
         }
         Self {
             plan,
+            offers,
             ledger: Ledger::new(Asked::Anything, 1, BEGUN_WITH),
             unasked,
             asked: vec![HashSet::new(); 3],
@@ -277,6 +302,14 @@ impl Run {
                     self.work.push(Work::Entry(id));
                 }
             }
+            Question::Offer(id) => {
+                self.event(|ledger, _| ledger.admit(&head(id), Sent::File))
+                    .unwrap();
+                let offer = self.offer(id);
+                if self.event(|ledger, out| ledger.offered(&offer, asker, out)) {
+                    self.work.push(Work::Compare(id));
+                }
+            }
             Question::Block(id, offset) => {
                 if self.give_up(id, asker) {
                     return;
@@ -307,6 +340,15 @@ impl Run {
                 self.event(|ledger, out| ledger.file_end(id, hash, asker, out))
                     .unwrap();
             }
+        }
+    }
+
+    fn offer(&self, id: u64) -> Offer {
+        Offer {
+            head: head(id),
+            meta: Meta::default(),
+            size: self.plan[id as usize].size(),
+            hash: None,
         }
     }
 
@@ -366,6 +408,11 @@ impl Run {
                 }
                 planned => panic!("{planned:?} is not written whole"),
             },
+            Work::Compare(id) => {
+                let offer = self.offer(id);
+                let compared = self.offers[&id].map_err(failure);
+                self.event(|ledger, out| ledger.compared(&offer, compared, out));
+            }
             Work::Hash(block) => {
                 let hash = hash_of(block.offset, self.plan[block.id as usize].size());
                 let data = (block.id, block.offset);

@@ -27,7 +27,9 @@ impl Schedule {
             let blocks = self.blocks_out(*id);
             subjects += usize::from(whole) + blocks.len();
             match &tracked.stage {
-                Stage::Whole | Stage::Failed(_) => assert!(whole && blocks.is_empty(), "{id} is lost"),
+                Stage::Offered | Stage::Whole | Stage::Failed(_) => {
+                    assert!(whole && blocks.is_empty(), "{id} is lost")
+                }
                 Stage::Blocks(None) => {
                     unopened += usize::from(self.unopened.contains(id));
                     let waits = self.unopened.contains(id) && blocks.is_empty();

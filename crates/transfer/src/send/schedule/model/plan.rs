@@ -22,6 +22,8 @@ pub(super) enum Plan {
         refused: bool,
         /// The blocks that the receiver has before anything is sent, a bit for each.
         kept: u8,
+        /// It is at the receiver, of these sizes and contents when it is compared for the n-th time.
+        there: Option<Vec<(u64, u8)>>,
     },
 }
 
@@ -35,8 +37,14 @@ pub(super) fn plan() -> impl Strategy<Value = Plan> {
     let failing = prop::collection::vec(prop::bool::weighted(0.05), 1..8);
     let sizes = prop::collection::vec(size.clone(), 0..2);
     let kept = prop_oneof![2 => Just(0), 1 => any::<u8>(), 1 => Just(u8::MAX)];
-    let file = (size, sizes, one(0), failing, prop::bool::weighted(0.1), kept).prop_map(
-        |(found, later, contents, failing, refused, kept)| Plan::File {
+    let there = prop::option::of(prop::collection::vec((prop::bool::weighted(0.7), 0u8..2), 1..3));
+    let refused = prop::bool::weighted(0.1);
+    let file = (size, sizes, one(0), failing, refused, kept, there).prop_map(
+        |(found, later, contents, failing, refused, kept, there)| Plan::File {
+            there: there.map(|times| {
+                let of_size = |(same, content)| (if same { found } else { found + 1 }, content);
+                times.into_iter().map(of_size).collect()
+            }),
             found,
             sizes: [vec![found], later].concat(),
             contents,

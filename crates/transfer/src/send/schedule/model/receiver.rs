@@ -1,5 +1,6 @@
 //! The receiver's half of the model: what arrives is written once and answered as often as it is asked for.
 
+use super::sender::nth;
 use super::*;
 use crate::manifest::Record;
 
@@ -14,6 +15,10 @@ pub(super) struct Arriving {
     told: HashSet<StreamId>,
 }
 
+fn line_of(lines: &mut BTreeMap<StreamId, Line>, stream: StreamId) -> &mut VecDeque<Answer> {
+    &mut lines.get_mut(&stream).unwrap().answers
+}
+
 impl World {
     /// The receiver takes one frame.
     pub(super) fn deliver(&mut self, stream: StreamId) {
@@ -21,6 +26,13 @@ impl World {
         let Some(sent) = line.sent.pop_front() else { return };
         let (mut asked, mut ended) = (vec![stream], None);
         match sent {
+            Sent::Offer(entry, content) => {
+                let id = entry.head.id;
+                match self.written.contains_key(&id) || self.compare(&entry, content) {
+                    true => ended = Some(id),
+                    false => line_of(&mut self.lines, stream).push_back(Answer::Want(id)),
+                }
+            }
             Sent::Whole(entry, content) => {
                 let ok = !self.refuses(entry.head.id);
                 self.write(entry.head.id, ok.then_some(content));
@@ -96,6 +108,43 @@ impl World {
         }
     }
 
+    /// Whether a file that is offered is there; then that is what becomes of it.
+    fn compare(&mut self, entry: &Entry, offered: Option<(u64, Hash)>) -> bool {
+        let id = entry.head.id;
+        let count = self.comparisons.entry(id).or_default();
+        *count += 1;
+        let Plan::File {
+            there: Some(there),
+            found,
+            ..
+        } = &self.plans[id as usize]
+        else {
+            return false;
+        };
+        let (size, content) = nth(there, *count - 1);
+        let (is_there, record) = match (&offered, self.compare) {
+            (Some((of_size, hash)), Compare::Content) => {
+                let record = Record::File { size, hash };
+                ((size, [content; 32]) == (*of_size, *hash), record)
+            }
+            (None, Compare::SizeAndTime) => {
+                let mtime = entry.meta.mtime;
+                (size == *found && content == 0, Record::Unchanged { size, mtime })
+            }
+            _ => panic!("offered in another way than was said"),
+        };
+        assert!(
+            self.has_some || self.compare == Compare::SizeAndTime,
+            "offered to who has nothing"
+        );
+        if is_there {
+            let first = self.manifest.record(id, 0, &entry.head.path, record);
+            assert!(first);
+            self.written.insert(id, Outcome::Unchanged);
+        }
+        is_there
+    }
+
     fn refuses(&self, id: u64) -> bool {
         matches!(&self.plans[id as usize], Plan::File { refused: true, .. })
     }
@@ -121,7 +170,11 @@ impl World {
             _ => Record::Failed,
         };
         if self.manifest.record(id, 0, &path, record) {
-            self.written.insert(id, content.is_some());
+            let outcome = match content {
+                Some(_) => Outcome::Written,
+                None => Outcome::Failed,
+            };
+            self.written.insert(id, outcome);
         }
     }
 

@@ -47,8 +47,13 @@ impl World {
 
     fn read_blocks(&mut self, stream: StreamId, work: Work) {
         match work {
-            Work::Open(entry) => {
+            Work::Offer { file, content } => self.send(stream, Sent::Offer(file, content)),
+            Work::ReadOffer(entry) => self.read_offer(stream, entry),
+            Work::Open { file: entry, offered } => {
                 let id = entry.head.id;
+                if offered {
+                    self.send(stream, Sent::Offer(entry.clone(), None));
+                }
                 let (n, fails) = self.reading(id);
                 let Plan::File { sizes, contents, .. } = &self.plans[id as usize] else {
                     panic!("opened what is no file")
@@ -73,6 +78,25 @@ impl World {
             Work::Failed(entry, _) => self.send(stream, Sent::Failed(entry)),
             Work::End { entries, .. } => self.send(stream, Sent::End(entries)),
             Work::Entry(_) => unreachable!(),
+        }
+    }
+
+    fn read_offer(&mut self, stream: StreamId, entry: Arc<Entry>) {
+        let id = entry.head.id;
+        let (n, fails) = self.reading(id);
+        let Plan::File { sizes, contents, .. } = &self.plans[id as usize] else {
+            panic!("offers what is no file")
+        };
+        let (size, content) = (nth(sizes, n), nth(contents, n));
+        if fails {
+            return self.fail(stream, entry);
+        }
+        // It is another one by the end.
+        if nth(contents, n + 1) != content {
+            return self.schedule.wanted(id, self.now);
+        }
+        if let Some(content) = self.schedule.offer_read(id, size, [content; 32]) {
+            self.send(stream, Sent::Offer(entry, Some(content)));
         }
     }
 
@@ -120,7 +144,7 @@ impl World {
     }
 }
 
-fn nth<T: Copy>(list: &[T], n: usize) -> T {
+pub(super) fn nth<T: Copy>(list: &[T], n: usize) -> T {
     list[n.min(list.len() - 1)]
 }
 

@@ -1,0 +1,151 @@
+//! A folder of small, middle and large files whose copy is killed at every state, at either end and both: the same command, typed
+//! until it is done, leaves every file as it was sent. `longhaul-figures figures kills` does the same hundreds of times, and measures.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::stage::*;
+
+/// Who is killed.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Client,
+    Server,
+    Both,
+}
+
+/// What the copy says when somebody is killed.
+#[derive(Clone, Copy)]
+enum Sign {
+    Opened,
+    FileDone,
+    /// So many thousandths of all bytes are there.
+    Bytes(u64),
+    GoingOn,
+}
+
+use Side::{Both, Client, Server};
+
+/// One after the other, each in the next command.
+const KILLS: [(Side, Sign); 7] = [
+    (Client, Sign::Opened),
+    (Server, Sign::FileDone),
+    (Both, Sign::Bytes(300)),
+    (Client, Sign::GoingOn),
+    (Server, Sign::Bytes(500)),
+    (Both, Sign::GoingOn),
+    (Client, Sign::Bytes(900)),
+];
+const SMALL_FILES: usize = 100;
+const MIDDLE_FILES: usize = 3;
+const LARGE_BYTES: usize = 10_000_000;
+/// A depot on the way holds the rate, so that there is a middle.
+const RATE: &str = "60 Mbit/s";
+/// More commands than this, and the copy comes to no end.
+const MAX_COMMANDS: usize = 3 * KILLS.len();
+/// How long a client may take to know that its server has been started again.
+const MAX_END: Duration = Duration::from_secs(10);
+
+impl Sign {
+    fn is(self, event: &Value, all: u64) -> bool {
+        let kind = event["event"].as_str();
+        match self {
+            Self::Opened => kind == Some("stream_opened"),
+            Self::FileDone => kind == Some("done") && event["blake3"].is_string(),
+            Self::Bytes(thousandths) => {
+                kind == Some("progress") && event["bytes"].as_u64() >= Some(all / 1000 * thousandths)
+            }
+            Self::GoingOn => kind == Some("resumed"),
+        }
+    }
+}
+
+/// The files, beneath `folder`: names and contents.
+fn mix(stage: &Stage, folder: &str) -> Vec<(String, Vec<u8>)> {
+    for sub in ["a", "b", "c"] {
+        std::fs::create_dir_all(stage.path(folder).join(sub)).unwrap();
+    }
+    let small = (0..SMALL_FILES).map(|n| (format!("a/{n}"), 4000 + n));
+    let middle = (0..MIDDLE_FILES).map(|n| (format!("c/{n}"), 1_000_000 + n));
+    let all = small.chain([("b/large".to_owned(), LARGE_BYTES)]).chain(middle);
+    all.map(|(name, len)| {
+        let data = stage.noise(&format!("{folder}/{name}"), len);
+        (name, data)
+    })
+    .collect()
+}
+
+fn killed_at_every_state(push: bool) {
+    let stage = Stage::new();
+    let files = mix(&stage, if push { "here/mix" } else { "root/mix" });
+    let all = files.iter().map(|(_, data)| data.len() as u64).sum();
+    let depot = stage.depot("d", Some(RATE));
+    let mut server = stage.serve(&[]);
+    let address = server.address.clone();
+    let there = format!("lh://{address}/");
+    let paths = if push {
+        ["here/mix".to_owned(), there]
+    } else {
+        [format!("{there}mix"), "here/".to_owned()]
+    };
+    let arguments = ["-r", "--route", &depot.address, &paths[0], &paths[1]];
+    let mut kills = KILLS.into_iter();
+    let mut made = 0;
+    for _ in 0..MAX_COMMANDS {
+        let mut copy = stage.start_cp(&server, &arguments);
+        let Some((side, sign)) = kills.next() else {
+            let (report, code, told) = copy.report();
+            assert_eq!(code, Some(0), "{report} {told}");
+            break;
+        };
+        copy.until(|event| event["event"] == "report" || sign.is(event, all));
+        if copy.events.iter().any(|event| event["event"] == "report") {
+            // It had nothing to go on with, and was done.
+            copy.child.wait().unwrap();
+            continue;
+        }
+        made += 1;
+        if side != Server {
+            copy.child.kill().unwrap();
+            copy.child.wait().unwrap();
+        }
+        if side != Client {
+            server.kill();
+            server = stage.serve_at(&address);
+        }
+        if side == Server {
+            let began = std::time::Instant::now();
+            let (report, code, told) = copy.report();
+            // A pull goes on by itself; a push ends at once.
+            assert!(matches!(code, Some(0 | 5)), "{report} {told}");
+            assert!(
+                code == Some(0) || began.elapsed() < MAX_END,
+                "{:?}",
+                began.elapsed()
+            );
+        }
+    }
+    assert!(made >= 5, "{made}");
+    let arrived = stage.path(if push { "root/mix" } else { "here/mix" });
+    for (name, data) in &files {
+        assert!(std::fs::read(arrived.join(name)).unwrap() == *data, "{name}");
+    }
+    // No journal is left over. A data file may be, of a program that was killed before it had written a first record.
+    for sub in ["a", "b", "c"] {
+        for entry in std::fs::read_dir(arrived.join(sub)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(!name.ends_with(".journal"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_push_killed_at_every_state_arrives_as_it_was_sent() {
+    killed_at_every_state(true);
+}
+
+#[test]
+fn a_pull_killed_at_every_state_arrives_as_it_was_sent() {
+    killed_at_every_state(false);
+}

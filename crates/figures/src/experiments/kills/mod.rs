@@ -1,0 +1,200 @@
+//! Copies that are killed: at either end or both, at the states of the protocol and at any moment; the same command goes on until all is there.
+
+mod mix;
+mod page;
+mod run;
+mod state;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page};
+use crate::runs::Runs;
+use crate::tools::Tools;
+
+use mix::Mix;
+use state::State;
+
+/// The experiment.
+pub struct Kills;
+
+/// Which way the files go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// To the server.
+    Push,
+    /// From it.
+    Pull,
+}
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The command.
+    Client,
+    /// The server, which is started again at once.
+    Server,
+    /// Both at the same moment.
+    Both,
+}
+
+/// One copy: who is killed, and when. Nobody is in those that the others are compared with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    direction: Direction,
+    kill: Option<Kill>,
+}
+
+/// Who is killed, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kill {
+    side: Side,
+    state: State,
+}
+
+/// What a copy came to, from its first command to the end of its last.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    /// How often somebody was killed who was there to be killed.
+    kills: u32,
+    /// Commands until one said that everything was copied.
+    commands: u32,
+    /// IP bytes that the path delivered in the direction of the files, over all commands.
+    carried: u64,
+    /// Seconds from the start of the first command to the end of the last.
+    seconds: f64,
+    /// Bytes of files that arrived and are not those of the source.
+    wrong_bytes: u64,
+    /// Files that did not arrive, or are too short or too long.
+    lost_files: u64,
+    /// Names of unfinished files that are still there at the end.
+    leftovers: u64,
+}
+
+impl Direction {
+    const BOTH: [Self; 2] = [Self::Push, Self::Pull];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Pull => "pull",
+        }
+    }
+}
+
+impl Side {
+    const ALL: [Self; 3] = [Self::Client, Self::Server, Self::Both];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Both => "both",
+        }
+    }
+}
+
+impl Cell {
+    /// What is demonstrated: a copy that is left alone, and one whose both ends are killed amid the large file.
+    pub fn demonstrated() -> [Self; 2] {
+        let kill = Kill {
+            side: Side::Both,
+            state: State::LateBlocks,
+        };
+        [None, Some(kill)].map(|kill| Self {
+            direction: Direction::Push,
+            kill,
+        })
+    }
+}
+
+impl Experiment for Kills {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = Mix;
+
+    fn name(&self) -> &'static str {
+        "kills"
+    }
+
+    fn title(&self) -> &'static str {
+        "Copies killed at every state: what is wrong, lost, or done again"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for direction in Direction::BOTH {
+            cells.push(Cell {
+                direction,
+                kill: None,
+            });
+            for side in Side::ALL {
+                cells.extend(State::ALL.map(|state| Cell {
+                    direction,
+                    kill: Some(Kill { side, state }),
+                }));
+            }
+        }
+        cells
+    }
+
+    fn seeds(&self, cell: &Cell) -> u64 {
+        match cell.kill {
+            None => 3,
+            // Each seed is another moment.
+            Some(Kill {
+                state: State::Random, ..
+            }) => 12,
+            // Late kills may come when the command has just ended: one seed more makes up for those.
+            Some(_) => 5,
+        }
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        let kills = cell.kill.map_or(0.0, |kill| f64::from(kill.state.kills()));
+        Cost {
+            share: 0.25,
+            seconds: 5.0 + 1.5 * kills,
+        }
+    }
+
+    fn prepare(&self, tools: &Tools) -> Result<Mix> {
+        Mix::make(tools)
+    }
+
+    fn network(&self, _tools: &Tools, _setup: &Mix, _cell: &Cell, _seed: u64) -> Result<Network> {
+        Ok(Network::of_text("kills", run::LAB))
+    }
+
+    fn run(&self, here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
+        run::run(here, cell)
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        format!(
+            "{} kills, {} commands, {:.1} s, {:.1} MB carried, {} bytes wrong, {} files lost, {} left over",
+            seen.kills,
+            seen.commands,
+            seen.seconds,
+            seen.carried as f64 / 1e6,
+            seen.wrong_bytes,
+            seen.lost_files,
+            seen.leftovers
+        )
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        Ok(page::page(runs))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        page::figures(runs)
+    }
+}

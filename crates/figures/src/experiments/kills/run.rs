@@ -1,0 +1,138 @@
+//! One copy that is killed and gone on with until it is done.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::mix::{Mix, NAME};
+use super::state::Sign;
+use super::{Cell, Direction, Seen, Side};
+use crate::children::Server;
+use crate::copy::{SERVER_PORT, in_node, serve_for};
+use crate::experiment::Here;
+use crate::watched_copy::{Heard, WatchedCopy};
+
+/// A path that is slow beside the machine, so that there is a middle of a copy, and what is done again shows in what it carries.
+pub const LAB: &str = r#"
+title = "a client and a server, 20 ms and 100 Mbit/s"
+[nodes.client]
+[nodes.server]
+[links.path]
+ends = ["client", "server"]
+delay = "10 ms"
+rate = "100 Mbit/s"
+queue = "1 bdp of 20 ms"
+"#;
+/// What the path carries in a second, in bytes.
+pub const BYTES_PER_SECOND: f64 = 100e6 / 8.0;
+
+/// A command that has not ended, or come to a state, by then has failed.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(40);
+/// More commands than this for one copy, and something is wrong.
+const MAX_COMMANDS: u32 = 8;
+
+/// Makes the copy.
+///
+/// # Errors
+/// A program cannot be started, or the copy does not come to its end.
+pub fn run(here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
+    let arrived = here.folder.join("arrived");
+    std::fs::create_dir(&arrived).context("cannot make a folder for what arrives")?;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(here.seed);
+    let planned = cell.kill.map_or(0, |kill| kill.state.kills());
+    let (mut kills, mut commands) = (0, 0);
+    let mut server = Some(server(here, cell, &arrived)?);
+    let started = Instant::now();
+    loop {
+        commands += 1;
+        if commands > MAX_COMMANDS {
+            bail!("{MAX_COMMANDS} commands did not complete the copy");
+        }
+        let mut copy = WatchedCopy::start(command(here, cell, &arrived)?)?;
+        if let Some(kill) = cell.kill
+            && commands <= planned
+        {
+            let due = match kill.state.sign(commands - 1, random.random_range(0.0..1.0)) {
+                Sign::After(time) => copy.until(time, |_| false) == Heard::Nothing,
+                Sign::Event(wanted) => match copy.until(COMMAND_TIMEOUT, wanted) {
+                    Heard::It => true,
+                    Heard::End => false,
+                    Heard::Nothing => bail!("it did not come to be killed: {}", kill.state.words()),
+                },
+            };
+            let client_was_there = match kill.side {
+                Side::Client | Side::Both if due => copy.kill()?,
+                _ => false,
+            };
+            let kills_server = due && kill.side != Side::Client;
+            if kills_server {
+                // The old one is gone, and its port with it, before the new one begins.
+                drop(server.take());
+                server = Some(self::server(here, cell, &arrived)?);
+            }
+            kills += u32::from(client_was_there || kills_server);
+            if client_was_there {
+                continue;
+            }
+        }
+        let (ended, _) = copy.end(COMMAND_TIMEOUT)?;
+        match ended.code {
+            Some(0) => break,
+            // It broke off, or found no server to begin with, as was to be expected.
+            Some(3 | 5) if kills > 0 => {}
+            code => bail!("longhaul cp ended with {code:?}: {}", ended.errors.trim()),
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    drop(server);
+    let difference = here.setup.compare(&arrived)?;
+    Ok(Seen {
+        kills,
+        commands,
+        carried: carried(here, cell)?,
+        seconds,
+        wrong_bytes: difference.wrong_bytes,
+        lost_files: difference.lost_files,
+        leftovers: difference.leftovers,
+    })
+}
+
+fn server(here: &Here<'_, Mix>, cell: &Cell, arrived: &Path) -> Result<Server> {
+    let root = match cell.direction {
+        Direction::Push => arrived,
+        Direction::Pull => &here.setup.root,
+    };
+    serve_for(here.tools, here.lab, "server", root, &["--read", "--write"])
+}
+
+fn command(here: &Here<'_, Mix>, cell: &Cell, arrived: &Path) -> Result<std::process::Command> {
+    let identities = &here.tools.identities;
+    let mut command = in_node(here.tools, here.lab, "client", &identities.client_home)?;
+    let there = format!("lh://{}:{SERVER_PORT}", here.lab.address("server")?);
+    command.env("LONGHAUL_STATE", here.folder.join("state")).args([
+        "cp",
+        "-r",
+        "--json",
+        "--host-key",
+        &identities.server_key,
+    ]);
+    match cell.direction {
+        Direction::Push => command.arg(here.setup.root.join(NAME)).arg(format!("{there}/")),
+        Direction::Pull => command.arg(format!("{there}/{NAME}")).arg(arrived),
+    };
+    Ok(command)
+}
+
+/// Bytes that the path delivered in the direction of the files.
+fn carried(here: &Here<'_, Mix>, cell: &Cell) -> Result<u64> {
+    let report = here.lab.links()?;
+    let link = report.links.first().context("the lab has no link")?;
+    let direction = match cell.direction {
+        Direction::Push => &link.counters.forward,
+        Direction::Pull => &link.counters.backward,
+    };
+    Ok(direction.bytes)
+}

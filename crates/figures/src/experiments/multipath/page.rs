@@ -1,0 +1,161 @@
+//! The tables: combinations beside the sum of their paths alone, and changes in mid-copy.
+
+use super::{AWAY_SECONDS, COMBINATIONS, Cell, Change, Path, Seen};
+use crate::page::{Figure, Page, Table, cell, number};
+use crate::runs::Runs;
+
+/// The page.
+pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
+    let mut table = Table::new([
+        "paths",
+        "Mbit/s",
+        "sum of each alone",
+        "share of it, %",
+        "carried by each, %",
+        "streams",
+        "runs",
+    ]);
+    for paths in COMBINATIONS {
+        let one = Cell::of(paths);
+        let carried = runs
+            .cell(&one)
+            .first()
+            .map_or_else(Vec::new, |record| record.seen.carried.clone());
+        let all = carried.iter().sum::<u64>().max(1) as f64;
+        let parts: Vec<String> = carried
+            .iter()
+            .map(|bytes| format!("{:.0}", 100.0 * *bytes as f64 / all))
+            .collect();
+        let beside = paths.len() > 1;
+        table.row([
+            name(paths),
+            cell(runs.spread(&one, Seen::mbps), 1),
+            number(sum_alone(runs, paths).filter(|_| beside), 1),
+            number(
+                share(runs, paths).filter(|_| beside).map(|share| 100.0 * share),
+                1,
+            ),
+            parts.join(" + "),
+            cell(runs.spread(&one, |seen| f64::from(seen.streams)), 0),
+            runs.cell(&one).len().to_string(),
+        ]);
+    }
+    let mut changes = Table::new([
+        "of A, B and C",
+        "Mbit/s over the whole copy",
+        "A before",
+        "A while away",
+        "A after",
+        "all before",
+        "all while away",
+        "all after",
+    ]);
+    for change in [Change::Dies, Change::ComesBack, Change::Joins] {
+        let one = Cell::changing(change);
+        let Some(record) = runs.cell(&one).first().copied() else {
+            continue;
+        };
+        let mut row = vec![words(change), cell(runs.spread(&one, Seen::mbps), 1)];
+        for around in [record.seen.around_change, record.seen.all_around_change] {
+            let there = match change {
+                Change::Dies => [true, true, false],
+                Change::Joins => [false, true, true],
+                Change::None | Change::ComesBack => [true; 3],
+            };
+            let around = around.unwrap_or_default().into_iter().zip(there);
+            row.extend(around.map(|(mbps, is)| number(Some(mbps).filter(|_| is), 0)));
+        }
+        changes.row(row);
+    }
+    Page::new(HEAD)
+        .table(&table)
+        .heading("Paths that go and come")
+        .paragraph(CHANGES)
+        .table(&changes)
+}
+
+/// What documents quote.
+pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    let figures = COMBINATIONS
+        .iter()
+        .filter(|paths| paths.len() > 1)
+        .filter_map(|paths| {
+            let share = share(runs, paths)?;
+            let mbps = runs.spread(&Cell::of(paths), Seen::mbps)?.median;
+            Some(Figure::new(
+                name(paths),
+                format!("{}, share of the sum of each path alone", name(paths)),
+                format!("{:.1} % ({mbps:.0} Mbit/s)", 100.0 * share),
+            ))
+        });
+    figures.collect()
+}
+
+fn name(paths: &[Path]) -> String {
+    let names: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
+    names.join("+")
+}
+
+fn words(change: Change) -> String {
+    match change {
+        Change::None => "nothing changes".to_owned(),
+        Change::Dies => "A dies after a third of the bytes".to_owned(),
+        Change::ComesBack => format!("A dies after a third, and is back {AWAY_SECONDS:.0} s later"),
+        Change::Joins => format!("A's depot is started {AWAY_SECONDS:.0} s after the copy"),
+    }
+}
+
+/// What the paths come to one at a time, added up, in Mbit/s.
+fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
+    paths
+        .iter()
+        .map(|path| Some(runs.spread(&Cell::of(&[*path]), Seen::mbps)?.median))
+        .sum()
+}
+
+/// What they come to together, of that.
+fn share(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
+    Some(runs.spread(&Cell::of(paths), Seen::mbps)?.median / sum_alone(runs, paths)?)
+}
+
+const HEAD: &str = "Files of 250 MB, as many as the paths carry in 20 s, pulled by `longhaul cp` with nothing set but `--route`, once for each path through the depot in its middle. The paths are the three of the multi-path paper at 1:25 in rate: \
+     A 57 ms and 400 Mbit/s, B 75 ms and 100 Mbit/s, C 48 ms and 400 Mbit/s. Goodput of whole copies in Mbit/s, from the start of the command to the verified end, set-up and slow start included. In the paper, two paths together, \
+     each given half of the streams and of the data, came to less than their faster one alone (A with B 78 %, B with C 76 %).";
+
+const CHANGES: &str = "Depots are killed with SIGKILL. The rates are means of those in the progress events (`bps` and `routes_bps`, Mbit/s). A lost stream's work goes over the other paths at once; the path is tried again with pauses of up to \
+     4 s, so *after* begins 5 s after its depot is back, and the first two seconds of each part are left out because the events' rates are smoothed over them.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::tests::record;
+
+    #[test]
+    fn paths_together_stand_beside_the_sum_of_each_alone() {
+        let run = |paths: &[Path], mbps: f64| {
+            let seen = Seen {
+                seconds: 1.0,
+                goodput_bps: mbps * 1e6,
+                streams: 4,
+                carried: vec![1; paths.len()],
+                around_change: None,
+                all_around_change: None,
+            };
+            record(Cell::of(paths), 1, seen, true)
+        };
+        let records = [
+            run(&[Path::A], 380.0),
+            run(&[Path::B], 95.0),
+            run(&[Path::C], 385.0),
+            run(&Path::ALL, 817.0),
+        ];
+        let figures = figures(&Runs::of(&records));
+        assert_eq!(figures.len(), 1);
+        assert_eq!(figures[0].text, "95.0 % (817 Mbit/s)");
+        let text = page(&Runs::of(&records)).text;
+        assert!(
+            text.contains("| A+B+C | 817.0 (817.0..817.0) | 860.0 | 95.0 | 33 + 33 + 33 | 4 (4..4) | 1 |"),
+            "{text}"
+        );
+    }
+}

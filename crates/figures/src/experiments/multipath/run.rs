@@ -1,0 +1,149 @@
+//! One copy over several paths, one of which may go or come while it lasts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{AWAY_SECONDS, Cell, Change, FILE_BYTES, Path, SETTLE_SECONDS, Seen};
+use crate::children::Server;
+use crate::copy::{DEPOT_PORT, SERVER_PORT, in_node, serve, start_depot};
+use crate::experiment::Here;
+use crate::watched_copy::{Heard, WatchedCopy};
+
+/// A copy that has not ended by then has failed.
+const COPY_TIMEOUT: Duration = Duration::from_secs(200);
+
+/// Makes the copy.
+///
+/// # Errors
+/// A program cannot be started, or the copy does not end or verify.
+pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
+    let (tools, lab) = (here.tools, here.lab);
+    let _server = serve(tools, lab, "server", here.setup)?;
+    let depot = |path: Path| start_depot(tools, lab, path.node());
+    let mut a: Option<Server> = None;
+    let mut others = Vec::new();
+    for &path in &cell.paths {
+        match (path, cell.change) {
+            (Path::A, Change::Joins) => {}
+            (Path::A, _) => a = Some(depot(path)?),
+            _ => others.push(depot(path)?),
+        }
+    }
+    let mut routes = Vec::new();
+    for path in &cell.paths {
+        routes.push(format!("{}:{DEPOT_PORT}", lab.address(path.node())?));
+    }
+    let mut command = in_node(tools, lab, "client", &tools.identities.client_home)?;
+    // What an earlier copy has learnt of the paths is not for this one.
+    command.env("LONGHAUL_STATE", here.folder.join("state")).args([
+        "cp",
+        "--json",
+        "--host-key",
+        &tools.identities.server_key,
+    ]);
+    for route in &routes {
+        command.args(["--route", route]);
+    }
+    let server = lab.address("server")?;
+    for file in 0..cell.files() {
+        command.arg(format!("lh://{server}:{SERVER_PORT}/{file}"));
+    }
+    // A directory of its own: the folder of the run is this program's.
+    command.arg(format!("{}/", here.folder.join("arrived").display()));
+    let mut copy = WatchedCopy::start(command)?;
+    let mut away = None;
+    let seconds_so_far = |copy: &WatchedCopy| copy.events.last().map_or(0.0, |(seconds, _)| *seconds);
+    match cell.change {
+        Change::None => {}
+        Change::Dies | Change::ComesBack => {
+            let third = |event: &Value| event["bytes"].as_u64() >= Some(cell.files() * FILE_BYTES / 3);
+            if copy.until(COPY_TIMEOUT, |event| event["event"] == "progress" && third(event)) != Heard::It {
+                bail!("the copy did not come to a third");
+            }
+            let from = seconds_so_far(&copy);
+            drop(a.take());
+            away = Some((from, f64::INFINITY));
+            if cell.change == Change::ComesBack {
+                copy.until(Duration::from_secs_f64(AWAY_SECONDS), |_| false);
+                a = Some(depot(Path::A)?);
+                away = Some((from, seconds_so_far(&copy)));
+            }
+        }
+        Change::Joins => {
+            copy.until(Duration::from_secs_f64(AWAY_SECONDS), |_| false);
+            a = Some(depot(Path::A)?);
+            away = Some((0.0, seconds_so_far(&copy)));
+        }
+    }
+    let (ended, events) = copy.end(COPY_TIMEOUT)?;
+    drop(a);
+    let report = ended.report.context("longhaul cp printed no report")?;
+    if ended.code != Some(0) || report["verification"]["verified"] != true {
+        bail!("longhaul cp ended with {:?}: {}", ended.code, ended.errors.trim());
+    }
+    let streams = report["streams"]
+        .as_array()
+        .context("the report names no streams")?;
+    let carried = |route: &String| -> u64 {
+        let of_route = streams.iter().filter(|stream| stream["route"] == **route);
+        of_route.filter_map(|stream| stream["bytes"].as_u64()).sum()
+    };
+    let number = |field: &str| {
+        report[field]
+            .as_f64()
+            .with_context(|| format!("the report has no {field}"))
+    };
+    let first = routes.first().map(String::as_str);
+    Ok(Seen {
+        seconds: number("seconds")?,
+        goodput_bps: number("goodput_bps")?,
+        streams: streams.len() as u32,
+        carried: routes.iter().map(carried).collect(),
+        around_change: away.map(|away| around(&events, away, |event| event["routes_bps"][first?].as_f64())),
+        all_around_change: away.map(|away| around(&events, away, |event| event["bps"].as_f64())),
+    })
+}
+
+/// The mean of what `rate` finds in the progress events before `away`, within it, and from [`SETTLE_SECONDS`] after it on, in Mbit/s. The
+/// rates are smoothed over two seconds, so those of the first two seconds of each part are left out, and of the last part the event before its
+/// end, when there is little left to carry.
+fn around(events: &[(f64, Value)], away: (f64, f64), rate: impl Fn(&Value) -> Option<f64>) -> [f64; 3] {
+    const SMOOTHED_SECONDS: f64 = 2.0;
+    let parts = [
+        (SMOOTHED_SECONDS, away.0),
+        (away.0 + SMOOTHED_SECONDS, away.1),
+        (away.1 + SETTLE_SECONDS, f64::INFINITY),
+    ];
+    let last = events.iter().rposition(|(_, event)| event["event"] == "progress");
+    parts.map(|(from, to)| {
+        let within = events.iter().enumerate().filter(|(at, (seconds, event))| {
+            Some(*at) != last && event["event"] == "progress" && (from..to).contains(seconds)
+        });
+        let rates: Vec<f64> = within.map(|(_, (_, event))| rate(event).unwrap_or(0.0)).collect();
+        rates.iter().sum::<f64>() / rates.len().max(1) as f64 / 1e6
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_parts_before_within_and_after_are_told_apart() {
+        let events: Vec<(f64, Value)> = (0..40)
+            .map(|quarter| {
+                let seconds = f64::from(quarter) / 2.0;
+                let bps = if (5.0..10.0).contains(&seconds) { 0.0 } else { 4e6 };
+                (seconds, json!({"event": "progress", "bps": bps}))
+            })
+            .collect();
+        assert_eq!(
+            around(&events, (5.0, 10.0), |event| event["bps"].as_f64()),
+            [4.0, 0.0, 4.0]
+        );
+    }
+}

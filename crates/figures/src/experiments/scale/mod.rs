@@ -1,0 +1,203 @@
+//! What a copy takes when there is very much: millions of files, and a file of terabytes, on one machine.
+
+mod page;
+mod run;
+mod tree;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page};
+use crate::runs::Runs;
+use crate::tools::Tools;
+
+/// The experiment.
+pub struct Scale;
+
+/// One copy.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    what: What,
+    way: Way,
+}
+
+/// What is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// 2,000,000 empty files, 1,000 in a folder.
+    MillionsInFolders,
+    /// 2,000,000 empty files in one folder.
+    MillionsInOneFolder,
+    /// 100,000 files of 1 KiB, 1,000 in a folder.
+    SmallFiles,
+    /// One file of 2 GiB, over as many streams as a copy may have.
+    ManyStreams,
+    /// One file of 64 GiB with a block of data at its start and one at its end.
+    Sparse,
+}
+
+/// Who copies it, and which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// `longhaul cp` to a server.
+    Push,
+    /// `longhaul cp` from a server.
+    Pull,
+    /// rsync from its own daemon.
+    Rsync,
+}
+
+/// What one copy came to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    /// Files that arrived, and their bytes.
+    files: u64,
+    bytes: u64,
+    /// From the start of the command to its end.
+    seconds: f64,
+    /// Of the command, and of the server, where they are longhaul's.
+    client: Option<Usage>,
+    server: Option<Usage>,
+}
+
+/// What a process took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The most memory that was resident (`VmHWM`), in MiB.
+    peak_mib: f64,
+    /// Seconds of processors.
+    cpu_seconds: f64,
+}
+
+impl What {
+    const ALL: [Self; 5] = [
+        Self::MillionsInFolders,
+        Self::MillionsInOneFolder,
+        Self::SmallFiles,
+        Self::ManyStreams,
+        Self::Sparse,
+    ];
+
+    /// How many streams it is told to use.
+    fn streams(self) -> Option<u32> {
+        (self == Self::ManyStreams).then_some(64)
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::MillionsInFolders => "2,000,000 empty files, 1,000 in a folder",
+            Self::MillionsInOneFolder => "2,000,000 empty files in one folder",
+            Self::SmallFiles => "100,000 files of 1 KiB, 1,000 in a folder",
+            Self::ManyStreams => "a file of 2 GiB, `--streams 64`",
+            Self::Sparse => "a file of 64 GiB, all a hole but for 2 MiB",
+        }
+    }
+
+    /// Files, files in a folder, and bytes of each.
+    fn shape(self) -> (u64, u64, u64) {
+        match self {
+            Self::MillionsInFolders => (2_000_000, 1000, 0),
+            Self::MillionsInOneFolder => (2_000_000, 2_000_000, 0),
+            Self::SmallFiles => (100_000, 1000, 1 << 10),
+            Self::ManyStreams => (1, 1, 2 << 30),
+            Self::Sparse => (1, 1, 64 << 30),
+        }
+    }
+}
+
+impl Way {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Push => "`longhaul cp`, push",
+            Self::Pull => "`longhaul cp`, pull",
+            Self::Rsync => "rsync from its daemon",
+        }
+    }
+}
+
+impl Seen {
+    fn files_per_second(&self) -> f64 {
+        self.files as f64 / self.seconds
+    }
+
+    fn peaks(&self) -> impl Iterator<Item = f64> {
+        let both = [self.client, self.server];
+        both.into_iter().flatten().map(|usage| usage.peak_mib)
+    }
+}
+
+impl Experiment for Scale {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = ();
+
+    fn name(&self) -> &'static str {
+        "scale"
+    }
+
+    fn title(&self) -> &'static str {
+        "Millions of files and a file of terabytes: memory, and files a second"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let of = |what| {
+            let ways: &[Way] = match what {
+                What::SmallFiles => &[Way::Push, Way::Pull, Way::Rsync],
+                _ => &[Way::Push, Way::Pull],
+            };
+            ways.iter().map(move |&way| Cell { what, way })
+        };
+        What::ALL.into_iter().flat_map(of).collect()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        1
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        let seconds = match cell.what {
+            What::MillionsInFolders | What::MillionsInOneFolder => 200.0,
+            What::SmallFiles | What::ManyStreams => 15.0,
+            What::Sparse => 100.0,
+        };
+        Cost { share: 1.0, seconds }
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<()> {
+        Ok(())
+    }
+
+    fn network(&self, _tools: &Tools, (): &(), _cell: &Cell, _seed: u64) -> Result<Network> {
+        Ok(Network::of_text("scale", run::LAB))
+    }
+
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+        run::run(here, *cell)
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        let peaks: Vec<String> = seen.peaks().map(|mib| format!("{mib:.0}")).collect();
+        format!(
+            "{} files in {:.1} s, {:.0} a second; peaks of client and server: {} MiB",
+            seen.files,
+            seen.seconds,
+            seen.files_per_second(),
+            peaks.join(" and ")
+        )
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        Ok(page::page(runs))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        page::figures(runs)
+    }
+}

@@ -1,0 +1,146 @@
+//! The table, and what is said of it.
+
+use super::{Cell, Scale, Seen, Way, What};
+use crate::experiment::Experiment;
+use crate::page::{Figure, Page, Table, cell, number};
+use crate::runs::Runs;
+use crate::stats::Spread;
+
+/// Bytes of the file that the sparse one is taken as a sample of.
+const TERABYTES: f64 = (4u64 << 40) as f64;
+
+/// The page.
+pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
+    let mut table = Table::new([
+        "what",
+        "by",
+        "seconds",
+        "files a second",
+        "client: peak MiB",
+        "CPU s",
+        "server: peak MiB",
+        "CPU s",
+        "runs",
+    ]);
+    for one in Scale.cells() {
+        let mut row = vec![
+            one.what.words().to_owned(),
+            one.way.words().to_owned(),
+            cell(runs.spread(&one, |seen| seen.seconds), 1),
+            match one.what {
+                What::Sparse | What::ManyStreams => "-".to_owned(),
+                _ => cell(runs.spread(&one, Seen::files_per_second), 0),
+            },
+        ];
+        let of = |end: fn(&Seen) -> Option<super::Usage>, value: fn(&super::Usage) -> f64| {
+            let values: Vec<f64> = runs
+                .cell(&one)
+                .iter()
+                .filter_map(|record| end(&record.seen).as_ref().map(value))
+                .collect();
+            cell(Spread::of(&values), 1)
+        };
+        for end in [|seen: &Seen| seen.client, |seen: &Seen| seen.server] {
+            row.push(of(end, |usage| usage.peak_mib));
+            row.push(of(end, |usage| usage.cpu_seconds));
+        }
+        row.push(runs.cell(&one).len().to_string());
+        table.row(row);
+    }
+    let page = Page::new(HEAD).table(&table);
+    match hours_of_terabytes(runs) {
+        Some(hours) => page.paragraph(&format!(
+            "Holes do not travel, but both ends hash them, because the hash of a file is that of all its bytes, the zeros of its holes included. At the rate of the file of 64 GiB, one of 4 TiB that is all a hole takes {hours:.1} hours: \
+             extrapolated, not measured."
+        )),
+        None => page,
+    }
+}
+
+/// What documents quote.
+pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    let peaks: Vec<f64> = runs
+        .pick(|_| true)
+        .iter()
+        .flat_map(|record| record.seen.peaks())
+        .collect();
+    let peak = Spread::of(&peaks).map(|peaks| {
+        Figure::new(
+            "peak",
+            "the most memory of a client or server, over all cases, MiB",
+            number(Some(peaks.max), 0),
+        )
+    });
+    let rate = |way| {
+        let one = Cell {
+            what: What::SmallFiles,
+            way,
+        };
+        Some(runs.spread(&one, Seen::files_per_second)?.median)
+    };
+    let small = rate(Way::Pull).zip(rate(Way::Push)).zip(rate(Way::Rsync));
+    let small = small.map(|((pull, push), rsync)| {
+        Figure::new(
+            "small-files",
+            "small files a second on loopback: pull, push, rsync's daemon",
+            format!("{pull:.0}, {push:.0}, {rsync:.0}"),
+        )
+    });
+    let hours =
+        hours_of_terabytes(runs).map(|hours| Figure::quoted("sparse-4tib", format!("{hours:.1} hours")));
+    peak.into_iter().chain(small).chain(hours).collect()
+}
+
+/// How long a hole of 4 TiB would take at the slower one of the rates that were measured.
+fn hours_of_terabytes(runs: &Runs<'_, Cell, Seen>) -> Option<f64> {
+    let rates = [Way::Push, Way::Pull].map(|way| {
+        let one = Cell {
+            what: What::Sparse,
+            way,
+        };
+        Some(runs.spread(&one, |seen| seen.bytes as f64 / seen.seconds)?.median)
+    });
+    let slower = rates.into_iter().flatten().reduce(f64::min)?;
+    Some(TERABYTES / slower / 3600.0)
+}
+
+const HEAD: &str = "Copies within one machine, over its loopback interface, with nothing set but what the table names; sources in memory, and what arrives too where the memory file system has inodes for it, otherwise on disk. Peaks are the kernel's (`VmHWM`) of the \
+     client's and the server's process over the whole copy. rsync (`-rtW --inplace`, not encrypted) copies the same files from its daemon in the same node.";
+
+#[cfg(test)]
+mod tests {
+    use super::super::Usage;
+    use super::*;
+    use crate::runs::tests::record;
+
+    #[test]
+    fn the_greatest_peak_of_all_and_the_hours_of_a_hole_are_told() {
+        let run = |what, way, seconds, peak_mib| {
+            let usage = Some(Usage {
+                peak_mib,
+                cpu_seconds: 1.0,
+            });
+            let seen = Seen {
+                files: 10,
+                bytes: 64 << 30,
+                seconds,
+                client: usage,
+                server: usage,
+            };
+            record(Cell { what, way }, 1, seen, true)
+        };
+        let records = [
+            run(What::Sparse, Way::Push, 36.0, 20.0),
+            run(What::Sparse, Way::Pull, 72.0, 40.0),
+        ];
+        let runs = Runs::of(&records);
+        let figures = figures(&runs);
+        assert_eq!(figures[0].text, "40");
+        assert_eq!(figures[1].text, "1.3 hours");
+        assert!(
+            page(&runs)
+                .text
+                .contains("one of 4 TiB that is all a hole takes 1.3 hours")
+        );
+    }
+}

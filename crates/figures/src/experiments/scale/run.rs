@@ -1,0 +1,190 @@
+//! One copy within one node, over its loopback interface, and what the processes take.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::tree::{count, has_room, make};
+use super::{Cell, Seen, Usage, Way, What};
+use crate::children::Server;
+use crate::copy::{SERVER_PORT, Source, in_node, serve_for};
+use crate::experiment::Here;
+use crate::peers;
+use crate::peers::one_copy::{Direction, Job, one_copy};
+use crate::watched_copy::WatchedCopy;
+
+/// Both ends are in one node; the other is there because a lab has a link.
+pub const LAB: &str = r#"
+title = "one host"
+[nodes.host]
+[nodes.other]
+[links.unused]
+ends = ["host", "other"]
+delay = "1 ms"
+rate = "100 Mbit/s"
+"#;
+/// A copy that has not ended by then has failed.
+const COPY_TIMEOUT: Duration = Duration::from_secs(900);
+/// How often the processes are looked at. Their greatest memory is kept by the kernel.
+const USAGE_SAMPLE_PERIOD: Duration = Duration::from_millis(50);
+
+/// Makes what is copied, and the copy.
+///
+/// # Errors
+/// There is no room, a program cannot be started, or the copy fails.
+pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
+    let sent = here.folder.join("sent");
+    std::fs::create_dir(&sent)?;
+    let files = cell.what.shape().0;
+    make(&sent, cell.what)?;
+    // Where memory has no room for as many inodes again, the copy goes to disk.
+    let elsewhere = (!has_room(here.folder, files))
+        .then(tempfile::tempdir)
+        .transpose()?;
+    let arrived = elsewhere.as_ref().map_or(here.folder, |folder| folder.path());
+    ensure!(
+        has_room(arrived, files),
+        "{} has no inodes left for {files} files",
+        arrived.display()
+    );
+    let arrived = arrived.join("arrived");
+    std::fs::create_dir(&arrived)?;
+    if cell.way == Way::Rsync {
+        return by_rsync(here, &sent);
+    }
+    let (root, grant) = match cell.way {
+        Way::Push => (&arrived, "--write"),
+        _ => (&sent, "--read"),
+    };
+    let server = serve_for(here.tools, here.lab, "host", root, &[grant])?;
+    let (seconds, client, server) = copy(here, cell, &server, &sent, &arrived)?;
+    let (files, bytes) = count(&arrived.join("data"))?;
+    ensure!(
+        (files, bytes) == count(&sent.join("data"))?,
+        "{files} files of {bytes} bytes arrived"
+    );
+    if cell.what == What::Sparse {
+        let there = std::os::unix::fs::MetadataExt::blocks(&arrived.join("data").metadata()?);
+        ensure!(
+            there < 1 << 14,
+            "the hole did not stay one: {there} blocks of 512 bytes"
+        );
+    }
+    Ok(Seen {
+        files,
+        bytes,
+        seconds,
+        client: Some(client),
+        server: Some(server),
+    })
+}
+
+/// With `longhaul cp`: seconds, and what client and server took.
+fn copy(
+    here: &Here<'_, ()>,
+    cell: Cell,
+    server: &Server,
+    sent: &Path,
+    arrived: &Path,
+) -> Result<(f64, Usage, Usage)> {
+    let identities = &here.tools.identities;
+    let mut command = in_node(here.tools, here.lab, "host", &identities.client_home)?;
+    let there = format!("lh://{}:{SERVER_PORT}", here.lab.address("host")?);
+    command.env("LONGHAUL_STATE", here.folder.join("state")).args([
+        "cp",
+        "-r",
+        "--quiet",
+        "--host-key",
+        &identities.server_key,
+    ]);
+    if let Some(streams) = cell.what.streams() {
+        command.args(["--streams", &streams.to_string()]);
+    }
+    match cell.way {
+        Way::Push => command.arg(sent.join("data")).arg(format!("{there}/")),
+        _ => command.arg(format!("{there}/data")).arg(arrived),
+    };
+    let began = Instant::now();
+    let copy = WatchedCopy::start(command)?;
+    let (client, server) = (copy.process(), server.process());
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut last = Usage::default();
+            while !over.load(Ordering::Relaxed) {
+                // Of a process that has ended and is not waited for, memory is not told any more.
+                last = usage(client).filter(|now| now.peak_mib > 0.0).unwrap_or(last);
+                thread::sleep(USAGE_SAMPLE_PERIOD);
+            }
+            last
+        });
+        let ended = copy.end(COPY_TIMEOUT);
+        let seconds = began.elapsed().as_secs_f64();
+        over.store(true, Ordering::Relaxed);
+        let client = watch.join().unwrap_or_default();
+        let (ended, _) = ended?;
+        if ended.code != Some(0) {
+            bail!("longhaul cp ended with {:?}: {}", ended.code, ended.errors.trim());
+        }
+        let server = usage(server).context("the server has ended")?;
+        Ok((seconds, client, server))
+    })
+}
+
+/// What a process has taken so far, by proc(5).
+fn usage(process: u32) -> Option<Usage> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak_kib = peak.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // Behind the name, which may hold anything: the state is the first field, user and system time are the 12th and 13th.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: f64 = ticks.filter_map(|field| field.parse::<f64>().ok()).sum();
+    Some(Usage {
+        peak_mib: peak_kib.unwrap_or(0.0) / 1024.0,
+        cpu_seconds: ticks / rustix::param::clock_ticks_per_second() as f64,
+    })
+}
+
+fn by_rsync(here: &Here<'_, ()>, sent: &Path) -> Result<Seen> {
+    let peers = peers::all();
+    let rsync = peers.iter().find(|peer| peer.name() == "rsync");
+    let rsync = rsync.context("there is no rsync among the peers")?;
+    let source = Source {
+        root: sent.to_path_buf(),
+        name: "data".into(),
+    };
+    let job = Job {
+        lab: here.lab,
+        client: "host",
+        server: "host",
+        relay: None,
+        scratch: here.folder,
+        source: &source,
+        direction: Direction::Fetch,
+        streams: 1,
+    };
+    let timed = one_copy(&**rsync, &job)?;
+    Ok(Seen {
+        files: timed.contents.files,
+        bytes: timed.contents.bytes,
+        seconds: timed.seconds,
+        client: None,
+        server: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_takes_something() {
+        let usage = usage(std::process::id()).unwrap();
+        assert!(usage.peak_mib > 0.5 && usage.cpu_seconds >= 0.0);
+    }
+}

@@ -1,0 +1,154 @@
+//! Whether a file that is offered is there already.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::{self, Mode, Stat};
+use rustix::io::Errno;
+
+use super::write::{metadata_failure, times};
+use super::{Destination, Parent};
+use crate::error::{Failure, FailureKind};
+use crate::path::RelPath;
+use crate::send::meta_of;
+use crate::store::Comparison;
+use crate::store::confine::{Kind, kind_of};
+use crate::tree_hash::Hash;
+use crate::wire::Offer;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 128 * 1024;
+
+impl Destination {
+    /// Whether there is anything where the files go that they may be compared with. Nothing, to who may not know.
+    pub(crate) fn has_something(&self) -> bool {
+        self.may_compare && self.names.iter().any(|name| self.has_some_of(name))
+    }
+
+    /// Whether there is anything at the place of a source of this name.
+    fn has_some_of(&self, name: &[u8]) -> bool {
+        if !self.into {
+            return self.base.stat(&self.target).is_ok();
+        }
+        if name.is_empty() {
+            let dir = self.base.open_dir(&self.target);
+            return dir.is_ok_and(|dir| !dir.is_empty().unwrap_or(false));
+        }
+        let place = self.target.child(name);
+        place.is_ok_and(|place| self.base.stat(&place).is_ok())
+    }
+
+    /// Compares what is there with what is offered (LH-COPY-41). Reads it only if `offer` has a hash, as long as somebody
+    /// `is_waiting`.
+    pub(super) fn compare_offered(
+        &self,
+        offer: &Offer,
+        is_waiting: &dyn Fn() -> bool,
+    ) -> Result<Comparison, Failure> {
+        if !self.may_compare {
+            return Ok(Comparison::Wanted);
+        }
+        let place = self.beneath_base(&offer.head)?;
+        let Some(there) = self.there(&place) else {
+            return Ok(Comparison::Wanted);
+        };
+        let Ok(stat) = there.dir.stat_name(&there.name) else {
+            return Ok(Comparison::Wanted);
+        };
+        self.may_take_place_of(&stat, offer.size)?;
+        let same_size = kind_of(&stat) == Kind::File && stat.st_size as u64 == offer.size;
+        let has_time = meta_of(&stat).mtime == offer.meta.mtime;
+        if !same_size || (offer.hash.is_none() && !has_time) {
+            return Ok(Comparison::Wanted);
+        }
+        let needs_file = offer.hash.is_some() || self.options.fsync || self.differs(&stat, offer);
+        if !needs_file {
+            return Ok(Comparison::Unchanged);
+        }
+        let Some((fd, stat)) = open(&there, offer.size) else {
+            return Ok(Comparison::Wanted);
+        };
+        if let Some(hash) = &offer.hash
+            && !has_content(&fd, hash, is_waiting)?
+        {
+            return match self.options.overwrite {
+                true => Ok(Comparison::Wanted),
+                false => Err(Failure::new(FailureKind::Exists)),
+            };
+        }
+        self.give_metadata(&fd, &stat, offer)?;
+        if self.options.fsync {
+            fs::fsync(&fd)?;
+            self.open_dirs.changed(&there.path, &there.dir);
+        }
+        Ok(Comparison::Unchanged)
+    }
+
+    /// Where an entry would be, without making anything; none if its directory is not there or may not be looked into.
+    fn there(&self, place: &RelPath) -> Option<Parent> {
+        let (path, name) = place.split_last()?;
+        if !path.is_within(&self.within) {
+            return None;
+        }
+        let dir = match self.open_dirs.get(&path) {
+            Some(dir) => dir,
+            None => {
+                let dir = Arc::new(self.base.open_dir(&path).ok()?);
+                self.open_dirs.insert(path.clone(), dir.clone());
+                dir
+            }
+        };
+        Some(Parent {
+            dir,
+            name: OsStr::from_bytes(name).to_owned(),
+            path,
+        })
+    }
+
+    /// Whether what is there is to be given other permissions, or another time.
+    fn differs(&self, stat: &Stat, offer: &Offer) -> bool {
+        // LH-COPY-24: left alone otherwise.
+        self.options.overwrite && meta_of(stat) != offer.meta
+    }
+
+    fn give_metadata(&self, fd: &OwnedFd, stat: &Stat, offer: &Offer) -> Result<(), Failure> {
+        if !self.differs(stat, offer) {
+            return Ok(());
+        }
+        let given = || {
+            if stat.st_mode & 0o777 != offer.meta.mode {
+                fs::fchmod(fd, Mode::from_raw_mode(offer.meta.mode))?;
+            }
+            fs::futimens(fd, &times(&offer.meta))
+        };
+        given().map_err(metadata_failure)
+    }
+}
+
+/// The file, if it is a regular one of this size that may be read.
+fn open(there: &Parent, size: u64) -> Option<(OwnedFd, Stat)> {
+    let name = RelPath::from_bytes(there.name.as_bytes()).ok()?;
+    let fd = there.dir.open_file(&name).ok()?;
+    let stat = fs::fstat(&fd).ok()?;
+    let fits = kind_of(&stat) == Kind::File && stat.st_size as u64 == size;
+    fits.then_some((fd, stat))
+}
+
+/// Whether a file's content has this hash; not, if nobody waits for the answer any more.
+fn has_content(fd: &OwnedFd, hash: &Hash, is_waiting: &dyn Fn() -> bool) -> Result<bool, Failure> {
+    let (mut hasher, mut part, mut at) = (blake3::Hasher::new(), vec![0; READ_BYTES], 0);
+    while is_waiting() {
+        match rustix::io::pread(fd, &mut part, at) {
+            Ok(0) => return Ok(hasher.finalize() == *hash),
+            Ok(got) => {
+                hasher.update(part.get(..got).unwrap_or_default());
+                at += got as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,383 @@
+//! What is there already does not travel: offered before data, by size and time or by content; both ways.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longhaul_transfer::*;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
+use tokio::time::Instant;
+
+use crate::harness::*;
+
+const FILES: u64 = 600;
+const FILE: u64 = 4096;
+const LARGE: u64 = 5 << 20;
+/// What a client that pushes may send before it hears that there is something, and one batch beyond.
+const BEFORE_TOLD: u64 = (1 << 20) + (512 << 10) + FILE;
+
+fn overwriting() -> WriteOptions {
+    WriteOptions {
+        overwrite: true,
+        resume: true,
+        ..Default::default()
+    }
+}
+
+/// Small files, in directories, and a large one.
+fn tree(at: &Path) {
+    for n in 0..FILES {
+        let dir = at.join(format!("d{}", n / 100));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join(format!("f{n}")), noise(FILE as usize, n)).unwrap();
+    }
+    std::fs::write(at.join("d0/large"), noise(LARGE as usize, 77)).unwrap();
+    std::fs::write(at.join("empty"), "").unwrap();
+    std::os::unix::fs::symlink("d0", at.join("link")).unwrap();
+}
+
+/// Bytes of file data that a copy carried.
+fn carried(run: &Run) -> u64 {
+    let streams = run.progress.streams();
+    streams
+        .iter()
+        .map(|stream| stream.bytes.load(Ordering::Relaxed))
+        .sum()
+}
+
+fn unchanged(run: &Run) -> (u64, u64) {
+    let progress = &run.progress;
+    (
+        progress.files_unchanged.load(Ordering::Relaxed),
+        progress.bytes_unchanged.load(Ordering::Relaxed),
+    )
+}
+
+/// Names of the files that travelled.
+fn travelled(run: &Run) -> Vec<String> {
+    let name = |event: &Event| match event {
+        Event::Done {
+            path,
+            bytes: Some(_),
+            same: false,
+            ..
+        } => path.rsplit('/').next().map(str::to_owned),
+        _ => None,
+    };
+    let mut names: Vec<String> = run.events.iter().filter_map(name).collect();
+    names.sort();
+    names
+}
+
+/// Which way a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Push,
+    Pull,
+}
+
+use Way::{Pull, Push};
+
+impl Way {
+    /// The tree that is copied, and where it goes.
+    fn places(self, bench: &Bench) -> (PathBuf, PathBuf) {
+        match self {
+            Push => (bench.local("s"), bench.root("d/s")),
+            Pull => (bench.root("s"), bench.local("d/s")),
+        }
+    }
+
+    async fn copy(self, bench: &Bench, pipes: Pipes, options: WriteOptions) -> Run {
+        match self {
+            Push => bench.push(pipes, &[bench.local("s")], "/d/", options).await,
+            Pull => bench.pull(pipes, &["s"], "d/", options).await,
+        }
+    }
+
+    /// The most that travels of a tree that is there.
+    fn bound(self) -> u64 {
+        match self {
+            Push => BEFORE_TOLD,
+            Pull => 0,
+        }
+    }
+}
+
+fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
+    let time = Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanos,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
+}
+
+// LH-COPY-39, LH-COPY-41.
+#[tokio::test(start_paused = true)]
+async fn a_tree_that_is_there_costs_round_trips_and_no_data() {
+    let one_way = Duration::from_millis(60);
+    for way in [Push, Pull] {
+        let bench = Bench::new();
+        let (from, to) = way.places(&bench);
+        tree(&from);
+        let pipes = || Pipes {
+            one_way,
+            ..bench.pipes()
+        };
+        let first = way.copy(&bench, pipes(), WriteOptions::default()).await;
+        assert_eq!(unchanged(first.ok()), (0, 0));
+        assert_eq!(describe(&to), describe(&from));
+        let again = pipes();
+        let passed = again.carried.clone();
+        let started = Instant::now();
+        let run = way.copy(&bench, again, WriteOptions::default()).await;
+        let took = run.ended - started;
+        run.ok();
+        assert!(
+            took <= one_way * 4 + Duration::from_millis(30),
+            "{way:?}: {took:?}"
+        );
+        assert!(carried(&run) <= way.bound(), "{way:?}: {}", carried(&run));
+        let passed = passed.load(Ordering::SeqCst);
+        assert!(passed <= way.bound() + 300 * FILES, "{way:?}: {passed} passed");
+        let (files, bytes) = unchanged(&run);
+        let whole = FILES * FILE + LARGE;
+        assert!(bytes + carried(&run) >= whole, "{way:?}: {bytes}");
+        assert!(files <= FILES + 2 && bytes <= whole);
+        if way == Pull {
+            assert_eq!((files, bytes), (FILES + 2, whole));
+        }
+        assert_eq!(run.progress.bytes_done.load(Ordering::Relaxed), whole);
+        assert_eq!(travelled(&run), [""; 0], "all of it is the same");
+        assert_eq!(describe(&to), describe(&from));
+        assert_no_temps(bench.tmp.path());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_large_file_that_is_there_stops_travelling_with_the_first_answer() {
+    for way in [Push, Pull] {
+        let bench = Bench::new();
+        let (from, to) = way.places(&bench);
+        std::fs::write(&from, noise(24 << 20, 1)).unwrap();
+        std::fs::create_dir(to.parent().unwrap()).unwrap();
+        way.copy(&bench, bench.pipes(), overwriting()).await.ok();
+        let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&to).unwrap());
+        let run = way.copy(&bench, bench.pipes(), overwriting()).await;
+        run.ok();
+        assert!(carried(&run) <= way.bound(), "{way:?}: {}", carried(&run));
+        assert_eq!(unchanged(&run), (1, 24 << 20));
+        assert_eq!(run.progress.bytes_done.load(Ordering::Relaxed), 24 << 20);
+        let now = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&to).unwrap());
+        assert_eq!(now, inode, "left alone");
+        assert_no_temps(bench.tmp.path());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_differs_in_size_or_time_travels_and_permissions_end_right() {
+    for way in [Push, Pull] {
+        let bench = Bench::new();
+        let (from, to) = way.places(&bench);
+        tree(&from);
+        way.copy(&bench, bench.pipes(), WriteOptions::default())
+            .await
+            .ok();
+        // Touched; grown, its time set back; replaced with one of the same size and another time; one nanosecond later; new.
+        set_mtime(&from.join("d0/f1"), 1_000_000_000, 5);
+        let before = std::fs::metadata(from.join("d0/f2")).unwrap();
+        std::fs::write(from.join("d0/f2"), noise(FILE as usize + 1, 2)).unwrap();
+        let (seconds, nanos) = {
+            use std::os::unix::fs::MetadataExt;
+            (before.mtime(), before.mtime_nsec())
+        };
+        set_mtime(&from.join("d0/f2"), seconds, nanos);
+        std::fs::write(from.join("d5/f599"), noise(FILE as usize, 9)).unwrap();
+        set_mtime(&from.join("d5/f599"), 1_000_000_000, 5);
+        set_mtime(&from.join("d1/f100"), seconds, (nanos + 1) % 1_000_000_000);
+        std::fs::write(from.join("d1/new"), "new").unwrap();
+        std::fs::write(from.join("d0/large"), noise(LARGE as usize, 78)).unwrap();
+        set_mtime(&from.join("d0/large"), 1_000_000_001, 0);
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(from.join("d3/f300"), permissions).unwrap();
+        let run = way.copy(&bench, bench.pipes(), overwriting()).await;
+        run.ok();
+        let names = travelled(&run);
+        for name in ["f1", "f2", "f100", "f599", "new", "large"] {
+            assert!(
+                names.iter().any(|one| one == name),
+                "{way:?}: {name} in {names:?}"
+            );
+        }
+        if way == Pull {
+            assert_eq!(names, ["f1", "f100", "f2", "f599", "large", "new"]);
+            assert_eq!(carried(&run), 4 * FILE + 1 + 3 + LARGE);
+        }
+        let content = |root: &Path| -> Vec<_> {
+            let list = describe(root).into_iter();
+            list.filter(|(_, what)| !what.starts_with("dir")).collect()
+        };
+        assert_eq!(content(&to), content(&from), "{way:?}");
+    }
+}
+
+// LH-COPY-42: in this way both ends know the content, and the record is that of a copy that moved it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_is_compared_where_that_is_asked_for() {
+    for way in [Push, Pull] {
+        let mut bench = Bench::new();
+        let (from, to) = way.places(&bench);
+        tree(&from);
+        let first = way.copy(&bench, bench.pipes(), WriteOptions::default()).await;
+        // Other content under the same size and time; the same content at another time.
+        for (n, path) in (0..).zip(["d0/f7", "d0/large"]) {
+            let meta = std::fs::metadata(to.join(path)).unwrap();
+            std::fs::write(to.join(path), noise(meta.len() as usize, 1000 + n)).unwrap();
+            use std::os::unix::fs::MetadataExt;
+            set_mtime(&to.join(path), meta.mtime(), meta.mtime_nsec());
+        }
+        set_mtime(&from.join("d2/f200"), 1_000_000_000, 5);
+        if way == Pull {
+            let run = way.copy(&bench, bench.pipes(), overwriting()).await;
+            assert_eq!(travelled(run.ok()), ["f200"], "nothing is read");
+            set_mtime(&from.join("d2/f200"), 1_000_000_002, 5);
+        }
+        bench.compare = Compare::Content;
+        let refused = way.copy(&bench, bench.pipes(), WriteOptions::default()).await;
+        let exists = |name: &str| (name.to_owned(), FailureKind::Exists);
+        assert_eq!(refused.failures(), [exists("f7"), exists("large")], "{way:?}");
+        assert_eq!(carried(&refused), 0);
+        let run = way.copy(&bench, bench.pipes(), overwriting()).await;
+        assert_eq!(travelled(run.ok()), ["f7", "large"], "{way:?}");
+        assert_eq!(carried(&run), FILE + LARGE);
+        assert_eq!(unchanged(&run), (FILES, (FILES - 1) * FILE));
+        assert_eq!(run.result.as_ref().unwrap(), first.result.as_ref().unwrap());
+        let files = |root: &Path| -> Vec<_> {
+            let list = describe(root).into_iter();
+            list.filter(|(_, what)| what.starts_with("file")).collect()
+        };
+        assert_eq!(files(&to), files(&from), "{way:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_can_not_be_replaced_is_told_without_its_data() {
+    for way in [Push, Pull] {
+        let bench = Bench::new();
+        let (from, to) = way.places(&bench);
+        std::fs::create_dir_all(&from).unwrap();
+        std::fs::create_dir_all(to.join("dir")).unwrap();
+        for name in ["dir", "large", "link"] {
+            std::fs::write(from.join(name), noise(3 << 20, 5)).unwrap();
+        }
+        std::fs::write(to.join("large"), "short").unwrap();
+        std::os::unix::fs::symlink("large", to.join("link")).unwrap();
+        let run = way.copy(&bench, bench.pipes(), WriteOptions::default()).await;
+        assert!(run.result.is_ok());
+        let failed = |name: &str, kind| (name.to_owned(), kind);
+        assert_eq!(
+            run.failures(),
+            [
+                failed("dir", FailureKind::WrongKind),
+                failed("large", FailureKind::Exists),
+                failed("link", FailureKind::Exists)
+            ]
+        );
+        assert!(carried(&run) <= way.bound(), "{way:?}: {}", carried(&run));
+        assert_eq!(std::fs::read(to.join("large")).unwrap(), b"short");
+    }
+}
+
+// LH-COPY-39: to who may not read there, nothing is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_read_does_not_learn_what_is_there() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.root("in")).unwrap();
+    std::fs::write(bench.local("s"), noise(LARGE as usize, 1)).unwrap();
+    let from = [bench.local("s")];
+    let push = || bench.push(bench.pipes_of(2), &from, "/in/", overwriting());
+    let first = push().await;
+    let again = push().await;
+    assert_eq!(carried(again.ok()), carried(first.ok()));
+    assert_eq!(unchanged(&again), (0, 0));
+    assert_eq!(travelled(&again), ["s"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_lost_between_offer_and_answer_loses_nothing() {
+    for (way, compare) in [
+        (Push, Compare::SizeAndTime),
+        (Pull, Compare::SizeAndTime),
+        (Push, Compare::Content),
+        (Pull, Compare::Content),
+    ] {
+        let mut bench = Bench::new();
+        bench.compare = compare;
+        let (from, to) = way.places(&bench);
+        std::fs::create_dir_all(from.join("sub")).unwrap();
+        for n in 0..12 {
+            std::fs::write(from.join(format!("f{n}")), noise(200, n)).unwrap();
+        }
+        std::fs::write(from.join("sub/large"), noise(700_000, 3)).unwrap();
+        way.copy(&bench, bench.pipes(), overwriting()).await.ok();
+        let mut lost = 0;
+        for (n, cut) in (30..4000).step_by(61).enumerate() {
+            // One of each kind has to travel.
+            std::fs::write(from.join("f3"), noise(200, 100 + n as u64)).unwrap();
+            std::fs::write(from.join("sub/large"), noise(700_000, 100 + n as u64)).unwrap();
+            set_mtime(&from.join("f3"), 1_000_000_000 + n as i64, 0);
+            set_mtime(&from.join("sub/large"), 1_000_000_000 + n as i64, 0);
+            let pipes = bench.pipes();
+            *pipes.cuts.lock().unwrap() = vec![cut, cut + 800];
+            let run = way.copy(&bench, pipes, overwriting()).await;
+            run.ok();
+            lost += run.streams_lost();
+            let files = |root: &Path| -> Vec<_> {
+                let list = describe(root).into_iter();
+                list.filter(|(_, what)| what.starts_with("file")).collect()
+            };
+            assert_eq!(files(&to), files(&from), "{way:?} {compare:?} cut at {cut}");
+            assert_no_temps(&to);
+        }
+        assert!(lost > 60, "{way:?} {compare:?}: {lost}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_was_cut_in_mid_tree_skips_what_it_did() {
+    for way in [Push, Pull] {
+        let bench = Bench::new();
+        let (from, to) = way.places(&bench);
+        tree(&from);
+        for cut in [500_000, 2_000_000, 6_000_000] {
+            let pipes = bench.pipes();
+            *pipes.cuts.lock().unwrap() = [vec![cut], vec![0; 100]].concat();
+            let first = way.copy(&bench, pipes, overwriting()).await;
+            assert!(first.result.is_err());
+            tokio::time::sleep(Limits::default().grace * 2).await;
+            let there: u64 = describe(&to)
+                .iter()
+                .filter_map(|(_, what)| what.strip_prefix("file ")?.split(' ').next()?.parse::<u64>().ok())
+                .sum();
+            let run = way.copy(&bench, bench.pipes(), overwriting()).await;
+            run.ok();
+            let whole = FILES * FILE + LARGE;
+            // What is kept of the large one has no name yet, and counts here as if it were a file.
+            let bound = whole + way.bound() + LARGE - there.min(whole + LARGE);
+            assert!(
+                carried(&run) <= bound,
+                "{way:?} {cut}: {} over {bound}",
+                carried(&run)
+            );
+            assert!(
+                cut < 1_000_000 || unchanged(&run).0 > 50,
+                "{way:?} {cut}: {:?}",
+                unchanged(&run)
+            );
+            std::fs::remove_dir_all(&to).unwrap();
+        }
+    }
+}
