@@ -156,8 +156,12 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     writer.flush().await?;
     loop {
         match reader.next().await? {
-            Some(Incoming::Frame(Frame::Accept { instance, .. })) => {
+            Some(Incoming::Frame(Frame::Accept {
+                instance, present, ..
+            })) => {
                 instance.map_or(Ok(()), |instance| queue.reached(instance))?;
+                // The stream before it may have been lost before it heard this.
+                queue.told_presence(present);
                 return Ok(Vec::new());
             }
             Some(Incoming::Frame(Frame::Refuse { unauthorised, detail })) => {
