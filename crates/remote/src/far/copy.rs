@@ -11,8 +11,8 @@ use longhaul_proto::Host;
 use longhaul_session::{ConnectOptions, Endpoint, Identity, Route, ServerTrust, Service, Session};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
-    Client, ConnectError, Connector, Destination, Error, Event, Hello, Observer, Outcome, Progress, Request,
-    SessionConnector, Sources, Token, WriteOptions,
+    Client, Compare, ConnectError, Connector, Destination, Error, Event, Hello, Observer, Outcome, Progress,
+    Request, SessionConnector, Sources, Token, WriteOptions,
 };
 use tokio::sync::mpsc::UnboundedSender;
 

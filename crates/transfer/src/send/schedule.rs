@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::manifest::Manifest;
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
-use crate::wire::{BLOCK_LOG2, Head, Meta};
+use crate::wire::{Head, Meta};
 
 mod answers;
 mod batch;
@@ -56,8 +56,6 @@ const MIN_AGE_TO_REPEAT: Duration = Duration::from_secs(2);
 /// How many times as long as the answers of the idle stream take, if that is longer: streams of one bottleneck only get in
 /// each other's way.
 const MIN_ANSWER_TIMES_TO_REPEAT: u32 = 3;
-/// The largest block of a file.
-const MAX_BLOCK_BYTES: u64 = 1 << *BLOCK_LOG2.end();
 /// Bytes of memory for what is in flight or came back, and for a record that waits in the manifest.
 pub(crate) const IN_FLIGHT_BYTES: u64 = 216;
 const WAITING_BYTES: u64 = 64;
@@ -149,6 +147,7 @@ impl Schedule {
     /// The stream is gone: what it carried comes back (LH-COPY-27).
     pub(crate) fn remove_stream(&mut self, stream: StreamId) {
         let back = self.in_flight.remove_stream(stream);
+        self.offers.forget_questions();
         if !back.is_empty() {
             for subject in back {
                 self.come_back(subject);
@@ -319,6 +318,7 @@ impl Schedule {
     /// Nothing of an entry is to be sent any more.
     fn drop_entry(&mut self, id: u64) {
         self.in_flight.forget_entry(id);
+        self.offers.answered(id);
         self.cutting.remove(&id);
         self.unopened.remove(&id);
         let of_entry = Subject::block(id, 0)..=Subject::whole(id);

@@ -13,6 +13,7 @@ use longhaul_proto::PublicKey;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::*;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::time::Instant;
 
@@ -478,4 +479,17 @@ pub fn noise(len: usize, seed: u64) -> Vec<u8> {
         .finalize_xof()
         .fill(&mut out);
     out
+}
+
+/// Gives a file a time of modification. Two that are written within a tick of the kernel's clock have the same.
+pub fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
+    let time = Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanos,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
 }

@@ -209,6 +209,9 @@ async fn nothing_is_replaced_unless_asked_and_the_same_again_is_no_error() {
     let mut other = big.clone();
     other[500_000] ^= 1;
     std::fs::write(bench.root("d/large"), &other).unwrap();
+    for name in ["d/differs", "d/large"] {
+        set_mtime(&bench.root(name), 1_000_000_000, 0);
+    }
     symlink("y", bench.root("d/link")).unwrap();
     let from = [bench.local("s/.")];
     let run = bench

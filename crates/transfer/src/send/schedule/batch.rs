@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Schedule;
 use super::blocks::Blocks;
 use super::entry::{Entry, Stage, Tracked};
 use super::offers::Begins;
 use super::work::{Part, StreamId, Subject, Work};
-use super::{MAX_BLOCK_BYTES, Schedule};
 
 /// Bytes of entries from which on a batch for one buffer is full.
 const MAX_BATCH_BYTES: u64 = 512 * 1024;
@@ -94,9 +94,8 @@ impl Schedule {
                 return Some((subject, work));
             }
         }
-        if let Some(&file) = self.cutting.first()
-            && self.offers.may_send()
-        {
+        let may_cut = |file: &&u64| self.offers.may_cut(**file);
+        if let Some(&file) = self.cutting.iter().find(may_cut) {
             let may_follow = match follows {
                 Follows::Anything => true,
                 Follows::Blocks => self.next_block_len(file) <= fits,
@@ -126,9 +125,7 @@ impl Schedule {
                 true => Subject::block(id, 0),
                 false => Subject::whole(id),
             };
-            if !is_offered {
-                self.offers.sent(entry.size().min(MAX_BLOCK_BYTES));
-            }
+            self.offers.begun(&entry, begins);
             self.tracked.insert(id, Tracked::new(entry, begins));
             return self.work_of(subject).map(|work| (subject, work));
         }

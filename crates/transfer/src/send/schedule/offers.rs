@@ -4,6 +4,7 @@
 //! than a first round trip can carry, and offers everything else once the server has said that there may be some of it. So
 //! a copy to an empty place costs nothing, and one that was made before moves next to nothing.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Schedule;
@@ -35,6 +36,8 @@ pub(super) struct Offers {
     compare: Compare,
     /// Bytes of files that were handed out before it was known.
     before_told: u64,
+    /// Files that were offered with data behind it, and not answered for. Few: each counts among those bytes.
+    questions: BTreeSet<u64>,
 }
 
 /// How a file goes its way.
@@ -69,8 +72,35 @@ impl Offers {
     }
 
     /// Whether more of files may be handed out.
-    pub(super) fn may_send(&self) -> bool {
+    fn may_send(&self) -> bool {
         self.presence != Presence::Unknown || self.before_told < MAX_BYTES_BEFORE_TOLD
+    }
+
+    /// Whether more of this one may be, which has been begun.
+    pub(super) fn may_cut(&self, file: u64) -> bool {
+        let waits = self.presence == Presence::Something && self.questions.contains(&file);
+        self.may_send() && !waits
+    }
+
+    /// An entry was taken.
+    pub(super) fn begun(&mut self, entry: &Entry, begins: Begins) {
+        match begins {
+            Begins::OfferedAndSent => {
+                self.questions.insert(entry.head.id);
+            }
+            Begins::Sent if !entry.goes_in_blocks() => self.sent(entry.size()),
+            _ => {}
+        }
+    }
+
+    /// A file that was offered with data behind it was answered for, or need not be. Whether it was waited for.
+    pub(super) fn answered(&mut self, file: u64) -> bool {
+        self.questions.remove(&file)
+    }
+
+    /// A stream is gone, and what was asked there: nobody waits for the answers any more.
+    pub(super) fn forget_questions(&mut self) {
+        self.questions.clear();
     }
 
     /// So many bytes of files were handed out.
@@ -102,7 +132,7 @@ impl Schedule {
         self.offers = Offers {
             presence,
             compare,
-            before_told: 0,
+            ..Offers::default()
         };
     }
 
@@ -137,6 +167,9 @@ impl Schedule {
             return;
         };
         if !matches!(tracked.stage, Stage::Offered) {
+            if self.offers.answered(id) {
+                self.wake(Wake::All);
+            }
             return;
         }
         tracked.stage = Stage::first_of(&tracked.entry);
@@ -161,5 +194,12 @@ pub(super) fn in_place(
         (Written::Unchanged, Offered::Content(content)) => Some((content.0, Some(content.1))),
         (Written::Unchanged, _) => Some((entry.size(), None)),
         (Written::New | Written::Same, _) => content.map(|(size, hash)| (size, Some(hash))),
+    }
+}
+
+#[cfg(test)]
+impl Offers {
+    pub(super) fn questions(&self) -> &BTreeSet<u64> {
+        &self.questions
     }
 }

@@ -31,6 +31,7 @@ impl Schedule {
             None => self.drop_subject(first),
         }
         self.file_bytes += blocks.memory();
+        self.offers.sent(blocks.len_at(0));
         if blocks.has_unsent() {
             self.cutting.insert(id);
         }

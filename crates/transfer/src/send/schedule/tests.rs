@@ -501,17 +501,26 @@ fn lh_copy_39_before_it_is_told_a_sender_begins_with_little_and_offers_what_is_l
     let mut schedule = offering(presence, Compare::SizeAndTime, &[10, 3 << 20, 200_000, 10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 1"]);
-    // A block of a megabyte, as far as is known: the next would be one too many.
     assert!(schedule.opened(1, 3 << 20, 18));
-    assert!(take(&mut schedule, 2, secs(0)).is_empty());
+    for offset in [1, 2, 3].map(|n| n << 18) {
+        assert_eq!(take(&mut schedule, 1, secs(0)), [format!("block 1 {offset}")]);
+    }
+    assert!(
+        take(&mut schedule, 2, secs(0)).is_empty(),
+        "a megabyte is on its way"
+    );
     // What came back is no more than was sent.
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 0"]);
-    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 1 0"]);
+    for offset in [0, 1, 2, 3].map(|n| n << 18) {
+        assert_eq!(take(&mut schedule, 2, secs(0)), [format!("block 1 {offset}")]);
+    }
     assert!(take(&mut schedule, 2, secs(0)).is_empty());
     schedule.actions();
     schedule.told_presence(true);
     assert_eq!(schedule.actions().wake, Wake::All);
+    // Nobody is asked any more: it goes on.
+    assert_eq!(take(&mut schedule, 2, secs(0)), ["block 1 1048576"]);
     schedule.answered(1, Ok(Written::Unchanged), secs(1));
     assert_eq!(schedule.bytes_done(), 3 << 20);
     assert_eq!(
@@ -580,4 +589,30 @@ fn lh_copy_40_a_file_is_read_once_for_its_offer_and_always_offered_the_same() {
     schedule.wanted(1, secs(1));
     assert_eq!(take(&mut schedule, 1, secs(1)), [""; 0], "a stream that is gone");
     assert_eq!(take(&mut schedule, 2, secs(1)), ["open 1"]);
+}
+
+#[test]
+fn a_file_that_was_offered_along_with_data_waits_for_the_answer_once_it_may_be_there() {
+    let begun = || {
+        let mut schedule = offering(Presence::Unknown, Compare::SizeAndTime, &[3 << 20, 10]);
+        assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 0"]);
+        assert!(schedule.opened(0, 3 << 20, 18));
+        schedule
+    };
+    let mut wanted = begun();
+    wanted.told_presence(true);
+    assert_eq!(take(&mut wanted, 1, secs(0)), ["offer 1", "end of 2"]);
+    assert!(take(&mut wanted, 1, secs(0)).is_empty());
+    wanted.actions();
+    wanted.wanted(0, secs(1));
+    assert_eq!(wanted.actions().wake, Wake::All);
+    assert_eq!(take(&mut wanted, 1, secs(1)), ["block 0 262144"]);
+    let mut nothing = begun();
+    nothing.told_presence(false);
+    assert_eq!(take(&mut nothing, 1, secs(0)), ["block 0 262144"]);
+    let mut lost = begun();
+    lost.told_presence(true);
+    lost.remove_stream(1);
+    assert_eq!(take(&mut lost, 2, secs(0)), ["block 0 0"]);
+    assert_eq!(take(&mut lost, 2, secs(0)), ["block 0 262144"]);
 }

@@ -60,6 +60,8 @@ impl Schedule {
         );
         assert_eq!(self.unopened.len(), unopened);
         assert!(self.cutting.iter().all(|id| self.tracked.contains_key(id)));
+        let questions = self.offers.questions();
+        assert!(questions.iter().all(|id| self.tracked.contains_key(id)));
         assert!(self.bytes_done >= acknowledged);
         let known = self.queued.len() as u64 + self.tracked.len() as u64 + self.manifest.len();
         assert_eq!(known, self.found.entries, "an entry is lost");
