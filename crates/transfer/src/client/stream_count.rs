@@ -39,8 +39,9 @@ const MAX_STREAMS_AT_FIRST_LOSSES: usize = 16;
 /// Bytes to copy, and the round trip, from which a copy begins with several streams.
 const SEVERAL_FROM_BYTES: u64 = 4 << 20;
 const SEVERAL_FROM_RTT: Duration = Duration::from_millis(5);
-/// A first stream that is not open after this, which takes two round trips, goes over a path as long as that.
-const FAR_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(10);
+/// Opening takes two round trips: a first stream that is not open after this goes over a path of ten milliseconds or more, or to a slow host,
+/// where idle streams beside it do no harm.
+const FAR_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(25);
 /// Small windows are answered at the start with streams that together carry so much, in bit/s.
 const RATE_AT_START: f64 = 100e6;
 /// Bytes that must be left for each stream at the start.

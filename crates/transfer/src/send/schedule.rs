@@ -31,6 +31,8 @@ mod reading;
 mod share;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod together_tests;
 mod work;
 
 pub(crate) use entry::{Entry, Found, entry_memory};

@@ -12,6 +12,8 @@ use super::work::{StreamId, Subject};
 
 /// How often the pause before another repetition doubles, at most.
 const MAX_DOUBLINGS: u32 = 4;
+/// A stream that carries nothing and has not asked for work for so long has no share of what is left.
+const ASKED_OF_LATE: Duration = Duration::from_millis(100);
 
 /// See the module.
 #[derive(Default)]
@@ -49,6 +51,8 @@ struct Carrier {
     /// Bytes of all that was answered.
     answered: u64,
     rate: DeliveryRate,
+    /// When it asked for work last.
+    asked: Option<Duration>,
     /// How long its latest answer took.
     answer_time: Duration,
     /// It takes no more work.
@@ -207,9 +211,16 @@ impl InFlight {
         carrier.map_or(0, Carrier::len)
     }
 
-    /// How many of the `unsent` bytes `stream` is to take, so that all streams finish together; everything, where no answer has told how
-    /// fast any of them is.
-    pub(super) fn share(&self, stream: StreamId, unsent: u64, now: Duration) -> u64 {
+    /// `stream` asks: how many of the `unsent` bytes it is to take, so that all streams finish together. One that neither carries anything
+    /// nor has asked of late takes no part: nobody waits for it.
+    pub(super) fn share(&mut self, stream: StreamId, unsent: u64, now: Duration) -> u64 {
+        if let Some(own) = self.streams.get_mut(&stream) {
+            own.asked = Some(now);
+        }
+        let asked_of_late = |asked: Duration| now.saturating_sub(asked) <= ASKED_OF_LATE;
+        let takes_part = |carrier: &Carrier| {
+            !carrier.retiring && (carrier.len() > 0 || carrier.asked.is_some_and(asked_of_late))
+        };
         let load = |carrier: &Carrier| StreamLoad {
             carried: carrier.bytes,
             // Who carries nothing has nothing to be answered.
@@ -222,7 +233,7 @@ impl InFlight {
             return 0;
         };
         let others = (self.streams.iter())
-            .filter(|(other, carrier)| **other != stream && !carrier.retiring)
+            .filter(|(other, carrier)| **other != stream && takes_part(carrier))
             .map(|(_, carrier)| load(carrier));
         share(load(own), others, unsent)
     }

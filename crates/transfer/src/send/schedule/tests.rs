@@ -142,6 +142,19 @@ fn a_slow_stream_takes_none_of_the_last_blocks() {
 }
 
 #[test]
+fn nobody_waits_for_a_stream_that_does_not_ask() {
+    let size = 4 << 18;
+    let mut schedule = with_files(&[size]);
+    assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
+    assert!(schedule.opened(0, size, 18));
+    assert_eq!(take(&mut schedule, 1, secs(0)), [format!("block 0 {}", 1 << 18)]);
+    answer_block(&mut schedule, 0, size, secs(1));
+    assert_eq!(take(&mut schedule, 1, secs(1)), [format!("block 0 {}", 2 << 18)]);
+    // Stream 2 carries nothing and would finish sooner, but is not there to take it.
+    assert_eq!(take(&mut schedule, 1, secs(1)), [format!("block 0 {}", 3 << 18)]);
+}
+
+#[test]
 fn without_memory_nothing_is_handed_out_and_one_piece_if_there_is_room_for_one() {
     let mut schedule = with_files(&[1, 1]);
     let Next::Wait { until } = schedule.next(1, secs(5), 0) else {
