@@ -3,7 +3,7 @@
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
 #   make figures   every published measurement anew, with tables and plots in docs/results/; NAMES="lsr depots" measures some
-#   make bench     the relay beside HAProxy; what a copy costs, beside GridFTP and rsync (docs/results/engine.md)
+#   make bench     the relay beside HAProxy; what a copy costs, beside GridFTP and rsync (written to docs/results/engine.md)
 #   make fuzz      every parser of what strangers and operators write, ten minutes each
 #
 # Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy, `make figures` iperf3 and the programs that are compared.

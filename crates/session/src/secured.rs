@@ -1,8 +1,7 @@
 //! TLS 1.3 over a connection: rustls makes the handshake and the keys (LH-TLS-1 to LH-TLS-4), and the records that follow are made and read
 //! here.
 //!
-//! rustls's own record layer takes 4 KiB from a connection at a time and moves what it receives through three buffers. At several
-//! Gbit/s that is a third of a receiver's time. Here a connection is read in pieces of 128 KiB, and a record is opened into the memory of whoever
+//! rustls's own record layer takes 4 KiB from a connection at a time and moves what it receives through three buffers. Here a connection is read in pieces of 128 KiB, and a record is opened into the memory of whoever
 //! reads. The bytes on the wire are those of any TLS 1.3.
 
 use std::fmt;
