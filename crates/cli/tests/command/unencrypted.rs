@@ -21,7 +21,8 @@ fn content_goes_unencrypted_where_both_ends_want_that_and_only_there() {
     let stage = Stage::new();
     let (allows, refuses) = (stage.serve(&["--allow-no-encrypt"]), stage.serve(&[]));
     let depot = stage.depot("d", None);
-    let data = stage.noise("root/big", 3_000_000);
+    // In blocks of 64 KiB, of which several go at once.
+    let data = stage.noise("root/big", 12_000_000);
     let mut number = 0;
     let mut pull = |server: &Service, more: &[&str]| {
         number += 1;

@@ -6,7 +6,7 @@ use longhaul_proto::fuzzing::{Seed, texts};
 
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
-use crate::tree_hash::Subtree;
+use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
     Block, FlowReport, Frame, Head, Hello, Meta, Offer, Piece, Request, Token, VERSION, Written,
 };
@@ -39,6 +39,16 @@ fn all() -> Vec<(&'static str, Frame)> {
                 instance: Some([6; 8]),
                 clear: false,
                 present: true,
+            },
+        ),
+        (
+            "accept-clear",
+            Frame::Accept {
+                version: VERSION,
+                max_streams: 64,
+                instance: None,
+                clear: true,
+                present: false,
             },
         ),
         (
@@ -99,6 +109,18 @@ fn all() -> Vec<(&'static str, Frame)> {
                 len: 1 << 20,
                 pieces: vec![Piece { offset: 0, len: 10 }, Piece { offset: 20, len: 3 }],
             }),
+        ),
+        (
+            "clear-block",
+            Frame::ClearBlock(
+                Block {
+                    id: 5,
+                    offset: 1 << 20,
+                    len: 1 << 20,
+                    pieces: vec![Piece { offset: 0, len: 10 }, Piece { offset: 20, len: 3 }],
+                },
+                BlockHash::from_bytes([5; 32]),
+            ),
         ),
         ("file-end", Frame::FileEnd { id: 5, hash: [1; 32] }),
         (
@@ -195,7 +217,7 @@ fn pull() -> Hello {
             sources: vec![RelPath::root(), RelPath::from_bytes(b"data/x").unwrap()],
         },
         resume: false,
-        clear: false,
+        clear: true,
         offer: None,
     }
 }
@@ -227,13 +249,8 @@ pub(super) fn frames() -> Vec<Seed> {
 }
 
 pub(super) fn streams() -> Vec<Seed> {
-    let mut whole = Vec::new();
-    for (_, frame) in all() {
-        frame.encode(&mut whole);
-        if let Frame::Block(block) = frame {
-            whole.resize(whole.len() + block.data_len(), b'd');
-        }
-    }
+    let frames: Vec<Frame> = all().into_iter().map(|(_, frame)| frame).collect();
+    let whole = encoded(&frames);
     [
         ("every-frame", whole.clone()),
         ("cut-short", whole[..whole.len() - 3].to_vec()),
@@ -279,7 +296,7 @@ fn encoded(frames: &[Frame]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for frame in frames {
         frame.encode(&mut bytes);
-        if let Frame::Block(block) = frame {
+        if let Frame::Block(block) | Frame::ClearBlock(block, _) = frame {
             bytes.resize(bytes.len() + block.data_len(), b'd');
         }
     }
@@ -320,6 +337,23 @@ fn in_blocks(id: u64, path: &[u8]) -> Vec<Frame> {
         part(0, block),
         Frame::FileEnd { id, hash },
     ]
+}
+
+/// The same, with its data in the clear. `change` is what the hash of the last block was changed by.
+fn in_clear_blocks(id: u64, path: &[u8], change: u8) -> Vec<Frame> {
+    let mut frames = in_blocks(id, path);
+    for frame in &mut frames {
+        if let Frame::Block(block) = frame {
+            let mut hasher = BlockHasher::new(block.offset, u64::from(block.len), (1 << 16) + 3);
+            hasher.update(&vec![b'd'; block.data_len()]);
+            let mut hash = *hasher.finish().as_bytes();
+            if block.offset > 0 {
+                hash[0] ^= change;
+            }
+            *frame = Frame::ClearBlock(block.clone(), BlockHash::from_bytes(hash));
+        }
+    }
+    frames
 }
 
 /// What a sender says behind HELLO.
@@ -414,6 +448,14 @@ pub(super) fn senders() -> Vec<Seed> {
     [
         ("resumed", encoded(&resumed)),
         ("offers", encoded(&offers)),
+        (
+            "clear",
+            encoded(&[in_clear_blocks(0, b"x", 0), vec![end(1)]].concat()),
+        ),
+        (
+            "clear-and-changed-on-the-way",
+            encoded(&[in_clear_blocks(0, b"x", 1), vec![end(1)]].concat()),
+        ),
         ("tree", encoded(&tree)),
         ("tree-twice", encoded(&[tree.clone(), tree].concat())),
         (
@@ -483,6 +525,14 @@ pub(super) fn receivers() -> Vec<Seed> {
         (0..16).map(|id| Frame::Want { id }).collect(),
     ]
     .concat();
+    let accept_clear = Frame::Accept {
+        version: VERSION,
+        max_streams: 8,
+        instance: None,
+        clear: true,
+        present: true,
+    };
+    let wanted_in_the_clear = [vec![accept_clear], wanted[1..].to_vec()].concat();
     let note = Frame::Failed {
         head: Head {
             id: crate::wire::NO_ENTRY,
@@ -502,6 +552,7 @@ pub(super) fn receivers() -> Vec<Seed> {
         ("another-instance", encoded(&[instance(1), instance(2)])),
         ("all-written", encoded(&results(Ok(Written::New)))),
         ("all-wanted", encoded(&wanted)),
+        ("all-wanted-in-the-clear", encoded(&wanted_in_the_clear)),
         ("all-unchanged", encoded(&results(Ok(Written::Unchanged)))),
         ("all-there", encoded(&results(Ok(Written::Same)))),
         ("all-failed", encoded(&results(Err(failure)))),

@@ -158,6 +158,40 @@ async fn data_goes_in_the_clear_where_both_ends_want_that() {
     assert!(clear <= 3_000_000, "{clear}");
 }
 
+/// LH-COPY-43: what the server says in ACCEPT counts for its stream, and for one that takes a lost one's place from the first block on.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_takes_a_lost_ones_place_sends_in_the_clear_too() {
+    let bench = Bench::new();
+    bench.server.allow_clear();
+    let pipes = bench.pipes();
+    // Two blocks of the file do not fit.
+    *pipes.cuts.lock().unwrap() = vec![100_000];
+    let from = bench.local("f");
+    std::fs::write(&from, noise(3_000_000, 1)).unwrap();
+    let (found, names) = Sources::local(std::slice::from_ref(&from), true).unwrap();
+    let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
+    let client = Client {
+        connector: Arc::new(pipes),
+        hello: hello(Request::Push {
+            destination: rel("f"),
+            into: false,
+            overwrite: false,
+            fsync: false,
+            names,
+        }),
+        compare: Compare::default(),
+        streams: Some(1),
+        memory: None,
+        progress: progress.clone(),
+        observer: events.clone(),
+    };
+    client.push(found, vec!["f".into()]).await.unwrap();
+    assert_eq!(events.streams_lost(), 1);
+    assert!(std::fs::read(bench.root("f")).unwrap() == std::fs::read(&from).unwrap());
+    let clear = progress.bytes_clear.load(Ordering::SeqCst);
+    assert!(clear >= 2_800_000, "{clear}");
+}
+
 /// LH-COPY-44: a block that was changed on the way is not written, and its file fails; nothing of it is kept to be gone on with.
 #[tokio::test(start_paused = true)]
 async fn a_block_that_was_changed_on_the_way_fails_its_file() {

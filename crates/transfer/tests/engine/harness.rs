@@ -185,6 +185,13 @@ async fn finish(result: Result<Outcome, Error>, events: Arc<Events>, progress: A
 pub struct Events(Mutex<Vec<Event>>);
 
 impl Events {
+    /// Streams lost so far.
+    pub fn streams_lost(&self) -> usize {
+        let events = self.0.lock().unwrap();
+        let lost = |event: &&Event| matches!(event, Event::StreamLost { .. });
+        events.iter().filter(lost).count()
+    }
+
     /// What failed so far.
     pub fn failures(&self) -> Vec<Failure> {
         let failure = |event: &Event| match event {

@@ -145,6 +145,7 @@ impl FrameBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{Block, Piece};
 
     #[test]
     fn what_is_read_into_is_not_set_to_zero_first() {
@@ -160,6 +161,46 @@ mod tests {
             FrameBuffer::new(buffer.into_bytes()).room(8),
             [1, 0, 0, 0, 16, 7, 7, 7]
         );
+    }
+
+    #[test]
+    fn of_several_blocks_in_one_buffer_the_data_of_each_goes_in_the_clear() {
+        let mut buffer = FrameBuffer::new(Vec::new());
+        let mut put = |id: u64, len: u32| {
+            let block = Block {
+                id,
+                offset: 0,
+                len: 8,
+                pieces: vec![Piece { offset: 0, len }],
+            };
+            let start = buffer.len();
+            buffer.put(&Frame::ClearBlock(block, BlockHash::from_bytes([0; 32])));
+            let data = buffer.len();
+            buffer.room(len as usize).fill(id as u8);
+            buffer.advance(len as usize);
+            buffer.finish_clear_block(data, BlockHash::from_bytes([id as u8; 32]));
+            (start, data)
+        };
+        let (first, second) = (put(1, 5), put(2, 8));
+        let third = put(3, 7);
+        buffer.put(&Frame::KeepAlive);
+        let lens = |buffer: &FrameBuffer| -> Vec<(usize, usize)> {
+            buffer.parts().map(|(part, clear)| (part.len(), clear)).collect()
+        };
+        let header = first.1;
+        assert_eq!(
+            lens(&buffer),
+            [(header + 5, 5), (header + 8, 8), (header + 7, 7), (5, 0)]
+        );
+        let whole: Vec<u8> = buffer.parts().flat_map(|(part, _)| part.to_vec()).collect();
+        assert_eq!(whole, buffer.filled());
+        for (id, (_, data)) in [(1, first), (2, second), (3, third)] {
+            assert_eq!(whole[data - 32..data], [id; 32], "the hash of its own data");
+            assert_eq!(whole[data], id);
+        }
+        // The last one could not be read to its end.
+        buffer.truncate(third.0);
+        assert_eq!(lens(&buffer), [(header + 5, 5), (header + 8, 8), (0, 0)]);
     }
 
     #[test]
