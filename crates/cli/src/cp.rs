@@ -28,8 +28,10 @@ const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
 
 mod job;
 mod over_ssh;
+mod scp_options;
 
 use job::Job;
+use scp_options::ScpOptions;
 
 /// Copy files and directory trees, here or there: each path is local, user@host:path, or lh://host[:port]/path.
 ///
@@ -98,6 +100,8 @@ pub struct Cp {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
+    scp: ScpOptions,
+    #[command(flatten)]
     ssh: SshOptions,
 }
 
@@ -119,11 +123,17 @@ impl From<Outcome> for Carried {
 impl Cp {
     /// Copies; `started` is when the command began.
     pub fn run(self, started: Instant) -> Result<Exit> {
-        logging::start("error");
+        logging::start(if self.scp.verbose { "info" } else { "error" });
         descriptors::raise();
+        self.scp.check()?;
         let job = Job::read(&self.paths)?;
         if !self.source.is_empty() && !matches!(job, Job::Push { .. } | Job::Pull { .. }) {
             bail!("--source is for lh:// only: over ssh the two hosts find the addresses by themselves");
+        }
+        if job.is_with_server()
+            && let Some((flag, instead)) = self.ssh.meaningless_for_servers()
+        {
+            bail!("{flag} is for user@host:path, and no path here is one: {instead}");
         }
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
         let exit = runtime.block_on(self.copy(job, started));

@@ -7,6 +7,7 @@ use longhaul_doctor::probe::ProbeError;
 use longhaul_perf::Error as PerfError;
 use longhaul_remote::Error as RemoteError;
 use longhaul_transfer::Error;
+use longhaul_transfer::files::FilesError;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ impl Exit {
     pub fn of(error: &anyhow::Error) -> Self {
         if let Some(error) = error.downcast_ref::<Error>() {
             Self::of_copy(error)
+        } else if let Some(error) = error.downcast_ref::<FilesError>() {
+            Self::of_files(error)
         } else if let Some(error) = error.downcast_ref::<PerfError>() {
             Self::of_perf(error)
         } else if let Some(error) = error.downcast_ref::<AskError>() {
@@ -81,6 +84,17 @@ impl Exit {
             AskError::Refused(_) => Self::Unauthorised,
             AskError::Stream(_) | AskError::Silent => Self::BrokeOff,
             AskError::NotUnderstood => Self::Disagreement,
+        }
+    }
+
+    /// The code for the error that kept a server from answering about files.
+    fn of_files(error: &FilesError) -> Self {
+        match error {
+            FilesError::Connect(error) => Self::of_copy(error),
+            FilesError::Refused(_) => Self::SomeFailed,
+            FilesError::Unauthorised(_) => Self::Unauthorised,
+            FilesError::Broken(_) | FilesError::Silent => Self::BrokeOff,
+            FilesError::Protocol(_) => Self::Disagreement,
         }
     }
 

@@ -16,12 +16,15 @@ mod failure;
 mod files;
 mod home;
 mod keys;
+mod leftovers;
 mod logging;
 mod manual;
 mod perf;
+mod place;
 mod quantity;
 mod report;
 mod serve;
+mod server_options;
 mod ssh_options;
 mod target;
 mod trust;
@@ -51,6 +54,7 @@ enum Command {
     Mkdir(files::Mkdir),
     Mv(files::Mv),
     Rm(files::Rm),
+    Leftovers(leftovers::Leftovers),
     Serve(serve::Serve),
     Depot(depot::Relay),
     Perf(perf::Perf),
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         Command::Mkdir(mkdir) => mkdir.run(),
         Command::Mv(mv) => mv.run(),
         Command::Rm(rm) => rm.run(),
+        Command::Leftovers(leftovers) => leftovers.run(),
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
         Command::Perf(perf) => perf.run(),

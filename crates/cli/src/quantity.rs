@@ -59,6 +59,15 @@ pub fn path_rate(text: &str) -> Result<Rate, String> {
     Err("not a rate from 1 kbit/s to 10 Tbit/s".to_owned())
 }
 
+/// How old what a copy left has to be; a bare number is days.
+pub fn leftover_age(text: &str) -> Result<Time, String> {
+    let age = match text.parse::<u32>() {
+        Ok(days) => Time(Duration::from_secs(u64::from(days) * 86_400)),
+        Err(_) => Time::with_unit(text).map_err(|error| error.to_string())?,
+    };
+    Ok(age)
+}
+
 /// A path's round trip; the unit is named.
 pub fn path_round_trip(text: &str) -> Result<Time, String> {
     let time = Time::with_unit(text).map_err(|error| error.to_string())?;

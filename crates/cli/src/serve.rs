@@ -9,7 +9,7 @@ use clap::Args;
 use longhaul_hop::EventLog;
 use longhaul_session::{ListenOptions, Listener, Service};
 use longhaul_transfer::store::confine::Dir;
-use longhaul_transfer::{Access, Grants, Limits, MIN_OPEN_FILES, Server, serve_session};
+use longhaul_transfer::{Access, Grants, Limits, MIN_OPEN_FILES, Server, serve_files, serve_session};
 use quantities::ByteCount;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -151,7 +151,7 @@ impl Serve {
             "at most"
         );
         let server = Server::new(root, grants, limits);
-        let mut services = vec![Service::COPY, Service::DOCTOR];
+        let mut services = vec![Service::COPY, Service::FILES, Service::DOCTOR];
         if self.perf {
             services.push(Service::PERF);
         }
@@ -223,6 +223,8 @@ impl Serve {
             } else if *service == Service::DOCTOR {
                 let doctor = doctor.clone();
                 tokio::spawn(async move { doctor.answer(session).await });
+            } else if *service == Service::FILES {
+                tokio::spawn(serve_files(server.clone(), session));
             } else {
                 tokio::spawn(serve_session(server.clone(), session));
             }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use longhaul_remote::{PortRange, Ssh, Start};
+use longhaul_remote::{AddressFamily, PortRange, Ssh, Start};
 
 /// Copies to and from user@host:path.
 #[derive(Args)]
@@ -17,7 +17,7 @@ pub struct SshOptions {
     #[arg(long, value_name = "FIRST-LAST")]
     pub port_range: Option<PortRange>,
     /// The ssh program.
-    #[arg(long, value_name = "PROGRAM", default_value = "ssh")]
+    #[arg(short = 'S', long, value_name = "PROGRAM", default_value = "ssh")]
     ssh: OsString,
     /// Port of the host's ssh server.
     #[arg(short = 'P', value_name = "PORT")]
@@ -34,6 +34,15 @@ pub struct SshOptions {
     /// Any option of ssh_config(5). Repeatable.
     #[arg(short = 'o', value_name = "OPTION")]
     option: Vec<OsString>,
+    /// Never ask for a password or a passphrase: fail instead.
+    #[arg(short = 'B')]
+    batch: bool,
+    /// Connect to the host by IPv4 alone.
+    #[arg(short = '4', conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Connect to the host by IPv6 alone.
+    #[arg(short = '6')]
+    ipv6: bool,
 }
 
 impl SshOptions {
@@ -56,13 +65,58 @@ impl SshOptions {
         for option in &self.option {
             add("-o", option.clone());
         }
+        if self.batch {
+            add("-o", "BatchMode=yes".into());
+        }
+        let family = match (self.ipv4, self.ipv6) {
+            (true, _) => Some(AddressFamily::V4),
+            (_, true) => Some(AddressFamily::V6),
+            _ => None,
+        };
+        options.extend(family.map(|family| family.flag().into()));
         Start {
             ssh: Ssh {
                 program: self.ssh.clone(),
                 options,
             },
+            family,
             bootstrap: self.bootstrap,
             release: env!("CARGO_PKG_VERSION"),
         }
+    }
+
+    /// The first that is given of those that mean nothing for `lh://host/path`, and what to use there.
+    pub fn meaningless_for_servers(&self) -> Option<(&'static str, &'static str)> {
+        let none = "leave it out";
+        let flags = [
+            (
+                self.port.is_some(),
+                "-P",
+                "write the server's port as lh://host:PORT/path",
+            ),
+            (
+                self.login_key.is_some(),
+                "-i",
+                "name a key of longhaul's with --identity",
+            ),
+            (self.jump.is_some(), "-J", "name depots to pass with --route"),
+            (self.settings.is_some(), "-F", none),
+            (!self.option.is_empty(), "-o", none),
+            (
+                self.ipv4 || self.ipv6,
+                "-4 or -6",
+                "write the server's address as lh://192.0.2.1/path or lh://[2001:db8::1]/path",
+            ),
+            (self.bootstrap, "--bootstrap", "install longhaul there"),
+            (
+                self.port_range.is_some(),
+                "--port-range",
+                "the server's port is the only one",
+            ),
+        ];
+        flags
+            .into_iter()
+            .find(|(given, ..)| *given)
+            .map(|(_, flag, instead)| (flag, instead))
     }
 }

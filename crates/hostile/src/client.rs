@@ -58,9 +58,21 @@ impl Target {
     /// # Errors
     /// As [`connect`].
     pub async fn connect_over(&self, route: Route) -> Result<Stream, Error> {
+        self.connect_for(Service::COPY, route).await
+    }
+
+    /// The same, for questions about files.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub async fn connect_for_files(&self) -> Result<Stream, Error> {
+        self.connect_for(Service::FILES, Route::direct()).await
+    }
+
+    async fn connect_for(&self, service: Service, route: Route) -> Result<Stream, Error> {
         let trust = ServerTrust::Pinned(self.server);
         let options = ConnectOptions::new(
-            Service::COPY,
+            service,
             route,
             self.address.into(),
             Arc::clone(&self.identity),
@@ -188,11 +200,29 @@ pub async fn hold_sessions(
     hellos: impl IntoIterator<Item = Vec<u8>>,
     limit: Duration,
 ) -> Vec<Stream> {
+    hold(target, Service::COPY, hellos, limit).await
+}
+
+/// The same, for questions about files.
+pub async fn hold_files_sessions(
+    target: &Target,
+    hellos: impl IntoIterator<Item = Vec<u8>>,
+    limit: Duration,
+) -> Vec<Stream> {
+    hold(target, Service::FILES, hellos, limit).await
+}
+
+async fn hold(
+    target: &Target,
+    service: Service,
+    hellos: impl IntoIterator<Item = Vec<u8>>,
+    limit: Duration,
+) -> Vec<Stream> {
     let mut set = JoinSet::new();
     for hello in hellos {
-        let target = target.clone();
+        let (target, service) = (target.clone(), service.clone());
         set.spawn(async move {
-            let mut stream = target.connect().await.ok()?;
+            let mut stream = target.connect_for(service, Route::direct()).await.ok()?;
             stream.hold(&hello).await.ok()?;
             if !hello.is_empty() {
                 stream.hear_a_little(limit).await;

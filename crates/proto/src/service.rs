@@ -14,6 +14,8 @@ impl Service {
     pub const COPY: Self = Self(Cow::Borrowed("copy"));
     /// Measurements of the path.
     pub const PERF: Self = Self(Cow::Borrowed("perf"));
+    /// Looking at files, and changing names.
+    pub const FILES: Self = Self(Cow::Borrowed("files"));
     /// Facts about the machine.
     pub const DOCTOR: Self = Self(Cow::Borrowed("doctor"));
 
@@ -54,7 +56,7 @@ mod tests {
 
     #[test]
     fn names_are_plain() {
-        for known in [Service::COPY, Service::PERF, Service::DOCTOR] {
+        for known in [Service::COPY, Service::FILES, Service::PERF, Service::DOCTOR] {
             assert_eq!(known.as_str().parse(), Ok(known.clone()));
         }
         let long = "a".repeat(33);

@@ -150,6 +150,7 @@ impl Between {
             ports: self.ports,
             congestion: self.congestion.clone(),
             routes: vec![],
+            last_way: None,
         }
     }
 

@@ -8,6 +8,8 @@ use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{ConnectError, ConnectFailure, Connector, SessionConnector};
 use tokio::process::Child;
 
+#[cfg(doc)]
+use crate::WayMemory;
 use crate::message::{Access, Answer, Ask, PathBytes, ServeAsk};
 use crate::reverse::Reverse;
 use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, Search};
@@ -32,6 +34,8 @@ pub struct Serve {
     pub congestion: Option<String>,
     /// Routes over depots; sessions go direct if there is none. With routes, no other way is tried.
     pub routes: Vec<Route>,
+    /// The way that was taken last time, if that is known: it is tried first ([`WayMemory`]).
+    pub last_way: Option<Way>,
 }
 
 impl Serve {
@@ -192,6 +196,7 @@ impl Connector for LoginConnector {
                 let ask = Ask::Dial {
                     hosts: vec![host.clone()],
                     port: reverse.port,
+                    within_ms: None,
                 };
                 match far.ask(&ask).await {
                     Ok(Answer::Dialled { .. }) => {}

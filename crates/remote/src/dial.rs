@@ -18,6 +18,34 @@ const RESOLVE_TIME_LIMIT: Duration = Duration::from_secs(2);
 /// Attempts that an error lists.
 const MAX_LISTED_ATTEMPTS: usize = 4;
 
+/// A kind of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressFamily {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl AddressFamily {
+    /// The flag of ssh(1) that means it.
+    #[must_use]
+    pub fn flag(self) -> &'static str {
+        match self {
+            Self::V4 => "-4",
+            Self::V6 => "-6",
+        }
+    }
+
+    /// Whether `address` is of this kind.
+    pub(crate) fn has(self, address: &IpAddr) -> bool {
+        match self {
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+        }
+    }
+}
+
 /// One attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
@@ -66,8 +94,8 @@ pub(crate) fn distinct<T: PartialEq>(all: Vec<T>) -> Vec<T> {
     kept
 }
 
-/// The addresses of `hosts`, in order. Names that do not resolve are passed over.
-pub(crate) async fn addresses(hosts: &[String], port: u16) -> Vec<SocketAddr> {
+/// The addresses of `hosts`, in order, of this kind if one is asked for. Names that do not resolve are passed over.
+pub(crate) async fn addresses(hosts: &[String], port: u16, family: Option<AddressFamily>) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for host in hosts {
         if let Ok(address) = host.parse::<IpAddr>() {
@@ -78,6 +106,7 @@ pub(crate) async fn addresses(hosts: &[String], port: u16) -> Vec<SocketAddr> {
             found.extend(resolved);
         }
     }
+    found.retain(|address| family.is_none_or(|family| family.has(&address.ip())));
     let mut found = distinct(found);
     found.truncate(MAX_ADDRESSES);
     found

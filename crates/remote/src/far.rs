@@ -27,6 +27,7 @@ mod files;
 mod resolve;
 mod serving;
 
+use files::LoginFiles;
 use serving::Serving;
 
 /// How long what is under way may take to end once the near side is gone: temporary files are removed in it.
@@ -67,6 +68,7 @@ pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error
         identity,
         limits,
         serving: None,
+        files: LoginFiles::default(),
         answers,
         sessions: JoinSet::new(),
     };
@@ -82,6 +84,7 @@ struct Far {
     identity: Arc<Identity>,
     limits: Limits,
     serving: Option<Serving>,
+    files: LoginFiles,
     answers: mpsc::UnboundedSender<Answer>,
     /// What is done beside answering questions.
     sessions: JoinSet<()>,
@@ -102,8 +105,12 @@ impl Far {
                     Err(reason) => Answer::Refused { reason },
                 }
             }
-            Incoming::Ask(Ask::Dial { hosts, port }) => match &self.serving {
-                Some(serving) => match serving.dial(&hosts, port).await {
+            Incoming::Ask(Ask::Dial {
+                hosts,
+                port,
+                within_ms,
+            }) => match &self.serving {
+                Some(serving) => match serving.dial(&hosts, port, within_ms).await {
                     Ok((session, host)) => {
                         self.sessions.spawn(serving.carry(session));
                         Answer::Dialled { host }
@@ -130,10 +137,20 @@ impl Far {
                 return;
             }
             Incoming::Ask(Ask::Files(ask)) => {
-                let done = tokio::task::spawn_blocking(move || files::answer(&resolve::home(), &ask)).await;
-                match done.map_err(|error| error.to_string()).flatten() {
-                    Ok(answer) => answer,
-                    Err(reason) => Answer::Refused { reason },
+                let files = std::mem::take(&mut self.files);
+                let done = tokio::task::spawn_blocking(move || {
+                    let mut files = files;
+                    let answer = files.answer(&resolve::home(), &ask);
+                    (files, answer)
+                });
+                match done.await {
+                    Ok((files, answer)) => {
+                        self.files = files;
+                        Answer::Files(answer)
+                    }
+                    Err(error) => Answer::Refused {
+                        reason: error.to_string(),
+                    },
                 }
             }
             Incoming::Ask(Ask::Inside) | Incoming::Odd => refused("not understood"),

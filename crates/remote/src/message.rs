@@ -7,16 +7,16 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use data_encoding::BASE64;
 use longhaul_proto::PublicKey;
 use longhaul_transfer::FailureKind;
+pub use longhaul_transfer::files::message::PathBytes;
+use longhaul_transfer::files::message::{FilesAnswer, FilesAsk};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::PortRange;
-pub use crate::entry::{Entry, EntryKind, FilesAsk};
 
 /// Version of these messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest line, in bytes: far more than the HELLO of a copy takes.
 pub const MAX_LINE: usize = 4 << 20;
 
@@ -32,10 +32,13 @@ pub enum Ask {
         hosts: Vec<String>,
         /// Its port.
         port: u16,
+        /// How long that may take, in milliseconds.
+        #[serde(default)]
+        within_ms: Option<u32>,
     },
     /// From the answer on, standard input and output carry one session. Answered by [`Answer::Inside`].
     Inside,
-    /// Look at files, or change names. Answered by [`Answer::Entries`] or [`Answer::Changed`].
+    /// Look at files, or change names. Answered by [`Answer::Files`].
     Files(FilesAsk),
     /// Be the copy's client, of another far side. Answered by [`Answer::Event`]s and [`Answer::Ended`], or by
     /// [`Answer::NotReached`].
@@ -151,15 +154,8 @@ pub enum Answer {
     },
     /// The next bytes are a session's.
     Inside,
-    /// What is there.
-    Entries {
-        /// In the order of their names' bytes.
-        entries: Vec<Entry>,
-        /// There are others behind the last one.
-        more: bool,
-    },
-    /// It has been done.
-    Changed,
+    /// What is there, or what became of it.
+    Files(FilesAnswer),
     /// The other far side was not reached, so nothing was copied.
     NotReached {
         /// What was tried, in one line.
@@ -291,24 +287,6 @@ pub enum CopyErrorKind {
     Path,
 }
 
-/// A path: bytes, in Base64 (RFC 4648, section 4).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PathBytes(pub Vec<u8>);
-
-impl Serialize for PathBytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&BASE64.encode(&self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for PathBytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bytes = BASE64.decode(text.as_bytes());
-        bytes.map(Self).map_err(serde::de::Error::custom)
-    }
-}
-
 /// What has a text form of its own.
 mod as_text {
     use super::*;
@@ -351,8 +329,6 @@ mod as_optional_text {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -378,13 +354,5 @@ mod tests {
             serde_json::from_str::<Ask>("{\"ask\":\"inside\",\"later\":1}").unwrap(),
             Ask::Inside
         );
-    }
-
-    proptest! {
-        #[test]
-        fn paths_of_any_bytes_travel(bytes: Vec<u8>) {
-            let line = serde_json::to_string(&PathBytes(bytes.clone())).unwrap();
-            prop_assert_eq!(serde_json::from_str::<PathBytes>(&line).unwrap(), PathBytes(bytes));
-        }
     }
 }

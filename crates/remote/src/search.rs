@@ -11,6 +11,7 @@ use longhaul_transfer::SessionConnector;
 use longhaul_transfer::path::RelPath;
 
 use crate::connector::{Found, Link, LoginConnector, Serve};
+use crate::dial::AddressFamily;
 use crate::message::{Answer, Ask};
 use crate::reverse::Reverse;
 use crate::ways::{Step, Told, Way, Ways};
@@ -37,18 +38,47 @@ pub(crate) struct Search<'a> {
 impl Search<'_> {
     /// Finds it; `paths` are the far side's.
     pub(crate) async fn search(mut self, paths: Vec<RelPath>) -> Result<Found, Error> {
-        let mut ways = Ways::default();
+        let last_time = self.serve.last_way;
+        let mut ways = Ways::new(last_time);
+        let limit = match last_time {
+            Some(Way::InsideSsh) => REVERSE_DELAY,
+            _ => DIRECTION_TIME_LIMIT,
+        };
         let mut tried = Tried::default();
         let to_host = to_host(
             self.far.hosts(),
             self.port,
             self.base.clone(),
             self.why_not.take(),
+            limit,
+            self.far.family,
         );
         let head_start = tokio::time::sleep(REVERSE_DELAY);
         tokio::pin!(to_host, head_start);
-        let (mut trying_to_host, mut waiting, mut asked) = (true, true, false);
+        let (mut trying_to_host, mut waiting, mut asked) = (ways.tries_to_host(), true, false);
+        let mut step = match ways.tries_from_host() {
+            true => Step::TryFromHost,
+            false => Step::Wait,
+        };
         let way = loop {
+            if step == Step::TryFromHost {
+                match Reverse::listen(self.serve.ports, self.base.clone()) {
+                    Ok(reverse) => {
+                        self.far.channel.ask(&self.dial(reverse.port, limit)).await?;
+                        tried.reverse = Some(reverse);
+                        asked = true;
+                    }
+                    Err(error) => {
+                        tried.from_failed = format!("this machine can't listen: {error}");
+                        step = ways.told(Told::FromHostFailed);
+                    }
+                }
+            }
+            match step {
+                Step::Take(way) => break way,
+                Step::TryToHost => trying_to_host = true,
+                Step::TryFromHost | Step::Wait => {}
+            }
             let told = tokio::select! {
                 ended = &mut to_host, if trying_to_host => {
                     trying_to_host = false;
@@ -66,24 +96,11 @@ impl Search<'_> {
                     }
                 }
             };
-            let mut step = ways.told(told);
-            if step == Step::TryFromHost {
-                match Reverse::listen(self.serve.ports, self.base.clone()) {
-                    Ok(reverse) => {
-                        self.far.channel.ask(&self.dial(reverse.port)).await?;
-                        tried.reverse = Some(reverse);
-                        asked = true;
-                    }
-                    Err(error) => {
-                        tried.from_failed = format!("this machine can't listen: {error}");
-                        step = ways.told(Told::FromHostFailed);
-                    }
-                }
-            }
-            if let Step::Take(way) = step {
-                break way;
-            }
+            step = ways.told(told);
         };
+        if !ways.has_tried_to_host() {
+            tried.to_failed = "not tried, since it did not work last time".into();
+        }
         self.take(way, tried, paths).await
     }
 
@@ -140,13 +157,15 @@ impl Search<'_> {
         }
     }
 
-    fn dial(&self, port: u16) -> Ask {
-        let seen = self.far.ready.client.iter().map(ToString::to_string);
+    fn dial(&self, port: u16, limit: Duration) -> Ask {
         let own = dial::own_addresses();
-        let hosts = seen.chain(own.iter().map(ToString::to_string)).collect();
+        let here = self.far.ready.client.iter().chain(&own);
+        let here = here.filter(|address| self.far.family.is_none_or(|family| family.has(address)));
+        let hosts = here.map(ToString::to_string).collect();
         Ask::Dial {
             hosts: dial::distinct(hosts),
             port,
+            within_ms: u32::try_from(limit.as_millis()).ok(),
         }
     }
 }
@@ -219,11 +238,13 @@ pub(crate) async fn to_host(
     port: Option<u16>,
     base: ConnectOptions,
     why_not: Option<String>,
+    limit: Duration,
+    family: Option<AddressFamily>,
 ) -> Result<(Session, SocketAddr), String> {
     let Some(port) = port else {
         return Err(why_not.unwrap_or("it does not listen".into()));
     };
-    let addresses = dial::addresses(&hosts, port).await;
+    let addresses = dial::addresses(&hosts, port, family).await;
     let attempt = |address: SocketAddr| {
         let options = ConnectOptions {
             destination: Endpoint::new(Host::Ip(address.ip()), address.port()),
@@ -231,7 +252,7 @@ pub(crate) async fn to_host(
         };
         async move { connect(&options).await.map_err(|error| reason(&error)) }
     };
-    let found = dial::race(addresses, DIRECTION_TIME_LIMIT, attempt).await;
+    let found = dial::race(addresses, limit, attempt).await;
     found.map_err(|attempts: Attempts| attempts.to_string())
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::text::printable;
+use longhaul_transfer::files::message::{FilesAnswer, FilesAsk};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr};
 use tokio::task::JoinHandle;
@@ -12,7 +13,8 @@ use tokio::time::timeout;
 
 use crate::bootstrap::{DAMAGED, GO, NEEDS, Program, UNFIT, machine, script};
 use crate::channel::Channel;
-use crate::message::{Answer, Ask, Entry, FilesAsk, PathBytes, Ready, VERSION};
+use crate::dial::AddressFamily;
+use crate::message::{Answer, Ask, Ready, VERSION};
 use crate::{Error, Ssh};
 
 /// Lines that a login may print of its own before the far side's first. A bound, lest a program that is no longhaul is read for ever.
@@ -27,6 +29,8 @@ const MAX_ERROR_LINE: u64 = 4096;
 pub struct Start {
     /// With which ssh.
     pub ssh: Ssh,
+    /// The only kind of addresses by which data goes between here and there, if only one is to be used.
+    pub family: Option<AddressFamily>,
     /// This very program is to run there, brought along if need be.
     pub bootstrap: bool,
     /// This program's release, for messages.
@@ -42,6 +46,7 @@ pub struct FarSide {
     pub ready: Ready,
     /// What ssh's settings call the host.
     pub host_name: String,
+    pub(crate) family: Option<AddressFamily>,
     pub(crate) channel: Channel,
     child: Child,
     errors: Errors,
@@ -80,6 +85,7 @@ impl FarSide {
             host: host.to_owned(),
             ready,
             host_name,
+            family: start.family,
             channel,
             child,
             errors,
@@ -111,42 +117,13 @@ impl FarSide {
         }
     }
 
-    /// What is at a path: itself, or, of a directory when `list`, what is in it. Pages are fetched until the last; `page` takes each.
+    /// Asks about files, or has names changed.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the host's reason; others of [`Error`] when the far side is gone.
-    pub async fn entries(
-        &mut self,
-        path: &[u8],
-        list: bool,
-        mut page: impl FnMut(Vec<Entry>),
-    ) -> Result<(), Error> {
-        let mut after = None;
-        loop {
-            let ask = FilesAsk::Look {
-                path: PathBytes(path.to_vec()),
-                list,
-                after: after.take(),
-            };
-            let (entries, more) = match self.ask(&Ask::Files(ask)).await? {
-                Answer::Entries { entries, more } => (entries, more),
-                other => return Err(self.odd(&other)),
-            };
-            after = entries.last().map(|entry| entry.name.clone());
-            page(entries);
-            if !more || after.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Changes names at the host.
-    ///
-    /// # Errors
-    /// As of [`FarSide::entries`].
-    pub async fn change(&mut self, ask: FilesAsk) -> Result<(), Error> {
+    /// The far side is gone, or answers something else.
+    pub async fn ask_files(&mut self, ask: FilesAsk) -> Result<FilesAnswer, Error> {
         match self.ask(&Ask::Files(ask)).await? {
-            Answer::Changed => Ok(()),
+            Answer::Files(answer) => Ok(answer),
             other => Err(self.odd(&other)),
         }
     }

@@ -15,20 +15,19 @@ use crate::account::Account;
 use crate::error::Error;
 use crate::progress::{Observer, Progress};
 use crate::receive::{Asked, Receiver};
+use crate::remembered::StreamMemory;
 use crate::send::{Presence, Queue, Sources};
 use crate::store::Destination;
 use crate::tree_hash::Hash;
 use crate::wire::{Compare, Hello, Request};
 
 mod attempt;
-mod remembered_streams;
 #[cfg(test)]
 mod retire_tests;
 mod stream_count;
 mod supervisor;
 
 pub(crate) use attempt::close;
-pub use remembered_streams::StreamMemory;
 use stream_count::StreamCount;
 use supervisor::Supervisor;
 

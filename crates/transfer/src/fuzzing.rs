@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
 
+mod files;
 mod reactions;
 mod seeds;
 
@@ -44,6 +45,16 @@ pub const TARGETS: &[Target] = &[
         name: "sender",
         property: reactions::sender,
         seeds: seeds::receivers,
+    },
+    Target {
+        name: "files-ask",
+        property: files::ask,
+        seeds: files::asks,
+    },
+    Target {
+        name: "files-answer",
+        property: files::answer,
+        seeds: files::answers,
     },
     Target {
         name: "grants",

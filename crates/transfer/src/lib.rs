@@ -3,6 +3,7 @@ mod account;
 mod client;
 mod error;
 mod explain;
+pub mod files;
 mod flow_report;
 mod frame_io;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -18,6 +19,7 @@ mod over_sessions;
 pub mod path;
 mod progress;
 mod receive;
+pub mod remembered;
 mod send;
 mod server;
 pub mod store;
@@ -25,16 +27,16 @@ mod tree_hash;
 mod wire;
 
 pub use client::{
-    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, RECONNECT_TIMEOUT, StreamMemory,
-    Transport,
+    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, RECONNECT_TIMEOUT, Transport,
 };
 pub use error::{Error, Failure, FailureKind};
 pub use explain::{Picture, explain};
 pub use grants::{Access, GrantError, Grants, GrantsInForce};
 pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, MIN_OPEN_FILES, STREAM_BYTES};
 pub use local::copy_local;
-pub use over_sessions::{SessionConnector, depots_of, serve_session};
+pub use over_sessions::{SessionConnector, depots_of, serve_files, serve_session};
 pub use progress::{Ends, Event, Observer, Progress, StreamCounters};
+pub use remembered::StreamMemory;
 pub use send::Sources;
 pub use server::Server;
 pub use store::{Destination, TEMP_PREFIX, WriteOptions};

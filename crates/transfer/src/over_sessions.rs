@@ -7,6 +7,7 @@ use longhaul_proto::{PublicKey, Route};
 use longhaul_session::{ConnectOptions, FlowWatch, Session, connect};
 
 use crate::client::{ConnectError, ConnectFailure, Connector, Transport};
+use crate::error::Error;
 use crate::lock::Locked;
 use crate::server::Server;
 
@@ -121,17 +122,40 @@ fn is_worth_a_retry(error: &longhaul_session::Error) -> bool {
     passing && !error.is_about_who() && !error.is_about_the_service()
 }
 
-/// Serves one session that a listener accepted, and logs how it went.
+/// Serves one session of a copy that a listener accepted, and logs how it went.
 pub async fn serve_session(server: Arc<Server>, session: Session) {
+    logged(server, session, "session", async |server, session, peer| {
+        server.serve(session, peer).await
+    })
+    .await;
+}
+
+/// Answers the questions about files of one session that a listener accepted, and logs how it went.
+pub async fn serve_files(server: Arc<Server>, session: Session) {
+    logged(
+        server,
+        session,
+        "session about files",
+        async |server, session, peer| server.serve_files(session, peer).await,
+    )
+    .await;
+}
+
+async fn logged(
+    server: Arc<Server>,
+    session: Session,
+    what: &'static str,
+    serve: impl AsyncFnOnce(&Arc<Server>, Session, PublicKey) -> Result<(), Error>,
+) {
     let (id, peer) = (session.info().session_id, session.info().peer);
     let from = session
         .info()
         .first_hop
         .map(|addr| addr.to_string())
         .unwrap_or_default();
-    server.log(peer, || tracing::info!(session = %id, %peer, %from, "session"));
-    match server.serve(session, peer).await {
-        Ok(()) => server.log(peer, || tracing::info!(session = %id, "session over")),
-        Err(error) => server.log(peer, || tracing::info!(session = %id, %error, "session failed")),
+    server.log(peer, || tracing::info!(session = %id, %peer, %from, "{what}"));
+    match serve(&server, session, peer).await {
+        Ok(()) => server.log(peer, || tracing::info!(session = %id, "{what} over")),
+        Err(error) => server.log(peer, || tracing::info!(session = %id, %error, "{what} failed")),
     }
 }

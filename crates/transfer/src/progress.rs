@@ -38,6 +38,8 @@ pub struct Progress {
     /// Entries that failed.
     pub failures: AtomicU64,
     streams: Mutex<Vec<Arc<StreamCounters>>>,
+    /// Streams that the server allows, once it has told.
+    max_streams: watch::Sender<Option<usize>>,
 }
 
 /// Counters of one stream, over all the connections that it had: one that is lost and opened again goes on with the same ones.
@@ -60,6 +62,8 @@ pub struct StreamCounters {
     ends: Mutex<KnownEnds>,
     /// Whether it is to end once all that it carries is answered.
     retiring: watch::Sender<bool>,
+    /// The copy's own ([`Progress::max_streams`]).
+    max_streams: watch::Sender<Option<usize>>,
 }
 
 /// What is known of a stream's connections.
@@ -198,6 +202,16 @@ impl StreamCounters {
         self.open.store(false, Ordering::Relaxed);
     }
 
+    /// The server has accepted the stream, and told how many a copy may have (LH-COPY-9).
+    pub(crate) fn accepted(&self, max_streams: u16) {
+        let max_streams = Some(usize::from(max_streams).max(1));
+        self.max_streams.send_if_modified(|known| {
+            let is_new = *known != max_streams;
+            *known = max_streams;
+            is_new
+        });
+    }
+
     /// The stream is to end once all that it carries is answered.
     pub(crate) fn retire(&self) {
         self.retiring.send_replace(true);
@@ -230,6 +244,11 @@ impl Progress {
         done.saturating_sub(resumed).saturating_sub(unchanged)
     }
 
+    /// How many streams the server allows the copy, once it has told.
+    pub(crate) fn max_streams(&self) -> watch::Receiver<Option<usize>> {
+        self.max_streams.subscribe()
+    }
+
     /// The counters of every stream opened so far, in the order in which they were opened first.
     pub fn streams(&self) -> Vec<Arc<StreamCounters>> {
         self.streams.locked().clone()
@@ -253,6 +272,7 @@ impl Progress {
             tells,
             ends: Mutex::new(KnownEnds::of(flow)),
             retiring: watch::Sender::new(false),
+            max_streams: self.max_streams.clone(),
         });
         streams.push(counters.clone());
         counters

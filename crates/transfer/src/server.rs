@@ -22,6 +22,7 @@ use crate::store::confine::Dir;
 use crate::wire::{Frame, Request, Token, VERSION};
 
 mod copy;
+mod files;
 mod heard;
 mod rivals;
 

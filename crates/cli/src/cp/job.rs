@@ -110,6 +110,11 @@ impl Job {
         }
     }
 
+    /// Whether it is with `longhaul serve`.
+    pub fn is_with_server(&self) -> bool {
+        matches!(self, Self::Push { .. } | Self::Pull { .. })
+    }
+
     /// In one word, as the report has it.
     pub fn name(&self) -> &'static str {
         match self {

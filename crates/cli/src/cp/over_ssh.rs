@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use longhaul_remote::between::Between;
 use longhaul_remote::message::Access;
-use longhaul_remote::{FarSide, Found, Login, LoginConnector, Serve, Way};
+use longhaul_remote::{FarSide, Found, Login, LoginConnector, Serve, Start, Way, WayMemory};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
     Client, Destination, Hello, Observer, Outcome, Request, Sources, Token, WriteOptions,
@@ -14,6 +14,7 @@ use longhaul_transfer::{
 use tokio::task::JoinSet;
 
 use super::{Carried, Cp, remembered_streams, shown};
+use crate::home;
 use crate::watch::Watch;
 
 /// What runs at other hosts for a copy that is over, to be ended in good order.
@@ -113,7 +114,7 @@ impl Cp {
         if !self.route.is_empty() {
             bail!("a copy between two hosts takes no --route: run it on one of the two");
         }
-        let start = self.ssh.start();
+        let start = self.start();
         // One after the other: each may ask for a password.
         let mut source_side = FarSide::start(&start, &first.host).await?;
         let mut destination_side = FarSide::start(&start, &destination.host).await?;
@@ -150,6 +151,15 @@ impl Cp {
         Ok(Carried { outcome, far })
     }
 
+    /// How far sides are started.
+    fn start(&self) -> Start {
+        let mut start = self.ssh.start();
+        if self.scp.verbose {
+            start.ssh.options.push("-v".into());
+        }
+        start
+    }
+
     /// Logs in to `host`, has it serve `paths`, and finds a way for the data.
     async fn far_side(
         &self,
@@ -158,7 +168,17 @@ impl Cp {
         paths: Vec<Vec<u8>>,
         watch: &Watch,
     ) -> Result<(Arc<LoginConnector>, Vec<RelPath>)> {
-        let far = FarSide::start(&self.ssh.start(), host).await?;
+        let far = FarSide::start(&self.start(), host).await?;
+        let memory = home::state_dir()
+            .filter(|_| self.route.is_empty())
+            .map(|state| WayMemory {
+                file: state.join("ways"),
+                host: host.to_owned(),
+            });
+        let last_way = match &memory {
+            Some(memory) => memory.recall().await,
+            None => None,
+        };
         let serve = Serve {
             access,
             paths,
@@ -166,12 +186,16 @@ impl Cp {
             ports: self.ssh.port_range,
             congestion: self.congestion.clone(),
             routes: self.route.clone(),
+            last_way,
         };
         let Found {
             connector,
             paths,
             notice,
         } = LoginConnector::find(far, &serve).await?;
+        if let Some(memory) = memory.filter(|_| last_way != Some(connector.way())) {
+            memory.remember(connector.way()).await;
+        }
         if let Some(notice) = notice {
             watch.notice(&notice);
         }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that can't go on has failed.
 
 mod copies;
+mod files;
 mod grants;
 mod keys;
 mod lies;

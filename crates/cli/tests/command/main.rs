@@ -4,9 +4,11 @@
 
 mod copies;
 mod deaths;
+mod files;
 mod first_use;
 mod grants;
 mod kills;
+mod leftovers;
 mod logs;
 mod perf;
 mod resuming;

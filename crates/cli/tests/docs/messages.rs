@@ -12,8 +12,9 @@ use crate::pages::{root, text};
 /// What stands before the text of an error in the sources.
 const BEFORE_AN_ERROR: [&str; 3] = ["#[error(", "bail!(", "anyhow!("];
 /// Files whose other texts are shown as errors, and what stands before these.
-const TEXTS_OF_ERRORS: [(&str, &str); 3] = [
+const TEXTS_OF_ERRORS: [(&str, &str); 4] = [
     ("crates/transfer/src/error.rs", "=>"),
+    ("crates/transfer/src/files/failure.rs", "=>"),
     ("crates/proto/src/status.rs", ","),
     ("crates/proto/src/chain.rs", "f.write_str("),
 ];

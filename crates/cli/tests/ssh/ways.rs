@@ -24,7 +24,10 @@ fn whichever_side_can_be_reached_is_and_ssh_itself_where_none_can() {
         "{:?}",
         reverse.notices
     );
-    copy(&["alpha:two", "here/two"]);
+    // Known from last time, so that nothing is waited for.
+    let again = copy(&["alpha:two", "here/two"]);
+    assert_eq!(again.routes[0], "from the host");
+    assert!(again.notices[0].contains("not tried"), "{:?}", again.notices);
 
     hosts.block_data_ports_of("client");
     let inside = copy(&["here/big", "alpha:three"]);
@@ -100,4 +103,23 @@ fn an_address_of_ipv6_is_logged_in_to_and_connected_to() {
     copied.assert_done();
     assert_eq!((copied.routes[0].as_str(), &copied.notices), ("direct", &vec![]));
     assert!(same(&hosts.path("here/big"), &hosts.home("alpha").join("six")));
+}
+
+#[test]
+fn flags_of_scp_are_taken_or_say_what_to_use() {
+    let Some(hosts) = Hosts::up(&["alpha"]) else {
+        return;
+    };
+    noise(&hosts.path("here/big"), 3 << 20);
+    let copied = hosts.cp(&["-4", "-B", "-p", "-q", "here/big", "alpha:four"]);
+    copied.assert_done();
+    assert_eq!(copied.routes[0], "direct", "{:?}", copied.notices);
+    let no_ipv6 = hosts.cp(&["-6", "-B", "here/big", "alpha:six"]);
+    assert_eq!(no_ipv6.code, Some(3), "{}", no_ipv6.report);
+    let compressed = hosts.files("cp", &["-C", "here/big", "alpha:never"]);
+    assert_eq!(compressed.0, Some(2));
+    assert!(compressed.2.contains("scp's -C: "), "{}", compressed.2);
+    // What copies left there: nothing.
+    let (code, out, errors) = hosts.files("leftovers", &["-r", "alpha:"]);
+    assert_eq!((code, out.as_str()), (Some(0), ""), "{errors}");
 }

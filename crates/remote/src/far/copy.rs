@@ -21,7 +21,7 @@ use crate::connector::{beneath_root, named};
 use crate::message::{
     Answer, CopyAsk, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, Direction, PathBytes,
 };
-use crate::search::{SETUP_TIMEOUT, to_host};
+use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, to_host};
 
 /// Between two answers that tell how the copy stands.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -111,7 +111,15 @@ async fn reach(ask: &CopyAsk, identity: Arc<Identity>) -> Result<Reached, String
             ServerTrust::Pinned(ask.server),
         )
     };
-    let (session, address) = to_host(ask.hosts.clone(), Some(ask.port), base.clone(), None).await?;
+    let (session, address) = to_host(
+        ask.hosts.clone(),
+        Some(ask.port),
+        base.clone(),
+        None,
+        DIRECTION_TIME_LIMIT,
+        None,
+    )
+    .await?;
     let base = ConnectOptions {
         destination: Endpoint::new(Host::Ip(address.ip()), address.port()),
         setup_timeout: SETUP_TIMEOUT,

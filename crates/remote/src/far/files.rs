@@ -1,142 +1,178 @@
-//! Looking at files and changing names, as the user who logged in.
+//! Looking at files and changing names, as the user who logged in: what was typed is resolved as that user means it, and
+//! [`Files`] does the rest.
 
-use std::ffi::OsString;
-use std::fs::{self, Metadata};
-use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use longhaul_proto::text::printable;
-use rustix::fs::{CWD, RenameFlags};
+use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
+use longhaul_transfer::files::{Anything, Files};
+use longhaul_transfer::path::RelPath;
+use longhaul_transfer::store::confine::Dir;
 
-use super::resolve::typed;
-use crate::message::{Answer, Entry, EntryKind, FilesAsk, PathBytes};
+use super::resolve;
 
-/// Most entries in one answer.
-const MAX_ENTRIES_PER_ANSWER: usize = 1000;
+/// The files of this host, as far as its user may reach them.
+#[derive(Default)]
+pub(super) struct LoginFiles(Option<Files>);
 
-/// Does it, and answers; or says why not, in one line.
-pub(super) fn answer(home: &Path, ask: &FilesAsk) -> Result<Answer, String> {
-    match ask {
-        FilesAsk::Look { path, list, after } => {
-            let full = typed(home, &path.0);
-            let itself = fs::symlink_metadata(&full).map_err(|error| said(path, &error))?;
-            // A link to a directory is listed as one, as ls does it.
-            if *list && full.is_dir() {
-                return listed(&full, after.as_ref()).map_err(|error| said(path, &error));
+impl LoginFiles {
+    /// Answers. Blocking.
+    pub(super) fn answer(&mut self, home: &Path, ask: &FilesAsk) -> FilesAnswer {
+        self.try_answer(home, ask).unwrap_or_else(FilesAnswer::Failed)
+    }
+
+    fn try_answer(&mut self, home: &Path, ask: &FilesAsk) -> Result<FilesAnswer, FilesFailure> {
+        let files = match &mut self.0 {
+            Some(files) => files,
+            None => {
+                let root = Dir::open(Path::new("/"));
+                let root = root.map_err(|errno| FilesFailure::of(errno, &PathBytes(b"/".to_vec())))?;
+                self.0.insert(Files::new(Arc::new(root)))
             }
-            Ok(Answer::Entries {
-                entries: vec![entry(&full, path.clone(), &itself)],
-                more: false,
-            })
+        };
+        let (ask, paths) = resolved(home, ask)?;
+        // It ends with the process, which ends with ssh.
+        let stop = AtomicBool::new(false);
+        Ok(paths.as_typed(files.answer(&ask, &Anything, &stop)))
+    }
+}
+
+/// The paths of a question.
+#[derive(Default)]
+struct Paths {
+    /// Beneath the root, and as they were typed.
+    known: Vec<(PathBytes, PathBytes)>,
+    /// The entry that is looked at itself, as it was typed.
+    itself: Option<PathBytes>,
+}
+
+impl Paths {
+    fn real(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
+        let real = resolve::name(home, &typed.0).map_err(|error| FilesFailure::not_plain(error, typed))?;
+        Ok(self.keep(real, typed))
+    }
+
+    /// A name that goes or changes: never what a link leads to, slash or not, and none that stands for a directory as `.` does, which
+    /// may be typed by mistake for what is in it.
+    fn own_name(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
+        let names = typed.0.split(|&byte| byte == b'/');
+        let last = names.rev().find(|name| !name.is_empty()).unwrap_or_default();
+        if matches!(last, b"" | b"." | b".." | b"~") {
+            return Err(FilesFailure::new(FilesFailureKind::RefusedPath, typed));
         }
-        FilesAsk::MakeDirectory { path, parents } => {
-            let full = typed(home, &path.0);
-            let made = match parents {
-                true => fs::create_dir_all(&full),
-                false => fs::create_dir(&full),
-            };
-            done(path, made)
-        }
-        FilesAsk::Rename { from, to, overwrite } => {
-            let (full, mut there) = (typed(home, &from.0), typed(home, &to.0));
-            if let (true, Some(name)) = (there.is_dir(), full.file_name()) {
-                there.push(name);
+        let slashes = typed.0.iter().rev().take_while(|&&byte| byte == b'/').count();
+        let bare = typed.0.get(..typed.0.len() - slashes).unwrap_or_default();
+        let real = resolve::name(home, bare).map_err(|error| FilesFailure::not_plain(error, typed))?;
+        Ok(self.keep(real, typed))
+    }
+
+    /// What a link to a directory leads to: it is listed as that directory, as ls does it.
+    fn listed(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
+        match resolve::typed(home, &typed.0).is_dir() {
+            true => {
+                let directory = PathBytes([&typed.0[..], b"/"].concat());
+                let directory = if typed.0.is_empty() { typed } else { &directory };
+                let real = resolve::name(home, &directory.0);
+                let real = real.map_err(|error| FilesFailure::not_plain(error, typed))?;
+                Ok(self.keep(real, typed))
             }
-            let flags = match overwrite {
-                true => RenameFlags::empty(),
-                false => RenameFlags::NOREPLACE,
-            };
-            let renamed = rustix::fs::renameat_with(CWD, &full, CWD, &there, flags);
-            // The source is to blame only if it is missing.
-            let blamed = if full.symlink_metadata().is_err() {
-                from
-            } else {
-                to
-            };
-            done(blamed, renamed.map_err(io::Error::from))
+            false => self.real(home, typed),
         }
-        FilesAsk::Remove { path, recursive } => {
-            let full = typed(home, &path.0);
-            let kind = fs::symlink_metadata(&full).map_err(|error| said(path, &error))?;
-            let removed = match kind.is_dir() {
-                true if *recursive => fs::remove_dir_all(&full),
-                true => {
-                    return Err(format!(
-                        "{}: is a directory; give -r to remove it with all it holds",
-                        shown(path)
-                    ));
+    }
+
+    fn keep(&mut self, real: RelPath, typed: &PathBytes) -> PathBytes {
+        let real = PathBytes(real.as_bytes().to_vec());
+        self.known.push((real.clone(), typed.clone()));
+        real
+    }
+
+    fn typed(&self, real: &PathBytes) -> PathBytes {
+        let found = self.known.iter().find(|(known, _)| known == real);
+        found.map_or_else(
+            || PathBytes([b"/", &real.0[..]].concat()),
+            |(_, typed)| match typed.0.is_empty() {
+                true => PathBytes(b"~".to_vec()),
+                false => typed.clone(),
+            },
+        )
+    }
+
+    /// With the paths that were typed in place of the real ones.
+    fn as_typed(&self, answer: FilesAnswer) -> FilesAnswer {
+        match answer {
+            FilesAnswer::Failed(failure) => FilesAnswer::Failed(FilesFailure {
+                path: self.typed(&failure.path),
+                ..failure
+            }),
+            FilesAnswer::Entries { mut entries, next } => {
+                if let (Some(itself), Some(entry)) = (&self.itself, entries.first_mut()) {
+                    entry.name = itself.clone();
                 }
-                false => fs::remove_file(&full),
+                FilesAnswer::Entries { entries, next }
+            }
+            other => other,
+        }
+    }
+}
+
+/// The question with real paths.
+fn resolved(home: &Path, ask: &FilesAsk) -> Result<(FilesAsk, Paths), FilesFailure> {
+    let mut paths = Paths::default();
+    let ask = match ask.clone() {
+        FilesAsk::Look {
+            path,
+            list,
+            after,
+            limit,
+        } => {
+            let real = match list && resolve::typed(home, &path.0).is_dir() {
+                true => paths.listed(home, &path)?,
+                false => {
+                    paths.itself = Some(path.clone());
+                    paths.real(home, &path)?
+                }
             };
-            done(path, removed)
+            FilesAsk::Look {
+                path: real,
+                list,
+                after,
+                limit,
+            }
         }
-    }
-}
-
-fn listed(directory: &Path, after: Option<&PathBytes>) -> io::Result<Answer> {
-    let mut names: Vec<OsString> = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        if after.is_none_or(|after| name.as_bytes() > &after.0[..]) {
-            names.push(name);
-        }
-    }
-    names.sort_unstable();
-    let more = names.len() > MAX_ENTRIES_PER_ANSWER;
-    names.truncate(MAX_ENTRIES_PER_ANSWER);
-    let look = |name: OsString| {
-        let full: PathBuf = directory.join(&name);
-        // Gone since the names were read.
-        let itself = fs::symlink_metadata(&full).ok()?;
-        Some(entry(&full, PathBytes(name.into_vec()), &itself))
+        FilesAsk::MakeDirectory { path, parents } => FilesAsk::MakeDirectory {
+            path: paths.real(home, &path)?,
+            parents,
+        },
+        FilesAsk::Rename { from, to, overwrite } => FilesAsk::Rename {
+            from: paths.own_name(home, &from)?,
+            // A link to a directory is gone into.
+            to: paths.listed(home, &to)?,
+            overwrite,
+        },
+        FilesAsk::Remove { path, recursive } => FilesAsk::Remove {
+            path: paths.own_name(home, &path)?,
+            recursive,
+        },
+        FilesAsk::Leftovers {
+            path,
+            after,
+            remove_older_than_seconds,
+        } => FilesAsk::Leftovers {
+            path: paths.listed(home, &path)?,
+            after,
+            remove_older_than_seconds,
+        },
     };
-    Ok(Answer::Entries {
-        entries: names.into_iter().filter_map(look).collect(),
-        more,
-    })
-}
-
-fn entry(path: &Path, name: PathBytes, itself: &Metadata) -> Entry {
-    let kind = itself.file_type();
-    let kind = match (kind.is_file(), kind.is_dir(), kind.is_symlink()) {
-        (true, ..) => EntryKind::File,
-        (_, true, _) => EntryKind::Directory,
-        (_, _, true) => EntryKind::Symlink,
-        _ => EntryKind::Other,
-    };
-    let target = match kind {
-        EntryKind::Symlink => fs::read_link(path).ok(),
-        _ => None,
-    };
-    Entry {
-        name,
-        kind,
-        size: itself.len(),
-        mode: itself.mode() & 0o7777,
-        modified: itself.mtime(),
-        target: target.map(|target| PathBytes(target.into_os_string().into_vec())),
-    }
-}
-
-fn done(path: &PathBytes, done: io::Result<()>) -> Result<Answer, String> {
-    done.map(|()| Answer::Changed).map_err(|error| said(path, &error))
-}
-
-fn said(path: &PathBytes, error: &io::Error) -> String {
-    format!("{}: {error}", shown(path))
-}
-
-fn shown(path: &PathBytes) -> String {
-    match path.0.is_empty() {
-        true => "~".to_owned(),
-        false => printable(&path.0),
-    }
+    Ok((ask, paths))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use longhaul_transfer::files::message::{Entry, EntryKind};
+
     use super::*;
 
     fn bytes(path: &str) -> PathBytes {
@@ -148,9 +184,10 @@ mod tests {
             path: bytes(path),
             list,
             after: after.map(bytes),
+            limit: None,
         };
-        match answer(home, &ask).unwrap() {
-            Answer::Entries { entries, more } => (entries, more),
+        match LoginFiles::default().answer(home, &ask) {
+            FilesAnswer::Entries { entries, next } => (entries, next.is_some()),
             other => panic!("{other:?}"),
         }
     }
@@ -182,7 +219,11 @@ mod tests {
     fn names_are_made_changed_and_removed_and_nothing_is_replaced_unasked() {
         let home = tempfile::tempdir().unwrap();
         let at = home.path();
-        let change = |ask: FilesAsk| answer(at, &ask);
+        let change = |ask: FilesAsk| match LoginFiles::default().answer(at, &ask) {
+            FilesAnswer::Changed => Ok(()),
+            FilesAnswer::Failed(failure) => Err(failure),
+            other => panic!("{other:?}"),
+        };
         let make = |path: &str, parents| {
             change(FilesAsk::MakeDirectory {
                 path: bytes(path),
@@ -198,9 +239,14 @@ mod tests {
             let (from, to) = (bytes(from), bytes(to));
             change(FilesAsk::Rename { from, to, overwrite })
         };
-        let error = rename("one", "two", false).unwrap_err();
+        let error = rename("one", "two", false).unwrap_err().to_string();
         assert!(error.starts_with("two: ") && !error.contains('\n'), "{error}");
-        assert!(rename("none", "two", false).unwrap_err().starts_with("none: "));
+        assert!(
+            rename("none", "two", false)
+                .unwrap_err()
+                .to_string()
+                .starts_with("none: ")
+        );
         rename("one", "two", true).unwrap();
         rename("two", "a", false).unwrap();
         let (entries, more) = look(at, "a", true, None);
@@ -227,7 +273,23 @@ mod tests {
                 recursive,
             })
         };
-        assert!(remove("a", false).unwrap_err().contains("give -r"));
+        assert_eq!(
+            remove("a", false).unwrap_err().kind,
+            FilesFailureKind::IsDirectory
+        );
+        std::os::unix::fs::symlink("a", at.join("to-a")).unwrap();
+        assert_eq!(look(at, "to-a", true, None).0.len(), 2);
+        assert_eq!(look(at, "to-a", false, None).0[0].name, bytes("to-a"));
+        for odd in ["", "~", ".", "a/..", "/"] {
+            assert_eq!(
+                remove(odd, true).unwrap_err().kind,
+                FilesFailureKind::RefusedPath,
+                "{odd}"
+            );
+        }
+        remove("to-a/", true).unwrap();
+        assert!(at.join("a/b").exists() && !at.join("to-a").exists());
+        make("a/x/y/z", true).unwrap();
         remove("a", true).unwrap();
         remove("link", false).unwrap();
         assert_eq!(fs::read_dir(at).unwrap().count(), 0);

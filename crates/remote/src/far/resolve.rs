@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use longhaul_proto::text::printable;
-use longhaul_transfer::path::RelPath;
+use longhaul_transfer::path::{PathError, RelPath};
 
 /// Where a copy goes.
 #[derive(Debug, PartialEq)]
@@ -54,6 +54,29 @@ pub(super) fn source(home: &Path, path: &[u8], follow: bool) -> Result<RelPath, 
         }
         Err(error) => Err(failed(path, &error)),
     }
+}
+
+/// A name that is looked at or changed, itself: what stands before it is resolved as far as it exists, and a symbolic link of that name
+/// is not followed unless its path ends with a slash.
+pub(super) fn name(home: &Path, path: &[u8]) -> Result<RelPath, PathError> {
+    let full = typed(home, path);
+    let ends_in_directory = path.ends_with(b"/") || path.ends_with(b"/.") || path.is_empty() || path == b"~";
+    if ends_in_directory && let Ok(real) = full.canonicalize() {
+        return RelPath::from_typed(real.as_os_str().as_bytes());
+    }
+    let (mut above, mut below) = (full.as_path(), Vec::new());
+    while let (Some(parent), Some(name)) = (above.parent(), above.file_name()) {
+        below.push(name);
+        if let Ok(real) = parent.canonicalize() {
+            let real: PathBuf = std::iter::once(real.as_os_str())
+                .chain(below.iter().rev().copied())
+                .collect();
+            return RelPath::from_typed(real.as_os_str().as_bytes());
+        }
+        above = parent;
+    }
+    let real = full.canonicalize().unwrap_or(full);
+    RelPath::from_typed(real.as_os_str().as_bytes())
 }
 
 /// A destination. What it lies in must be there.

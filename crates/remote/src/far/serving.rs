@@ -81,20 +81,27 @@ impl Serving {
         }));
     }
 
-    /// Connects to the near side, at whichever of `hosts` proves to be it.
-    pub(super) async fn dial(&self, hosts: &[String], port: u16) -> Result<(Session, String), Attempts> {
-        let addresses = dial::addresses(hosts, port).await;
+    /// Connects to the near side, at whichever of `hosts` proves to be it, in `within_ms` milliseconds if that is said.
+    pub(super) async fn dial(
+        &self,
+        hosts: &[String],
+        port: u16,
+        within_ms: Option<u32>,
+    ) -> Result<(Session, String), Attempts> {
+        let limit = within_ms.map_or(DIAL_TIME_LIMIT, |ms| Duration::from_millis(ms.into()));
+        let limit = limit.min(DIAL_TIME_LIMIT);
+        let addresses = dial::addresses(hosts, port, None).await;
         let options = Options::with_congestion(self.congestion.clone());
         let attempt = |address| {
             let (acceptor, options) = (self.acceptor.clone(), options.clone());
             async move {
-                let deadline = Instant::now() + DIAL_TIME_LIMIT;
+                let deadline = Instant::now() + limit;
                 let dialled = longhaul_hop::dial(&[address], |_| options.clone(), deadline).await;
                 let conn = dialled.map_err(|error| error.to_string())?.conn;
                 acceptor.accept(conn).await.map_err(|error| error.to_string())
             }
         };
-        let (session, address) = dial::race(addresses, DIAL_TIME_LIMIT, attempt).await?;
+        let (session, address) = dial::race(addresses, limit, attempt).await?;
         Ok((session, address.ip().to_string()))
     }
 

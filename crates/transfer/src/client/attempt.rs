@@ -105,7 +105,7 @@ impl<C: Connector> Attempt<C> {
         let result = match &self.side {
             Side::Push(queue) => {
                 let greeted = match takes_a_place {
-                    true => greet(queue, &mut reader, &mut writer, &greeting).await,
+                    true => greet(queue, &counters, &mut reader, &mut writer, &greeting).await,
                     false => Ok(greeting),
                 };
                 match greeted {
@@ -148,6 +148,7 @@ impl<C: Connector> Attempt<C> {
 /// again has none of it, and what is sent to it before that is known is sent for nothing. What is left to be said first: nothing.
 async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     queue: &Queue,
+    counters: &StreamCounters,
     reader: &mut FrameReader<R>,
     writer: &mut W,
     greeting: &[u8],
@@ -157,11 +158,13 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     loop {
         match reader.next().await? {
             Some(Incoming::Frame(Frame::Accept {
-                instance, present, ..
+                instance,
+                max_streams,
+                present,
+                ..
             })) => {
-                instance.map_or(Ok(()), |instance| queue.reached(instance))?;
-                // The stream before it may have been lost before it heard this.
-                queue.told_presence(present);
+                counters.accepted(max_streams);
+                queue.accepted(instance, present)?;
                 return Ok(Vec::new());
             }
             Some(Incoming::Frame(Frame::Refuse { unauthorised, detail })) => {

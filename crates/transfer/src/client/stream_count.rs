@@ -157,6 +157,14 @@ impl StreamCount {
         }
     }
 
+    /// No more than so many from now on, whoever asked for more.
+    pub(super) fn at_most(&mut self, most: usize) {
+        self.most = self.most.min(most.max(1));
+        self.least = self.least.min(self.most);
+        self.wanted = self.wanted.min(self.most);
+        self.remembered = self.remembered.map(|streams| streams.min(self.most));
+    }
+
     /// How many streams there should be.
     pub(super) fn wanted(&self) -> usize {
         self.wanted

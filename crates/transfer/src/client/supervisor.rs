@@ -96,6 +96,8 @@ pub(super) struct Supervisor<'a, C> {
     /// How many streams are open.
     open: watch::Sender<u32>,
     ever_open: bool,
+    /// The server has told how many streams it allows.
+    accepted: bool,
     without_stream_since: Option<Instant>,
     last_error: Option<Error>,
     begun: Instant,
@@ -116,6 +118,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             slots: Vec::new(),
             open: watch::Sender::new(0),
             ever_open: false,
+            accepted: false,
             without_stream_since: None,
             last_error: None,
             begun: now,
@@ -133,9 +136,15 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     pub(super) async fn supervise(&mut self) -> Result<JoinSet<()>, Error> {
         let mut closing = JoinSet::new();
         let mut opened = self.open.subscribe();
+        let mut accepted = self.client.progress.max_streams();
         loop {
             if self.over() {
                 return Ok(self.wind_down(closing).await);
+            }
+            let allowed = *accepted.borrow_and_update();
+            self.accepted = allowed.is_some();
+            if let Some(allowed) = allowed {
+                self.count.at_most(allowed);
             }
             self.look();
             self.resize();
@@ -162,6 +171,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                 }
                 // The sender lives in here: it can't be gone.
                 _ = opened.changed() => self.next_look = Instant::now(),
+                _ = accepted.changed() => {}
                 () = concluded(&self.side) => {}
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
             }
@@ -215,8 +225,12 @@ impl<'a, C: Connector> Supervisor<'a, C> {
 
     /// Adds slots, or retires streams, until there are as many as there should be.
     fn resize(&mut self) {
-        let wanted = self.count.wanted();
         let routes = self.routes.len().max(1);
+        // Until the server has told how many it allows, one for each route (LH-COPY-9).
+        let wanted = match self.accepted {
+            true => self.count.wanted(),
+            false => self.count.wanted().min(routes),
+        };
         let mut counting = self.slots.iter().filter(|slot| slot.counts()).count();
         while counting < wanted {
             match self.slots.iter_mut().find(|slot| slot.stream == SlotState::Free) {

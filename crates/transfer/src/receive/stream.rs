@@ -293,7 +293,8 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     bytes,
                     complete,
                 } => receiver.progress.set_found(entries, bytes, complete),
-                Frame::KeepAlive | Frame::Accept { .. } => {}
+                Frame::Accept { max_streams, .. } => counters.accepted(max_streams),
+                Frame::KeepAlive => {}
                 Frame::Flow(report) => counters.hear(report),
                 Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
                 Frame::Hello(_)

@@ -195,20 +195,19 @@ impl Queue {
         }
     }
 
-    /// The other end has told which copy a stream has come to.
+    /// The other end has accepted a stream: which copy that has come to, where it tells, and whether some of what is to be sent may be
+    /// there.
     ///
     /// # Errors
-    /// [`Error::Forgotten`] if it is another one than before: answers given by that one say nothing of this one (LH-COPY-38).
-    pub(crate) fn reached(&self, instance: CopyInstance) -> Result<(), Error> {
-        match *self.instance.get_or_init(|| instance) == instance {
-            true => Ok(()),
-            false => Err(Error::Forgotten),
+    /// [`Error::Forgotten`] if it is another copy than before: answers given by that one say nothing of this one (LH-COPY-38).
+    pub(crate) fn accepted(&self, instance: Option<CopyInstance>, present: bool) -> Result<(), Error> {
+        if let Some(instance) = instance
+            && *self.instance.get_or_init(|| instance) != instance
+        {
+            return Err(Error::Forgotten);
         }
-    }
-
-    /// The receiver has told whether there may be some of what is to be sent.
-    pub(crate) fn told_presence(&self, something: bool) {
-        self.on(|schedule, _| schedule.told_presence(something));
+        self.on(|schedule, _| schedule.told_presence(present));
+        Ok(())
     }
 
     /// The receiver wants a file that was offered.

@@ -217,12 +217,13 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Retire => queue.retire(stream),
             Frame::Want { id } => queue.wanted(id),
             Frame::Accept {
-                instance, present, ..
+                instance,
+                max_streams,
+                present,
+                ..
             } => {
-                if let Some(instance) = instance {
-                    queue.reached(instance)?;
-                }
-                queue.told_presence(present);
+                counters.accepted(max_streams);
+                queue.accepted(instance, present)?;
             }
             Frame::KeepAlive => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),

@@ -53,7 +53,7 @@ impl Dir {
         match path.split_last() {
             None => fs::fstat(&self.0),
             Some((parent, name)) if parent.is_root() => self.stat_name(OsStr::from_bytes(name)),
-            Some((parent, name)) => self.parent(&parent)?.stat_name(OsStr::from_bytes(name)),
+            Some((parent, name)) => self.handle(&parent)?.stat_name(OsStr::from_bytes(name)),
         }
     }
 
@@ -68,13 +68,13 @@ impl Dir {
         let name = OsStr::from_bytes(name);
         let target = match parent.is_root() {
             true => fs::readlinkat(&self.0, name, Vec::new())?,
-            false => fs::readlinkat(self.parent(&parent)?.as_fd(), name, Vec::new())?,
+            false => fs::readlinkat(self.handle(&parent)?.as_fd(), name, Vec::new())?,
         };
         Ok(target.into_bytes())
     }
 
     /// A handle on the directory `path` for `*at` calls; needs no permission to read it.
-    fn parent(&self, path: &RelPath) -> Result<Dir, Errno> {
+    pub(crate) fn handle(&self, path: &RelPath) -> Result<Dir, Errno> {
         self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::PATH)
             .map(Dir)
     }
@@ -170,17 +170,33 @@ impl Dir {
 
     /// Renames within this directory at one stroke; refuses with `EXIST` to replace unless told to.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> Result<(), Errno> {
+        self.rename_into(from, self, to, replace)
+    }
+
+    /// The same into another directory.
+    pub(crate) fn rename_into(
+        &self,
+        from: &OsStr,
+        directory: &Dir,
+        to: &OsStr,
+        replace: bool,
+    ) -> Result<(), Errno> {
         if replace {
-            return fs::renameat(&self.0, from, &self.0, to);
+            return fs::renameat(&self.0, from, &directory.0, to);
         }
-        match fs::renameat_with(&self.0, from, &self.0, to, RenameFlags::NOREPLACE) {
+        match fs::renameat_with(&self.0, from, &directory.0, to, RenameFlags::NOREPLACE) {
             // A file system without RENAME_NOREPLACE: a hard link refuses to replace just as atomically.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                fs::linkat(&self.0, from, &self.0, to, AtFlags::empty())?;
+                fs::linkat(&self.0, from, &directory.0, to, AtFlags::empty())?;
                 fs::unlinkat(&self.0, from, AtFlags::empty())
             }
             result => result,
         }
+    }
+
+    /// Removes an empty directory of this very directory.
+    pub(crate) fn remove_dir(&self, name: &OsStr) -> Result<(), Errno> {
+        fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)
     }
 
     /// Removes a file or link of this very directory.

@@ -5,6 +5,7 @@
 mod asked;
 mod attacks;
 mod faults;
+mod files;
 mod harness;
 mod resume;
 mod round_trips;

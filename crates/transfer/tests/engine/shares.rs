@@ -295,3 +295,23 @@ async fn a_grant_that_is_withdrawn_ends_its_copies_and_no_others() {
     assert_eq!(answer(&mut open(&bench, 4), &wire::pull_hello(b"f")).await, 3);
     assert_eq!(answer(&mut open(&bench, 1), &wire::pull_hello(b"f")).await, 2);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
+    let bench = Bench::with(Limits {
+        streams_per_copy: 3,
+        ..Limits::default()
+    });
+    let data = noise(24 << 20, 5);
+    std::fs::write(bench.local("f"), &data).unwrap();
+    let sources = [bench.local("f")];
+    let options = WriteOptions::default();
+    let run = bench
+        .push_with(bench.pipes(), &sources, "/g", options, Some(16))
+        .await;
+    run.ok();
+    // One that is refused would have been opened, and lost.
+    assert!(run.streams_opened() <= 3, "{}", run.streams_opened());
+    assert_eq!(run.streams_lost(), 0);
+    assert_eq!(std::fs::read(bench.root("g")).unwrap(), data);
+}

@@ -161,7 +161,7 @@ impl Experiment for Scale {
         let seconds = match cell.what {
             What::MillionsInFolders | What::MillionsInOneFolder => 200.0,
             What::SmallFiles | What::ManyStreams => 15.0,
-            What::Sparse => 100.0,
+            What::Sparse => 25.0,
         };
         Cost { share: 1.0, seconds }
     }
@@ -179,14 +179,16 @@ impl Experiment for Scale {
     }
 
     fn outcome(&self, seen: &Seen) -> String {
-        let peaks: Vec<String> = seen.peaks().map(|mib| format!("{mib:.0}")).collect();
-        format!(
-            "{} files in {:.1} s, {:.0} a second; peaks of client and server: {} MiB",
-            seen.files,
-            seen.seconds,
-            seen.files_per_second(),
-            peaks.join(" and ")
-        )
+        let peaks: Vec<String> = seen.peaks().map(|mib| format!("{mib:.0} MiB")).collect();
+        let rate = match seen.files {
+            1 => format!("{:.0} MB/s", seen.bytes as f64 / seen.seconds / 1e6),
+            _ => format!("{:.0} files a second", seen.files_per_second()),
+        };
+        let peaks = match peaks.is_empty() {
+            true => String::new(),
+            false => format!("; peaks of client and server: {}", peaks.join(" and ")),
+        };
+        format!("{} files in {:.1} s, {rate}{peaks}", seen.files, seen.seconds)
     }
 
     fn under_noise(&self, _cell: &Cell) -> bool {

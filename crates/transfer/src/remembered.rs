@@ -1,16 +1,14 @@
-//! How many streams each destination needed last time: a small text file that nobody has to keep.
+//! A number for each destination, kept from one copy to the next: a small text file that nobody has to keep.
 //!
-//! One line for each destination, direction and routes, the latest first: seconds since 1970, the number, and a hash instead of names,
-//! so that the file tells nobody who copied where. Whatever cannot be read is as if it were not there.
+//! One line for each, the latest first: seconds since 1970, the number, and a hash instead of names, so that the file tells nobody who
+//! copied where. Whatever cannot be read is as if it were not there.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::MAX_STREAMS;
+use crate::client::MAX_STREAMS;
 
-/// The file's first line.
-const FIRST_LINE: &str = "longhaul streams 1";
 /// Most lines kept.
 const MAX_ENTRIES: usize = 256;
 /// Longest file that is read, in bytes.
@@ -19,6 +17,56 @@ const MAX_BYTES: u64 = 64 * 1024;
 const KEY_BYTES: usize = 16;
 /// What is older is forgotten: paths change.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What the numbers of a file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meaning {
+    /// The file's first line.
+    pub first_line: &'static str,
+    /// The largest number; the smallest is 1.
+    pub max: u32,
+}
+
+/// How many streams each destination needed.
+const STREAMS: Meaning = Meaning {
+    first_line: "longhaul streams 1",
+    max: MAX_STREAMS,
+};
+
+/// A file of numbers.
+#[derive(Debug, Clone)]
+pub struct NumberFile {
+    /// The file; it and its folder are made when something is to be remembered.
+    pub file: PathBuf,
+    /// What the numbers are.
+    pub meaning: Meaning,
+}
+
+impl NumberFile {
+    /// The number of what these names name, where it is known.
+    pub async fn recall(&self, names: &[&str]) -> Option<u32> {
+        let (file, meaning, key) = (self.file.clone(), self.meaning, Key::of(names));
+        let read = tokio::task::spawn_blocking(move || {
+            let remembered = Numbers::parse(&read(&file)?, meaning);
+            remembered.get(&key, now())
+        });
+        read.await.ok().flatten()
+    }
+
+    /// Remembers it. A file that cannot be written is not: the copy itself went well.
+    pub async fn remember(&self, names: &[&str], number: u32) {
+        let (file, meaning, key) = (self.file.clone(), self.meaning, Key::of(names));
+        let written = tokio::task::spawn_blocking(move || {
+            let mut remembered =
+                read(&file).map_or_else(Numbers::default, |text| Numbers::parse(&text, meaning));
+            remembered.set(key, number, now());
+            write(&file, &remembered.to_text(meaning))
+        });
+        if let Ok(Err(error)) = written.await {
+            tracing::debug!(file = %self.file.display(), %error, "a number is not remembered");
+        }
+    }
+}
 
 /// Where the number of streams that a destination needed is kept between copies.
 #[derive(Debug, Clone)]
@@ -31,27 +79,28 @@ pub struct StreamMemory {
 
 impl StreamMemory {
     /// What the copy over `routes` needed last time, where that is known.
-    pub(super) async fn recall(&self, push: bool, routes: &[String]) -> Option<u32> {
-        let (file, key) = (self.file.clone(), Key::of(&self.destination, push, routes));
-        let read = tokio::task::spawn_blocking(move || {
-            let remembered = RememberedStreams::parse(&read(&file)?);
-            remembered.get(&key, now())
-        });
-        read.await.ok().flatten()
+    pub(crate) async fn recall(&self, push: bool, routes: &[String]) -> Option<u32> {
+        self.numbers().recall(&self.names(push, routes)).await
     }
 
-    /// Remembers it. A file that cannot be written is not: the copy itself went well.
-    pub(super) async fn remember(&self, push: bool, routes: &[String], streams: u32) {
-        let (file, key) = (self.file.clone(), Key::of(&self.destination, push, routes));
-        let written = tokio::task::spawn_blocking(move || {
-            let mut remembered =
-                read(&file).map_or_else(RememberedStreams::default, |text| RememberedStreams::parse(&text));
-            remembered.set(key, streams, now());
-            write(&file, &remembered.to_text())
-        });
-        if let Ok(Err(error)) = written.await {
-            tracing::debug!(file = %self.file.display(), %error, "the number of streams is not remembered");
+    /// Remembers it.
+    pub(crate) async fn remember(&self, push: bool, routes: &[String], streams: u32) {
+        self.numbers().remember(&self.names(push, routes), streams).await;
+    }
+
+    fn numbers(&self) -> NumberFile {
+        NumberFile {
+            file: self.file.clone(),
+            meaning: STREAMS,
         }
+    }
+
+    /// The destination, the direction and the routes.
+    fn names<'a>(&'a self, push: bool, routes: &'a [String]) -> Vec<&'a str> {
+        [&self.destination[..], if push { "push" } else { "pull" }]
+            .into_iter()
+            .chain(routes.iter().map(String::as_str))
+            .collect()
     }
 }
 
@@ -88,19 +137,16 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
     written
 }
 
-/// Which destination, direction and routes.
+/// What a number is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key([u8; KEY_BYTES]);
 
 impl Key {
-    fn of(destination: &str, push: bool, routes: &[String]) -> Self {
+    fn of(names: &[&str]) -> Self {
         let mut hasher = blake3::Hasher::new();
-        for part in [destination, if push { "push" } else { "pull" }]
-            .into_iter()
-            .chain(routes.iter().map(String::as_str))
-        {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part.as_bytes());
+        for name in names {
+            hasher.update(&(name.len() as u64).to_le_bytes());
+            hasher.update(name.as_bytes());
         }
         let mut key = [0; KEY_BYTES];
         hasher.finalize_xof().fill(&mut key);
@@ -124,30 +170,30 @@ impl std::fmt::Display for Key {
 struct Entry {
     /// Seconds since 1970.
     at: u64,
-    streams: u32,
+    number: u32,
     key: Key,
 }
 
 /// What is remembered, the latest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct RememberedStreams(Vec<Entry>);
+struct Numbers(Vec<Entry>);
 
-impl RememberedStreams {
+impl Numbers {
     /// Lines that are not in order are left out; of another kind of file nothing is taken.
-    fn parse(text: &str) -> Self {
+    fn parse(text: &str, meaning: Meaning) -> Self {
         let mut lines = text.lines();
-        if lines.next() != Some(FIRST_LINE) {
+        if lines.next() != Some(meaning.first_line) {
             return Self::default();
         }
         let entry = |line: &str| {
             let mut words = line.split(' ');
             let entry = Entry {
                 at: words.next()?.parse().ok()?,
-                streams: words
+                number: words
                     .next()?
                     .parse()
                     .ok()
-                    .filter(|n| (1..=MAX_STREAMS).contains(n))?,
+                    .filter(|n| (1..=meaning.max).contains(n))?,
                 key: Key::parse(words.next()?)?,
             };
             words.next().is_none().then_some(entry)
@@ -155,19 +201,21 @@ impl RememberedStreams {
         Self(lines.filter_map(entry).take(MAX_ENTRIES).collect())
     }
 
-    fn to_text(&self) -> String {
-        let lines = (self.0.iter()).map(|entry| format!("{} {} {}\n", entry.at, entry.streams, entry.key));
-        std::iter::once(format!("{FIRST_LINE}\n")).chain(lines).collect()
+    fn to_text(&self, meaning: Meaning) -> String {
+        let lines = (self.0.iter()).map(|entry| format!("{} {} {}\n", entry.at, entry.number, entry.key));
+        std::iter::once(format!("{}\n", meaning.first_line))
+            .chain(lines)
+            .collect()
     }
 
     fn get(&self, key: &Key, now: u64) -> Option<u32> {
         let entry = self.0.iter().find(|entry| entry.key == *key)?;
-        (now.saturating_sub(entry.at) <= MAX_AGE.as_secs()).then_some(entry.streams)
+        (now.saturating_sub(entry.at) <= MAX_AGE.as_secs()).then_some(entry.number)
     }
 
-    fn set(&mut self, key: Key, streams: u32, at: u64) {
+    fn set(&mut self, key: Key, number: u32, at: u64) {
         self.0.retain(|entry| entry.key != key);
-        self.0.insert(0, Entry { at, streams, key });
+        self.0.insert(0, Entry { at, number, key });
         self.0.truncate(MAX_ENTRIES);
     }
 }
@@ -179,18 +227,25 @@ mod tests {
     use super::*;
 
     fn key(n: u32) -> Key {
-        Key::of(&n.to_string(), true, &[])
+        Key::of(&[&n.to_string()])
     }
 
     #[test]
     fn destinations_directions_and_routes_are_told_apart() {
-        let routes = |list: &[&str]| list.iter().map(|route| (*route).to_owned()).collect::<Vec<_>>();
+        let key_of = |destination: &str, push, routes: &[&str]| {
+            let memory = StreamMemory {
+                file: PathBuf::new(),
+                destination: destination.to_owned(),
+            };
+            let routes: Vec<String> = routes.iter().map(|route| (*route).to_owned()).collect();
+            Key::of(&memory.names(push, &routes))
+        };
         let keys = [
-            Key::of("a:1", true, &routes(&["direct"])),
-            Key::of("a:1", false, &routes(&["direct"])),
-            Key::of("b:1", true, &routes(&["direct"])),
-            Key::of("a:1", true, &routes(&["d:1,e:1"])),
-            Key::of("a:1", true, &routes(&["d:1", "e:1"])),
+            key_of("a:1", true, &["direct"]),
+            key_of("a:1", false, &["direct"]),
+            key_of("b:1", true, &["direct"]),
+            key_of("a:1", true, &["d:1,e:1"]),
+            key_of("a:1", true, &["d:1", "e:1"]),
         ];
         for (n, key) in keys.iter().enumerate() {
             assert!(keys[..n].iter().all(|other| other != key));
@@ -200,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_is_old_is_forgotten() {
-        let mut remembered = RememberedStreams::default();
+        let mut remembered = Numbers::default();
         remembered.set(key(1), 16, 1_000);
         let month = MAX_AGE.as_secs();
         assert_eq!(remembered.get(&key(1), 1_000 + month), Some(16));
@@ -238,21 +293,21 @@ mod tests {
     proptest! {
         #[test]
         fn it_comes_back_as_it_was_and_is_bounded(sets in prop::collection::vec((0u32..400, 1..=MAX_STREAMS), 0..600)) {
-            let mut remembered = RememberedStreams::default();
+            let mut remembered = Numbers::default();
             for (at, (n, streams)) in sets.iter().enumerate() {
                 remembered.set(key(*n), *streams, at as u64);
                 prop_assert_eq!(remembered.get(&key(*n), at as u64), Some(*streams));
             }
             prop_assert!(remembered.0.len() <= MAX_ENTRIES);
-            let text = remembered.to_text();
+            let text = remembered.to_text(STREAMS);
             prop_assert!(text.len() as u64 <= MAX_BYTES);
-            prop_assert_eq!(RememberedStreams::parse(&text), remembered);
+            prop_assert_eq!(Numbers::parse(&text, STREAMS), remembered);
         }
 
         #[test]
         fn no_text_panics_or_gives_a_number_out_of_bounds(lines in "(longhaul streams 1\n)?([0-9a-f \n-]{0,60}\n){0,20}") {
-            let remembered = RememberedStreams::parse(&lines);
-            prop_assert!(remembered.0.iter().all(|entry| (1..=MAX_STREAMS).contains(&entry.streams)));
+            let remembered = Numbers::parse(&lines, STREAMS);
+            prop_assert!(remembered.0.iter().all(|entry| (1..=MAX_STREAMS).contains(&entry.number)));
         }
     }
 }

@@ -1,0 +1,134 @@
+//! Flags of scp that `cp` takes, so that fingers and scripts need not relearn: those that hold anyway, and those that it does not do, each
+//! with what to use instead.
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+/// As of scp.
+#[derive(Args)]
+pub struct ScpOptions {
+    /// Keep permissions and modification times. They always are; for those who are used to scp.
+    #[arg(short = 'p')]
+    keep_times: bool,
+    /// Tell what ssh does, and what is decided on the way.
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    #[arg(short = 'C', hide = true)]
+    compress: bool,
+    #[arg(short = 'l', hide = true, value_name = "LIMIT")]
+    limit: Option<String>,
+    #[arg(short = '3', hide = true)]
+    through_here: bool,
+    #[arg(short = 'A', hide = true)]
+    forward_agent: bool,
+    #[arg(short = 'c', hide = true, value_name = "CIPHER")]
+    cipher: Option<String>,
+    #[arg(short = 'D', hide = true, value_name = "PROGRAM")]
+    sftp_server: Option<String>,
+    #[arg(short = 'O', hide = true)]
+    scp_protocol: bool,
+    #[arg(short = 's', hide = true)]
+    sftp_protocol: bool,
+    #[arg(short = 'R', hide = true)]
+    from_source: bool,
+    #[arg(short = 'T', hide = true)]
+    lax_names: bool,
+    #[arg(short = 'X', hide = true, value_name = "OPTION")]
+    sftp_option: Option<String>,
+}
+
+impl ScpOptions {
+    /// Refuses what is asked for and not done.
+    ///
+    /// # Errors
+    /// One of these is given; it says what to use.
+    pub fn check(&self) -> Result<()> {
+        let flags = [
+            (
+                self.compress,
+                "-C",
+                "nothing is compressed on the way: compress the files before",
+            ),
+            (
+                self.limit.is_some(),
+                "-l",
+                "a copy has no limit of its own: a depot on the --route has one (max_rate), and beside other traffic a copy retires streams",
+            ),
+            (
+                self.through_here,
+                "-3",
+                "data between two hosts goes directly: copy here first, then on, to have it pass through here",
+            ),
+            (
+                self.forward_agent,
+                "-A",
+                "neither host logs in to the other, so no agent has to be forwarded: leave it out",
+            ),
+            (
+                self.cipher.is_some(),
+                "-c",
+                "the data does not go through ssh but over TLS 1.3, which chooses its cipher: for the login use -o Ciphers=...",
+            ),
+            (
+                self.scp_protocol
+                    || self.sftp_protocol
+                    || self.sftp_server.is_some()
+                    || self.sftp_option.is_some(),
+                "-D, -O, -s and -X",
+                "longhaul speaks a protocol of its own, and needs longhaul or --bootstrap at the host: leave it out",
+            ),
+            (
+                self.from_source,
+                "-R",
+                "data between two hosts goes directly anyway: leave it out",
+            ),
+            (
+                self.lax_names,
+                "-T",
+                "names are bytes and no shell reads them, so there is nothing to relax: leave it out",
+            ),
+        ];
+        match flags.into_iter().find(|(given, ..)| *given) {
+            None => Ok(()),
+            Some((_, flag, instead)) => bail!("scp's {flag}: {instead}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: ScpOptions,
+    }
+
+    #[test]
+    fn what_scp_takes_is_understood_and_what_is_not_done_says_what_to_use() {
+        let check = |flags: &[&str]| {
+            let words = std::iter::once("cp").chain(flags.iter().copied());
+            Line::try_parse_from(words).unwrap().options.check()
+        };
+        assert!(check(&["-p", "-v"]).is_ok());
+        for refused in [
+            &["-C"][..],
+            &["-l", "8000"],
+            &["-3"],
+            &["-A"],
+            &["-c", "aes256-ctr"],
+            &["-D", "x"],
+            &["-O"],
+            &["-s"],
+            &["-R"],
+            &["-T"],
+            &["-X", "nrequests=1"],
+        ] {
+            let error = check(refused).unwrap_err().to_string();
+            assert!(error.contains(refused[0]) && !error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! `longhaul leftovers`: what copies that nobody went on with left in a directory, told and removed.
+
+use std::ffi::OsString;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use longhaul_transfer::files::message::{
+    EntryKind, FilesAnswer, FilesAsk, FoundLeftover, LeftoverOutcome, PathBytes,
+};
+use quantities::{ByteCount, Time};
+
+use crate::exit::Exit;
+use crate::files::show::{self, beneath};
+use crate::files::{Failures, failure_of};
+use crate::place::{Place, PlaceOptions, Spot};
+use crate::quantity::leftover_age;
+use crate::{answer, logging};
+
+/// Seconds after which a leftover is old, unless --older-than says otherwise: 7 days.
+const DEFAULT_AGE_SECONDS: u64 = 7 * 86_400;
+
+/// List what copies that did not end left in a directory, and remove what nobody will go on with.
+///
+/// A copy that ends early keeps what is there of large files under names beginning with .longhaul-, and the same command goes on from it.
+/// If it is never typed again, they stay. Each is told with what it takes on the disk, the time since it was written to, the file that it is
+/// for, and how much of that is there. What a copy is writing is never removed, whatever its age.
+#[derive(Args)]
+pub struct Leftovers {
+    /// The directory: local, user@host:path or lh://host[:port]/path.
+    place: OsString,
+    /// Also in the directories beneath it.
+    #[arg(short, long)]
+    recursive: bool,
+    /// Remove those that are older than --older-than.
+    #[arg(long)]
+    remove: bool,
+    /// With --remove: those that nobody has written to for so long (12 h, 30 d; a bare number is days) [default: 7 d].
+    #[arg(long, value_name = "TIME", value_parser = leftover_age, requires = "remove")]
+    older_than: Option<Time>,
+    /// One JSON object a line for each.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: PlaceOptions,
+}
+
+/// A directory whose leftovers have been told, and where in it the search for others has got to.
+struct Level {
+    directory: PathBytes,
+    after: Option<PathBytes>,
+    /// Those found and not looked into yet.
+    beneath: Vec<PathBytes>,
+    is_read: bool,
+}
+
+#[derive(Default)]
+struct Count {
+    found: u64,
+    removed: u64,
+    removed_bytes: u64,
+    failed: u64,
+}
+
+impl Leftovers {
+    /// Lists and removes.
+    pub fn run(self) -> Result<Exit> {
+        logging::start("error");
+        let spot = Spot::parse(&self.place)?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        runtime.block_on(async {
+            let mut place = Place::open(&spot.location, &self.options).await?;
+            let mut failures = Failures::new(self.json);
+            let mut count = Count::default();
+            self.walk(&mut place, &spot, &mut failures, &mut count).await?;
+            place.end().await;
+            if self.remove && !self.json {
+                let freed = ByteCount(count.removed_bytes);
+                let kept = count.found - count.removed;
+                eprintln!("longhaul: removed {} ({freed}), left {kept}", count.removed);
+            }
+            Ok(match failures.exit() {
+                Exit::Success if count.failed > 0 => Exit::SomeFailed,
+                exit => exit,
+            })
+        })
+    }
+
+    /// Depth first, a page of each directory at a time.
+    async fn walk(
+        &self,
+        place: &mut Place,
+        spot: &Spot,
+        failures: &mut Failures,
+        count: &mut Count,
+    ) -> Result<()> {
+        let mut levels = Vec::new();
+        let mut next = Some(spot.path.clone());
+        loop {
+            if let Some(directory) = next.take() {
+                self.tell(place, spot, &directory, failures, count).await?;
+                levels.push(Level {
+                    directory,
+                    after: None,
+                    beneath: Vec::new(),
+                    is_read: !self.recursive,
+                });
+            }
+            let Some(level) = levels.last_mut() else {
+                return Ok(());
+            };
+            if let Some(directory) = level.beneath.pop() {
+                next = Some(directory);
+            } else if level.is_read {
+                levels.pop();
+            } else {
+                level.read(place, spot, failures).await?;
+            }
+        }
+    }
+
+    /// Those of one directory.
+    async fn tell(
+        &self,
+        place: &mut Place,
+        spot: &Spot,
+        directory: &PathBytes,
+        failures: &mut Failures,
+        count: &mut Count,
+    ) -> Result<()> {
+        let bound = self
+            .older_than
+            .map_or(DEFAULT_AGE_SECONDS, |time| time.0.as_secs());
+        let mut after = None;
+        loop {
+            let ask = FilesAsk::Leftovers {
+                path: directory.clone(),
+                after,
+                remove_older_than_seconds: self.remove.then_some(bound),
+            };
+            let (leftovers, next) = match place.ask(ask).await? {
+                FilesAnswer::Leftovers { leftovers, next } => (leftovers, next),
+                other => {
+                    if let Some(failure) = failure_of(other)? {
+                        failures.tell(&spot.location, &failure);
+                    }
+                    return Ok(());
+                }
+            };
+            leftovers.iter().for_each(|leftover| count.add(leftover));
+            let line =
+                |leftover: &FoundLeftover| show::leftover(leftover, &spot.location, directory, self.json);
+            answer::lines(leftovers.iter().map(line));
+            after = next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Level {
+    /// The next page of directories.
+    async fn read(&mut self, place: &mut Place, spot: &Spot, failures: &mut Failures) -> Result<()> {
+        let ask = FilesAsk::Look {
+            path: self.directory.clone(),
+            list: true,
+            after: self.after.take(),
+            limit: None,
+        };
+        match place.ask(ask).await? {
+            FilesAnswer::Entries { entries, next } => {
+                let directories = entries
+                    .iter()
+                    .rev()
+                    .filter(|entry| entry.kind == EntryKind::Directory);
+                self.beneath = directories
+                    .map(|entry| beneath(&self.directory, &entry.name.0))
+                    .collect();
+                self.is_read = next.is_none();
+                self.after = next;
+            }
+            other => {
+                if let Some(failure) = failure_of(other)? {
+                    failures.tell(&spot.location, &failure);
+                }
+                self.is_read = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Count {
+    fn add(&mut self, leftover: &FoundLeftover) {
+        self.found += 1;
+        match leftover.outcome {
+            LeftoverOutcome::Removed => {
+                self.removed += 1;
+                self.removed_bytes += leftover.disk_bytes;
+            }
+            LeftoverOutcome::Failed => self.failed += 1,
+            LeftoverOutcome::Kept => {}
+        }
+    }
+}

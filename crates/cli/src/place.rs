@@ -1,0 +1,256 @@
+//! Where files are that are looked at or changed without copying them: at a server, where one can log in, or here.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use longhaul_proto::text::printable;
+use longhaul_remote::FarSide;
+use longhaul_session::{Endpoint, Service};
+use longhaul_transfer::Error;
+use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
+use longhaul_transfer::files::{Anything, Files, FilesClient, FilesError};
+use longhaul_transfer::store::confine::Dir;
+
+use crate::home;
+use crate::server_options::ServerOptions;
+use crate::ssh_options::SshOptions;
+use crate::target::Target;
+use crate::trust::{self, Remembering};
+
+/// How places are reached.
+#[derive(Args)]
+pub struct PlaceOptions {
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    ssh: SshOptions,
+}
+
+/// A path, and the place that it is in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spot {
+    /// The place.
+    pub location: Location,
+    /// The path there, as that place is asked for it.
+    pub path: PathBytes,
+}
+
+/// Which place.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Location {
+    /// Beneath the root of a server.
+    Server(Endpoint),
+    /// At a host where one can log in.
+    Login(String),
+    /// In a directory of this machine.
+    Here(std::path::PathBuf),
+}
+
+impl Spot {
+    /// Reads what was typed; a local path is its own place.
+    ///
+    /// # Errors
+    /// It is no path.
+    pub fn parse(text: &OsStr) -> Result<Self> {
+        Ok(match Target::parse(text)? {
+            Target::Login(login) => Self {
+                location: Location::Login(login.host),
+                path: PathBytes(login.path),
+            },
+            Target::Remote(remote) => Self {
+                location: Location::Server(remote.server),
+                path: PathBytes(remote.path.as_bytes().to_vec()),
+            },
+            Target::Local(path) => Self {
+                location: Location::Here(path),
+                path: PathBytes::default(),
+            },
+        })
+    }
+
+    /// The same, elsewhere than on this machine.
+    ///
+    /// # Errors
+    /// It is no path, or a local one.
+    pub fn parse_remote(text: &OsStr) -> Result<Self> {
+        match Self::parse(text)? {
+            Self {
+                location: Location::Here(path),
+                ..
+            } => bail!(
+                "{}: name a path as user@host:path or lh://host/path",
+                home::shown(&path)
+            ),
+            spot => Ok(spot),
+        }
+    }
+
+    /// All of them, which are in one place.
+    ///
+    /// # Errors
+    /// One is no path, or in another place than the first.
+    pub fn parse_all(paths: &[std::ffi::OsString]) -> Result<Vec<Self>> {
+        let spots = paths
+            .iter()
+            .map(|path| Self::parse_remote(path))
+            .collect::<Result<Vec<_>>>()?;
+        let mut others = spots.iter();
+        if let Some(first) = others.next()
+            && let Some(other) = others.find(|other| other.location != first.location)
+        {
+            bail!("{other} is on another host than {first}: run one command for each");
+        }
+        Ok(spots)
+    }
+}
+
+impl std::fmt::Display for Spot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.location.shown(&self.path))
+    }
+}
+
+impl Location {
+    /// A path there, as a person may see it and type it.
+    pub fn shown(&self, path: &PathBytes) -> String {
+        let shown = printable(&path.0);
+        match self {
+            Self::Server(server) => format!("lh://{server}/{shown}"),
+            Self::Login(host) => format!("{host}:{shown}"),
+            Self::Here(directory) => home::shown(&directory.join(Path::new(OsStr::new(&shown)))),
+        }
+    }
+
+    /// What failed there, in one line.
+    pub fn failed(&self, failure: &FilesFailure) -> String {
+        match (failure.kind, self) {
+            // It names the key, the path and whom to ask.
+            (FilesFailureKind::NotGranted, _) if !failure.detail.is_empty() => failure.to_string(),
+            (_, Self::Server(server)) => format!("lh://{server}/{failure}"),
+            (_, Self::Login(host)) => format!("{host}:{failure}"),
+            (_, Self::Here(directory)) => format!("{}: {failure}", home::shown(directory)),
+        }
+    }
+}
+
+/// A place that answers.
+pub enum Place {
+    /// At a server.
+    Server {
+        /// Asked here.
+        client: FilesClient<Remembering>,
+        /// Who connects.
+        connector: Arc<Remembering>,
+        /// Whose files they are.
+        server: Endpoint,
+    },
+    /// Where one can log in.
+    Login(Box<FarSide>),
+    /// Here.
+    Here(Option<Files>),
+}
+
+impl Place {
+    /// Reaches it.
+    ///
+    /// # Errors
+    /// It is not to be had.
+    pub async fn open(location: &Location, options: &PlaceOptions) -> Result<Self> {
+        Ok(match location {
+            Location::Server(server) => {
+                let connector = options.server.connector(Service::FILES, server).await?;
+                Self::Server {
+                    client: FilesClient::new(connector.clone()),
+                    connector,
+                    server: server.clone(),
+                }
+            }
+            Location::Login(host) => Self::Login(Box::new(FarSide::start(&options.ssh.start(), host).await?)),
+            Location::Here(directory) => {
+                let opened = Dir::open(directory);
+                let shown = home::shown(directory);
+                let root = opened.map_err(|errno| anyhow!("{shown}: {}", std::io::Error::from(errno)))?;
+                Self::Here(Some(Files::new(Arc::new(root))))
+            }
+        })
+    }
+
+    /// Asks, and hears the answer.
+    ///
+    /// # Errors
+    /// The place is gone, or answers something else. What it says of its files is in [`FilesAnswer::Failed`].
+    pub async fn ask(&mut self, ask: FilesAsk) -> Result<FilesAnswer> {
+        match self {
+            Self::Login(far) => Ok(far.ask_files(ask).await?),
+            Self::Server {
+                client,
+                connector,
+                server,
+            } => client
+                .ask(&ask)
+                .await
+                .map_err(|error| match connector.unknown_server() {
+                    Some(found) if matches!(error, FilesError::Connect(_)) => {
+                        anyhow!(Error::Unauthorised(trust::unknown(server, found)))
+                    }
+                    _ => anyhow!(error),
+                }),
+            Self::Here(files) => {
+                let mut own = files.take().ok_or(anyhow!("an earlier question has failed"))?;
+                let answering = tokio::task::spawn_blocking(move || {
+                    let answer = own.answer(&ask, &Anything, &AtomicBool::new(false));
+                    (own, answer)
+                });
+                let (own, answer) = answering.await?;
+                *files = Some(own);
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Leaves it in good order.
+    pub async fn end(self) {
+        match self {
+            Self::Server { client, .. } => client.end().await,
+            Self::Login(far) => far.end().await,
+            Self::Here(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    #[test]
+    fn only_paths_of_one_place_are_taken() {
+        let parse = |paths: &[&str]| {
+            let paths: Vec<OsString> = paths.iter().map(OsString::from).collect();
+            Spot::parse_all(&paths)
+        };
+        assert!(parse(&["h:a", "h:b"]).is_ok());
+        assert!(parse(&["lh://h/a", "lh://h:7511//b"]).is_ok());
+        for bad in [
+            &["a"][..],
+            &["h:a", "g:b"],
+            &["h:a", "lh://h/a"],
+            &["lh://h/a", "lh://h:1/a"],
+            &["lh://h/../a"],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn paths_are_shown_as_they_are_typed() {
+        for text in ["h:a/b", "lh://h:7511/a/b"] {
+            assert_eq!(Spot::parse(text.as_ref()).unwrap().to_string(), text);
+        }
+    }
+}

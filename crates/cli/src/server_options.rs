@@ -1,0 +1,49 @@
+//! How a server is reached and known, for paths of the form `lh://host/path`, in the flags of `longhaul cp`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use clap::Args;
+use longhaul_session::{ConnectOptions, Endpoint, PublicKey, Route, Service};
+use longhaul_transfer::SessionConnector;
+
+use crate::trust::Remembering;
+use crate::{home, trust};
+
+/// At lh://host/path.
+#[derive(Args)]
+#[command(next_help_heading = "At lh://host/path")]
+pub struct ServerOptions {
+    /// Depots to pass, in order, or `direct`. Repeatable: the first that leads there is taken. [default: direct]
+    #[arg(long, value_name = "HOP[,HOP...]|direct")]
+    route: Vec<Route>,
+    /// The server's key, as `longhaul serve` prints it; nothing else is trusted then.
+    #[arg(long, value_name = "KEY")]
+    host_key: Option<PublicKey>,
+    /// Trust a server that is not known yet, and remember its key.
+    #[arg(long, conflicts_with = "host_key")]
+    accept_new: bool,
+    /// The key to be known by [default: the default key, made when first needed].
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+}
+
+impl ServerOptions {
+    /// What opens sessions with `server` for `service`.
+    ///
+    /// # Errors
+    /// There is no key, or a person did not trust the server's.
+    pub async fn connector(&self, service: Service, server: &Endpoint) -> Result<Arc<Remembering>> {
+        let identity = Arc::new(home::identity(self.identity.as_deref())?);
+        let wanted = trust::Wanted {
+            key: self.host_key,
+            accept_new: self.accept_new,
+        };
+        let route = self.route.first().cloned().unwrap_or_default();
+        let mut options = ConnectOptions::new(service, route, server.clone(), identity, trust::nobody());
+        let first = trust::settle(&wanted, &mut options).await?;
+        let sessions = SessionConnector::new(options, self.route.clone());
+        Ok(Arc::new(Remembering::new(sessions, first)))
+    }
+}

@@ -1,0 +1,110 @@
+//! `longhaul leftovers`: what copies left, here and at a server.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use crate::stage::*;
+
+/// A copy to `root/runs/f` at a server, stopped in the middle: what it left is then of this age.
+fn leave(stage: &Stage, age: Duration) {
+    let server = stage.serve(&[]);
+    std::fs::create_dir_all(stage.path("root/runs")).unwrap();
+    stage.noise("here/f", 20_000_000);
+    let depot = stage.depot("d", Some("60 Mbit/s"));
+    let there = format!("lh://{}/runs/f", server.address);
+    let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
+    copy.until_mid_copy();
+    signal(&copy.child, "INT");
+    let (_, code, told) = copy.report();
+    assert_eq!(code, Some(130), "{told}");
+    // It makes durable what it keeps.
+    assert_eq!(server.terminate(), Some(0));
+    for entry in std::fs::read_dir(stage.path("root/runs")).unwrap() {
+        let file = std::fs::File::options()
+            .write(true)
+            .open(entry.unwrap().path())
+            .unwrap();
+        file.set_modified(SystemTime::now() - age).unwrap();
+    }
+}
+
+fn leftovers(stage: &Stage, arguments: &[&str]) -> (Vec<Value>, Option<i32>, String) {
+    let output = stage
+        .longhaul("me")
+        .arg("leftovers")
+        .arg("--json")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    (lines.collect(), output.status.code(), errors(&output))
+}
+
+#[test]
+fn what_a_copy_left_is_told_here_and_at_the_server_and_removed_when_it_is_old() {
+    let stage = Stage::new();
+    leave(&stage, Duration::from_secs(3 * 86_400));
+    let server = stage.serve(&[]);
+    let there = format!("lh://{}/", server.address);
+    let at_server = ["--host-key", &server.key, &there];
+    for place in [
+        &["-r", "root"][..],
+        &["root/runs"],
+        &[&["-r"], &at_server[..]].concat(),
+    ] {
+        let (found, code, told) = leftovers(&stage, place);
+        assert_eq!((found.len(), code), (1, Some(0)), "{place:?}: {told}");
+        assert_eq!(
+            (&found[0]["target"], &found[0]["size"]),
+            (&"f".into(), &20_000_000.into())
+        );
+        assert!(found[0]["durable_bytes"].as_u64().unwrap() > 0, "{}", found[0]);
+        assert!(found[0]["age_seconds"].as_u64().unwrap() >= 3 * 86_400 - 5);
+    }
+    let text = stage
+        .longhaul("me")
+        .args(["leftovers", "root/runs"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(
+        text.contains("root/runs/f: ") && text.contains("MiB are there to go on with"),
+        "{text}"
+    );
+    // Not beneath, without -r; and not old enough.
+    assert_eq!(leftovers(&stage, &["root"]).0.len(), 0);
+    let (kept, ..) = leftovers(&stage, &["-r", "--remove", "root"]);
+    assert_eq!(kept[0]["outcome"], "kept");
+    let (removed, code, told) = leftovers(
+        &stage,
+        &[&["-r", "--remove", "--older-than", "2 d"], &at_server[..]].concat(),
+    );
+    assert_eq!(
+        (&removed[0]["outcome"], code),
+        (&"removed".into(), Some(0)),
+        "{told}"
+    );
+    assert_eq!(std::fs::read_dir(stage.path("root/runs")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_a_copy_is_writing_is_left_alone_whatever_its_age() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    stage.noise("here/f", 20_000_000);
+    let depot = stage.depot("d", Some("60 Mbit/s"));
+    let there = format!("lh://{}/f", server.address);
+    let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
+    copy.until_mid_copy();
+    let (found, ..) = leftovers(&stage, &["--remove", "--older-than", "0", "root"]);
+    assert!(
+        found
+            .iter()
+            .all(|leftover| leftover["usage"] == "in_use" && leftover["outcome"] == "kept"),
+        "{found:?}"
+    );
+    let (report, code, told) = copy.report();
+    assert_eq!(code, Some(0), "{report} {told}");
+}

@@ -1,0 +1,28 @@
+//! Looking at files, changing names and finding what copies left behind, without copying: one directory, a question and its answer.
+//!
+//! - [`message`] has the questions and answers, one line of JSON each. They go over ssh (`longhaul_remote`) and over sessions with the
+//!   service `files` (`docs/files-protocol.md`, whose rules are cited as `LH-FILES-1`).
+//! - [`Files`] answers them beneath one directory that nothing leads out of, a page at a time and in bounded memory.
+//! - [`FilesClient`] asks a server; the server's side is [`crate::serve_files`].
+
+mod client;
+mod failure;
+mod leftovers;
+mod lines;
+mod listing;
+pub mod message;
+mod remove;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use client::read_answer;
+pub use client::{FilesClient, FilesError};
+pub(crate) use lines::{LineError, Lines, WORKING_EVERY, write_line};
+pub use listing::MAX_ENTRIES_PER_PAGE;
+pub(crate) use listing::MAX_KEPT_BYTES;
+pub use tree::{Anything, Files, Permission};
+
+/// Version of the messages between a client and a server (LH-FILES-2).
+pub const FILES_VERSION: u16 = 1;

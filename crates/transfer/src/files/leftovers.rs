@@ -1,0 +1,132 @@
+//! What copies left in a directory, a page at a time, and the removal of what nobody needs any more.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::message::{FoundLeftover, LeftoverOutcome, LeftoverUsage, PathBytes};
+use crate::error::Failure;
+use crate::store::confine::Dir;
+use crate::store::journal::{Leftover, LeftoverUse, leftovers, remove_leftover};
+
+/// Most leftovers in one answer: with their names, and the longest ones that they could be for, less than a line may be long.
+const MAX_LEFTOVERS_PER_PAGE: usize = 250;
+/// A leftover of which it can't be known whether a copy writes it is removed only when nobody has written to it for this long: a copy
+/// whose other end has fallen silent ends within a minute.
+const MIN_UNKNOWN_AGE: Duration = Duration::from_secs(3600);
+
+/// Those whose first name is behind `after`, and the name behind which there are more. Those that nobody has written to for
+/// `remove_older_than_seconds` are removed, unless a copy uses them (LH-FILES-11). Blocking.
+pub(super) fn page(
+    dir: &Arc<Dir>,
+    after: Option<&PathBytes>,
+    remove_older_than_seconds: Option<u64>,
+) -> Result<(Vec<FoundLeftover>, Option<PathBytes>), Failure> {
+    let mut found = leftovers(dir)?;
+    found.retain(|leftover| after.is_none_or(|after| first_name(leftover) > after.0.as_slice()));
+    let more = found.len() > MAX_LEFTOVERS_PER_PAGE;
+    found.truncate(MAX_LEFTOVERS_PER_PAGE);
+    let next = found.last().map(first_name).filter(|_| more);
+    let next = next.map(|name| PathBytes(name.to_vec()));
+    let mut told = Vec::new();
+    for leftover in found {
+        let outcome = match remove_older_than_seconds {
+            Some(seconds) if is_old(&leftover, Duration::from_secs(seconds)) => {
+                match remove_leftover(dir, &leftover) {
+                    Ok(true) => LeftoverOutcome::Removed,
+                    Ok(false) => LeftoverOutcome::Kept,
+                    Err(_) => LeftoverOutcome::Failed,
+                }
+            }
+            _ => LeftoverOutcome::Kept,
+        };
+        told.push(of(leftover, outcome));
+    }
+    Ok((told, next))
+}
+
+fn first_name(leftover: &Leftover) -> &[u8] {
+    leftover.names.first().map_or(&[], |name| name.as_bytes())
+}
+
+fn is_old(leftover: &Leftover, bound: Duration) -> bool {
+    let bound = match leftover.usage {
+        LeftoverUse::Unknown => bound.max(MIN_UNKNOWN_AGE),
+        _ => bound,
+    };
+    leftover.age >= bound
+}
+
+fn of(leftover: Leftover, outcome: LeftoverOutcome) -> FoundLeftover {
+    let bytes = |name: OsString| PathBytes(name.into_vec());
+    FoundLeftover {
+        names: leftover.names.into_iter().map(bytes).collect(),
+        target: leftover.target.map(PathBytes),
+        size: leftover.size,
+        durable_bytes: leftover.durable_bytes,
+        disk_bytes: leftover.disk_bytes,
+        age_seconds: leftover.age.as_secs(),
+        usage: match leftover.usage {
+            LeftoverUse::Idle => LeftoverUsage::Idle,
+            LeftoverUse::Unknown => LeftoverUsage::Unknown,
+            LeftoverUse::InUse => LeftoverUsage::InUse,
+            LeftoverUse::Foreign => LeftoverUsage::Foreign,
+        },
+        outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn removed(dir: &Arc<Dir>, seconds: u64) -> Vec<LeftoverOutcome> {
+        let (told, next) = page(dir, None, Some(seconds)).unwrap();
+        assert_eq!(next, None);
+        told.into_iter().map(|leftover| leftover.outcome).collect()
+    }
+
+    #[test]
+    fn lh_files_11_only_what_is_old_and_unused_goes() {
+        let tmp = tempfile::tempdir().unwrap();
+        let file = tmp.path().join(".longhaul-01020304-5");
+        std::fs::write(&file, "begun").unwrap();
+        let dir = Arc::new(Dir::open(tmp.path()).unwrap());
+        // Whether it is in use can't be known, so an hour is the least.
+        assert_eq!(removed(&dir, 0), [LeftoverOutcome::Kept]);
+        let now = std::time::SystemTime::now();
+        let set_age = |seconds| {
+            let file = std::fs::File::options().write(true).open(&file).unwrap();
+            file.set_modified(now - Duration::from_secs(seconds)).unwrap();
+        };
+        set_age(2 * 86400);
+        assert_eq!(removed(&dir, 7 * 86400), [LeftoverOutcome::Kept]);
+        assert_eq!(removed(&dir, 86400), [LeftoverOutcome::Removed]);
+        assert_eq!(removed(&dir, 0), []);
+        // What a copy writes is never removed, whatever its age: no copy makes a directory of such a name, so it is nobody's.
+        std::fs::create_dir(&file).unwrap();
+        assert_eq!(removed(&dir, 0), [LeftoverOutcome::Kept]);
+    }
+
+    #[test]
+    fn many_come_in_pages_each_once() {
+        let tmp = tempfile::tempdir().unwrap();
+        let count = 2 * MAX_LEFTOVERS_PER_PAGE + 3;
+        for n in 0..count {
+            std::fs::write(tmp.path().join(format!(".longhaul-01020304-{n}")), "x").unwrap();
+        }
+        let dir = Arc::new(Dir::open(tmp.path()).unwrap());
+        let (mut names, mut after) = (Vec::new(), None);
+        loop {
+            let (told, next) = page(&dir, after.as_ref(), None).unwrap();
+            names.extend(told.into_iter().flat_map(|leftover| leftover.names));
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(names.len(), count);
+        assert!(names.is_sorted());
+    }
+}

@@ -1,0 +1,133 @@
+//! Lines off a byte stream, none longer than its bound (LH-FILES-3).
+
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// A server that says nothing for this long, when it is asked, is gone (LH-FILES-5).
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+/// How often a server says that it still works (LH-FILES-5).
+pub(crate) const WORKING_EVERY: Duration = Duration::from_secs(5);
+/// Bytes read at once.
+const READ_BYTES: usize = 16 << 10;
+
+/// Why there is no line.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LineError {
+    #[error("a line is longer than {0} bytes")]
+    TooLong(usize),
+    #[error("the stream ends within a line")]
+    Cut,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Reads lines.
+pub(crate) struct Lines<R> {
+    inner: R,
+    read: BytesMut,
+    max_bytes: usize,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    /// Of at most `max_bytes` each, without their ends.
+    pub(crate) fn new(inner: R, max_bytes: usize) -> Self {
+        Self {
+            inner,
+            read: BytesMut::new(),
+            max_bytes,
+        }
+    }
+
+    /// The stream.
+    pub(crate) fn into_inner(self) -> R {
+        self.inner
+    }
+
+    /// The next line, without its end; none at a clean end of the stream. What has been read stays when this is dropped.
+    pub(crate) async fn next(&mut self) -> Result<Option<BytesMut>, LineError> {
+        let mut searched = 0;
+        loop {
+            let fresh = self.read.get(searched..).unwrap_or_default();
+            if let Some(at) = fresh.iter().position(|&byte| byte == b'\n') {
+                let line = self.read.split_to(searched + at);
+                self.read.advance(1);
+                return match line.len() > self.max_bytes {
+                    true => Err(LineError::TooLong(self.max_bytes)),
+                    false => Ok(Some(line)),
+                };
+            }
+            searched = self.read.len();
+            if searched > self.max_bytes {
+                return Err(LineError::TooLong(self.max_bytes));
+            }
+            self.read.reserve(READ_BYTES);
+            if self.inner.read_buf(&mut self.read).await? == 0 {
+                return match searched {
+                    0 => Ok(None),
+                    _ => Err(LineError::Cut),
+                };
+            }
+        }
+    }
+}
+
+/// Writes one line.
+pub(crate) async fn write_line(
+    writer: &mut (impl AsyncWrite + Unpin),
+    said: &impl Serialize,
+) -> io::Result<()> {
+    let mut line = serde_json::to_vec(said)?;
+    line.push(b'\n');
+    writer.write_all(&line).await?;
+    writer.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// All lines, and whether they ended well.
+    fn lines(bytes: &[u8], max: usize) -> (Vec<Vec<u8>>, bool) {
+        longhaul_proto::fuzzing::ready(async {
+            let mut reader = Lines::new(bytes, max);
+            let mut found = Vec::new();
+            loop {
+                match reader.next().await {
+                    Ok(Some(line)) => found.push(line.to_vec()),
+                    end => return (found, matches!(end, Ok(None))),
+                }
+            }
+        })
+    }
+
+    #[test]
+    fn lh_files_3_a_line_over_its_bound_is_refused() {
+        assert_eq!(
+            lines(b"abc\nd\n", 3),
+            (vec![b"abc".to_vec(), b"d".to_vec()], true)
+        );
+        assert_eq!(lines(b"abcd\n", 3), (vec![], false));
+        assert_eq!(lines(b"ab\ncd", 3), (vec![b"ab".to_vec()], false));
+        assert_eq!(lines(&vec![b'x'; 1 << 20], 3), (vec![], false));
+    }
+
+    proptest! {
+        #[test]
+        fn lines_come_as_they_were_said(said in prop::collection::vec("[a-z]{0,20}", 0..20)) {
+            let bytes: String = said.iter().map(|line| format!("{line}\n")).collect();
+            let (heard, whole) = lines(bytes.as_bytes(), 20);
+            let heard: Vec<String> = heard.into_iter().map(|line| String::from_utf8(line).unwrap()).collect();
+            prop_assert!(whole);
+            prop_assert_eq!(heard, said);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! A directory of any length in the order of its names, in bounded memory.
+//!
+//! A directory has no order of its own, and sorting a million names takes memory for a million. So one pass over it keeps the smallest names
+//! behind the last one that was told, as many as there is room for; pages are cut from these, and when they are used up, there is
+//! another pass. A name that is made or removed meanwhile is told or not; every other one is told once.
+
+use std::collections::{BinaryHeap, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs;
+
+use super::message::{Entry, EntryKind, FilesFailure, PathBytes};
+use super::tree::entry;
+use crate::path::RelPath;
+use crate::store::confine::Dir;
+
+/// Most entries in one answer (LH-FILES-7).
+pub const MAX_ENTRIES_PER_PAGE: usize = 1000;
+/// Most bytes of names and targets of links in one answer; the last entry may go over it.
+const MAX_PAGE_BYTES: usize = 256 << 10;
+/// Memory for the names of one pass, in bytes (LH-FILES-7).
+pub(crate) const MAX_KEPT_BYTES: usize = 4 << 20;
+/// What a name takes beside its bytes, in memory.
+const BYTES_PER_NAME: usize = 48;
+
+/// The smallest names behind one, as many as there is room for. Pure.
+#[derive(Debug)]
+struct SmallestNames<'a> {
+    after: Option<&'a [u8]>,
+    names: BinaryHeap<Vec<u8>>,
+    bytes: usize,
+    max_bytes: usize,
+    /// Some had to go.
+    is_cut: bool,
+}
+
+impl<'a> SmallestNames<'a> {
+    fn new(after: Option<&'a [u8]>, max_bytes: usize) -> Self {
+        Self {
+            after,
+            names: BinaryHeap::new(),
+            bytes: 0,
+            max_bytes,
+            is_cut: false,
+        }
+    }
+
+    fn offer(&mut self, name: &[u8]) {
+        if self.after.is_some_and(|after| name <= after) {
+            return;
+        }
+        // Once some had to go, what is behind all others goes like them.
+        if self.is_cut && self.names.peek().is_some_and(|largest| name > &largest[..]) {
+            return;
+        }
+        self.bytes += name.len() + BYTES_PER_NAME;
+        self.names.push(name.to_vec());
+        while self.bytes > self.max_bytes && self.names.len() > 1 {
+            if let Some(largest) = self.names.pop() {
+                self.bytes -= largest.len() + BYTES_PER_NAME;
+                self.is_cut = true;
+            }
+        }
+    }
+}
+
+/// What one pass found and no page has told yet.
+#[derive(Debug, Default)]
+struct Kept {
+    path: RelPath,
+    /// The last name that was told; none before the first.
+    told: Option<Vec<u8>>,
+    names: VecDeque<Vec<u8>>,
+    /// There are others behind the last of these.
+    is_cut: bool,
+}
+
+/// Pages of directories. It remembers where the last one ended, so that the next one costs no pass of its own.
+#[derive(Debug, Default)]
+pub struct Listing(Option<Kept>);
+
+impl Listing {
+    /// Whether a page costs a pass over the directory, and the memory of one.
+    pub(crate) fn needs_pass(&self, path: &RelPath, after: Option<&[u8]>) -> bool {
+        !self.goes_on(path, after)
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let names = self.0.iter().flat_map(|kept| &kept.names);
+        names.map(|name| name.len() + BYTES_PER_NAME).sum()
+    }
+
+    fn goes_on(&self, path: &RelPath, after: Option<&[u8]>) -> bool {
+        self.0.as_ref().is_some_and(|kept| {
+            let more = !kept.names.is_empty() || !kept.is_cut;
+            after.is_some() && kept.path == *path && kept.told.as_deref() == after && more
+        })
+    }
+
+    /// The entries of `dir`, which is at `path`, behind `after`; and the name behind which there are more. Blocking.
+    pub(crate) fn page(
+        &mut self,
+        dir: &Dir,
+        path: &RelPath,
+        after: Option<&[u8]>,
+        limit: Option<u32>,
+    ) -> Result<(Vec<Entry>, Option<PathBytes>), FilesFailure> {
+        let limit = limit.map_or(MAX_ENTRIES_PER_PAGE, |limit| limit as usize);
+        let limit = limit.clamp(1, MAX_ENTRIES_PER_PAGE);
+        if !self.goes_on(path, after) {
+            self.0 = None;
+            self.0 = Some(pass(dir, path, after)?);
+        }
+        let kept = self.0.get_or_insert_default();
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        while entries.len() < limit && bytes < MAX_PAGE_BYTES {
+            let Some(name) = kept.names.pop_front() else {
+                break;
+            };
+            // One that is gone since the pass is left out.
+            if let Some(entry) = look(dir, &name) {
+                bytes += name.len() + entry.target.as_ref().map_or(0, |target| target.0.len());
+                entries.push(entry);
+            }
+            kept.told = Some(name);
+        }
+        let more = kept.is_cut || !kept.names.is_empty();
+        let next = kept.told.clone().filter(|_| more).map(PathBytes);
+        if next.is_none() {
+            self.0 = None;
+        }
+        Ok((entries, next))
+    }
+}
+
+fn pass(dir: &Dir, path: &RelPath, after: Option<&[u8]>) -> Result<Kept, FilesFailure> {
+    let failed = |errno| FilesFailure::of(errno, &PathBytes(path.as_bytes().to_vec()));
+    let mut smallest = SmallestNames::new(after, MAX_KEPT_BYTES);
+    for found in fs::Dir::read_from(dir).map_err(failed)? {
+        let found = found.map_err(failed)?;
+        let name = found.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            smallest.offer(name);
+        }
+    }
+    let is_cut = smallest.is_cut;
+    Ok(Kept {
+        path: path.clone(),
+        told: after.map(<[u8]>::to_vec),
+        names: smallest.names.into_sorted_vec().into(),
+        is_cut,
+    })
+}
+
+fn look(dir: &Dir, name: &[u8]) -> Option<Entry> {
+    let stat = dir.stat_name(OsStr::from_bytes(name)).ok()?;
+    let mut found = entry(PathBytes(name.to_vec()), &stat);
+    if found.kind == EntryKind::Symlink {
+        let target = fs::readlinkat(dir, OsStr::from_bytes(name), Vec::new()).ok();
+        found.target = target.map(|target| PathBytes(target.into_bytes()));
+    }
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Pass after pass, each with room for a few: all names once and in order.
+        #[test]
+        fn lh_files_7_passes_with_little_room_tell_every_name_once(
+            names in prop::collection::btree_set("[a-f]{1,4}", 0..60),
+            shuffle in any::<prop::sample::Index>(),
+            room in 1usize..400,
+        ) {
+            let mut order: Vec<&String> = names.iter().collect();
+            if !order.is_empty() {
+                let middle = shuffle.index(order.len());
+                order.rotate_left(middle);
+            }
+            let (mut told, mut after): (Vec<Vec<u8>>, Option<Vec<u8>>) = (Vec::new(), None);
+            loop {
+                let mut smallest = SmallestNames::new(after.as_deref(), room);
+                for name in &order {
+                    smallest.offer(name.as_bytes());
+                    prop_assert!(smallest.bytes <= room.max(BYTES_PER_NAME + 4));
+                }
+                let is_cut = smallest.is_cut;
+                told.extend(smallest.names.into_sorted_vec());
+                after = told.last().cloned();
+                if !is_cut {
+                    break;
+                }
+            }
+            let expected: Vec<Vec<u8>> = names.iter().map(|name| name.clone().into_bytes()).collect();
+            prop_assert_eq!(told, expected);
+        }
+    }
+
+    #[test]
+    fn pages_go_on_where_the_last_one_ended_whatever_is_asked_between() {
+        let tmp = tempfile::tempdir().unwrap();
+        for n in 0..250 {
+            std::fs::write(tmp.path().join(format!("f{n:03}")), "x").unwrap();
+        }
+        let dir = Dir::open(tmp.path()).unwrap();
+        let mut listing = Listing::default();
+        let (mut told, mut after) = (Vec::new(), None::<PathBytes>);
+        loop {
+            let after_bytes = after.as_ref().map(|after| &after.0[..]);
+            let root = RelPath::root();
+            let (entries, next) = listing.page(&dir, &root, after_bytes, Some(40)).unwrap();
+            told.extend(entries.into_iter().map(|entry| entry.name));
+            if next == Some(PathBytes(b"f079".to_vec())) {
+                // Somewhere else, and a name that has gone.
+                listing.page(&dir, &root, Some(b"f200"), Some(1)).unwrap();
+                std::fs::remove_file(tmp.path().join("f100")).unwrap();
+            }
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let unique: BTreeSet<_> = told.iter().collect();
+        assert_eq!((told.len(), unique.len()), (249, 249));
+        assert!(told.is_sorted());
+    }
+}

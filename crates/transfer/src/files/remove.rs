@@ -1,0 +1,193 @@
+//! Removes a directory with all it holds: in bounded memory, with two descriptors, without following a link.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs;
+use rustix::io::Errno;
+
+use crate::path::RelPath;
+use crate::store::confine::Dir;
+
+/// Memory for the names of directories that are still to be emptied, in bytes.
+const MAX_NAME_BYTES: usize = 1 << 20;
+/// What a name takes beside its bytes, in memory.
+const BYTES_PER_NAME: usize = 48;
+
+/// A directory that is being emptied: its path, and those in it that are not empty.
+struct Level {
+    path: RelPath,
+    directories: Vec<OsString>,
+    /// There may be more in it than was taken down.
+    is_cut: bool,
+}
+
+/// Where it failed, beneath what was to be removed.
+pub(super) type Failed = (Errno, RelPath);
+
+/// Removes the directory `name` of `parent` and all beneath it, until `stop` is set (then `EINTR`). What could be removed before a failure
+/// is gone.
+pub(super) fn directory(parent: &Dir, name: &OsStr, stop: &AtomicBool) -> Result<(), Failed> {
+    let at_top = |errno| (errno, RelPath::root());
+    let plain = |name: &OsStr| RelPath::from_bytes(name.as_bytes()).map_err(|_| at_top(Errno::INVAL));
+    let top = parent.open_dir(&plain(name)?).map_err(at_top)?;
+    let mut room = MAX_NAME_BYTES;
+    let mut levels = vec![empty(&top, RelPath::root(), &mut room, stop)?];
+    while let Some(level) = levels.last_mut() {
+        if let Some(next) = level.directories.pop() {
+            room += bytes_of(&next);
+            let path = level.path.child(next.as_bytes());
+            // Deeper than a path can say (LH-FILES-10).
+            let path = path.map_err(|_| (Errno::NAMETOOLONG, level.path.clone()))?;
+            levels.push(empty(&top, path, &mut room, stop)?);
+            continue;
+        }
+        if level.is_cut {
+            let path = level.path.clone();
+            *level = empty(&top, path, &mut room, stop)?;
+            continue;
+        }
+        let Some((above, name)) = level.path.split_last() else {
+            break;
+        };
+        let name = OsStr::from_bytes(name).to_owned();
+        let removed = top.handle(&above).and_then(|above| above.remove_dir(&name));
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err((errno, level.path.clone())),
+        }
+        levels.pop();
+    }
+    parent.remove_dir(name).map_err(at_top)
+}
+
+/// Removes what can be removed at once: all that is no directory, and empty directories. The others are taken down, as far as there is room
+/// for their names; for one there always is.
+fn empty(top: &Dir, path: RelPath, room: &mut usize, stop: &AtomicBool) -> Result<Level, Failed> {
+    let mut level = Level {
+        path,
+        directories: Vec::new(),
+        is_cut: false,
+    };
+    if let Err(errno) = empty_into(top, &mut level, room, stop) {
+        return Err((errno, level.path));
+    }
+    Ok(level)
+}
+
+fn empty_into(top: &Dir, level: &mut Level, room: &mut usize, stop: &AtomicBool) -> Result<(), Errno> {
+    let dir = top.open_dir(&level.path)?;
+    for found in fs::Dir::read_from(&dir)? {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Errno::INTR);
+        }
+        let found = found?;
+        let name = OsStr::from_bytes(found.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        let removed = match found.file_type() {
+            fs::FileType::Directory => Err(Errno::ISDIR),
+            // Of an unknown type too: a directory cannot be removed like this.
+            _ => dir.remove(name),
+        };
+        // Linux says ISDIR, POSIX and others PERM.
+        let removed = match removed {
+            Err(Errno::ISDIR) => dir.remove_dir(name),
+            other => other,
+        };
+        match removed {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {
+                let bytes = name.len() + BYTES_PER_NAME;
+                if level.directories.is_empty() || *room >= bytes {
+                    *room = room.saturating_sub(bytes);
+                    level.directories.push(name.to_owned());
+                } else {
+                    level.is_cut = true;
+                }
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn bytes_of(name: &OsStr) -> usize {
+    name.len() + BYTES_PER_NAME
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+
+    fn remove(at: &Path, name: &str) -> Result<(), Failed> {
+        let parent = Dir::open(at).unwrap();
+        directory(&parent, OsStr::new(name), &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn a_tree_goes_and_what_its_links_lead_to_stays() {
+        let tmp = tempfile::tempdir().unwrap();
+        let at = tmp.path();
+        std::fs::create_dir_all(at.join("kept/deep")).unwrap();
+        std::fs::write(at.join("kept/deep/f"), "f").unwrap();
+        for n in 0..50 {
+            std::fs::create_dir_all(at.join(format!("tree/d{n}/e/f/g"))).unwrap();
+            std::fs::write(at.join(format!("tree/d{n}/e/file")), "x").unwrap();
+            symlink("../../kept", at.join(format!("tree/d{n}/link"))).unwrap();
+        }
+        symlink("kept", at.join("link")).unwrap();
+        assert_eq!(remove(at, "link").unwrap_err().0, Errno::LOOP);
+        remove(at, "tree").unwrap();
+        assert!(!at.join("tree").exists());
+        assert_eq!(std::fs::read(at.join("kept/deep/f")).unwrap(), b"f");
+    }
+
+    #[test]
+    fn with_room_for_hardly_a_name_it_still_ends() {
+        let tmp = tempfile::tempdir().unwrap();
+        for n in 0..20 {
+            std::fs::create_dir_all(tmp.path().join(format!("tree/d{n}/e/f"))).unwrap();
+        }
+        let top = Dir::open(&tmp.path().join("tree")).unwrap();
+        let mut room = 1;
+        let level = empty(&top, RelPath::root(), &mut room, &AtomicBool::new(false)).unwrap();
+        assert_eq!((level.directories.len(), level.is_cut), (1, true));
+        remove(tmp.path(), "tree").unwrap();
+        assert!(!tmp.path().join("tree").exists());
+    }
+
+    #[test]
+    fn lh_files_10_what_is_stopped_stops_and_what_is_too_deep_is_told() {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tmp.path().join("tree/d")).unwrap();
+        std::fs::write(tmp.path().join("tree/f"), "f").unwrap();
+        let parent = Dir::open(tmp.path()).unwrap();
+        let stopped = directory(&parent, OsStr::new("tree"), &AtomicBool::new(true));
+        assert_eq!(stopped.unwrap_err().0, Errno::INTR);
+        assert!(tmp.path().join("tree/f").exists());
+        // Deeper than any path: 40 times 200 letters.
+        let name = "x".repeat(200);
+        let mut below = fs::open(tmp.path().join("tree"), fs::OFlags::PATH, fs::Mode::empty()).unwrap();
+        for _ in 0..40 {
+            fs::mkdirat(&below, &name, fs::Mode::RWXU).unwrap();
+            below = fs::openat(&below, &name, fs::OFlags::PATH, fs::Mode::empty()).unwrap();
+        }
+        assert_eq!(remove(tmp.path(), "tree").unwrap_err().0, Errno::NAMETOOLONG);
+        // Half of it at a time.
+        let half: String = vec![name.as_str(); 19].join("/");
+        std::fs::rename(tmp.path().join("tree").join(&half), tmp.path().join("half")).unwrap();
+        let deeper = Dir::open(&tmp.path().join("half")).unwrap();
+        let second = RelPath::from_bytes(half.as_bytes()).unwrap();
+        let (above, last) = second.split_last().unwrap();
+        let above = deeper.handle(&above).unwrap();
+        directory(&above, OsStr::from_bytes(last), &AtomicBool::new(false)).unwrap();
+        remove(tmp.path(), "half").unwrap();
+        remove(tmp.path(), "tree").unwrap();
+    }
+}

@@ -1,0 +1,357 @@
+//! Answers questions about the files beneath one directory, and changes names there. Nothing leads out of it ([`Dir`], LH-FILES-6).
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use super::listing::Listing;
+use super::message::{Entry, EntryKind, FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
+use super::{leftovers, remove};
+use crate::grants::Access;
+use crate::path::RelPath;
+use crate::store::TEMP_PREFIX;
+use crate::store::confine::{Dir, Kind, kind_of};
+
+/// Permissions of a new directory, before the process's own mask is taken off.
+const NEW_DIRECTORY_MODE: u32 = 0o777;
+
+/// What whoever asks may do where.
+pub trait Permission {
+    /// Whether `access` is permitted to the directory or file `path`, and to all beneath it.
+    fn may(&self, access: Access, path: &RelPath) -> bool;
+
+    /// Who asks, as a refusal says it after "the server does not let".
+    fn who(&self) -> String {
+        "you".to_owned()
+    }
+}
+
+/// Whatever the operating system lets this user do.
+#[derive(Debug, Clone, Copy)]
+pub struct Anything;
+
+impl Permission for Anything {
+    fn may(&self, _: Access, _: &RelPath) -> bool {
+        true
+    }
+}
+
+/// The files beneath one directory, for one who asks.
+#[derive(Debug)]
+pub struct Files {
+    root: Arc<Dir>,
+    listing: Listing,
+}
+
+type Answered = Result<FilesAnswer, FilesFailure>;
+
+impl Files {
+    /// Those beneath `root`.
+    pub fn new(root: Arc<Dir>) -> Self {
+        Self {
+            root,
+            listing: Listing::default(),
+        }
+    }
+
+    /// Whether the answer takes the memory of a pass over a directory: [`super::listing::MAX_KEPT_BYTES`].
+    pub(crate) fn needs_pass(&self, ask: &FilesAsk) -> bool {
+        match ask {
+            FilesAsk::Look {
+                path,
+                list: true,
+                after,
+                ..
+            } => RelPath::from_bytes(&path.0).is_ok_and(|path| {
+                self.listing
+                    .needs_pass(&path, after.as_ref().map(|after| &after.0[..]))
+            }),
+            _ => false,
+        }
+    }
+
+    /// Bytes that are kept from one answer to the next.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.listing.kept_bytes()
+    }
+
+    /// Answers. Blocking; what takes long ends early once `stop` is set.
+    pub fn answer(&mut self, ask: &FilesAsk, permission: &dyn Permission, stop: &AtomicBool) -> FilesAnswer {
+        let answered = match ask {
+            FilesAsk::Look {
+                path,
+                list,
+                after,
+                limit,
+            } => self.look(path, *list, after.as_ref(), *limit, permission),
+            FilesAsk::MakeDirectory { path, parents } => self.make_directory(path, *parents, permission),
+            FilesAsk::Rename { from, to, overwrite } => self.rename(from, to, *overwrite, permission),
+            FilesAsk::Remove { path, recursive } => self.remove(path, *recursive, permission, stop),
+            FilesAsk::Leftovers {
+                path,
+                after,
+                remove_older_than_seconds,
+            } => self.leftovers(path, after.as_ref(), *remove_older_than_seconds, permission),
+        };
+        answered.unwrap_or_else(FilesAnswer::Failed)
+    }
+
+    fn look(
+        &mut self,
+        path: &PathBytes,
+        list: bool,
+        after: Option<&PathBytes>,
+        limit: Option<u32>,
+        permission: &dyn Permission,
+    ) -> Answered {
+        let place = plain(path)?;
+        demand(permission, Access::Read, &place, path)?;
+        let failed = |errno| FilesFailure::of(errno, path);
+        let stat = self.root.stat(&place).map_err(failed)?;
+        if list && kind_of(&stat) == Kind::Directory {
+            let dir = self.root.open_dir(&place).map_err(failed)?;
+            let after = after.map(|after| &after.0[..]);
+            let (entries, next) =
+                self.listing
+                    .page(&dir, &place, after, limit)
+                    .map_err(|failure| FilesFailure {
+                        path: path.clone(),
+                        ..failure
+                    })?;
+            return Ok(FilesAnswer::Entries { entries, next });
+        }
+        let mut found = entry(path.clone(), &stat);
+        if found.kind == EntryKind::Symlink {
+            found.target = self.root.read_link(&place).ok().map(PathBytes);
+        }
+        Ok(FilesAnswer::Entries {
+            entries: vec![found],
+            next: None,
+        })
+    }
+
+    fn make_directory(&self, path: &PathBytes, parents: bool, permission: &dyn Permission) -> Answered {
+        let place = plain(path)?;
+        let failed = |errno| FilesFailure::of(errno, path);
+        // It is there, for whoever may make something in it.
+        if place.is_root() && parents && permission.may(Access::Create, &place) {
+            return Ok(FilesAnswer::Changed);
+        }
+        demand_change(permission, Access::Create, &place, path)?;
+        // From the top down. Those above what may be written are not made, so they have to be there.
+        let mut missing = VecDeque::from([place.clone()]);
+        let mut above = place;
+        while let Some((parent, _)) = above.split_last().filter(|_| parents) {
+            if parent.is_root() || change_refused(permission, Access::Create, &parent).is_some() {
+                break;
+            }
+            missing.push_front(parent.clone());
+            above = parent;
+        }
+        for place in missing {
+            let (parent, name) = place.split_last().ok_or(failed(Errno::EXIST))?;
+            let parent = self.root.handle(&parent).map_err(failed)?;
+            match parent.make_dir(OsStr::from_bytes(name), NEW_DIRECTORY_MODE) {
+                Ok(true) => {}
+                Ok(false) if parents => {}
+                Ok(false) => return Err(failed(Errno::EXIST)),
+                // What is there instead is nobody's business who may only create.
+                Err(Errno::NOTDIR | Errno::LOOP) if !parents => return Err(failed(Errno::EXIST)),
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Ok(FilesAnswer::Changed)
+    }
+
+    fn rename(
+        &self,
+        from: &PathBytes,
+        to: &PathBytes,
+        overwrite: bool,
+        permission: &dyn Permission,
+    ) -> Answered {
+        let (source, mut place) = (plain(from)?, plain(to)?);
+        demand_change(permission, Access::Write, &source, from)?;
+        let (source_parent, source_name) = source.split_last().ok_or(refused(from))?;
+        // A destination that is a directory is gone into; whether it is one is told to nobody who may not write there.
+        let may_look = place.is_root() || permission.may(Access::Write, &place);
+        let is_directory = |place: &RelPath| {
+            let stat = self.root.stat(place);
+            stat.is_ok_and(|stat| kind_of(&stat) == Kind::Directory)
+        };
+        if may_look && is_directory(&place) {
+            place = place
+                .child(source_name)
+                .map_err(|error| FilesFailure::not_plain(error, to))?;
+        }
+        demand_change(permission, Access::Write, &place, to)?;
+        // Who may read there and not here would come to read it by moving it.
+        if permission.may(Access::Read, &place) {
+            demand(permission, Access::Read, &source, from)?;
+        }
+        let (parent, name) = place.split_last().ok_or(refused(to))?;
+        if place == source {
+            return Err(FilesFailure::of(Errno::EXIST, to));
+        }
+        if place.is_within(&source) {
+            return Err(FilesFailure::new(FilesFailureKind::IntoItself, to));
+        }
+        let source_dir = self
+            .root
+            .handle(&source_parent)
+            .map_err(|errno| FilesFailure::of(errno, from))?;
+        let dir = self
+            .root
+            .handle(&parent)
+            .map_err(|errno| FilesFailure::of(errno, to))?;
+        let (source_name, name) = (OsStr::from_bytes(source_name), OsStr::from_bytes(name));
+        source_dir
+            .stat_name(source_name)
+            .map_err(|errno| FilesFailure::of(errno, from))?;
+        if is_directory(&place) {
+            return Err(FilesFailure::of(Errno::EXIST, to));
+        }
+        source_dir
+            .rename_into(source_name, &dir, name, overwrite)
+            .map_err(|errno| FilesFailure::of(errno, to))?;
+        Ok(FilesAnswer::Changed)
+    }
+
+    fn remove(
+        &self,
+        path: &PathBytes,
+        recursive: bool,
+        permission: &dyn Permission,
+        stop: &AtomicBool,
+    ) -> Answered {
+        let place = plain(path)?;
+        demand_change(permission, Access::Write, &place, path)?;
+        let (parent, name) = place.split_last().ok_or(refused(path))?;
+        let failed = |errno| FilesFailure::of(errno, path);
+        let dir = self.root.handle(&parent).map_err(failed)?;
+        let name = OsStr::from_bytes(name);
+        match kind_of(&dir.stat_name(name).map_err(failed)?) {
+            Kind::Directory if !recursive => Err(failed(Errno::ISDIR)),
+            Kind::Directory => {
+                remove::directory(&dir, name, stop).map_err(|(errno, beneath)| {
+                    // Names within are told to nobody who may not read them.
+                    let told = place.join(&beneath).unwrap_or_else(|_| place.clone());
+                    match permission.may(Access::Read, &place) && !beneath.is_root() {
+                        true => FilesFailure::of(errno, &PathBytes(told.as_bytes().to_vec())),
+                        false => failed(errno),
+                    }
+                })
+            }
+            _ => dir.remove(name).map_err(failed),
+        }?;
+        Ok(FilesAnswer::Changed)
+    }
+
+    fn leftovers(
+        &self,
+        path: &PathBytes,
+        after: Option<&PathBytes>,
+        remove_older_than_seconds: Option<u64>,
+        permission: &dyn Permission,
+    ) -> Answered {
+        let place = plain(path)?;
+        demand(permission, Access::Read, &place, path)?;
+        if remove_older_than_seconds.is_some() {
+            demand(permission, Access::Write, &place, path)?;
+        }
+        let dir = self
+            .root
+            .open_dir(&place)
+            .map_err(|errno| FilesFailure::of(errno, path))?;
+        let page = leftovers::page(&Arc::new(dir), after, remove_older_than_seconds);
+        let (leftovers, next) = page.map_err(|failure| FilesFailure::of_store(&failure, path))?;
+        Ok(FilesAnswer::Leftovers { leftovers, next })
+    }
+}
+
+/// What the operating system says of an entry; the target of a link is still to be read.
+pub(super) fn entry(name: PathBytes, stat: &Stat) -> Entry {
+    let kind = match kind_of(stat) {
+        Kind::File => EntryKind::File,
+        Kind::Directory => EntryKind::Directory,
+        Kind::Symlink => EntryKind::Symlink,
+        Kind::Other => EntryKind::Other,
+    };
+    Entry {
+        name,
+        kind,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        mode: stat.st_mode & 0o7777,
+        modified: stat.st_mtime,
+        target: None,
+    }
+}
+
+fn plain(path: &PathBytes) -> Result<RelPath, FilesFailure> {
+    RelPath::from_bytes(&path.0).map_err(|error| FilesFailure::not_plain(error, path))
+}
+
+fn refused(path: &PathBytes) -> FilesFailure {
+    FilesFailure::new(FilesFailureKind::RefusedPath, path)
+}
+
+/// `access` to `place` itself (LH-FILES-8).
+fn demand(
+    permission: &dyn Permission,
+    access: Access,
+    place: &RelPath,
+    path: &PathBytes,
+) -> Result<(), FilesFailure> {
+    match permission.may(access, place) {
+        true => Ok(()),
+        false => Err(not_granted(permission, access, path)),
+    }
+}
+
+/// That the name `place` may be made or changed: what it lies in is granted, and it is no name of a copy's own (LH-FILES-8, LH-FILES-9).
+fn demand_change(
+    permission: &dyn Permission,
+    access: Access,
+    place: &RelPath,
+    path: &PathBytes,
+) -> Result<(), FilesFailure> {
+    match change_refused(permission, access, place) {
+        None => Ok(()),
+        Some(FilesFailureKind::NotGranted) => Err(not_granted(permission, access, path)),
+        Some(kind) => Err(FilesFailure::new(kind, path)),
+    }
+}
+
+fn change_refused(permission: &dyn Permission, access: Access, place: &RelPath) -> Option<FilesFailureKind> {
+    let Some((parent, _)) = place.split_last() else {
+        return Some(FilesFailureKind::RefusedPath);
+    };
+    if !permission.may(access, &parent) {
+        return Some(FilesFailureKind::NotGranted);
+    }
+    let mut names = place.as_bytes().split(|&byte| byte == b'/');
+    names
+        .any(|name| name.starts_with(TEMP_PREFIX.as_bytes()))
+        .then_some(FilesFailureKind::ReservedName)
+}
+
+fn not_granted(permission: &dyn Permission, access: Access, path: &PathBytes) -> FilesFailure {
+    let verb = match access {
+        Access::Read => "read",
+        Access::Create => "make",
+        Access::Write => "change",
+    };
+    let shown = longhaul_proto::text::printable(&path.0);
+    // A path of 4095 bytes is too long for a detail and says no more than its beginning.
+    let shown: String = shown.chars().take(200).collect();
+    let detail = format!(
+        "the server does not let {} {verb} /{shown}; ask its operator",
+        permission.who()
+    );
+    FilesFailure::with(FilesFailureKind::NotGranted, path, &detail)
+}

@@ -1,0 +1,136 @@
+//! Lines of the files protocol (`docs/files-protocol.md`): what a server is asked, and what a client is answered.
+
+use longhaul_proto::fuzzing::{Seed, assert_one_line, assert_short_line, texts};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::files::message::{FilesAnswer, FilesAsk, FilesHello, MAX_ANSWER_BYTES, MAX_ASK_BYTES, PathBytes};
+use crate::files::{Lines, read_answer};
+
+/// Lines off a stream, none over its bound.
+fn lines(data: &[u8], max_bytes: usize, mut each: impl FnMut(&[u8])) {
+    longhaul_proto::fuzzing::ready(async {
+        let mut lines = Lines::new(data, max_bytes);
+        loop {
+            match lines.next().await {
+                Ok(Some(line)) => {
+                    assert!(line.len() <= max_bytes);
+                    each(&line);
+                }
+                Ok(None) => return,
+                Err(error) => return assert_short_line(&error),
+            }
+        }
+    });
+}
+
+/// What is understood is said again in the same words.
+fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
+    let line = serde_json::to_vec(value).unwrap();
+    assert!(!line.contains(&b'\n'));
+    assert_eq!(&serde_json::from_slice::<T>(&line).unwrap(), value);
+}
+
+/// Lines to a server.
+pub(super) fn ask(data: &[u8]) {
+    lines(data, MAX_ASK_BYTES, |line| {
+        if let Ok(hello) = serde_json::from_slice::<FilesHello>(line) {
+            again(&hello);
+        }
+        if let Ok(ask) = serde_json::from_slice::<FilesAsk>(line) {
+            again(&ask);
+        }
+    });
+}
+
+/// Lines to a client.
+pub(super) fn answer(data: &[u8]) {
+    lines(data, MAX_ANSWER_BYTES, |line| match read_answer(line) {
+        Ok(answer) => {
+            again(&answer);
+            if let FilesAnswer::Failed(failure) = &answer {
+                assert_one_line(failure);
+            }
+        }
+        Err(error) => assert_short_line(&error),
+    });
+}
+
+fn said<T: Serialize>(values: &[T]) -> String {
+    let lines = values.iter().map(|value| serde_json::to_string(value).unwrap());
+    lines.map(|line| line + "\n").collect()
+}
+
+pub(super) fn asks() -> Vec<Seed> {
+    let path = |text: &str| PathBytes(text.into());
+    let hello = said(&[FilesHello {
+        lowest: 1,
+        highest: 1,
+    }]);
+    let asks = said(&[
+        FilesAsk::Look {
+            path: path("a/b"),
+            list: true,
+            after: Some(path("c")),
+            limit: Some(10),
+        },
+        FilesAsk::MakeDirectory {
+            path: path("d"),
+            parents: true,
+        },
+        FilesAsk::Rename {
+            from: path("e"),
+            to: path("../f"),
+            overwrite: false,
+        },
+        FilesAsk::Remove {
+            path: path(""),
+            recursive: true,
+        },
+        FilesAsk::Leftovers {
+            path: path("g"),
+            after: None,
+            remove_older_than_seconds: Some(0),
+        },
+    ]);
+    texts(&[
+        ("asks", &(hello + &asks)),
+        (
+            "no-base64",
+            "{\"files\":\"remove\",\"path\":\"?\",\"recursive\":true}\n",
+        ),
+        ("unknown", "{\"files\":\"chmod\",\"path\":\"\",\"mode\":511}\n"),
+        ("deep", &"[".repeat(4000)),
+        (
+            "large-limit",
+            "{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"limit\":4294967296}\n",
+        ),
+        ("no-end", "{\"files\":\"look\""),
+    ])
+}
+
+pub(super) fn answers() -> Vec<Seed> {
+    let ready = said(&[
+        FilesAnswer::Ready { version: 1 },
+        FilesAnswer::Working,
+        FilesAnswer::Changed,
+    ]);
+    let entry = "{\"name\":\"Zg==\",\"kind\":\"symlink\",\"size\":3,\"mode\":511,\"modified\":-1,\"target\":\"Zw==\"}";
+    let entries = format!("{{\"files\":\"entries\",\"entries\":[{entry}],\"next\":\"Zg==\"}}\n");
+    let leftover = "{\"names\":[\"Zg==\"],\"target\":null,\"size\":null,\"durable_bytes\":0,\"disk_bytes\":1,\"age_seconds\":2,\"usage\":\"idle\",\"outcome\":\"kept\"}";
+    let leftovers = format!("{{\"files\":\"leftovers\",\"leftovers\":[{leftover}],\"next\":null}}\n");
+    let steering = "{\"files\":\"failed\",\"kind\":\"io\",\"path\":\"G1sybQ==\",\"detail\":\"\\u001b[2J\"}\n";
+    texts(&[
+        ("answers", &(ready + &entries + &leftovers)),
+        ("steering", steering),
+        (
+            "refused",
+            "{\"files\":\"refused\",\"unauthorised\":true,\"reason\":\"\\u202e\"}\n",
+        ),
+        (
+            "later",
+            "{\"files\":\"failed\",\"kind\":\"of_a_later_release\",\"path\":\"\"}\n",
+        ),
+        ("not-json", "\u{1b}[2J\n"),
+    ])
+}

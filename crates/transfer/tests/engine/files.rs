@@ -1,0 +1,239 @@
+//! The service `files`: sessions between a client and a server, and peers that break its rules.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailureKind, PathBytes};
+use longhaul_transfer::files::{FilesClient, FilesError};
+use longhaul_transfer::*;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+
+use crate::harness::*;
+
+/// Opens sessions of a key with the server.
+struct Sessions {
+    server: Arc<Server>,
+    who: u8,
+    opened: AtomicUsize,
+}
+
+impl Connector for Sessions {
+    type Stream = DuplexStream;
+
+    fn routes(&self) -> Vec<String> {
+        vec!["direct".into()]
+    }
+
+    async fn connect(&self, _: usize) -> Result<DuplexStream, ConnectError> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(open(&self.server, self.who))
+    }
+}
+
+fn open(server: &Arc<Server>, who: u8) -> DuplexStream {
+    let (ours, theirs) = tokio::io::duplex(64 * 1024);
+    let server = server.clone();
+    tokio::spawn(async move { server.serve_files(theirs, key(who)).await });
+    ours
+}
+
+fn client(bench: &Bench, who: u8) -> (FilesClient<Sessions>, Arc<Sessions>) {
+    let sessions = Arc::new(Sessions {
+        server: bench.server.clone(),
+        who,
+        opened: AtomicUsize::new(0),
+    });
+    (FilesClient::new(sessions.clone()), sessions)
+}
+
+fn look(path: &str) -> FilesAsk {
+    FilesAsk::Look {
+        path: PathBytes(path.into()),
+        list: true,
+        after: None,
+        limit: None,
+    }
+}
+
+/// Says `lines`; the first `count` lines that are answered, and whether the server then closes.
+async fn say(stream: DuplexStream, lines: &str, count: usize) -> (Vec<serde_json::Value>, bool) {
+    let (reader, mut writer) = tokio::io::split(stream);
+    writer.write_all(lines.as_bytes()).await.unwrap();
+    let mut answers = BufReader::new(reader).lines();
+    let mut heard = Vec::new();
+    while heard.len() < count {
+        match answers.next_line().await {
+            Ok(Some(line)) => heard.push(serde_json::from_str(&line).unwrap()),
+            _ => return (heard, true),
+        }
+    }
+    let more = tokio::time::timeout(Duration::from_secs(1), answers.next_line()).await;
+    (heard, matches!(more, Ok(Ok(None) | Err(_))))
+}
+
+const HELLO: &str = "{\"lowest\":1,\"highest\":1}\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_answers_question_after_question() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.root("in")).unwrap();
+    std::fs::write(bench.root("in/f"), "f").unwrap();
+    let (mut client, sessions) = client(&bench, 1);
+    let make = FilesAsk::MakeDirectory {
+        path: PathBytes(b"in/d".to_vec()),
+        parents: false,
+    };
+    assert_eq!(client.ask(&make).await.unwrap(), FilesAnswer::Changed);
+    let FilesAnswer::Entries { entries, next } = client.ask(&look("in")).await.unwrap() else {
+        panic!("no entries")
+    };
+    let names: Vec<_> = entries.iter().map(|entry| &entry.name.0[..]).collect();
+    assert_eq!((names, next), (vec![&b"d"[..], b"f"], None));
+    client.end().await;
+    assert_eq!(sessions.opened.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lh_files_8_grants_hold_from_the_next_question_on() {
+    let bench = Bench::new();
+    let (mut client, _) = client(&bench, 4);
+    assert!(matches!(
+        client.ask(&look("")).await.unwrap(),
+        FilesAnswer::Entries { .. }
+    ));
+    bench.server.replace_grants(Grants::default());
+    let FilesAnswer::Failed(failure) = client.ask(&look("")).await.unwrap() else {
+        panic!("still granted")
+    };
+    assert_eq!(failure.kind, FilesFailureKind::NotGranted);
+    assert!(failure.to_string().contains(&key(4).to_string()), "{failure}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lh_files_2_a_version_that_is_not_spoken_is_refused() {
+    let bench = Bench::new();
+    let (heard, closed) = say(open(&bench.server, 1), "{\"lowest\":2,\"highest\":9}\n", 1).await;
+    assert_eq!((&heard[0]["files"], closed), (&"refused".into(), true));
+    let (heard, closed) = say(open(&bench.server, 1), "GET / HTTP/1.1\n", 1).await;
+    assert_eq!((&heard[0]["files"], closed), (&"refused".into(), true));
+    let lines =
+        format!("{HELLO}{{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"later\":[1]}}\n");
+    let (heard, _) = say(open(&bench.server, 1), &lines, 2).await;
+    assert_eq!(
+        (&heard[0]["version"], &heard[1]["files"]),
+        (&1.into(), &"entries".into())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn lh_files_1_a_question_that_is_not_understood_is_answered_and_the_next_one_too() {
+    let bench = Bench::new();
+    let lines = format!(
+        "{HELLO}{{\"files\":\"chmod\"}}\n[[[\n{{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null}}\n"
+    );
+    let (heard, _) = say(open(&bench.server, 1), &lines, 4).await;
+    let kinds: Vec<_> = heard.iter().map(|line| line["kind"].as_str()).collect();
+    assert_eq!(
+        kinds,
+        [None, Some("not_understood"), Some("not_understood"), None]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn lh_files_3_a_line_that_is_too_long_ends_the_session() {
+    let bench = Bench::new();
+    let line = format!("{HELLO}{{\"files\":\"{}\"}}\n", "x".repeat(40_000));
+    let (heard, closed) = say(open(&bench.server, 1), &line, 2).await;
+    assert_eq!((&heard[1]["files"], closed), (&"refused".into(), true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lh_files_4_sessions_are_shared_and_idle_ones_are_closed() {
+    let bench = Bench::with(Limits {
+        streams: 4,
+        ..Limits::default()
+    });
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let stream = open(&bench.server, 1);
+        let (reader, mut writer) = tokio::io::split(stream);
+        writer.write_all(HELLO.as_bytes()).await.unwrap();
+        let mut answers = BufReader::new(reader).lines();
+        let line = answers.next_line().await.unwrap().unwrap();
+        held.push((line.contains("ready"), answers, writer));
+    }
+    // Half of what there is for one key; another still gets its own.
+    assert_eq!(held.iter().filter(|(ready, ..)| *ready).count(), 2);
+    let (heard, _) = say(open(&bench.server, 4), HELLO, 1).await;
+    assert_eq!(heard[0]["files"], "ready");
+    // Nothing is asked for: it closes.
+    let (_, answers, _writer) = &mut held[0];
+    let last = tokio::time::timeout(Duration::from_secs(700), answers.next_line()).await;
+    assert!(last.unwrap().unwrap().unwrap().contains("refused"));
+}
+
+/// A server that answers with these lines, after so long each.
+struct Script(Vec<(u64, &'static str)>);
+
+impl Connector for Script {
+    type Stream = DuplexStream;
+
+    fn routes(&self) -> Vec<String> {
+        vec!["direct".into()]
+    }
+
+    async fn connect(&self, _: usize) -> Result<DuplexStream, ConnectError> {
+        let (ours, mut theirs) = tokio::io::duplex(64 * 1024);
+        let lines = self.0.clone();
+        tokio::spawn(async move {
+            for (seconds, line) in lines {
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                let _ = theirs.write_all(line.as_bytes()).await;
+            }
+            std::future::pending::<()>().await;
+        });
+        Ok(ours)
+    }
+}
+
+async fn scripted(lines: &[(u64, &'static str)]) -> Result<FilesAnswer, FilesError> {
+    FilesClient::new(Arc::new(Script(lines.to_vec())))
+        .ask(&look(""))
+        .await
+}
+
+const READY: &str = "{\"files\":\"ready\",\"version\":1}\n";
+
+#[tokio::test(start_paused = true)]
+async fn lh_files_5_a_server_that_works_is_waited_for_and_a_silent_one_is_not() {
+    let working = "{\"files\":\"working\"}\n";
+    let long = [
+        (0, READY),
+        (20, working),
+        (20, working),
+        (20, "{\"files\":\"changed\"}\n"),
+    ];
+    assert_eq!(scripted(&long).await.unwrap(), FilesAnswer::Changed);
+    assert!(matches!(scripted(&[(0, READY)]).await, Err(FilesError::Silent)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lh_files_2_a_server_that_breaks_the_rules_is_left() {
+    for lines in [
+        &[(0, "{\"files\":\"changed\"}\n")][..],
+        &[(0, "{\"files\":\"ready\",\"version\":2}\n")],
+        &[(0, READY), (0, READY)],
+        &[(0, READY), (0, "\u{1b}[2J\n")],
+    ] {
+        let error = scripted(lines).await.unwrap_err();
+        assert!(matches!(error, FilesError::Protocol(_)), "{error}");
+        assert!(!error.to_string().contains('\u{1b}'), "{error}");
+    }
+    let refused = "{\"files\":\"refused\",\"unauthorised\":true,\"reason\":\"no\\u001b\"}\n";
+    let error = scripted(&[(0, refused)]).await.unwrap_err();
+    assert!(
+        matches!(&error, FilesError::Unauthorised(why) if !why.contains('\u{1b}')),
+        "{error}"
+    );
+}
