@@ -154,7 +154,7 @@ async fn initiate(
         purpose: options.purpose.clone(),
         fell_back: None,
     };
-    Ok(Session::new(tls.into(), info).keeping_congestion(options.congestion.is_some()))
+    Ok(Session::new(tls.into(), info))
 }
 
 /// Connects to the first address of `endpoint` that answers.
