@@ -78,8 +78,7 @@ pub struct Cp {
     /// Streams in all [default: one a route to begin with, and more while they make the copy faster].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
     streams: Option<u32>,
-    /// TCP congestion control of this host's connections [default: the system's, and bbr where losses without a queue hold one
-    /// down and this host lets every program use it].
+    /// TCP congestion control of this host's connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// When a route fails before anything was sent, connect directly instead.

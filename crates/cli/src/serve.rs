@@ -55,8 +55,7 @@ pub struct Serve {
     /// The server's own key [default: the default key].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// TCP congestion control of accepted connections [default: the system's, and bbr where losses without a queue hold one
-    /// down and this host lets every program use it].
+    /// TCP congestion control of accepted connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Copies carried at once.

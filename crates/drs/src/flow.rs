@@ -140,13 +140,6 @@ impl Flow {
         self
     }
 
-    /// Lets slow start end as it will: for one of several flows that share a bottleneck, none of which sees what the others do to it.
-    #[must_use]
-    pub fn without_slow_start_guard(mut self) -> Self {
-        self.guard = SlowStartGuard::Over;
-        self
-    }
-
     /// Says what rate the caller wants to reach, in bit/s, so that advice can name a number of streams. Without it,
     /// advice is to double.
     pub fn aim(&mut self, bps: Option<u64>) {

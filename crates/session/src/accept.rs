@@ -37,19 +37,15 @@ pub struct Acceptor {
     pub(crate) services: Vec<Service>,
     pub(crate) admission: Admission,
     pub(crate) replays: Mutex<ReplayMemory<PublicKey>>,
-    /// The user named the congestion control of what is accepted.
-    pub(crate) keeps_congestion: bool,
 }
 
 impl Acceptor {
-    /// The acceptor that `options` describe; their address and gate are a listener's alone, and it sets no congestion control but keeps one that
-    /// is named.
+    /// The acceptor that `options` describe; their address, congestion control and gate are a listener's alone.
     #[must_use]
     pub fn new(options: ListenOptions) -> Self {
         Self {
             admission: Admission::new(options.identity.public()),
             replays: Mutex::new(ReplayMemory::new()),
-            keeps_congestion: options.congestion.is_some(),
             services: options.services,
             identity: options.identity,
             accept: options.accept as Predicate,
@@ -66,8 +62,7 @@ impl Acceptor {
         let first_hop = conn.peer().ok();
         let header = longhaul_hop::GateLimits::default().header;
         let (tls, open) = self.set_up(conn, header, |_| Ok(())).await?;
-        let info = SessionInfo::accepted(open, first_hop);
-        Ok(Session::new(tls, info).keeping_congestion(self.keeps_congestion))
+        Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
     }
 
     /// Takes one connection from its first byte to a secure session. Every wait is bounded (LH-ACCEPT-1). `header` is the time for the

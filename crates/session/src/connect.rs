@@ -155,7 +155,7 @@ async fn initiate(
         purpose: options.purpose.clone(),
         fell_back: None,
     };
-    Ok(Session::new(tls, info).keeping_congestion(options.congestion.is_some()))
+    Ok(Session::new(tls, info))
 }
 
 /// Connects to the first address of `endpoint` that answers.

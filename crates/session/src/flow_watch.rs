@@ -22,8 +22,6 @@ const MOST_ACTIONS: usize = 32;
 pub struct FlowWatch {
     begun: Instant,
     host: Host,
-    /// The user named a congestion control, which stays.
-    keeps_congestion: bool,
     /// When the next look is due, in microseconds since `begun`; never, once the socket gave nothing.
     due: AtomicU64,
     watched: Mutex<Watched>,
@@ -64,14 +62,9 @@ pub struct Seen {
     pub moved: u64,
 }
 
-/// A congestion control that the user named stays. The host's default gives way to another one only where losses without a queue hold the flow
-/// down, and to one that the host allows every program.
-fn flow(mode: Mode, side: Side, host: Host, keeps_congestion: bool) -> Flow {
-    let flow = Flow::with_host(mode, side, host).without_slow_start_guard();
-    match keeps_congestion {
-        true => flow.keeping_congestion_control(),
-        false => flow,
-    }
+/// The congestion control is the host's choice, or `--congestion`: how to share a path with others is not a session's to decide.
+fn flow(mode: Mode, side: Side, host: Host) -> Flow {
+    Flow::with_host(mode, side, host).keeping_congestion_control()
 }
 
 /// The most bytes that this host lets a connection have in flight towards its receiver: without window scaling (RFC 7323) 65,535, and
@@ -101,15 +94,14 @@ impl Seen {
 }
 
 impl FlowWatch {
-    pub(crate) fn new(mode: Mode, side: Side, keeps_congestion: bool) -> Self {
+    pub(crate) fn new(mode: Mode, side: Side) -> Self {
         let host = Host::read();
         Self {
             begun: Instant::now(),
             host,
-            keeps_congestion,
             due: AtomicU64::new(0),
             watched: Mutex::new(Watched {
-                flow: flow(mode, side, host, keeps_congestion),
+                flow: flow(mode, side, host),
                 seen: Seen::default(),
             }),
         }
@@ -120,7 +112,7 @@ impl FlowWatch {
         let mut watched = self.lock();
         let mode = watched.flow.mode();
         *watched = Watched {
-            flow: flow(mode, side, self.host, self.keeps_congestion),
+            flow: flow(mode, side, self.host),
             seen: Seen::default(),
         };
     }

@@ -179,6 +179,5 @@ async fn set_up(
     verified: impl FnOnce(PublicKey) -> Result<(), longhaul_hop::NoRoom>,
 ) -> Result<Session, Error> {
     let (tls, open) = acceptor.set_up(conn, header, verified).await?;
-    let info = SessionInfo::accepted(open, Some(peer));
-    Ok(Session::new(tls, info).keeping_congestion(acceptor.keeps_congestion))
+    Ok(Session::new(tls, SessionInfo::accepted(open, Some(peer))))
 }

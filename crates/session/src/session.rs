@@ -22,11 +22,6 @@ use crate::{Clear, FlowWatch, secured::Secured};
 
 /// How long [`Session::close`] waits for the peer to close its half.
 const CLOSE: Duration = Duration::from_secs(5);
-/// Bytes that wait in the kernel of a sending end and were not sent once. What lies there nobody else can send when losses cut the window; and
-/// half of it, at which the kernel asks for more, must last until this end's thread runs.
-const MAX_UNSENT: u32 = 512 << 10;
-/// The round trip from which that is limited: over shorter paths what was lost is made good before anybody waits for it.
-const UNSENT_LIMITED_FROM_RTT: Duration = Duration::from_millis(5);
 
 /// One end of a session.
 ///
@@ -37,8 +32,6 @@ const UNSENT_LIMITED_FROM_RTT: Duration = Duration::from_millis(5);
 pub struct Session {
     tls: Secured<Conn>,
     info: SessionInfo,
-    /// The user named this end's congestion control.
-    keeps_congestion: bool,
     watch: Option<Arc<FlowWatch>>,
 }
 
@@ -85,14 +78,8 @@ impl Session {
         Self {
             tls,
             info,
-            keeps_congestion: false,
             watch: None,
         }
-    }
-
-    pub(crate) const fn keeping_congestion(mut self, keeps: bool) -> Self {
-        self.keeps_congestion = keeps;
-        self
     }
 
     pub(crate) fn having_fallen_back(mut self, reason: String) -> Self {
@@ -115,14 +102,9 @@ impl Session {
     }
 
     /// Watches, and right-sizes as `mode` allows, the flow of this end's hop from now on. `side` says whether this end
-    /// sends the bulk of the data. A congestion control that was named when the session was opened, or where it was accepted, stays.
+    /// sends the bulk of the data.
     pub fn watch(&mut self, mode: drs::Mode, side: drs::Side) -> Arc<FlowWatch> {
-        let is_far = || (self.tcp_info()).is_ok_and(|info| info.rtt >= UNSENT_LIMITED_FROM_RTT);
-        if (mode, side) == (drs::Mode::Auto, drs::Side::Sending) && is_far() {
-            // A kernel that refuses takes more ahead: that is all.
-            let _ = drs::apply(self.hop(), drs::Action::UnsentLimit(MAX_UNSENT));
-        }
-        let watch = Arc::new(FlowWatch::new(mode, side, self.keeps_congestion));
+        let watch = Arc::new(FlowWatch::new(mode, side));
         self.watch = Some(watch.clone());
         watch
     }

@@ -88,7 +88,7 @@ fn a_tree_copied_twice_moves_its_data_once() {
     }
     let output = stage.cp(&server, &["-r", &from, "here/back/"]);
     assert!(
-        errors(&output).contains("401 files, 6.68 MiB (401, 6.68 MiB, were there already)"),
+        errors(&output).contains("401 files, 6.676 MiB (401, 6.676 MiB, were there already)"),
         "{}",
         errors(&output)
     );

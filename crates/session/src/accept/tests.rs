@@ -27,7 +27,6 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
         identity,
         accept: Arc::new(move |key| *key == welcome),
         handshake_timeout: Duration::from_secs(20),
-        keeps_congestion: false,
     }
 }
 
