@@ -19,6 +19,9 @@ use crate::error::Error;
 use crate::progress::{Event, StreamCounters};
 use crate::receive::StreamEnd;
 
+/// Streams that a client opens before the server has told how many it allows (LH-COPY-9), or one for each route: a server that allows
+/// fewer refuses the rest, and the copy goes on without them.
+const MAX_STREAMS_BEFORE_ACCEPT: usize = 8;
 /// First pause before a lost stream is opened again; it doubles each time up to the second.
 const FIRST_RETRY_AFTER: Duration = Duration::from_millis(250);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(4);
@@ -226,11 +229,11 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     /// Adds slots, or retires streams, until there are as many as there should be.
     fn resize(&mut self) {
         let routes = self.routes.len().max(1);
-        // Until the server has told how many it allows, one for each route (LH-COPY-9).
-        let wanted = match self.accepted {
-            true => self.count.wanted(),
-            false => self.count.wanted().min(routes),
+        let most = match self.accepted {
+            true => usize::MAX,
+            false => routes.max(MAX_STREAMS_BEFORE_ACCEPT),
         };
+        let wanted = self.count.wanted().min(most);
         let mut counting = self.slots.iter().filter(|slot| slot.counts()).count();
         while counting < wanted {
             match self.slots.iter_mut().find(|slot| slot.stream == SlotState::Free) {

@@ -299,7 +299,7 @@ async fn a_grant_that_is_withdrawn_ends_its_copies_and_no_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
     let bench = Bench::with(Limits {
-        streams_per_copy: 3,
+        streams_per_copy: 10,
         ..Limits::default()
     });
     let data = noise(24 << 20, 5);
@@ -311,7 +311,7 @@ async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
         .await;
     run.ok();
     // One that is refused would have been opened, and lost.
-    assert!(run.streams_opened() <= 3, "{}", run.streams_opened());
+    assert!(run.streams_opened() <= 10, "{}", run.streams_opened());
     assert_eq!(run.streams_lost(), 0);
     assert_eq!(std::fs::read(bench.root("g")).unwrap(), data);
 }
