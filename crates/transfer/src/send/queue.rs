@@ -206,7 +206,7 @@ impl Queue {
         {
             return Err(Error::Forgotten);
         }
-        self.on(|schedule, _| schedule.told_presence(present));
+        self.on(|schedule, now| schedule.told_presence(present, now));
         Ok(())
     }
 

@@ -36,6 +36,7 @@ enum Follows {
 impl Schedule {
     /// What `stream` takes, `room` pieces at most; nothing at all if it already carries its share of what is left.
     pub(super) fn batch(&mut self, stream: StreamId, now: Duration, room: usize) -> Option<Vec<Work>> {
+        self.offers.give_up_late_questions(now);
         let unsent = self.unsent_bytes();
         let share = self.in_flight.share(stream, unsent, now);
         if share == 0 && unsent > 0 && self.in_flight.carried(stream) > 0 && self.returned.is_empty() {

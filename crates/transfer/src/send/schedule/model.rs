@@ -229,7 +229,7 @@ impl World {
                 self.schedule.answered(id, outcome, self.now);
             }
             Answer::Want(id) => self.schedule.wanted(id, self.now),
-            Answer::Told(something) => self.schedule.told_presence(something),
+            Answer::Told(something) => self.schedule.told_presence(something, self.now),
             Answer::Have(id, parts) => {
                 assert!(self.schedule.have(id, &parts, false), "parts of another file")
             }

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::Schedule;
 use super::entry::{Entry, Found, Offered, Stage};
 use super::work::{Subject, Wake, Work};
+use super::{MIN_AGE_TO_REPEAT, Schedule};
 use crate::tree_hash::Hash;
 use crate::wire::{Compare, Written};
 
@@ -38,6 +38,8 @@ pub(super) struct Offers {
     before_told: u64,
     /// Files that were offered with data behind it, and not answered for. Few: each counts among those bytes.
     questions: BTreeSet<u64>,
+    /// When the receiver told.
+    told_at: Option<Duration>,
 }
 
 /// How a file goes its way.
@@ -103,6 +105,16 @@ impl Offers {
         self.questions.clear();
     }
 
+    /// Answers that have not come by now are waited for no longer: the stream that asked may have stalled.
+    pub(super) fn give_up_late_questions(&mut self, now: Duration) {
+        if self
+            .told_at
+            .is_some_and(|told| now.saturating_sub(told) >= MIN_AGE_TO_REPEAT)
+        {
+            self.questions.clear();
+        }
+    }
+
     /// So many bytes of files were handed out.
     pub(super) fn sent(&mut self, bytes: u64) {
         if self.presence == Presence::Unknown {
@@ -137,8 +149,9 @@ impl Schedule {
     }
 
     /// The receiver has told whether there may be some of what is to be sent. The first word counts.
-    pub(crate) fn told_presence(&mut self, something: bool) {
+    pub(crate) fn told_presence(&mut self, something: bool, now: Duration) {
         if self.offers.presence == Presence::Unknown {
+            self.offers.told_at = Some(now);
             self.offers.presence = match something {
                 true => Presence::Something,
                 false => Presence::Nothing,
