@@ -9,6 +9,9 @@ use wanbed::{Lab, Overrides, Scenario};
 
 use crate::{LIBRARY, lines, told};
 
+/// Connections of which one at least is right-sized at both ends.
+const MAX_CONNECTIONS: u32 = 12;
+
 /// A server that is ended with the test.
 struct Server(std::process::Child);
 
@@ -70,24 +73,32 @@ fn busybox_and_curl_are_right_sized_where_the_ceiling_is_low() {
     {
         assert!(Instant::now() < deadline, "the server does not answer");
     }
-    let copy = folder.path().join("copy");
-    let output = drs_run(&lab, "receiver", &receiving)
-        .args(["curl", "--silent", "--show-error", "--output"])
-        .arg(&copy)
-        .arg(&url)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
-    assert_eq!(fs::read(&copy).unwrap(), fs::read(root.join("file")).unwrap());
-
     let did = |lines: &[serde_json::Value], what: &str| {
         lines
             .iter()
             .any(|line| line["what"] == what && line["made"].is_u64())
     };
+    // A window that leaves in one burst lifts the round trip as a queue does, and is then taken for one: not every connection's send
+    // buffer is seen to be the limit.
+    for attempt in 1.. {
+        let copy = folder.path().join("copy");
+        let output = drs_run(&lab, "receiver", &receiving)
+            .args(["curl", "--silent", "--show-error", "--output"])
+            .arg(&copy)
+            .arg(&url)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+        assert_eq!(fs::read(&copy).unwrap(), fs::read(root.join("file")).unwrap());
+        let logged = lines(&receiving);
+        assert!(did(&logged, "receive-buffer"), "{logged:?}");
+        let logged = lines(&sending);
+        if did(&logged, "send-buffer") {
+            break;
+        }
+        assert!(attempt < MAX_CONNECTIONS, "{logged:?}");
+    }
     let (sending, receiving) = (lines(&sending), lines(&receiving));
-    assert!(did(&receiving, "receive-buffer"), "{receiving:?}");
-    assert!(did(&sending, "send-buffer"), "{sending:?}");
     let ended = |lines: &[serde_json::Value], name: &str, least: u64| {
         let mut ends = lines.iter().filter(|line| line["event"] == "end");
         ends.any(|line| line[name].as_u64() >= Some(least))
