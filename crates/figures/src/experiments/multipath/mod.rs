@@ -171,8 +171,9 @@ impl Experiment for Multipath {
         combinations.chain(changes).collect()
     }
 
-    fn seeds(&self, _cell: &Cell) -> u64 {
-        1
+    /// By default each path alone, and all; `--seeds 1` is all of it.
+    fn seeds(&self, cell: &Cell) -> u64 {
+        u64::from(matches!(cell.change, Change::None) && cell.paths.len() != 2)
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
