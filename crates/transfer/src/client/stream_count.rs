@@ -14,6 +14,7 @@
 //! No clock and no socket in here; the supervisor feeds it and opens or retires what it asks for.
 
 mod response;
+mod round_trips;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -22,14 +23,15 @@ use std::time::Duration;
 
 use drs::Limit;
 use response::Losses;
+pub(super) use round_trips::RouteRtt;
 pub(super) use window::View;
 use window::{Seen, Window};
 
 /// Streams that a copy keeps at a standing queue: it then takes at most about this many times what one flow would.
 const STREAMS_AT_A_QUEUE: usize = 2;
 /// Streams of a copy at its start, and of a large one: the first losses end slow start, and hit fewer streams where there are more.
-const STREAMS_AT_START: usize = 4;
-const STREAMS_AT_START_LARGE: usize = 8;
+const STREAMS_AT_START: usize = 8;
+const STREAMS_AT_START_LARGE: usize = 16;
 /// Bytes to copy from which a copy is large.
 const LARGE_FROM_BYTES: u64 = 64 << 20;
 /// Most streams at the start, where windows are known to be small.
@@ -70,9 +72,9 @@ const SLOW_START_RTTS: u32 = 6;
 const MIN_LEFT: Duration = Duration::from_secs(1);
 const MIN_LEFT_RTTS: u32 = 12;
 
-/// For how long a queue must stand before streams are retired, in time and in round trips.
-const QUEUE_STANDS: Duration = Duration::from_secs(2);
-const QUEUE_STANDS_RTTS: u32 = 16;
+/// For how much longer a queue must stand than not before streams are retired, in time and in round trips: others' flows empty it at times.
+const QUEUE_STANDS: Duration = Duration::from_secs(1);
+const QUEUE_STANDS_RTTS: u32 = 8;
 /// So many times longer where the queue is so short that one stream less no longer fills the path at once.
 const SHORT_QUEUE_FACTOR: u32 = 3;
 /// Copies that are over sooner than this retire none.
@@ -104,8 +106,8 @@ pub(super) struct StreamCount {
     grow_after: Duration,
     /// The greatest rate at which a queue stood, in bytes a second: what the path carries.
     full_rate: Option<f64>,
-    /// Since when every window saw a queue.
-    queue_since: Option<Duration>,
+    /// For how much longer windows saw a queue than none, since it last led to fewer streams.
+    queue_stood: Duration,
     /// Losses without a queue.
     losses: Losses,
     /// Whether a window has shown what the path needs.
@@ -143,7 +145,7 @@ impl StreamCount {
             trial: None,
             grow_after: Duration::ZERO,
             full_rate: None,
-            queue_since: None,
+            queue_stood: Duration::ZERO,
             losses: Losses::default(),
             judged: false,
         }
@@ -206,6 +208,7 @@ impl StreamCount {
             return;
         };
         self.window = Some(Window::open(view));
+        tracing::trace!(?seen, streams = self.wanted, rtt = ?view.rtt, min_rtt = ?view.min_rtt, queue = ?view.queue, "a window");
         self.losses.add(&seen);
         self.decide(view, &seen);
         self.rate_before = Some(seen.rate);
@@ -301,12 +304,19 @@ impl StreamCount {
     }
 
     fn decide(&mut self, view: &View, seen: &Seen) {
-        let (limit, rate) = (seen.limit, seen.rate);
+        let rate = seen.rate;
+        let limit = match seen.limit {
+            // It has carried more, and nothing stands in it.
+            Some(Limit::Path) if seen.has_lost && !view.has_queue() && !self.fills_path(rate) => {
+                Some(Limit::Loss)
+            }
+            limit => limit,
+        };
         if limit == Some(Limit::Path) {
             self.full_rate = Some(self.full_rate.map_or(rate, |full| full.max(rate)));
-            self.queue_since.get_or_insert(view.now);
+            self.queue_stood = self.queue_stood.saturating_add(seen.length);
         } else {
-            self.queue_since = None;
+            self.queue_stood = self.queue_stood.saturating_sub(seen.length);
         }
         self.judged |= matches!(limit, Some(Limit::Path)) || limit.is_some_and(is_per_stream);
         if let Some(trial) = &mut self.trial
@@ -347,8 +357,7 @@ impl StreamCount {
     fn grow(&mut self, view: &View, limit: Limit, rate: f64, factor: usize) {
         let min_left = MIN_LEFT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
         let soon_over = view.left as f64 <= rate * min_left.as_secs_f64();
-        let is_full = self.full_rate.is_some_and(|full| rate >= FULL_PART * full);
-        if view.now < self.grow_after || soon_over || is_full {
+        if view.now < self.grow_after || soon_over || (self.full_rate.is_some() && self.fills_path(rate)) {
             return;
         }
         let each = self.losses.carried_by_one(view);
@@ -377,16 +386,20 @@ impl StreamCount {
         self.want(next, view);
     }
 
+    /// Whether that is about as much as the path is known to carry.
+    fn fills_path(&self, rate: f64) -> bool {
+        self.full_rate.is_none_or(|full| rate >= FULL_PART * full)
+    }
+
     /// A queue stands.
     fn retire(&mut self, view: &View, rate: f64) {
         let least = self.least.max(STREAMS_AT_A_QUEUE);
-        let stood = (self.queue_since).map_or(Duration::ZERO, |since| view.now.saturating_sub(since));
         let soon_over = view.left as f64 <= rate * RETIRE_MIN_LEFT.as_secs_f64();
         if self.wanted <= least || soon_over {
             return;
         }
         // So many have enough in flight to fill the path when its queue has drained.
-        let filling = match view.rtt.as_secs_f64() {
+        let filling = match view.min_rtt.saturating_add(view.queue).as_secs_f64() {
             0.0 => self.wanted,
             rtt => (self.wanted as f64 * view.min_rtt.as_secs_f64() / rtt).ceil() as usize,
         };
@@ -396,10 +409,10 @@ impl StreamCount {
         } else {
             (wait.saturating_mul(SHORT_QUEUE_FACTOR), self.wanted - 1)
         };
-        if stood < wait {
+        if self.queue_stood < wait {
             return;
         }
-        self.queue_since = Some(view.now);
+        self.queue_stood = Duration::ZERO;
         self.grow_after = view.now.saturating_add(GROW_AGAIN_AFTER);
         // Losses without a queue that came before need their number again as soon as it is gone.
         let each = self.losses.carried_by_one(view);

@@ -3,6 +3,7 @@
 //! It wakes when a stream opens or ends, when a lost one is due again, and, unless the user gave the number of streams, to see how the
 //! copy does: often while bytes move, seldom while nothing does.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::attempt::{Attempt, CLOSE_TIMEOUT, Ended, Lost};
-use super::stream_count::{StreamCount, View};
+use super::stream_count::{RouteRtt, StreamCount, View};
 use super::{Client, Connector, RECONNECT_TIMEOUT, Side};
 use crate::error::Error;
 use crate::progress::{Event, StreamCounters};
@@ -288,7 +289,9 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             ..View::default()
         };
         let mut rtts = Duration::ZERO;
-        for stream in progress.streams() {
+        let streams = progress.streams();
+        let mut on_routes = BTreeMap::<&str, RouteRtt>::new();
+        for stream in &streams {
             let ends = stream.ends();
             let here = &ends.here;
             view.moved = view.moved.saturating_add(here.moved);
@@ -318,15 +321,15 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             }
             view.open += 1;
             rtts = rtts.saturating_add(round_trips.0);
-            let least = Some(round_trips.1).filter(|rtt| !rtt.is_zero());
-            let known = Some(view.min_rtt).filter(|rtt| !rtt.is_zero());
-            view.min_rtt = least.into_iter().chain(known).min().unwrap_or_default();
+            let route = on_routes.entry(&stream.route).or_default();
+            route.add(round_trips.0, round_trips.1);
             view.largest_window = [view.largest_window, here.largest_window]
                 .into_iter()
                 .flatten()
                 .min();
         }
         view.rtt = rtts / u32::try_from(view.open.max(1)).unwrap_or(u32::MAX);
+        (view.min_rtt, view.queue) = RouteRtt::of_all(on_routes.into_values());
         view
     }
 

@@ -21,7 +21,7 @@ const CLEAR_PART: f64 = 0.6;
 /// A rate that grew by less than this factor from one window to the next is steady.
 const STEADY_FACTOR: f64 = 1.15;
 
-/// A mean round trip above the least one by this part of it, and by so much, is a standing queue.
+/// A queue of this part of the round trip without it, and of so much, is a standing one.
 const QUEUE: (f64, Duration) = (0.15, Duration::from_millis(2));
 /// The same for losses to be none of a queue's: one that stood when the copy began looks like a part of the path, and moves.
 const MOVING_QUEUE: (f64, Duration) = (0.05, Duration::from_millis(2));
@@ -52,6 +52,8 @@ pub(in super::super) struct View {
     /// The mean round trip of the streams that are open, and the least one known.
     pub rtt: Duration,
     pub min_rtt: Duration,
+    /// How long what is sent now waits in the path's queue, as far as the streams' round trips show it ([`super::RouteRtt`]).
+    pub queue: Duration,
     /// Payload of a segment, in bytes.
     pub mss: u32,
     /// Segments that the sending ends sent again.
@@ -67,12 +69,11 @@ pub(in super::super) struct View {
 impl View {
     /// Whether a queue stands: the round trip is longer than the path's own.
     pub(super) fn has_queue(&self) -> bool {
-        self.is_longer_by(QUEUE)
+        self.has_queue_of(QUEUE)
     }
 
-    fn is_longer_by(&self, (part, least): (f64, Duration)) -> bool {
-        let margin = self.min_rtt.mul_f64(part).max(least);
-        !self.min_rtt.is_zero() && self.rtt > self.min_rtt.saturating_add(margin)
+    fn has_queue_of(&self, (part, least): (f64, Duration)) -> bool {
+        self.queue > self.min_rtt.mul_f64(part).max(least)
     }
 
     /// What a stream with such a window carries, in bit/s.
@@ -94,13 +95,16 @@ pub(super) struct Window {
 /// What a window showed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
+    pub length: Duration,
     /// What limited the copy; none where nobody said.
     pub limit: Option<Limit>,
     /// Bytes a second.
     pub rate: f64,
     /// Whether that is hardly more than before, with no sign of a queue.
     pub is_steady: bool,
-    /// Segments lost.
+    /// Whether segments were lost, as far as this end sees it.
+    pub has_lost: bool,
+    /// Segments that the sending ends sent again.
     pub lost: u64,
     /// Segments that arrived.
     pub segments: u64,
@@ -110,15 +114,15 @@ impl Window {
     pub(super) fn open(view: &View) -> Self {
         Self {
             begun: *view,
-            had_queue: view.is_longer_by(MOVING_QUEUE),
-            rtt_moved: view.is_longer_by(FIRST_MOVE),
+            had_queue: view.has_queue_of(MOVING_QUEUE),
+            rtt_moved: view.has_queue_of(FIRST_MOVE),
         }
     }
 
     /// Takes a look in it.
     pub(super) fn look(&mut self, view: &View) {
-        self.had_queue |= view.is_longer_by(MOVING_QUEUE);
-        self.rtt_moved |= view.is_longer_by(FIRST_MOVE);
+        self.had_queue |= view.has_queue_of(MOVING_QUEUE);
+        self.rtt_moved |= view.has_queue_of(FIRST_MOVE);
     }
 
     /// What it showed, once it is long enough to say; `on_trial` where a step up must show that it pays, `before` what the last window
@@ -156,6 +160,9 @@ impl Window {
                 }
                 Some(Limit::Growing)
             }
+            // A flow that is judged by itself takes acknowledgements that come late for a queue; the others of the same path show
+            // that there is none.
+            Some(Limit::Path) if self.has_lost(view) && !self.had_queue => Some(Limit::Loss),
             // What is lost while the round trip moves may be a queue that overflows, and others' as well.
             Some(Limit::Loss) if self.had_queue => {
                 if !is_long {
@@ -166,9 +173,11 @@ impl Window {
             limit => limit,
         };
         Some(Seen {
+            length: elapsed,
             limit,
             rate,
             is_steady: is_steady && !self.had_queue,
+            has_lost: self.has_lost(view),
             lost: view.lost.saturating_sub(begun.lost),
             segments: moved / u64::from(view.mss.max(1)),
         })
@@ -176,7 +185,11 @@ impl Window {
 
     /// Whether segments were lost in it while the round trip did not move.
     pub(super) fn lost_without_queue(&self, view: &View) -> bool {
-        view.loss_signs.saturating_sub(self.begun.loss_signs) >= MIN_LOSS_SIGNS && !self.rtt_moved
+        self.has_lost(view) && !self.rtt_moved
+    }
+
+    fn has_lost(&self, view: &View) -> bool {
+        view.loss_signs.saturating_sub(self.begun.loss_signs) >= MIN_LOSS_SIGNS
     }
 
     /// What limited the copy, and for which part of the time. A sending end knows what holds it, and a receiving one that hears nothing of it
