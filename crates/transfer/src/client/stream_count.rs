@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use drs::Limit;
 use response::Losses;
-pub(super) use round_trips::RouteRtt;
+pub(super) use round_trips::{Queue, RouteRtt};
 pub(super) use window::View;
 use window::{Seen, Window};
 
@@ -63,6 +63,9 @@ const TRIAL_WINDOWS: u32 = 2;
 const GROW_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// A path that gives this part of what it carried when it was full is taken to be full.
 const FULL_PART: f64 = 0.85;
+
+/// Windows in a row in which losses are the limit, from which they are believed although the rate has not gone down.
+const MIN_LOSS_WINDOWS: u32 = 3;
 
 /// How long new streams may take to open before the copy is measured without them.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -106,6 +109,10 @@ pub(super) struct StreamCount {
     grow_after: Duration,
     /// The greatest rate at which a queue stood, in bytes a second: what the path carries.
     full_rate: Option<f64>,
+    /// The greatest rate of any window, in bytes a second.
+    peak_rate: f64,
+    /// Windows in a row in which losses were the limit.
+    loss_windows: u32,
     /// For how much longer windows saw a queue than none, since it last led to fewer streams.
     queue_stood: Duration,
     /// Losses without a queue.
@@ -145,6 +152,8 @@ impl StreamCount {
             trial: None,
             grow_after: Duration::ZERO,
             full_rate: None,
+            peak_rate: 0.0,
+            loss_windows: 0,
             queue_stood: Duration::ZERO,
             losses: Losses::default(),
             judged: false,
@@ -314,10 +323,18 @@ impl StreamCount {
         };
         if limit == Some(Limit::Path) {
             self.full_rate = Some(self.full_rate.map_or(rate, |full| full.max(rate)));
+        }
+        // A flow by itself says that the path is full as long as it has no other explanation.
+        if limit == Some(Limit::Path) && view.may_have_queue() {
             self.queue_stood = self.queue_stood.saturating_add(seen.length);
         } else {
             self.queue_stood = self.queue_stood.saturating_sub(seen.length);
         }
+        self.peak_rate = self.peak_rate.max(rate);
+        self.loss_windows = match limit {
+            Some(Limit::Loss) => self.loss_windows.saturating_add(1),
+            _ => 0,
+        };
         self.judged |= matches!(limit, Some(Limit::Path)) || limit.is_some_and(is_per_stream);
         if let Some(trial) = &mut self.trial
             && rate < PAID_FACTOR * trial.rate
@@ -336,6 +353,7 @@ impl StreamCount {
         }
         self.trial = None;
         match limit {
+            Some(Limit::Loss) if !self.losses_cut(rate) => {}
             Some(limit) if is_per_stream(limit) => {
                 let factor = MAX_GROWTH;
                 self.grow(view, limit, rate, factor);
@@ -349,7 +367,7 @@ impl StreamCount {
             Some(limit @ (Limit::SendingApplication | Limit::ReceivingApplication)) => {
                 self.grow(view, limit, rate, TRIAL_GROWTH);
             }
-            Some(Limit::Path) => self.retire(view, rate),
+            Some(Limit::Path) if view.may_have_queue() => self.retire(view, rate),
             _ => {}
         }
     }
@@ -386,6 +404,12 @@ impl StreamCount {
         self.want(next, view);
     }
 
+    /// Whether losses hold the copy to such a rate. Those with which slow start ends behind a full queue do not, and the queue is known
+    /// later than they are.
+    fn losses_cut(&self, rate: f64) -> bool {
+        rate < FULL_PART * self.peak_rate || self.loss_windows >= MIN_LOSS_WINDOWS
+    }
+
     /// Whether that is about as much as the path is known to carry.
     fn fills_path(&self, rate: f64) -> bool {
         self.full_rate.is_none_or(|full| rate >= FULL_PART * full)
@@ -399,7 +423,7 @@ impl StreamCount {
             return;
         }
         // So many have enough in flight to fill the path when its queue has drained.
-        let filling = match view.min_rtt.saturating_add(view.queue).as_secs_f64() {
+        let filling = match view.min_rtt.saturating_add(view.queue.at_least).as_secs_f64() {
             0.0 => self.wanted,
             rtt => (self.wanted as f64 * view.min_rtt.as_secs_f64() / rtt).ceil() as usize,
         };

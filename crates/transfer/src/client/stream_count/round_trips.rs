@@ -2,13 +2,27 @@
 
 use std::time::Duration;
 
-/// The round trips of the streams over one route.
+/// How long what is sent now waits in a path's queue, as far as the round trips of several streams show it.
 ///
-/// All of them wait in the same queue. Acknowledgements that are held back, and news that is old, make the round trip of a stream longer,
-/// and never shorter: the least of them is the nearest to what the queue is.
+/// All streams over a route wait in the same queue. Acknowledgements that are held back, and news of a longer queue that is old, make the
+/// round trip of a stream longer than the path's, and news of a shorter one makes it shorter. So the least of them is about the least that the
+/// queue can be, and a longer one than their mean is unlikely.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in super::super) struct Queue {
+    /// By the least of the streams' round trips.
+    pub at_least: Duration,
+    /// By their mean.
+    pub at_most: Duration,
+}
+
+/// The round trips of the streams over one route.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in super::super) struct RouteRtt {
+    /// The least of the streams' present ones.
     now: Option<Duration>,
+    /// Of the same, to make a mean of.
+    sum: Duration,
+    count: u32,
     /// The least ever.
     least: Option<Duration>,
 }
@@ -17,25 +31,39 @@ impl RouteRtt {
     /// Takes in a stream's: the round trip as it is now, and the least that it knows of. Zero is an unknown one.
     pub(in super::super) fn add(&mut self, now: Duration, least: Duration) {
         let known = |rtt: Duration| Some(rtt).filter(|rtt| !rtt.is_zero());
-        self.now = self.now.into_iter().chain(known(now)).min();
+        if let Some(now) = known(now) {
+            self.now = self.now.into_iter().chain([now]).min();
+            self.sum = self.sum.saturating_add(now);
+            self.count += 1;
+        }
         self.least = self.least.into_iter().chain(known(least)).min();
     }
 
-    fn queue(&self) -> Option<Duration> {
-        Some(self.now?.saturating_sub(self.least?))
+    fn queue(&self) -> Option<Queue> {
+        let (now, least) = (self.now?, self.least?);
+        let mean = self.sum / self.count.max(1);
+        Some(Queue {
+            at_least: now.saturating_sub(least),
+            at_most: mean.saturating_sub(least),
+        })
     }
 
-    /// The least round trip over any route, and the queue that stands in them on average; zero where they are not known.
-    pub(in super::super) fn of_all(routes: impl IntoIterator<Item = Self>) -> (Duration, Duration) {
-        let (mut least, mut queues, mut count) = (None, Duration::ZERO, 0);
+    /// The least round trip over any route, and the queue in them on average; zero where they are not known.
+    pub(in super::super) fn of_all(routes: impl IntoIterator<Item = Self>) -> (Duration, Queue) {
+        let (mut least, mut sum, mut count) = (None, Queue::default(), 0);
         for route in routes {
             least = least.into_iter().chain(route.least).min();
             if let Some(queue) = route.queue() {
-                queues = queues.saturating_add(queue);
+                sum.at_least = sum.at_least.saturating_add(queue.at_least);
+                sum.at_most = sum.at_most.saturating_add(queue.at_most);
                 count += 1;
             }
         }
-        (least.unwrap_or_default(), queues / count.max(1))
+        let mean = Queue {
+            at_least: sum.at_least / count.max(1),
+            at_most: sum.at_most / count.max(1),
+        };
+        (least.unwrap_or_default(), mean)
     }
 }
 
@@ -47,13 +75,20 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn queue(at_least: u64, at_most: u64) -> Queue {
+        Queue {
+            at_least: ms(at_least),
+            at_most: ms(at_most),
+        }
+    }
+
     #[test]
     fn one_stream_whose_acknowledgements_come_late_is_no_queue() {
         let mut route = RouteRtt::default();
         for rtt in [91, 61, 70] {
             route.add(ms(rtt), ms(60));
         }
-        assert_eq!(RouteRtt::of_all([route]), (ms(60), ms(1)));
+        assert_eq!(RouteRtt::of_all([route]), (ms(60), queue(1, 14)));
     }
 
     #[test]
@@ -61,9 +96,9 @@ mod tests {
         let (mut short, mut long) = (RouteRtt::default(), RouteRtt::default());
         short.add(ms(10), ms(10));
         long.add(ms(200), ms(200));
-        assert_eq!(RouteRtt::of_all([short, long]), (ms(10), ms(0)));
+        assert_eq!(RouteRtt::of_all([short, long]), (ms(10), queue(0, 0)));
         long.add(ms(260), ms(160));
-        assert_eq!(RouteRtt::of_all([short, long]), (ms(10), ms(20)));
-        assert_eq!(RouteRtt::of_all([RouteRtt::default()]), (ms(0), ms(0)));
+        assert_eq!(RouteRtt::of_all([short, long]), (ms(10), queue(20, 35)));
+        assert_eq!(RouteRtt::of_all([RouteRtt::default()]), (ms(0), queue(0, 0)));
     }
 }

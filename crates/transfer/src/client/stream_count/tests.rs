@@ -70,7 +70,11 @@ impl Copy {
         self.view.left = self.total - self.done;
         self.view.min_rtt = self.min_rtt;
         self.view.rtt = self.min_rtt * (self.rtt_percent)(self.view.open) / 100;
-        self.view.queue = self.view.rtt - self.min_rtt;
+        let queue = self.view.rtt - self.min_rtt;
+        self.view.queue = Queue {
+            at_least: queue,
+            at_most: queue,
+        };
         count.observe(&self.view);
         self.view.open = count.wanted();
     }
@@ -272,7 +276,7 @@ fn a_queue_that_others_empty_at_times_stands() {
             |_| Limit::Path
         };
         copy.rtt_percent = if empties { |_| 110 } else { |_| 150 };
-        (0..16).for_each(|_| copy.tick(&mut count));
+        (0..40).for_each(|_| copy.tick(&mut count));
     }
     assert!(count.wanted() <= 4, "{}", count.wanted());
 }
@@ -368,7 +372,8 @@ proptest! {
             view.open = open;
             view.sending.hold(Limit::ALL[limit], Duration::from_millis(ms));
             (view.rtt, view.min_rtt) = (Duration::from_millis(rtt), Duration::from_millis(min_rtt));
-            view.queue = view.rtt.saturating_sub(view.min_rtt);
+            view.queue.at_least = view.rtt.saturating_sub(view.min_rtt);
+            view.queue.at_most = view.rtt;
             view.lost = lost;
             view.mss = 1448;
             view.largest_window = Some(lost);

@@ -5,6 +5,8 @@ use std::time::Duration;
 use drs::{Limit, Tally};
 use quantities::path::CongestionControl;
 
+use super::Queue;
+
 /// How long a window is, in time and in round trips.
 const WINDOW: Duration = Duration::from_millis(300);
 const WINDOW_RTTS: u32 = 4;
@@ -21,7 +23,7 @@ const CLEAR_PART: f64 = 0.6;
 /// A rate that grew by less than this factor from one window to the next is steady.
 const STEADY_FACTOR: f64 = 1.15;
 
-/// A queue of this part of the round trip without it, and of so much, is a standing one.
+/// A queue of more than this part of the round trip without it, and of more than so much, is a standing one.
 const QUEUE: (f64, Duration) = (0.15, Duration::from_millis(2));
 /// The same for losses to be none of a queue's: one that stood when the copy began looks like a part of the path, and moves.
 const MOVING_QUEUE: (f64, Duration) = (0.05, Duration::from_millis(2));
@@ -52,8 +54,8 @@ pub(in super::super) struct View {
     /// The mean round trip of the streams that are open, and the least one known.
     pub rtt: Duration,
     pub min_rtt: Duration,
-    /// How long what is sent now waits in the path's queue, as far as the streams' round trips show it ([`super::RouteRtt`]).
-    pub queue: Duration,
+    /// How long what is sent now waits in the path's queue: at least, and at most, as far as the streams' round trips show it.
+    pub queue: Queue,
     /// Payload of a segment, in bytes.
     pub mss: u32,
     /// Segments that the sending ends sent again.
@@ -67,13 +69,18 @@ pub(in super::super) struct View {
 }
 
 impl View {
-    /// Whether a queue stands: the round trip is longer than the path's own.
+    /// Whether a queue stands for certain.
     pub(super) fn has_queue(&self) -> bool {
-        self.has_queue_of(QUEUE)
+        self.is_more_than(self.queue.at_least, QUEUE)
     }
 
-    fn has_queue_of(&self, (part, least): (f64, Duration)) -> bool {
-        self.queue > self.min_rtt.mul_f64(part).max(least)
+    /// Whether one may stand.
+    pub(super) fn may_have_queue(&self) -> bool {
+        self.is_more_than(self.queue.at_most, QUEUE)
+    }
+
+    fn is_more_than(&self, queue: Duration, (part, least): (f64, Duration)) -> bool {
+        queue > self.min_rtt.mul_f64(part).max(least)
     }
 
     /// What a stream with such a window carries, in bit/s.
@@ -86,8 +93,10 @@ impl View {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     begun: View,
-    /// Whether a queue may have stood at any look since.
+    /// Whether a queue stood for certain at any look since, short as it was.
     had_queue: bool,
+    /// Whether one may have.
+    may_have_had_queue: bool,
     /// Whether one may have begun to.
     rtt_moved: bool,
 }
@@ -114,15 +123,18 @@ impl Window {
     pub(super) fn open(view: &View) -> Self {
         Self {
             begun: *view,
-            had_queue: view.has_queue_of(MOVING_QUEUE),
-            rtt_moved: view.has_queue_of(FIRST_MOVE),
+            had_queue: view.is_more_than(view.queue.at_least, MOVING_QUEUE),
+            may_have_had_queue: view.is_more_than(view.queue.at_most, MOVING_QUEUE),
+            rtt_moved: view.is_more_than(view.queue.at_most, FIRST_MOVE),
         }
     }
 
     /// Takes a look in it.
     pub(super) fn look(&mut self, view: &View) {
-        self.had_queue |= view.has_queue_of(MOVING_QUEUE);
-        self.rtt_moved |= view.has_queue_of(FIRST_MOVE);
+        let now = Self::open(view);
+        self.had_queue |= now.had_queue;
+        self.may_have_had_queue |= now.may_have_had_queue;
+        self.rtt_moved |= now.rtt_moved;
     }
 
     /// What it showed, once it is long enough to say; `on_trial` where a step up must show that it pays, `before` what the last window
@@ -152,7 +164,7 @@ impl Window {
         let is_steady = before.is_some_and(|before| rate < STEADY_FACTOR * before);
         let limit = match limit {
             // A window, or a buffer, that binds and leaves a queue is more than the path carries.
-            Some(Limit::ReceiveWindow | Limit::SendBuffer) if view.has_queue() => Some(Limit::Path),
+            Some(Limit::ReceiveWindow | Limit::SendBuffer) if view.may_have_queue() => Some(Limit::Path),
             // Autotuning lags behind a slow start: a window that binds for the moment, and grows.
             Some(Limit::ReceiveWindow | Limit::SendBuffer) if !is_steady => {
                 if !is_long {
@@ -176,7 +188,7 @@ impl Window {
             length: elapsed,
             limit,
             rate,
-            is_steady: is_steady && !self.had_queue,
+            is_steady: is_steady && !self.may_have_had_queue,
             has_lost: self.has_lost(view),
             lost: view.lost.saturating_sub(begun.lost),
             segments: moved / u64::from(view.mss.max(1)),

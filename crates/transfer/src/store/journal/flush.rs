@@ -7,6 +7,12 @@ use std::time::Duration;
 
 /// The age that what is at risk comes to at most, while flushes take no longer than a quarter of this and are made when they are due.
 pub const MAX_AGE_AT_RISK: Duration = Duration::from_secs(1);
+/// The age at which a file's first flush is due: most files are whole by then, and never flushed.
+const FIRST_FLUSH_AGE: Duration = Duration::from_millis(500);
+/// The age at which later ones are due, where the disk is quick ...
+const FLUSH_AGE: Duration = Duration::from_millis(250);
+/// ... and no sooner than after so many times what the last one took.
+const FLUSH_AGE_FACTOR: u32 = 8;
 /// A flush that takes longer than this has to wait before the next one for as long as it took, so that a slow disk spends no
 /// more than half of its time on them.
 const QUICK_FLUSH: Duration = Duration::from_millis(250);
@@ -30,6 +36,8 @@ pub(super) struct FlushPolicy {
     /// Written since the last flush began.
     waiting: Option<Part>,
     flushing: Option<Flushing>,
+    /// How long the last flush took.
+    took: Option<Duration>,
     rest_until: Duration,
 }
 
@@ -55,7 +63,12 @@ impl FlushPolicy {
     /// When a flush is due; none while there is nothing to flush, or one under way.
     pub(super) fn due(&self) -> Option<Duration> {
         let waiting = self.waiting.filter(|_| self.flushing.is_none())?;
-        let age = MAX_AGE_AT_RISK - QUICK_FLUSH;
+        let age = match self.took {
+            None => FIRST_FLUSH_AGE,
+            Some(took) => {
+                (took.saturating_mul(FLUSH_AGE_FACTOR)).clamp(FLUSH_AGE, MAX_AGE_AT_RISK - QUICK_FLUSH)
+            }
+        };
         Some((waiting.since + age).max(self.rest_until))
     }
 
@@ -77,6 +90,7 @@ impl FlushPolicy {
             return;
         };
         let took = now.saturating_sub(flushing.began);
+        self.took = Some(took);
         if took > QUICK_FLUSH {
             self.rest_until = now + took.min(MAX_REST);
         }
@@ -178,15 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_disk_is_asked_four_times_in_three_seconds() {
-        let flushes = run(|_| true, &[5], 60_000).flushes;
-        assert!((78..=80).contains(&flushes), "{flushes}");
+    fn the_slower_a_disk_is_the_less_often_it_is_asked() {
+        let flushes = |cost| run(|_| true, &[cost], 60_000).flushes;
+        assert!((230..=240).contains(&flushes(5)), "{}", flushes(5));
+        assert!((140..=155).contains(&flushes(50)), "{}", flushes(50));
+        assert!((75..=85).contains(&flushes(100)), "{}", flushes(100));
     }
 
     #[test]
-    fn a_file_that_is_written_within_three_quarters_of_a_second_is_never_flushed() {
-        assert_eq!(run(|_| true, &[5], 750).flushes, 0);
-        assert_eq!(run(|_| true, &[5], 751).flushes, 1);
+    fn a_file_that_is_written_within_half_a_second_is_never_flushed() {
+        assert_eq!(run(|_| true, &[5], 500).flushes, 0);
+        assert_eq!(run(|_| true, &[5], 501).flushes, 1);
     }
 
     #[test]
