@@ -1,6 +1,7 @@
 //! Every experiment.
 
 pub mod attacks;
+pub mod beside;
 pub mod classify;
 pub mod copies;
 pub mod copy;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(peers::Peers),
         Box::new(copy::COPY),
         Box::new(multipath::Multipath),
+        Box::new(beside::Beside),
         Box::new(kills::Kills),
         Box::new(scale::Scale),
         Box::new(lsr::Lsr {

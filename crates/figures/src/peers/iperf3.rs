@@ -6,14 +6,16 @@ use super::{Need, Program};
 use crate::children::output_within;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use std::time::Duration;
+use std::process::Command;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 const IPERF3: Need = Need {
     program: "iperf3",
     package: "iperf3",
 };
 
-/// Port of the server in its node.
+/// Port of the server in its node, where nobody says another.
 const PORT: u16 = 5201;
 /// A test that takes longer is stopped.
 const TEST_TIME_LIMIT: Duration = Duration::from_secs(900);
@@ -36,20 +38,108 @@ impl Program for Iperf3 {
     }
 }
 
+/// Flows under way.
+pub struct Flows {
+    /// When they were started.
+    pub begun: Instant,
+    report: JoinHandle<Result<Value>>,
+}
+
+/// What flows carried in some time.
+#[derive(Clone, Copy, Debug)]
+pub struct Interval {
+    /// Seconds since their start.
+    pub start: f64,
+    /// The same.
+    pub end: f64,
+    /// Payload that arrived, in bits.
+    pub bits: f64,
+}
+
+impl Flows {
+    /// Waits for their end.
+    ///
+    /// # Errors
+    /// iperf3 fails, or its report has no intervals.
+    pub fn intervals(self) -> Result<Vec<Interval>> {
+        let report = self.report.join();
+        let report = report.unwrap_or_else(|_| bail!("the thread that waits for iperf3 ended badly"))?;
+        let intervals = report["intervals"].as_array();
+        let intervals = intervals.context("iperf3's report has no intervals")?.iter();
+        let sums = intervals.map(|interval| {
+            let number = |field: &str| {
+                let number = interval["sum"][field].as_f64();
+                number.with_context(|| format!("an interval of iperf3's has no {field}"))
+            };
+            Ok(Interval {
+                start: number("start")?,
+                end: number("end")?,
+                bits: 8.0 * number("bytes")?,
+            })
+        });
+        sums.collect()
+    }
+}
+
+/// Runs a client to its end.
+fn report_of(command: Command, limit: Duration) -> Result<Value> {
+    let (status, out, err) = output_within(command, IPERF3.program, limit)?;
+    let report: Value = serde_json::from_str(&out)
+        .with_context(|| format!("iperf3 ended with {status} and without a report: {}", err.trim()))?;
+    match report["error"].as_str() {
+        Some(error) => bail!("iperf3: {error}"),
+        None => Ok(report),
+    }
+}
+
 impl Iperf3 {
     /// Serves in a node until the result is dropped, one test after another.
     ///
     /// # Errors
     /// iperf3 is missing, or the server does not start.
     pub fn serve(&self, place: &Place) -> Result<Serving> {
-        let port = PORT.to_string();
-        place.serve(
-            &IPERF3,
-            &["-s", "-p", &port],
-            place.settings()?,
-            place.scratch,
-            PORT,
-        )
+        self.serve_at(place, PORT)
+    }
+
+    /// The same at another port.
+    ///
+    /// # Errors
+    /// As for [`Self::serve`].
+    pub fn serve_at(&self, place: &Place, port: u16) -> Result<Serving> {
+        let arguments = ["-s", "-p", &port.to_string()];
+        place.serve(&IPERF3, &arguments, place.settings()?, place.scratch, port)
+    }
+
+    /// Starts `streams` flows towards the client, and reports what they carry in intervals of `interval` seconds.
+    ///
+    /// # Errors
+    /// iperf3 is missing.
+    pub fn start(
+        &self,
+        place: &Place,
+        serving: &Serving,
+        seconds: u32,
+        streams: u32,
+        interval: f64,
+    ) -> Result<Flows> {
+        let at = serving.endpoint.address;
+        let mut command = place.client(&IPERF3, serving)?;
+        command
+            .args([
+                "-J",
+                "-R",
+                "-c",
+                &at.ip().to_string(),
+                "-p",
+                &at.port().to_string(),
+            ])
+            .args(["-t", &seconds.to_string(), "-P", &streams.to_string()])
+            .args(["-i", &interval.to_string()]);
+        let limit = Duration::from_secs(u64::from(seconds) + 30);
+        Ok(Flows {
+            begun: Instant::now(),
+            report: thread::spawn(move || report_of(command, limit)),
+        })
     }
 
     /// Moves `bytes` bytes in all; gives the bits per second that arrived, by the receiver's own account. Set-up does not count.
@@ -72,13 +162,7 @@ impl Iperf3 {
         if direction == Direction::Fetch {
             command.arg("-R");
         }
-        let (status, out, err) = output_within(command, IPERF3.program, TEST_TIME_LIMIT)?;
-        let report: Value = serde_json::from_str(&out)
-            .with_context(|| format!("iperf3 ended with {status} and without a report: {}", err.trim()))?;
-        if let Some(error) = report["error"].as_str() {
-            bail!("iperf3: {error}");
-        }
-        report["end"]["sum_received"]["bits_per_second"]
+        report_of(command, TEST_TIME_LIMIT)?["end"]["sum_received"]["bits_per_second"]
             .as_f64()
             .context("iperf3's report has no received rate")
     }

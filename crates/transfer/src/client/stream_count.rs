@@ -33,7 +33,7 @@ const STREAMS_AT_A_QUEUE: usize = 2;
 const STREAMS_AT_START: usize = 8;
 const STREAMS_AT_START_LARGE: usize = 16;
 /// Bytes to copy from which a copy is large.
-const LARGE_FROM_BYTES: u64 = 64 << 20;
+const LARGE_FROM_BYTES: u64 = 16 << 20;
 /// Most streams at the start, where windows are known to be small.
 const MAX_STREAMS_AT_START: usize = 32;
 /// Most streams that the first losses in slow start lead to.

@@ -90,7 +90,7 @@ const LARGE: u64 = 1_000_000 * MB;
 fn a_copy_that_is_worth_it_begins_with_several() {
     let growing = |_| Limit::Path;
     let carried = |_| 50 * MB;
-    let small = Copy::new(60 * MB, 100, growing, carried).run(&mut auto(), 1);
+    let small = Copy::new(16 * MB, 100, growing, carried).run(&mut auto(), 1);
     assert_eq!(small, [1, 8]);
     let large = Copy::new(LARGE, 100, growing, carried).run(&mut auto(), 1);
     assert_eq!(large, [1, 16]);
@@ -181,13 +181,13 @@ fn the_first_answer_to_losses_comes_within_a_second() {
 
 #[test]
 fn losses_in_slow_start_before_any_queue_are_answered_at_once() {
-    let mut copy = Copy::new(60 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB);
+    let mut copy = Copy::new(16 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB / 8);
     copy.loss = 1_000;
     copy.sees_losses = true;
     let mut count = auto();
-    assert_eq!(copy.run(&mut count, 1)[..3], [1, 8, 16]);
+    assert_eq!(copy.run(&mut count, 1)[..3], [1, 8, 14]);
     // Behind a queue they are what ends any slow start.
-    copy = Copy::new(60 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB);
+    copy = Copy::new(16 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB / 8);
     (copy.loss, copy.sees_losses, copy.rtt_percent) = (1_000, true, |_| 150);
     assert_eq!(copy.run(&mut auto(), 1), [1, 8]);
 }
@@ -327,7 +327,7 @@ fn a_processor_is_tried_with_twice_as_many_and_left_again_where_that_did_not_pay
 
 #[test]
 fn what_is_soon_over_is_left_alone() {
-    let mut copy = Copy::new(25 * MB, 60, |_| Limit::Loss, |_| 40 * MB);
+    let mut copy = Copy::new(15 * MB, 60, |_| Limit::Loss, |_| 24 * MB);
     assert_eq!(copy.run(&mut auto(), 10), [1, 8]);
 }
 
