@@ -166,12 +166,27 @@ pub fn serve(tools: &Tools, lab: &Lab, node: &str, root: &Path) -> Result<Server
 /// # Errors
 /// As [`serve`].
 pub fn serve_for(tools: &Tools, lab: &Lab, node: &str, root: &Path, grants: &[&str]) -> Result<Server> {
+    serve_with(tools, lab, node, root, grants, &[])
+}
+
+/// The same with these options of `serve` as well.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_with(
+    tools: &Tools,
+    lab: &Lab,
+    node: &str,
+    root: &Path,
+    grants: &[&str],
+    options: &[&str],
+) -> Result<Server> {
     let mut command = in_node(tools, lab, node, &tools.identities.server_home)?;
     command.args(["serve", "--listen", &format!("0.0.0.0:{SERVER_PORT}")]);
     for grant in grants {
         command.arg(grant).arg(&tools.identities.client_key);
     }
-    command.arg("--root").arg(root);
+    command.args(options).arg("--root").arg(root);
     Server::start(command, "longhaul serve", "listening")
 }
 

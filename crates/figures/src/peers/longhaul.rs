@@ -2,7 +2,7 @@
 
 use super::place::{Place, Serving};
 use super::{Abilities, Item, Need, Peer, Program};
-use crate::copy::{SERVER_PORT, in_node, serve};
+use crate::copy::{SERVER_PORT, in_node, serve_with};
 use crate::tools::Tools;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -18,6 +18,8 @@ pub struct Longhaul<'a> {
     pub tools: &'a Tools,
     /// The number of streams that it is told; none leaves it to itself.
     pub streams: Option<u32>,
+    /// The content of files is not encrypted.
+    pub is_clear: bool,
 }
 
 impl Longhaul<'_> {
@@ -35,6 +37,9 @@ impl Longhaul<'_> {
         ]);
         if let Some(streams) = self.streams {
             command.args(["--streams", &streams.to_string()]);
+        }
+        if self.is_clear {
+            command.arg("--no-encrypt");
         }
         Ok(command)
     }
@@ -90,7 +95,7 @@ impl Program for Longhaul<'_> {
         "longhaul cp"
     }
     fn options(&self) -> &'static str {
-        "none, or --streams N"
+        "none, or --streams N, or --no-encrypt with serve --allow-no-encrypt"
     }
     fn needs(&self) -> &'static [Need] {
         &[]
@@ -110,7 +115,11 @@ impl Peer for Longhaul<'_> {
     }
 
     fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
-        let server = serve(self.tools, place.lab, place.node, root)?;
+        let options: &[&str] = match self.is_clear {
+            true => &["--allow-no-encrypt"],
+            false => &[],
+        };
+        let server = serve_with(self.tools, place.lab, place.node, root, &["--read"], options)?;
         place.serving(server, place.settings()?, SERVER_PORT)
     }
 

@@ -45,7 +45,7 @@ const SEVERAL_FROM_RTT: Duration = Duration::from_millis(5);
 /// where idle streams beside it do no harm.
 const FAR_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(25);
 /// Small windows are answered at the start with streams that together carry so much, in bit/s.
-const RATE_AT_START: f64 = 100e6;
+const RATE_AT_START: f64 = 200e6;
 /// Bytes that must be left for each stream at the start.
 const BYTES_PER_STREAM_AT_START: u64 = 1 << 19;
 /// The same later on: a new one is slow at first.

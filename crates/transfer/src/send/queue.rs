@@ -358,7 +358,10 @@ impl Reports for Queue {
     fn opened(&self, id: u64, file: OpenFile) -> Option<Arc<OpenFile>> {
         let mut state = self.state.locked();
         let file = Arc::new(file);
-        if state.schedule.opened(id, file.size(), file.block_log2) {
+        if state
+            .schedule
+            .opened(id, file.size(), file.block_log2, file.identity.is_some())
+        {
             state.open_files.insert(id, file.clone());
         }
         let counts = state.open_files.get(&id).cloned();

@@ -34,7 +34,7 @@ pub(crate) struct OpenFile {
     file: Box<dyn SourceFile>,
     pub block_log2: u32,
     /// What a later copy of it is known by, if it is to be gone on with.
-    identity: Option<SourceIdentity>,
+    pub(crate) identity: Option<SourceIdentity>,
     /// Its place among the open files.
     _place: Option<Held>,
 }

@@ -6,7 +6,7 @@ use crate::stats::Spread;
 
 use super::cases::{self, Bottleneck, Case};
 use super::standing::{Rival, Standing, share};
-use super::ways::{OWN_TOLD, WAYS, Way};
+use super::ways::{OWN_CLEAR, OWN_TOLD, WAYS, Way};
 use super::{Cell, Seen};
 
 type CopyRuns<'a> = Runs<'a, Cell, Seen>;
@@ -42,6 +42,7 @@ fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
         "ahead of all in",
         "best that encrypts",
         "`longhaul cp` by it",
+        "`longhaul cp --no-encrypt`",
     ]);
     for case in cases {
         let Some(standing) = Standing::of(runs, case) else {
@@ -65,6 +66,7 @@ fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
             format!("{ahead} of {of}"),
             name(&standing.best_encrypting),
             ratio(&standing.best_encrypting),
+            cell(runs.spread(&Cell::of(&OWN_CLEAR, case), Seen::at_least_mbps), 1),
         ]);
     }
     table
@@ -76,6 +78,7 @@ fn ways() -> Table {
     for way in &WAYS {
         let options = match (way.other(), way.streams) {
             (Ok(peer), _) => peer.options().to_owned(),
+            (Err(_), None) if !way.encrypts => "--no-encrypt, and serve --allow-no-encrypt".into(),
             (Err(_), None) => "none".into(),
             (Err(_), Some(streams)) => format!("--streams {streams}"),
         };

@@ -83,6 +83,7 @@ impl Way {
             longhaul::NAME => Ok(Box::new(Longhaul {
                 tools,
                 streams: self.streams,
+                is_clear: !self.encrypts,
             })),
             longhaul_over_ssh::NAME => Ok(Box::new(LonghaulOverSsh { tools })),
             _ => self.other(),
@@ -111,8 +112,12 @@ impl Way {
             _ => "longhaul cp",
         };
         let title = self.other().map_or(own, |peer| peer.title());
+        let title = match self.is_own() && !self.encrypts {
+            true => format!("{title} --no-encrypt"),
+            false => title.to_owned(),
+        };
         match self.streams {
-            None => title.into(),
+            None => title,
             Some(1) => format!("{title}, 1 stream"),
             Some(number) => format!("{title}, {number} streams"),
         }
@@ -130,6 +135,12 @@ pub const OWN_TOLD: Way = Way {
     streams: Some(16),
     ..OWN
 };
+/// The same with nothing set but that the content of files travels in the clear: beside others that do not encrypt.
+pub const OWN_CLEAR: Way = Way {
+    name: "longhaul-clear",
+    encrypts: false,
+    ..OWN
+};
 /// The same with no server: the far side is started over ssh.
 pub const OWN_OVER_SSH: Way = Way {
     name: "longhaul-ssh",
@@ -145,9 +156,10 @@ const RCLONE_HASH: &str = "every file, a hash afterwards";
 const XRD_CHECKSUM: &str = "every page, CRC-32C on the way";
 
 /// All of them, in the order of the tables.
-pub const WAYS: [Way; 16] = [
+pub const WAYS: [Way; 17] = [
     OWN,
     OWN_TOLD,
+    OWN_CLEAR,
     OWN_OVER_SSH,
     SCP,
     way("rsync-ssh", "rsync-ssh", None)

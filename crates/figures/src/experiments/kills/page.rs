@@ -108,8 +108,11 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     vec![
         Figure::new(
             "kills",
-            "kills; bytes wrong, files lost",
-            format!("{}; {}, {}", all.kills, all.wrong_bytes, all.lost_files),
+            "kills, and what they left wrong",
+            format!(
+                "{} kills left {} bytes wrong and lost {} files",
+                all.kills, all.wrong_bytes, all.lost_files
+            ),
         ),
         Figure::new(
             "again",
@@ -157,7 +160,13 @@ mod tests {
         ];
         let figures = figures(&Runs::of(&records));
         let texts: Vec<&str> = figures.iter().map(|figure| figure.text.as_str()).collect();
-        assert_eq!(texts, ["2; 0, 0", "0.50 (at most 0.50)"]);
+        assert_eq!(
+            texts,
+            [
+                "2 kills left 0 bytes wrong and lost 0 files",
+                "0.50 (at most 0.50)"
+            ]
+        );
         let text = page(&Runs::of(&records)).text;
         assert!(
             text.contains("| all | all | 2 | 0 | 0 | 0.50 (0.50..0.50) | 1.5 (1.5..1.5) | 0 |"),

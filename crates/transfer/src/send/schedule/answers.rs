@@ -17,7 +17,11 @@ impl Schedule {
         };
         let Some(len) = tracked
             .blocks()
-            .and_then(|blocks| blocks.was_read(offset).then(|| blocks.len_at(offset)))
+            .filter(|blocks| blocks.was_read(offset))
+            .map(|blocks| {
+                blocks.answered();
+                blocks.len_at(offset)
+            })
         else {
             return;
         };

@@ -24,11 +24,13 @@ pub(super) struct Blocks {
     resumed: u64,
     /// It has told all.
     is_resumed: bool,
+    /// It may have some of it, and has not answered for anything yet: what it had, or a block.
+    is_unanswered: bool,
 }
 
 impl Blocks {
-    /// A file of `size` bytes in blocks of `1 << block_log2` bytes, all of it to be sent.
-    pub(super) fn new(size: u64, block_log2: u32) -> Self {
+    /// A file of `size` bytes in blocks of `1 << block_log2` bytes, all of it to be sent; the receiver `may_have` some of it.
+    pub(super) fn new(size: u64, block_log2: u32, may_have: bool) -> Self {
         let whole = (size > 0).then_some((0, size));
         Self {
             size,
@@ -38,18 +40,41 @@ impl Blocks {
             tree: TreeHash::new(size, block_log2),
             resumed: 0,
             is_resumed: false,
+            is_unanswered: may_have,
         }
     }
 
     /// Takes the next block: its offset.
     pub(super) fn take(&mut self) -> Option<u64> {
-        let (offset, end) = self.unsent.pop_first()?;
+        let offset = self.next()?;
+        let (&start, &end) = self.unsent.range(..=offset).next_back()?;
         let next = offset.saturating_add(1 << self.block_log2);
+        self.unsent.remove(&start);
+        if start < offset {
+            self.unsent.insert(start, offset);
+        }
         if next < end {
             self.unsent.insert(next, end);
         }
         self.unsent_bytes -= end.min(next) - offset;
         Some(offset)
+    }
+
+    /// The block that is taken next: the first one; but the last one until the receiver has answered, since what it has of a copy that broke
+    /// off is the beginning.
+    fn next(&self) -> Option<u64> {
+        let (&first, _) = self.unsent.first_key_value()?;
+        if !self.is_unanswered || first == 0 {
+            return Some(first);
+        }
+        let (&start, &end) = self.unsent.last_key_value()?;
+        let last = (end.saturating_sub(1) >> self.block_log2) << self.block_log2;
+        Some(last.max(start))
+    }
+
+    /// The receiver has written a block.
+    pub(super) fn answered(&mut self) {
+        self.is_unanswered = false;
     }
 
     pub(super) fn has_unsent(&self) -> bool {
@@ -63,8 +88,7 @@ impl Blocks {
 
     /// Bytes of the block that is taken next.
     pub(super) fn next_len(&self) -> u64 {
-        let first = self.unsent.first_key_value();
-        first.map_or(0, |(&offset, _)| self.len_at(offset))
+        self.next().map_or(0, |offset| self.len_at(offset))
     }
 
     /// Bytes of the block at `offset`.
@@ -81,6 +105,7 @@ impl Blocks {
     /// The receiver has this part of the file: it need be neither sent nor read. How many bytes of it had not been handed out; none if
     /// the file has no such part.
     pub(super) fn have(&mut self, subtree: Subtree) -> Option<u64> {
+        self.is_unanswered = false;
         if self.tree.held() > MAX_RUNS {
             return Some(0);
         }
@@ -139,5 +164,28 @@ impl Blocks {
     pub(super) fn check(&self) {
         let bytes: u64 = self.unsent.iter().map(|(start, end)| end - start).sum();
         assert_eq!(self.unsent_bytes, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn until_the_receiver_has_answered_blocks_come_from_the_end() {
+        let mut blocks = Blocks::new(5 * 65536 + 1, 16, true);
+        let take = |blocks: &mut Blocks| {
+            let len = blocks.next_len();
+            let taken = blocks.take().map(|offset| (offset / 65536, len));
+            blocks.check();
+            taken
+        };
+        assert_eq!(take(&mut blocks), Some((0, 65536)));
+        assert_eq!(take(&mut blocks), Some((5, 1)));
+        assert_eq!(take(&mut blocks), Some((4, 65536)));
+        blocks.answered();
+        let rest: Vec<_> = std::iter::from_fn(|| take(&mut blocks)).collect();
+        assert_eq!(rest, [(1, 65536), (2, 65536), (3, 65536)]);
+        assert_eq!(blocks.next_len(), 0);
     }
 }

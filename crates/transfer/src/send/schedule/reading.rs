@@ -10,16 +10,16 @@ use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHash, Hash};
 
 impl Schedule {
-    /// A file has been opened: `size` bytes, to go in blocks of `1 << block_log2` bytes. Whether it is the one that counts: a
-    /// file may be opened twice, if the first stream to open it is lost meanwhile.
-    pub(crate) fn opened(&mut self, id: u64, size: u64, block_log2: u32) -> bool {
+    /// A file has been opened: `size` bytes, to go in blocks of `1 << block_log2` bytes; the receiver may have kept some of it if it
+    /// `has_identity`. Whether it is the one that counts: a file may be opened twice, if the first stream to open it is lost meanwhile.
+    pub(crate) fn opened(&mut self, id: u64, size: u64, block_log2: u32, has_identity: bool) -> bool {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return false;
         };
         if !matches!(tracked.stage, Stage::Blocks(None)) {
             return false;
         }
-        let mut blocks = Box::new(Blocks::new(size, block_log2));
+        let mut blocks = Box::new(Blocks::new(size, block_log2, has_identity));
         let first = Subject::block(id, 0);
         let unopened = self.unopened.remove(&id);
         match blocks.take() {

@@ -70,7 +70,7 @@ fn small_entries_go_in_batches_and_what_is_opened_goes_alone() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 6"]);
     // Nobody waits for a file that is being opened.
     assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 7", "end of 8"]);
-    assert!(schedule.opened(6, LARGE, 18));
+    assert!(schedule.opened(6, LARGE, 18, false));
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 6 262144"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["block 6 524288"]);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 6 786432"]);
@@ -84,7 +84,7 @@ fn blocks_go_together_while_much_is_left_and_alone_at_the_end() {
     let mut schedule = with_files(&[size]);
     schedule.remove_stream(2);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
-    assert!(schedule.opened(0, size, 18));
+    assert!(schedule.opened(0, size, 18, false));
     let (mut batches, mut acknowledged) = (Vec::new(), 0);
     loop {
         let next = take(&mut schedule, 1, secs(1));
@@ -115,7 +115,7 @@ fn a_slow_stream_takes_none_of_the_last_blocks() {
     let size = 12 << 18;
     let mut schedule = with_files(&[size]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
-    assert!(schedule.opened(0, size, 18));
+    assert!(schedule.opened(0, size, 18, false));
     let block = |n: u64| [format!("block 0 {}", n << 18)];
     assert_eq!(take(&mut schedule, 2, secs(0)), block(1));
     for n in 2..6 {
@@ -148,7 +148,7 @@ fn nobody_waits_for_a_stream_that_does_not_ask() {
     let size = 4 << 18;
     let mut schedule = with_files(&[size]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
-    assert!(schedule.opened(0, size, 18));
+    assert!(schedule.opened(0, size, 18, false));
     assert_eq!(take(&mut schedule, 1, secs(0)), [format!("block 0 {}", 1 << 18)]);
     answer_block(&mut schedule, 0, size, secs(1));
     assert_eq!(take(&mut schedule, 1, secs(1)), [format!("block 0 {}", 2 << 18)]);
@@ -191,7 +191,7 @@ fn what_a_lost_stream_carried_is_taken_first_and_in_order() {
         take(&mut schedule, 1, secs(0)),
         ["entry 1", "entry 2", "entry 3", "end of 4"]
     );
-    assert!(schedule.opened(0, LARGE, 18));
+    assert!(schedule.opened(0, LARGE, 18, false));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["block 0 262144"]);
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 0"]);
@@ -207,7 +207,7 @@ fn what_came_back_and_is_answered_late_is_not_sent_again() {
     let mut schedule = with_files(&[LARGE, 1]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 1", "end of 2"]);
-    assert!(schedule.opened(0, LARGE, 18));
+    assert!(schedule.opened(0, LARGE, 18, false));
     schedule.block_read(0, 0, block_hash(0, LARGE));
     assert_eq!(schedule.whole_read(1, 1, 1, [0; 32], secs(0)), Say::File);
     schedule.remove_stream(1);
@@ -224,8 +224,8 @@ fn a_file_whose_opener_is_lost_is_opened_by_the_next_and_a_late_opener_changes_n
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["open 0"]);
-    assert!(schedule.opened(0, LARGE, 18));
-    assert!(!schedule.opened(0, 2 * LARGE, 18), "the first one counts");
+    assert!(schedule.opened(0, LARGE, 18, false));
+    assert!(!schedule.opened(0, 2 * LARGE, 18, false), "the first one counts");
     schedule.check();
 }
 
@@ -239,7 +239,7 @@ fn one_stream_is_left_to_send_what_lets_files_be_closed() {
     assert_eq!(schedule.actions().wake, Wake::All);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["open 1"]);
     assert!(take(&mut schedule, 3, secs(0)).is_empty());
-    assert!(schedule.opened(0, 1 << 18, 18));
+    assert!(schedule.opened(0, 1 << 18, 18, false));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 2"]);
     // The one that carries a block is lost while all others wait for a place to open a file.
     assert!(take(&mut schedule, 3, secs(0)).is_empty());
@@ -267,7 +267,7 @@ fn an_idle_stream_repeats_the_oldest_of_others_once_it_is_old_enough() {
         take(&mut schedule, 2, secs(60)).is_empty(),
         "a file that is being opened has nothing to repeat"
     );
-    assert!(schedule.opened(1, 1 << 18, 18));
+    assert!(schedule.opened(1, 1 << 18, 18, false));
     assert_eq!(take(&mut schedule, 2, secs(60)), ["block 1 0"]);
     // Its own is not repeated; that of others is when it has waited again, and twice as long each time.
     assert_eq!(take(&mut schedule, 1, secs(60)), ["end of 2"]);
@@ -312,7 +312,7 @@ fn how_long_a_repeated_one_took_says_nothing_of_the_stream() {
 fn blocks_of_a_file_that_failed_do_not_stay_in_flight() {
     let mut schedule = with_files(&[LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
-    assert!(schedule.opened(0, LARGE, 18));
+    assert!(schedule.opened(0, LARGE, 18, false));
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 262144"]);
     assert_eq!(schedule.block_read(0, 0, block_hash(0, LARGE)), None);
     schedule.acknowledged(0, 0, secs(0));
@@ -365,7 +365,7 @@ fn an_answer_about_what_was_not_sent_is_ignored() {
     schedule.answered(0, Ok(Written::New), secs(0));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 1"]);
     schedule.acknowledged(1, 0, secs(0));
-    assert!(schedule.opened(1, LARGE, 18));
+    assert!(schedule.opened(1, LARGE, 18, false));
     schedule.acknowledged(1, 0, secs(0));
     schedule.acknowledged(1, 77, secs(0));
     schedule.answered(1, Ok(Written::Same), secs(0));
@@ -403,7 +403,7 @@ fn part(offset: u64, level: u32) -> Subtree {
 fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
     let mut schedule = with_files(&[2 * LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
-    assert!(schedule.opened(0, 2 * LARGE, 18));
+    assert!(schedule.opened(0, 2 * LARGE, 18, false));
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 262144"]);
     // Blocks 0 to 3, of which two are in flight, and block 6.
     assert!(schedule.have(0, &[part(0, 20)], true));
@@ -446,7 +446,7 @@ fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
 fn a_file_that_is_all_at_the_receiver_is_concluded_without_another_block() {
     let mut schedule = with_files(&[2 * LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
-    assert!(schedule.opened(0, 2 * LARGE, 18));
+    assert!(schedule.opened(0, 2 * LARGE, 18, false));
     // A block that came back from a lost stream need not be sent again, either.
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 262144"]);
     schedule.remove_stream(2);
@@ -474,7 +474,7 @@ fn parts_that_a_file_does_not_have_are_told_apart() {
         let mut schedule = with_files(&[2 * LARGE]);
         assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
         assert!(schedule.have(0, &[bad], false), "nothing is open");
-        assert!(schedule.opened(0, 2 * LARGE, 18));
+        assert!(schedule.opened(0, 2 * LARGE, 18, false));
         assert!(!schedule.have(0, &[bad], false), "{bad:?}");
         schedule.check();
     }

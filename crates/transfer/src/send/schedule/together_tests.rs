@@ -34,7 +34,7 @@ impl Line {
         {
             let mut block = |work: &Work| match work {
                 Work::Open { .. } => {
-                    assert!(schedule.opened(0, size, BLOCK_LOG2));
+                    assert!(schedule.opened(0, size, BLOCK_LOG2, false));
                     Some((0, f64::from(1 << BLOCK_LOG2)))
                 }
                 Work::Block { offset, .. } => Some((*offset, f64::from(1 << BLOCK_LOG2))),

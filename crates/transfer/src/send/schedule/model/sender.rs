@@ -62,7 +62,7 @@ impl World {
                 if fails {
                     return self.fail(stream, entry);
                 }
-                if self.schedule.opened(id, size, BLOCK_LOG2) {
+                if self.schedule.opened(id, size, BLOCK_LOG2, true) {
                     self.open.insert(id, (size, content));
                 }
                 self.read_block(stream, entry, 0);

@@ -14,7 +14,7 @@ fn lh_copy_39_before_it_is_told_a_sender_begins_with_little_and_offers_what_is_l
     let mut schedule = offering(presence, Compare::SizeAndTime, &[10, 3 << 20, 200_000, 10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 1"]);
-    assert!(schedule.opened(1, 3 << 20, 18));
+    assert!(schedule.opened(1, 3 << 20, 18, false));
     for offset in [1, 2, 3].map(|n| n << 18) {
         assert_eq!(take(&mut schedule, 1, secs(0)), [format!("block 1 {offset}")]);
     }
@@ -109,7 +109,7 @@ fn a_file_that_was_offered_along_with_data_waits_for_the_answer_once_it_may_be_t
     let begun = || {
         let mut schedule = offering(Presence::Unknown, Compare::SizeAndTime, &[3 << 20, 10]);
         assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 0"]);
-        assert!(schedule.opened(0, 3 << 20, 18));
+        assert!(schedule.opened(0, 3 << 20, 18, false));
         schedule
     };
     let mut wanted = begun();
@@ -134,7 +134,7 @@ fn a_file_that_was_offered_along_with_data_waits_for_the_answer_once_it_may_be_t
 fn an_answer_that_does_not_come_is_not_waited_for_for_ever() {
     let mut schedule = offering(Presence::Unknown, Compare::SizeAndTime, &[3 << 20]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 0"]);
-    assert!(schedule.opened(0, 3 << 20, 18));
+    assert!(schedule.opened(0, 3 << 20, 18, false));
     schedule.told_presence(true, secs(0));
     assert_eq!(take(&mut schedule, 2, secs(1)), ["end of 1"]);
     assert_eq!(take(&mut schedule, 2, secs(2))[0], "block 0 262144");
