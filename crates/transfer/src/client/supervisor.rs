@@ -340,12 +340,17 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                 continue;
             }
             slot.stream = SlotState::Running;
+            let mut hello = self.client.hello.clone();
+            // A server that was started again has nothing of the copy: it is to offer what has arrived by now.
+            if matches!(self.side, Side::Pull(_)) && slot.counters.get().is_some() {
+                hello.offer.get_or_insert(self.client.compare);
+            }
             let attempt = Attempt {
                 connector: self.client.connector.clone(),
                 route: slot.route,
                 route_name: self.routes.get(slot.route).cloned().unwrap_or_default(),
                 side: self.side.clone(),
-                hello: self.client.hello.clone(),
+                hello,
                 progress: self.client.progress.clone(),
                 observer: self.client.observer.clone(),
                 counters: slot.counters.clone(),

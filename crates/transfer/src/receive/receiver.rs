@@ -25,7 +25,7 @@ use crate::receive::ledger::{
 };
 use crate::store::{Announced, Comparison, Destination, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, Frame, Head, NO_ENTRY, Offer, Written};
+use crate::wire::{Block, CopyInstance, Frame, Head, NO_ENTRY, Offer, Written};
 
 mod perform;
 
@@ -55,6 +55,8 @@ pub(crate) struct Receiver<S: Store = Destination> {
 
 struct State<S: Store> {
     ledger: Ledger<Carried<S>>,
+    /// Which copy the server said last that this is to it.
+    instance: Option<CopyInstance>,
     /// What this copy holds of the memory there is.
     held: Held,
     /// Bytes that the ledger has room for.
@@ -119,6 +121,7 @@ impl<S: Store> Receiver<S> {
         held.set_in_steps(begun_with)?;
         let state = State {
             ledger: Ledger::new(asked, sources, begun_with),
+            instance: None,
             held,
             room: begun_with,
         };
@@ -361,6 +364,16 @@ impl<S: Store> Receiver<S> {
             _place: place,
         };
         Ok(Some((open, in_place)))
+    }
+
+    /// The server has accepted a stream, and said which copy this is to it, if it says so (LH-COPY-38).
+    pub(crate) fn accepted(&self, instance: Option<CopyInstance>) {
+        let mut state = self.state.locked();
+        let before = state.instance;
+        state.instance = instance.or(before);
+        if before.is_some() && before != state.instance {
+            state.ledger.sender_has_begun_anew();
+        }
     }
 
     /// HAVE: see [`Ledger::have`].

@@ -306,7 +306,14 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     bytes,
                     complete,
                 } => receiver.progress.set_found(entries, bytes, complete),
-                Frame::Accept { max_streams, .. } => counters.accepted(max_streams),
+                Frame::Accept {
+                    max_streams,
+                    instance,
+                    ..
+                } => {
+                    counters.accepted(max_streams);
+                    receiver.accepted(instance);
+                }
                 Frame::KeepAlive => {}
                 Frame::Flow(report) => counters.hear(report),
                 Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),

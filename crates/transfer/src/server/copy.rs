@@ -161,7 +161,7 @@ impl Server {
                 }
             };
             // LH-COPY-10.
-            if copy.principal != principal || copy.hello != hello {
+            if copy.principal != principal || copy.hello.request != hello.request {
                 return Err(Refusal {
                     unauthorised: true,
                     detail: "this stream does not belong to that copy".into(),

@@ -326,6 +326,63 @@ async fn a_push_whose_server_is_started_again_ends_at_once_and_the_next_one_goes
     assert!(went_on >= 8, "{went_on}");
 }
 
+// LH-COPY-38.
+#[tokio::test(start_paused = true)]
+async fn a_pull_whose_server_is_started_again_goes_on_and_little_travels_twice() {
+    let bench = Bench::new();
+    tree(&bench.root("s"));
+    let whole = content(&bench.root("s"));
+    for (n, cut) in cuts().into_iter().enumerate().step_by(3) {
+        let mut grants = Grants::default();
+        grants.add(Access::Read, &key(1).to_string()).unwrap();
+        let root = Dir::open(&bench.root("")).unwrap();
+        let first = bench.pipes();
+        *first.cuts.lock().unwrap() = vec![cut];
+        let connector = Restarting {
+            first: Mutex::new(Some(Pipes {
+                server: Server::new(root, grants, Limits::default()),
+                ..first
+            })),
+            second: bench.pipes(),
+        };
+        let hello = Hello {
+            token: Token::random().unwrap(),
+            request: Request::Pull {
+                recursive: true,
+                sources: vec![rel("s")],
+            },
+            resume: true,
+            clear: false,
+            offer: None,
+        };
+        let target = bench.local(&format!("{n}"));
+        std::fs::create_dir_all(&target).unwrap();
+        let destination = Destination::local(&target, vec![b"s".to_vec()], options(), hello.token).unwrap();
+        let progress = Arc::new(Progress::default());
+        let client = Client {
+            connector: Arc::new(connector),
+            hello,
+            compare: Compare::default(),
+            streams: Some(1),
+            memory: None,
+            progress: progress.clone(),
+            observer: Arc::new(()),
+        };
+        let copy = client.pull(destination, vec!["s".into()]);
+        let ended = tokio::time::timeout(Duration::from_secs(20), copy).await;
+        let ended = ended.unwrap_or_else(|_| panic!("it hangs: cut at {cut}"));
+        assert!(ended.is_ok(), "cut at {cut}: {:?}", ended.err());
+        assert_eq!(content(&target.join("s")), whole, "cut at {cut}");
+        let streams = progress.streams();
+        let carried: u64 = streams
+            .iter()
+            .map(|stream| stream.bytes.load(Ordering::Relaxed))
+            .sum();
+        let bound = SIZE + 2 * SMALL + UNDER_WAY;
+        assert!(carried <= bound, "cut at {cut}: {carried} over {bound}");
+    }
+}
+
 // LH-COPY-37.
 #[tokio::test(start_paused = true)]
 async fn names_of_temporary_files_are_not_taken_from_a_peer_and_not_sent() {

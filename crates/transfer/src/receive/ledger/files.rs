@@ -310,10 +310,18 @@ impl<P: Parts> Ledger<P> {
         self.conclude_file(id, out);
     }
 
-    /// HAVE: parts that are in place of a file that an earlier copy has left some of, from `from` on; and where there may be
-    /// more (LH-COPY-36).
+    /// Who sends has begun anew, and knows of nothing that was answered before (LH-COPY-38).
+    pub(crate) fn sender_has_begun_anew(&mut self) {
+        self.is_sender_new = true;
+    }
+
+    /// HAVE: parts that are in place of a file that an earlier copy has left some of, or any file if the sender has begun anew, from
+    /// `from` on; and where there may be more (LH-COPY-36).
     pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
-        let file = self.files.get(&id).filter(|file| file.is_resumed)?;
+        let file = self.files.get(&id)?;
+        if !(file.is_resumed || self.is_sender_new) || file.tree.held() == 0 {
+            return None;
+        }
         let mut subtrees: Vec<Subtree> = file
             .tree
             .subtrees_from(from)
