@@ -316,7 +316,7 @@ impl Fields {
     /// Subtrees by offset, disjoint, each at a multiple of what it covers.
     fn subtrees(&mut self) -> Result<Vec<Subtree>, WireError> {
         let count = usize::from(self.u16()?);
-        if count == 0 || count > MAX_HAVE_SUBTREES {
+        if count > MAX_HAVE_SUBTREES {
             return Err(WireError::Bound);
         }
         let mut subtrees = Vec::with_capacity(count);

@@ -15,13 +15,10 @@ impl Schedule {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return;
         };
-        let Some(len) = tracked
+        let Some((len, is_first)) = tracked
             .blocks()
             .filter(|blocks| blocks.was_read(offset))
-            .map(|blocks| {
-                blocks.answered();
-                blocks.len_at(offset)
-            })
+            .map(|blocks| (blocks.len_at(offset), blocks.answered()))
         else {
             return;
         };
@@ -31,9 +28,12 @@ impl Schedule {
             self.bytes_done += len;
             self.freed();
         }
+        if is_first {
+            self.wake(Wake::All);
+        }
     }
 
-    /// HAVE: the receiver has these parts of a file from an earlier copy, and has told all that it has if no `more` follow. What
+    /// HAVE: the receiver has these parts of a file, or none, and has told all that it has if no `more` follow. What
     /// is in flight is left to be answered. False if the file has no such parts.
     pub(crate) fn have(&mut self, id: u64, subtrees: &[Subtree], more: bool) -> bool {
         let Some(tracked) = self.tracked.get_mut(&id) else {
@@ -50,6 +50,7 @@ impl Schedule {
             new.is_some()
         });
         let size = blocks.size();
+        let is_first = blocks.answered();
         let told = if more { None } else { blocks.told_all() };
         let (after, is_sent, root) = (blocks.memory(), !blocks.has_unsent(), blocks.root());
         // What came back from a lost stream need not be sent again, either.
@@ -70,6 +71,12 @@ impl Schedule {
             bytes += blocks.len_at(offset);
         }
         tracked.acknowledged += bytes;
+        if is_first {
+            self.wake(Wake::All);
+        }
+        let Some(tracked) = self.tracked.get_mut(&id) else {
+            return fits;
+        };
         let is_complete = root.is_some() && tracked.content.is_none();
         self.bytes_done += bytes;
         self.file_bytes = self.file_bytes - before + after;

@@ -95,7 +95,7 @@ impl Schedule {
                 return Some((subject, work));
             }
         }
-        let may_cut = |file: &&u64| self.offers.may_cut(**file);
+        let may_cut = |file: &&u64| self.offers.may_cut(**file) && self.may_take_unanswered(**file);
         if let Some(&file) = self.cutting.iter().find(may_cut) {
             let may_follow = match follows {
                 Follows::Anything => true,
@@ -135,6 +135,13 @@ impl Schedule {
             return self.work_of(Subject::END).map(|work| (Subject::END, work));
         }
         None
+    }
+
+    /// Whether another block of a file may be taken of which the receiver may have some and has not told: one for each stream. It tells
+    /// within a round trip, and a block takes several while a connection is new (LH-COPY-36).
+    fn may_take_unanswered(&self, file: u64) -> bool {
+        let taken = self.open_blocks(file).map_or(0, Blocks::taken_unanswered);
+        taken <= self.in_flight.streams()
     }
 
     /// Bytes of files that nobody has taken: those that wait, and the rest of those that are being cut.

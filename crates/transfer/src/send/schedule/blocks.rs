@@ -24,8 +24,9 @@ pub(super) struct Blocks {
     resumed: u64,
     /// It has told all.
     is_resumed: bool,
-    /// It may have some of it, and has not answered for anything yet: what it had, or a block.
-    is_unanswered: bool,
+    /// Blocks taken while it may have some of the file and has not answered for anything: what it has, or a block. None once it has, or
+    /// has nothing.
+    taken_unanswered: Option<usize>,
 }
 
 impl Blocks {
@@ -40,7 +41,7 @@ impl Blocks {
             tree: TreeHash::new(size, block_log2),
             resumed: 0,
             is_resumed: false,
-            is_unanswered: may_have,
+            taken_unanswered: may_have.then_some(0),
         }
     }
 
@@ -57,6 +58,9 @@ impl Blocks {
             self.unsent.insert(next, end);
         }
         self.unsent_bytes -= end.min(next) - offset;
+        if let Some(taken) = &mut self.taken_unanswered {
+            *taken += 1;
+        }
         Some(offset)
     }
 
@@ -64,7 +68,7 @@ impl Blocks {
     /// off is the beginning.
     fn next(&self) -> Option<u64> {
         let (&first, _) = self.unsent.first_key_value()?;
-        if !self.is_unanswered || first == 0 {
+        if self.taken_unanswered.is_none() || first == 0 {
             return Some(first);
         }
         let (&start, &end) = self.unsent.last_key_value()?;
@@ -72,9 +76,14 @@ impl Blocks {
         Some(last.max(start))
     }
 
-    /// The receiver has written a block.
-    pub(super) fn answered(&mut self) {
-        self.is_unanswered = false;
+    /// The receiver has said what it has, or has written a block. Whether that is the first that is heard of it.
+    pub(super) fn answered(&mut self) -> bool {
+        self.taken_unanswered.take().is_some()
+    }
+
+    /// Blocks taken before that, while it may have them.
+    pub(super) fn taken_unanswered(&self) -> usize {
+        self.taken_unanswered.unwrap_or(0)
     }
 
     pub(super) fn has_unsent(&self) -> bool {
@@ -105,7 +114,6 @@ impl Blocks {
     /// The receiver has this part of the file: it need be neither sent nor read. How many bytes of it had not been handed out; none if
     /// the file has no such part.
     pub(super) fn have(&mut self, subtree: Subtree) -> Option<u64> {
-        self.is_unanswered = false;
         if self.tree.held() > MAX_RUNS {
             return Some(0);
         }
