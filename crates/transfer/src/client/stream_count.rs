@@ -27,7 +27,7 @@ pub(super) use round_trips::{Queue, RouteRtt};
 pub(super) use window::View;
 use window::{Seen, Window};
 
-/// Streams that a copy keeps at a standing queue: it then takes at most about this many times what one flow would.
+/// Streams that a copy keeps on each route at a standing queue: it then takes at most about this many times what one flow would.
 const STREAMS_AT_A_QUEUE: usize = 2;
 /// Streams of a copy at its start, and of a large one: the first losses end slow start, and hit fewer streams where there are more.
 const STREAMS_AT_START: usize = 8;
@@ -417,7 +417,7 @@ impl StreamCount {
 
     /// A queue stands.
     fn retire(&mut self, view: &View, rate: f64) {
-        let least = self.least.max(STREAMS_AT_A_QUEUE);
+        let least = self.least.saturating_mul(STREAMS_AT_A_QUEUE).min(self.most);
         let soon_over = view.left as f64 <= rate * RETIRE_MIN_LEFT.as_secs_f64();
         if self.wanted <= least || soon_over {
             return;

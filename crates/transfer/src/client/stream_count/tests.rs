@@ -341,13 +341,13 @@ fn the_users_number_stands() {
 }
 
 #[test]
-fn each_route_keeps_a_stream() {
+fn each_route_keeps_two_streams() {
     let mut count = auto();
     count.at_least(3);
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.view.open = 3;
     copy.rtt_percent = |_| 300;
-    assert_eq!(copy.run(&mut count, 30), [3, 16, 8, 4, 3]);
+    assert_eq!(copy.run(&mut count, 30), [3, 16, 8, 6]);
 }
 
 proptest! {

@@ -104,6 +104,7 @@ pub(super) struct Window {
 /// What a window showed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
+    /// How long the window was.
     pub length: Duration,
     /// What limited the copy; none where nobody said.
     pub limit: Option<Limit>,
