@@ -32,6 +32,10 @@ const STREAMS_AT_A_QUEUE: usize = 2;
 /// Streams of a copy at its start, and of a large one: the first losses end slow start, and hit fewer streams where there are more.
 const STREAMS_AT_START: usize = 8;
 const STREAMS_AT_START_LARGE: usize = 16;
+/// Streams of a copy over a near path at its start, and the bytes to copy from which it has them: what one stream carries is read, hashed
+/// and encrypted in turn, so that several have as many processors.
+const STREAMS_AT_START_NEAR: usize = 4;
+const SEVERAL_NEAR_FROM_BYTES: u64 = 64 << 20;
 /// Bytes to copy from which a copy is large.
 const LARGE_FROM_BYTES: u64 = 16 << 20;
 /// Most streams at the start, where windows are known to be small.
@@ -230,7 +234,14 @@ impl StreamCount {
             true => view.is_unopened && view.now >= FAR_IF_NOT_OPEN_AFTER,
             false => view.rtt >= SEVERAL_FROM_RTT,
         };
-        if self.started || !is_far {
+        if self.started {
+            return;
+        }
+        if !is_far {
+            if !view.rtt.is_zero() && view.left >= SEVERAL_NEAR_FROM_BYTES {
+                self.started = true;
+                self.want(STREAMS_AT_START_NEAR.max(self.wanted), view);
+            }
             return;
         }
         if view.left >= SEVERAL_FROM_BYTES {

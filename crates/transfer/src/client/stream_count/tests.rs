@@ -95,8 +95,9 @@ fn a_copy_that_is_worth_it_begins_with_several() {
     let large = Copy::new(LARGE, 100, growing, carried).run(&mut auto(), 1);
     assert_eq!(large, [1, 16]);
     assert_eq!(Copy::new(2 * MB, 100, growing, carried).run(&mut auto(), 1), [1]);
-    // Within a site slow start costs nothing.
-    assert_eq!(Copy::new(LARGE, 1, growing, carried).run(&mut auto(), 1), [1]);
+    // Within a site slow start costs nothing; processors may be the limit.
+    assert_eq!(Copy::new(LARGE, 1, growing, carried).run(&mut auto(), 1), [1, 4]);
+    assert_eq!(Copy::new(60 * MB, 1, growing, carried).run(&mut auto(), 1), [1]);
 }
 
 /// Before the first stream is open, so late after the start.
@@ -320,9 +321,9 @@ fn a_processor_is_tried_with_twice_as_many_and_left_again_where_that_did_not_pay
         LARGE,
         1,
         |_| Limit::SendingApplication,
-        |n| n.min(2) as u64 * 10 * MB,
+        |n| n.min(4) as u64 * 10 * MB,
     );
-    assert_eq!(copy.run(&mut auto(), 20), [1, 2, 4, 2]);
+    assert_eq!(copy.run(&mut auto(), 20), [1, 4, 8, 4]);
 }
 
 #[test]
