@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use drs::Limit;
 use response::Losses;
-pub(super) use round_trips::{Queue, RouteRtt};
+pub(super) use round_trips::{Queue, RoundTrips, RouteRtt};
 pub(super) use window::View;
 use window::{Seen, Window};
 
@@ -32,12 +32,12 @@ const STREAMS_AT_A_QUEUE: usize = 2;
 /// Streams of a copy at its start, and of a large one: the first losses end slow start, and hit fewer streams where there are more.
 const STREAMS_AT_START: usize = 8;
 const STREAMS_AT_START_LARGE: usize = 16;
+/// Bytes to copy from which a copy is large.
+const LARGE_FROM_BYTES: u64 = 16 << 20;
 /// Streams of a copy over a near path at its start, and the bytes to copy from which it has them: what one stream carries is read, hashed
 /// and encrypted in turn, so that several have as many processors.
 const STREAMS_AT_START_NEAR: usize = 4;
 const SEVERAL_NEAR_FROM_BYTES: u64 = 64 << 20;
-/// Bytes to copy from which a copy is large.
-const LARGE_FROM_BYTES: u64 = 16 << 20;
 /// Most streams at the start, where windows are known to be small.
 const MAX_STREAMS_AT_START: usize = 32;
 /// Most streams that the first losses in slow start lead to.
@@ -227,7 +227,7 @@ impl StreamCount {
         self.rate_before = Some(seen.rate);
     }
 
-    /// Chooses the number for the start, as soon as the path is known to be long. Streams take two round trips to open, so they are opened
+    /// Chooses the number for the start, as soon as it is known whether the path is long. Over a long one, streams take two round trips to open, so they are opened
     /// beside the first one: by the time at which it is known what there is to copy, they stand.
     fn begin(&mut self, view: &View) {
         let is_far = match view.rtt.is_zero() {
@@ -238,13 +238,11 @@ impl StreamCount {
             return;
         }
         if !is_far {
-            if !view.rtt.is_zero() && view.left >= SEVERAL_NEAR_FROM_BYTES {
-                self.started = true;
+            self.started = !view.rtt.is_zero() && view.left >= SEVERAL_NEAR_FROM_BYTES;
+            if self.started {
                 self.want(STREAMS_AT_START_NEAR.max(self.wanted), view);
             }
-            return;
-        }
-        if view.left >= SEVERAL_FROM_BYTES {
+        } else if view.left >= SEVERAL_FROM_BYTES {
             // By small windows there may be more as soon as the round trip is known.
             self.started = !view.rtt.is_zero();
             let wanted = self.at_start(view).max(self.wanted);
@@ -327,7 +325,9 @@ impl StreamCount {
         let rate = seen.rate;
         let limit = match seen.limit {
             // It has carried more, and nothing stands in it.
-            Some(Limit::Path) if seen.has_lost && !view.has_queue() && !self.fills_path(rate) => {
+            Some(Limit::Path)
+                if seen.has_lost && !view.has_queue() && self.fills_path(rate) == Some(false) =>
+            {
                 Some(Limit::Loss)
             }
             limit => limit,
@@ -386,7 +386,7 @@ impl StreamCount {
     fn grow(&mut self, view: &View, limit: Limit, rate: f64, factor: usize) {
         let min_left = MIN_LEFT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
         let soon_over = view.left as f64 <= rate * min_left.as_secs_f64();
-        if view.now < self.grow_after || soon_over || (self.full_rate.is_some() && self.fills_path(rate)) {
+        if view.now < self.grow_after || soon_over || self.fills_path(rate) == Some(true) {
             return;
         }
         let each = self.losses.carried_by_one(view);
@@ -421,9 +421,9 @@ impl StreamCount {
         rate < FULL_PART * self.peak_rate || self.loss_windows >= MIN_LOSS_WINDOWS
     }
 
-    /// Whether that is about as much as the path is known to carry.
-    fn fills_path(&self, rate: f64) -> bool {
-        self.full_rate.is_none_or(|full| rate >= FULL_PART * full)
+    /// Whether that is about as much as the path carries; none where that is not known.
+    fn fills_path(&self, rate: f64) -> Option<bool> {
+        self.full_rate.map(|full| rate >= FULL_PART * full)
     }
 
     /// A queue stands.

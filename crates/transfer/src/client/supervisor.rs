@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::attempt::{Attempt, CLOSE_TIMEOUT, Ended, Lost};
-use super::stream_count::{RouteRtt, StreamCount, View};
+use super::stream_count::{RoundTrips, RouteRtt, StreamCount, View};
 use super::{Client, Connector, RECONNECT_TIMEOUT, Side};
 use crate::error::Error;
 use crate::progress::{Event, StreamCounters};
@@ -288,7 +288,6 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             is_size_unknown: !is_told && matches!(self.side, Side::Pull(_)),
             ..View::default()
         };
-        let mut rtts = Duration::ZERO;
         let streams = progress.streams();
         let mut on_routes = BTreeMap::<&str, RouteRtt>::new();
         for stream in &streams {
@@ -320,7 +319,6 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                 continue;
             }
             view.open += 1;
-            rtts = rtts.saturating_add(round_trips.0);
             let route = on_routes.entry(&stream.route).or_default();
             route.add(round_trips.0, round_trips.1);
             view.largest_window = [view.largest_window, here.largest_window]
@@ -328,9 +326,13 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                 .flatten()
                 .min();
         }
-        view.rtt = rtts / u32::try_from(view.open.max(1)).unwrap_or(u32::MAX);
-        (view.min_rtt, view.queue) = RouteRtt::of_all(on_routes.into_values());
-        view
+        let RoundTrips { mean, least, queue } = RouteRtt::of_all(on_routes.into_values());
+        View {
+            rtt: mean,
+            min_rtt: least,
+            queue,
+            ..view
+        }
     }
 
     fn start_due(&mut self) {

@@ -136,6 +136,7 @@ pub(crate) struct Ledger<P: Parts> {
     expectation: Expectation,
     sources: usize,
     files: HashMap<u64, ArrivingFile<P>>,
+    /// Who sends has begun anew, and does not know what of the files is here.
     is_sender_new: bool,
     /// Entries that come whole and are being written, and who asked for each.
     being_written: HashMap<u64, Vec<P::Asker>>,

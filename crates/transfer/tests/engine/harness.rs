@@ -136,13 +136,13 @@ impl Bench {
     }
 }
 
-fn client(
-    pipes: Pipes,
+pub fn client<C: Connector>(
+    connector: C,
     request: Request,
     streams: Option<u32>,
     resume: bool,
     compare: Compare,
-) -> (Client<Pipes>, Arc<Events>, Arc<Progress>) {
+) -> (Client<C>, Arc<Events>, Arc<Progress>) {
     let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
     let hello = Hello {
         token: Token::random().unwrap(),
@@ -152,7 +152,7 @@ fn client(
         offer: None,
     };
     let client = Client {
-        connector: Arc::new(pipes),
+        connector: Arc::new(connector),
         hello,
         compare,
         streams,

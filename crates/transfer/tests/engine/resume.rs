@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use longhaul_transfer::store::confine::Dir;
@@ -59,7 +59,11 @@ fn cuts() -> Vec<u64> {
 
 /// Bytes of file data that a copy carried.
 fn carried(run: &Run) -> u64 {
-    let streams = run.progress.streams();
+    carried_by(&run.progress)
+}
+
+fn carried_by(progress: &Progress) -> u64 {
+    let streams = progress.streams();
     streams
         .iter()
         .map(|stream| stream.bytes.load(Ordering::Relaxed))
@@ -238,6 +242,24 @@ struct Restarting {
     second: Pipes,
 }
 
+impl Restarting {
+    /// The first process ends after `cut` bytes.
+    fn new(bench: &Bench, access: Access, cut: u64) -> Self {
+        let mut grants = Grants::default();
+        grants.add(access, &key(1).to_string()).unwrap();
+        let root = Dir::open(&bench.root("")).unwrap();
+        let first = bench.pipes();
+        *first.cuts.lock().unwrap() = vec![cut];
+        Self {
+            first: Mutex::new(Some(Pipes {
+                server: Server::new(root, grants, Limits::default()),
+                ..first
+            })),
+            second: bench.pipes(),
+        }
+    }
+}
+
 impl Connector for Restarting {
     type Stream = Cut;
 
@@ -263,44 +285,17 @@ async fn a_push_whose_server_is_started_again_ends_at_once_and_the_next_one_goes
     let from = [bench.local("s")];
     let mut went_on = 0;
     for (n, cut) in cuts().into_iter().enumerate().step_by(3) {
-        let mut grants = Grants::default();
-        grants.add(Access::Write, &key(1).to_string()).unwrap();
-        let root = Dir::open(&bench.root("")).unwrap();
-        let dies = Server::new(root, grants, Limits::default());
-        let first = bench.pipes();
-        *first.cuts.lock().unwrap() = vec![cut];
-        let second = bench.pipes();
-        let to_second = second.carried.clone();
-        let connector = Restarting {
-            first: Mutex::new(Some(Pipes {
-                server: dies,
-                ..first
-            })),
-            second,
-        };
+        let connector = Restarting::new(&bench, Access::Write, cut);
+        let to_second = connector.second.carried.clone();
         let (sources, names) = Sources::local(&from, true).unwrap();
-        let hello = Hello {
-            token: Token::random().unwrap(),
-            request: Request::Push {
-                destination: rel(&format!("/{n}")),
-                into: true,
-                overwrite: false,
-                fsync: false,
-                names,
-            },
-            resume: true,
-            clear: false,
-            offer: None,
+        let request = Request::Push {
+            destination: rel(&format!("/{n}")),
+            into: true,
+            overwrite: false,
+            fsync: false,
+            names,
         };
-        let client = Client {
-            connector: Arc::new(connector),
-            hello,
-            compare: Compare::default(),
-            streams: Some(1),
-            memory: None,
-            progress: Arc::default(),
-            observer: Arc::new(()),
-        };
+        let (client, ..) = client(connector, request, Some(1), true, Compare::default());
         let copy = client.push(sources, vec!["s".into()]);
         let ended = tokio::time::timeout(Duration::from_secs(20), copy).await;
         match ended.unwrap_or_else(|_| panic!("it hangs: cut at {cut}")) {
@@ -333,51 +328,22 @@ async fn a_pull_whose_server_is_started_again_goes_on_and_little_travels_twice()
     tree(&bench.root("s"));
     let whole = content(&bench.root("s"));
     for (n, cut) in cuts().into_iter().enumerate().step_by(3) {
-        let mut grants = Grants::default();
-        grants.add(Access::Read, &key(1).to_string()).unwrap();
-        let root = Dir::open(&bench.root("")).unwrap();
-        let first = bench.pipes();
-        *first.cuts.lock().unwrap() = vec![cut];
-        let connector = Restarting {
-            first: Mutex::new(Some(Pipes {
-                server: Server::new(root, grants, Limits::default()),
-                ..first
-            })),
-            second: bench.pipes(),
+        let connector = Restarting::new(&bench, Access::Read, cut);
+        let request = Request::Pull {
+            recursive: true,
+            sources: vec![rel("s")],
         };
-        let hello = Hello {
-            token: Token::random().unwrap(),
-            request: Request::Pull {
-                recursive: true,
-                sources: vec![rel("s")],
-            },
-            resume: true,
-            clear: false,
-            offer: None,
-        };
+        let (client, _, progress) = client(connector, request, Some(1), true, Compare::default());
         let target = bench.local(&format!("{n}"));
         std::fs::create_dir_all(&target).unwrap();
-        let destination = Destination::local(&target, vec![b"s".to_vec()], options(), hello.token).unwrap();
-        let progress = Arc::new(Progress::default());
-        let client = Client {
-            connector: Arc::new(connector),
-            hello,
-            compare: Compare::default(),
-            streams: Some(1),
-            memory: None,
-            progress: progress.clone(),
-            observer: Arc::new(()),
-        };
+        let names = vec![b"s".to_vec()];
+        let destination = Destination::local(&target, names, options(), client.hello.token).unwrap();
         let copy = client.pull(destination, vec!["s".into()]);
         let ended = tokio::time::timeout(Duration::from_secs(20), copy).await;
         let ended = ended.unwrap_or_else(|_| panic!("it hangs: cut at {cut}"));
         assert!(ended.is_ok(), "cut at {cut}: {:?}", ended.err());
         assert_eq!(content(&target.join("s")), whole, "cut at {cut}");
-        let streams = progress.streams();
-        let carried: u64 = streams
-            .iter()
-            .map(|stream| stream.bytes.load(Ordering::Relaxed))
-            .sum();
+        let carried = carried_by(&progress);
         let bound = SIZE + 2 * SMALL + UNDER_WAY;
         assert!(carried <= bound, "cut at {cut}: {carried} over {bound}");
     }

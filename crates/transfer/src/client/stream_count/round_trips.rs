@@ -15,6 +15,17 @@ pub(in super::super) struct Queue {
     pub at_most: Duration,
 }
 
+/// The round trips of all streams of a copy; zero where nothing is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in super::super) struct RoundTrips {
+    /// The mean of the streams' present ones.
+    pub mean: Duration,
+    /// The least ever, over any route.
+    pub least: Duration,
+    /// The mean of the routes'.
+    pub queue: Queue,
+}
+
 /// The round trips of the streams over one route.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in super::super) struct RouteRtt {
@@ -41,29 +52,38 @@ impl RouteRtt {
 
     fn queue(&self) -> Option<Queue> {
         let (now, least) = (self.now?, self.least?);
-        let mean = self.sum / self.count.max(1);
         Some(Queue {
             at_least: now.saturating_sub(least),
-            at_most: mean.saturating_sub(least),
+            at_most: self.mean().saturating_sub(least),
         })
     }
 
-    /// The least round trip over any route, and the queue in them on average; zero where they are not known.
-    pub(in super::super) fn of_all(routes: impl IntoIterator<Item = Self>) -> (Duration, Queue) {
-        let (mut least, mut sum, mut count) = (None, Queue::default(), 0);
+    /// The mean of the streams' present ones; zero where there are none.
+    fn mean(&self) -> Duration {
+        self.sum / self.count.max(1)
+    }
+
+    /// Of the streams over all routes.
+    pub(in super::super) fn of_all(routes: impl IntoIterator<Item = Self>) -> RoundTrips {
+        let (mut all, mut queues, mut count) = (Self::default(), Queue::default(), 0);
         for route in routes {
-            least = least.into_iter().chain(route.least).min();
+            all.sum = all.sum.saturating_add(route.sum);
+            all.count += route.count;
+            all.least = all.least.into_iter().chain(route.least).min();
             if let Some(queue) = route.queue() {
-                sum.at_least = sum.at_least.saturating_add(queue.at_least);
-                sum.at_most = sum.at_most.saturating_add(queue.at_most);
+                queues.at_least = queues.at_least.saturating_add(queue.at_least);
+                queues.at_most = queues.at_most.saturating_add(queue.at_most);
                 count += 1;
             }
         }
-        let mean = Queue {
-            at_least: sum.at_least / count.max(1),
-            at_most: sum.at_most / count.max(1),
-        };
-        (least.unwrap_or_default(), mean)
+        RoundTrips {
+            mean: all.mean(),
+            least: all.least.unwrap_or_default(),
+            queue: Queue {
+                at_least: queues.at_least / count.max(1),
+                at_most: queues.at_most / count.max(1),
+            },
+        }
     }
 }
 
@@ -75,10 +95,14 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    fn queue(at_least: u64, at_most: u64) -> Queue {
-        Queue {
-            at_least: ms(at_least),
-            at_most: ms(at_most),
+    fn round_trips(mean: u64, least: u64, (at_least, at_most): (u64, u64)) -> RoundTrips {
+        RoundTrips {
+            mean: ms(mean),
+            least: ms(least),
+            queue: Queue {
+                at_least: ms(at_least),
+                at_most: ms(at_most),
+            },
         }
     }
 
@@ -88,7 +112,7 @@ mod tests {
         for rtt in [91, 61, 70] {
             route.add(ms(rtt), ms(60));
         }
-        assert_eq!(RouteRtt::of_all([route]), (ms(60), queue(1, 14)));
+        assert_eq!(RouteRtt::of_all([route]), round_trips(74, 60, (1, 14)));
     }
 
     #[test]
@@ -96,9 +120,14 @@ mod tests {
         let (mut short, mut long) = (RouteRtt::default(), RouteRtt::default());
         short.add(ms(10), ms(10));
         long.add(ms(200), ms(200));
-        assert_eq!(RouteRtt::of_all([short, long]), (ms(10), queue(0, 0)));
+        assert_eq!(RouteRtt::of_all([short, long]), round_trips(105, 10, (0, 0)));
         long.add(ms(260), ms(160));
-        assert_eq!(RouteRtt::of_all([short, long]), (ms(10), queue(20, 35)));
-        assert_eq!(RouteRtt::of_all([RouteRtt::default()]), (ms(0), queue(0, 0)));
+        let all = RouteRtt::of_all([short, long]);
+        assert_eq!(
+            (all.least, all.queue),
+            (ms(10), round_trips(0, 0, (20, 35)).queue)
+        );
+        assert_eq!(all.mean, ms(470) / 3);
+        assert_eq!(RouteRtt::of_all([RouteRtt::default()]), RoundTrips::default());
     }
 }

@@ -71,12 +71,6 @@ impl Schedule {
             bytes += blocks.len_at(offset);
         }
         tracked.acknowledged += bytes;
-        if is_first {
-            self.wake(Wake::All);
-        }
-        let Some(tracked) = self.tracked.get_mut(&id) else {
-            return fits;
-        };
         let is_complete = root.is_some() && tracked.content.is_none();
         self.bytes_done += bytes;
         self.file_bytes = self.file_bytes - before + after;
@@ -84,7 +78,8 @@ impl Schedule {
             self.cutting.remove(&id);
         }
         let whole = Subject::whole(id);
-        if is_complete && !self.in_flight.carries(whole) && self.returned.insert(whole) {
+        let is_to_conclude = is_complete && !self.in_flight.carries(whole) && self.returned.insert(whole);
+        if is_first || is_to_conclude {
             self.wake(Wake::All);
         }
         self.actions.resumed = told.map(|bytes| Resumed { entry, bytes, size });
