@@ -93,10 +93,8 @@ pub fn copy<S>(
             servers.push(start_depot(tools, lab, depot)?);
         }
     }
-    let mut cp = in_node(tools, lab, setting.client, &tools.identities.client_home)?;
-    // Each copy is the first one: what one has learnt of the path is not for the next.
-    cp.env("LONGHAUL_STATE", here.folder.join("state"));
-    cp.args(["cp", "-r", "--json", "--host-key", &tools.identities.server_key])
+    let mut cp = first_copy(here, setting.client)?;
+    cp.args(["-r", "--json"])
         .args(["--route", &route(lab, setting, way)?])
         .arg(format!(
             "lh://{}:{SERVER_PORT}/{}",
@@ -150,6 +148,22 @@ fn route(lab: &Lab, setting: &Setting, way: Way) -> Result<String> {
 pub fn in_node(tools: &Tools, lab: &Lab, node: &str, home: &Path) -> Result<Command> {
     let mut command = lab.command(node, &tools.longhaul)?;
     command.env("LONGHAUL_HOME", home);
+    Ok(command)
+}
+
+/// Begins a `longhaul cp` in a node by the client, who knows the server's key. It is the first one: what an earlier copy has learnt of the
+/// path is not for this one.
+///
+/// # Errors
+/// The lab has no such node.
+pub fn first_copy<S>(here: &Here<'_, S>, node: &str) -> Result<Command> {
+    let identities = &here.tools.identities;
+    let mut command = in_node(here.tools, here.lab, node, &identities.client_home)?;
+    command.env("LONGHAUL_STATE", here.folder.join("state")).args([
+        "cp",
+        "--host-key",
+        &identities.server_key,
+    ]);
     Ok(command)
 }
 

@@ -1,12 +1,11 @@
 //! What a copy with nothing set takes of a path that others use, beside what one more stock flow would take.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::copy::{SERVER_PORT, Source, in_node, serve};
+use crate::copy::{SERVER_PORT, Source, first_copy, serve};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell};
 use crate::peers::Program;
@@ -27,8 +26,8 @@ const BESIDE_SECONDS: u32 = 20;
 const BEGINNING_SECONDS: u32 = 5;
 /// More than the path carries meanwhile.
 const FILE_BYTES: u64 = 3 << 29;
-/// Ports of the servers of the stock flows, and of the one that comes to them.
-const PORTS: [u16; 2] = [5201, 5202];
+/// Port of the server of a flow that comes to the stock flows: a server of iperf3's carries one test at a time.
+const NEWCOMER_PORT: u16 = 5202;
 /// How long a rate that iperf3 reports is a mean of, in seconds.
 const INTERVAL_SECONDS: f64 = 0.5;
 
@@ -135,8 +134,7 @@ impl Experiment for Beside {
             scratch: here.folder,
         };
         let (server, client) = (place("server"), place("client"));
-        let [port, other_port] = PORTS;
-        let serving = Iperf3.serve_at(&server, port)?;
+        let serving = Iperf3.serve(&server)?;
         let stock = Iperf3.start(
             &client,
             &serving,
@@ -147,7 +145,7 @@ impl Experiment for Beside {
         std::thread::sleep(Duration::from_secs(BEFORE_SECONDS.into()));
         let (begun, newcomer) = match cell.newcomer {
             Newcomer::Flow => {
-                let serving = Iperf3.serve_at(&server, other_port)?;
+                let serving = Iperf3.serve_at(&server, NEWCOMER_PORT)?;
                 let flow = Iperf3.start(&client, &serving, BESIDE_SECONDS, 1, INTERVAL_SECONDS)?;
                 (flow.begun, flow.intervals()?)
             }
@@ -162,7 +160,7 @@ impl Experiment for Beside {
         };
         Ok(Seen {
             beginning: share(0, BEGINNING_SECONDS),
-            // The last second is left out: the one of both ends sooner than the other.
+            // The last second is left out: one of the two may have ended by then.
             later: share(BEGINNING_SECONDS, BESIDE_SECONDS - 1),
         })
     }
@@ -237,17 +235,15 @@ impl Experiment for Beside {
 fn copied(here: &Here<'_, Source>) -> Result<(Instant, Vec<Interval>)> {
     let (tools, lab, source) = (here.tools, here.lab, here.setup);
     let _server = serve(tools, lab, "server", &source.root)?;
-    let to: PathBuf = here.folder.join("arrived");
-    let mut command = in_node(tools, lab, "client", &tools.identities.client_home)?;
+    let mut command = first_copy(here, "client")?;
     command
-        .env("LONGHAUL_STATE", here.folder.join("state"))
-        .args(["cp", "--json", "--host-key", &tools.identities.server_key])
+        .arg("--json")
         .arg(format!(
             "lh://{}:{SERVER_PORT}/{}",
             lab.address("server")?,
             source.name
         ))
-        .arg(to);
+        .arg(here.folder.join("arrived"));
     let begun = Instant::now();
     let mut copy = WatchedCopy::start(command)?;
     copy.until(Duration::from_secs(BESIDE_SECONDS.into()), |_| false);

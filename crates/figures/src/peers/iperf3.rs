@@ -81,6 +81,19 @@ impl Flows {
     }
 }
 
+/// Begins a client's command, which is to report in JSON.
+fn client(place: &Place, serving: &Serving, direction: Direction, streams: u32) -> Result<Command> {
+    let at = serving.endpoint.address;
+    let mut command = place.client(&IPERF3, serving)?;
+    command
+        .args(["-J", "-c", &at.ip().to_string(), "-p", &at.port().to_string()])
+        .args(["-P", &streams.to_string()]);
+    if direction == Direction::Fetch {
+        command.arg("-R");
+    }
+    Ok(command)
+}
+
 /// Runs a client to its end.
 fn report_of(command: Command, limit: Duration) -> Result<Value> {
     let (status, out, err) = output_within(command, IPERF3.program, limit)?;
@@ -122,19 +135,8 @@ impl Iperf3 {
         streams: u32,
         interval: f64,
     ) -> Result<Flows> {
-        let at = serving.endpoint.address;
-        let mut command = place.client(&IPERF3, serving)?;
-        command
-            .args([
-                "-J",
-                "-R",
-                "-c",
-                &at.ip().to_string(),
-                "-p",
-                &at.port().to_string(),
-            ])
-            .args(["-t", &seconds.to_string(), "-P", &streams.to_string()])
-            .args(["-i", &interval.to_string()]);
+        let mut command = client(place, serving, Direction::Fetch, streams)?;
+        command.args(["-t", &seconds.to_string(), "-i", &interval.to_string()]);
         let limit = Duration::from_secs(u64::from(seconds) + 30);
         Ok(Flows {
             begun: Instant::now(),
@@ -154,14 +156,8 @@ impl Iperf3 {
         direction: Direction,
         streams: u32,
     ) -> Result<f64> {
-        let at = serving.endpoint.address;
-        let mut command = place.client(&IPERF3, serving)?;
-        command
-            .args(["-J", "-c", &at.ip().to_string(), "-p", &at.port().to_string()])
-            .args(["-n", &bytes.to_string(), "-P", &streams.to_string()]);
-        if direction == Direction::Fetch {
-            command.arg("-R");
-        }
+        let mut command = client(place, serving, direction, streams)?;
+        command.args(["-n", &bytes.to_string()]);
         report_of(command, TEST_TIME_LIMIT)?["end"]["sum_received"]["bits_per_second"]
             .as_f64()
             .context("iperf3's report has no received rate")

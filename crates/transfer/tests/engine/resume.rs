@@ -1,8 +1,8 @@
 //! A copy that ended early, at whatever frame, is gone on with by the next one: the right bytes, and little of them twice.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_transfer::store::confine::Dir;

@@ -11,7 +11,7 @@ use super::mix::{Mix, NAME};
 use super::state::Sign;
 use super::{Cell, Direction, Seen, Side};
 use crate::children::Server;
-use crate::copy::{SERVER_PORT, in_node, serve_for};
+use crate::copy::{SERVER_PORT, first_copy, serve_for};
 use crate::experiment::Here;
 use crate::watched_copy::{Heard, WatchedCopy};
 
@@ -109,16 +109,9 @@ fn server(here: &Here<'_, Mix>, cell: &Cell, arrived: &Path) -> Result<Server> {
 }
 
 fn command(here: &Here<'_, Mix>, cell: &Cell, arrived: &Path) -> Result<std::process::Command> {
-    let identities = &here.tools.identities;
-    let mut command = in_node(here.tools, here.lab, "client", &identities.client_home)?;
+    let mut command = first_copy(here, "client")?;
     let there = format!("lh://{}:{SERVER_PORT}", here.lab.address("server")?);
-    command.env("LONGHAUL_STATE", here.folder.join("state")).args([
-        "cp",
-        "-r",
-        "--json",
-        "--host-key",
-        &identities.server_key,
-    ]);
+    command.args(["-r", "--json"]);
     match cell.direction {
         Direction::Push => command.arg(here.setup.root.join(NAME)).arg(format!("{there}/")),
         Direction::Pull => command.arg(format!("{there}/{NAME}")).arg(arrived),

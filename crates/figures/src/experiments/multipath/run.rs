@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{AWAY_SECONDS, Cell, Change, FILE_BYTES, Path, SETTLE_SECONDS, Seen};
 use crate::children::Server;
-use crate::copy::{DEPOT_PORT, SERVER_PORT, in_node, serve, start_depot};
+use crate::copy::{DEPOT_PORT, SERVER_PORT, first_copy, serve, start_depot};
 use crate::experiment::Here;
 use crate::watched_copy::{Heard, WatchedCopy};
 
@@ -36,14 +36,8 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
     for path in &cell.paths {
         routes.push(format!("{}:{DEPOT_PORT}", lab.address(path.node())?));
     }
-    let mut command = in_node(tools, lab, "client", &tools.identities.client_home)?;
-    // What an earlier copy has learnt of the paths is not for this one.
-    command.env("LONGHAUL_STATE", here.folder.join("state")).args([
-        "cp",
-        "--json",
-        "--host-key",
-        &tools.identities.server_key,
-    ]);
+    let mut command = first_copy(here, "client")?;
+    command.arg("--json");
     for route in &routes {
         command.args(["--route", route]);
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::tree::{count, has_room, make};
 use super::{Cell, Seen, Usage, Way, What};
 use crate::children::Server;
-use crate::copy::{SERVER_PORT, Source, in_node, serve_for};
+use crate::copy::{SERVER_PORT, Source, first_copy, serve_for};
 use crate::experiment::Here;
 use crate::peers;
 use crate::peers::one_copy::{Direction, Job, one_copy};
@@ -90,16 +90,9 @@ fn copy(
     sent: &Path,
     arrived: &Path,
 ) -> Result<(f64, Usage, Usage)> {
-    let identities = &here.tools.identities;
-    let mut command = in_node(here.tools, here.lab, "host", &identities.client_home)?;
+    let mut command = first_copy(here, "host")?;
     let there = format!("lh://{}:{SERVER_PORT}", here.lab.address("host")?);
-    command.env("LONGHAUL_STATE", here.folder.join("state")).args([
-        "cp",
-        "-r",
-        "--quiet",
-        "--host-key",
-        &identities.server_key,
-    ]);
+    command.args(["-r", "--quiet"]);
     if let Some(streams) = cell.what.streams() {
         command.args(["--streams", &streams.to_string()]);
     }
