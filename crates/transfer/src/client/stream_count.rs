@@ -48,6 +48,9 @@ const SEVERAL_FROM_RTT: Duration = Duration::from_millis(5);
 /// Opening takes two round trips: a first stream that is not open after this goes over a path of ten milliseconds or more, or to a slow host,
 /// where idle streams beside it do no harm.
 const FAR_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(25);
+/// The same for a path so long that a large copy, if it turns out to be one, would take a noticeable time longer if half its streams were
+/// opened only then.
+const LONG_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(100);
 /// Small windows are answered at the start with streams that together carry so much, in bit/s.
 const RATE_AT_START: f64 = 200e6;
 /// Bytes that must be left for each stream at the start.
@@ -248,8 +251,11 @@ impl StreamCount {
             let wanted = self.at_start(view).max(self.wanted);
             self.want(wanted, view);
         } else if view.is_size_unknown {
-            let streams = STREAMS_AT_START.min(self.most).max(self.wanted);
-            self.want(streams, view);
+            let streams = match view.is_unopened && view.now >= LONG_IF_NOT_OPEN_AFTER {
+                true => STREAMS_AT_START_LARGE,
+                false => STREAMS_AT_START,
+            };
+            self.want(streams.max(self.wanted), view);
         }
     }
 

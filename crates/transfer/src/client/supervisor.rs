@@ -22,7 +22,7 @@ use crate::receive::StreamEnd;
 
 /// Streams that a client opens before the server has told how many it allows (LH-COPY-9), or one for each route: a server that allows
 /// fewer refuses the rest, and the copy goes on without them.
-const MAX_STREAMS_BEFORE_ACCEPT: usize = 8;
+const MAX_STREAMS_BEFORE_ACCEPT: usize = 16;
 /// First pause before a lost stream is opened again; it doubles each time up to the second.
 const FIRST_RETRY_AFTER: Duration = Duration::from_millis(250);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(4);
@@ -35,6 +35,8 @@ const MIN_LOOK_PAUSE: Duration = Duration::from_millis(25);
 const MAX_LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// A copy that stands still is looked at after this part of the time for which it has done so.
 const LOOK_PAUSE_DIVISOR: u32 = 4;
+/// What the streams carry is compared over once to twice this time, when one of them is to be retired.
+const SHARE_SPAN: Duration = Duration::from_secs(1);
 
 /// A place for one stream on one route.
 struct Slot {
@@ -43,6 +45,26 @@ struct Slot {
     failures: u32,
     /// Of the streams that were open here, once there was one.
     counters: Arc<OnceLock<Arc<StreamCounters>>>,
+    share: Share,
+}
+
+/// What the streams of a slot had moved, in bytes, at the last two marks.
+#[derive(Clone, Copy, Default)]
+struct Share {
+    before: u64,
+    marked: u64,
+}
+
+impl Share {
+    fn mark(&mut self, moved: u64) {
+        self.before = self.marked;
+        self.marked = moved;
+    }
+
+    /// Bytes moved since the mark before the last one.
+    fn of(self, moved: u64) -> u64 {
+        moved.saturating_sub(self.before)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,7 +88,15 @@ impl Slot {
             stream: SlotState::Due(Instant::now()),
             failures: 0,
             counters: Arc::default(),
+            share: Share::default(),
         }
+    }
+
+    /// Bytes that the connections of its streams have moved.
+    fn moved(&self) -> u64 {
+        self.counters
+            .get()
+            .map_or(0, |counters| counters.ends().here.moved)
     }
 
     fn is_running(&self) -> bool {
@@ -108,6 +138,8 @@ pub(super) struct Supervisor<'a, C> {
     count: StreamCount,
     /// Bytes moved at the last look, and since when it is so many.
     moved: (u64, Instant),
+    /// When the shares of the streams were marked.
+    shares_marked: Instant,
     next_look: Instant,
 }
 
@@ -128,6 +160,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             begun: now,
             count,
             moved: (0, now),
+            shares_marked: now,
             next_look: now,
         }
     }
@@ -207,6 +240,12 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         let view = self.view();
         let before = self.count.wanted();
         self.count.observe(&view);
+        if now.duration_since(self.shares_marked) >= SHARE_SPAN {
+            self.shares_marked = now;
+            for slot in &mut self.slots {
+                slot.share.mark(slot.moved());
+            }
+        }
         let streams = self.count.wanted();
         if streams != before {
             tracing::debug!(
@@ -253,16 +292,19 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         }
     }
 
-    /// Has the latest stream that its route can do without take no more work. Streams that still open are left alone until they are.
+    /// Has the stream that carries least take no more work, of those that their route can do without: what it gives up the others take over
+    /// soonest. Streams that still open are left alone until they are.
     fn retire_one(&mut self) -> bool {
         let shared = |slot: &Slot| {
             let same_route = |other: &&Slot| other.route == slot.route && other.open().is_some();
             slot.open().is_some() && self.slots.iter().filter(same_route).count() > 1
         };
-        let Some(last) = self.slots.iter().rposition(shared) else {
-            return false;
-        };
-        let Some(slot) = self.slots.get_mut(last) else {
+        let slots = self.slots.iter().enumerate();
+        let least = slots
+            .filter(|(_, slot)| shared(slot))
+            .min_by_key(|(number, slot)| (slot.share.of(slot.moved()), std::cmp::Reverse(*number)))
+            .map(|(number, _)| number);
+        let Some(slot) = least.and_then(|number| self.slots.get_mut(number)) else {
             return false;
         };
         if let Some(counters) = slot.open() {
