@@ -67,6 +67,9 @@ pub struct Cp {
     /// Compare the content of files that are there already, by hash, in place of sizes and modification times: both ends read them.
     #[arg(long)]
     checksum: bool,
+    /// Keep hard links: names of one file among what is copied become names of one file, and it travels once.
+    #[arg(short = 'H', long)]
+    hard_links: bool,
     /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the faster ones carry more.
     /// [default: direct]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
@@ -196,16 +199,8 @@ impl Cp {
                 let (found, names) = Sources::local(sources, self.recursive)?;
                 let destination = Destination::local(destination, names, options, Token::random()?)?;
                 let progress = watch.progress.clone();
-                let compare = self.compare();
-                copy_local(
-                    found,
-                    shown(sources),
-                    destination,
-                    compare,
-                    progress,
-                    watch.clone(),
-                )
-                .await?
+                let how = (self.compare(), self.hard_links);
+                copy_local(found, shown(sources), destination, how, progress, watch.clone()).await?
             }
             Job::Push { sources, destination } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
@@ -266,6 +261,8 @@ impl Cp {
             resume: !self.no_resume,
             clear: self.no_encrypt,
             offer: None,
+            hard_links: self.hard_links,
+            single: self.streams == Some(1),
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");

@@ -36,6 +36,9 @@ pub struct Report {
     /// Files among those in place that were there already and did not travel, and their bytes.
     unchanged_files: u64,
     unchanged_bytes: u64,
+    /// Files among those in place that are other names of one of them and did not travel for that, and their bytes.
+    linked_files: u64,
+    linked_bytes: u64,
     /// Files in place.
     pub files: u64,
     /// Files, directories and links seen.
@@ -149,6 +152,8 @@ impl Report {
             resumed_bytes,
             unchanged_files: progress.files_unchanged.load(Ordering::Relaxed),
             unchanged_bytes: progress.bytes_unchanged.load(Ordering::Relaxed),
+            linked_files: progress.files_linked.load(Ordering::Relaxed),
+            linked_bytes: progress.bytes_linked.load(Ordering::Relaxed),
             files: progress.files_done.load(Ordering::Relaxed),
             entries: progress.entries_found.load(Ordering::Relaxed),
             seconds,
@@ -219,13 +224,21 @@ impl Report {
                 0 => String::new(),
                 n => format!(" ({n}, {}, were there already)", ByteCount(self.unchanged_bytes)),
             };
+            let linked = match self.linked_files {
+                0 => String::new(),
+                n => format!(" ({n}, {}, as hard links)", ByteCount(self.linked_bytes)),
+            };
+            let is_there = self.failed == 0 && self.unchanged_files + self.linked_files > 0;
+            let how = match is_there && self.goodput_bps == 0.0 {
+                true => "nothing had to travel".to_owned(),
+                false => format!("{}{some}{root}", Rate::nearest(self.goodput_bps)),
+            };
             eprintln!(
-                "{} file{}, {}{unchanged} in {}, {}{some}{root}",
+                "{} file{}, {}{unchanged}{linked} in {}, {how}",
                 self.files,
                 if self.files == 1 { "" } else { "s" },
                 ByteCount(self.bytes),
                 Time::from_seconds(self.seconds),
-                Rate::nearest(self.goodput_bps),
             );
         }
         if explain && let Some(explanation) = &self.explanation {

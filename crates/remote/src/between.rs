@@ -29,6 +29,8 @@ pub struct Between {
     pub resume: bool,
     /// Compare the content of files that are there already, in place of their sizes and times.
     pub checksum: bool,
+    /// Names of one file become names of one file.
+    pub hard_links: bool,
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
     /// Every entry that is done is told, not only counted.
@@ -173,6 +175,7 @@ impl Between {
             fsync: self.fsync,
             resume: self.resume,
             checksum: self.checksum,
+            hard_links: self.hard_links,
             streams: self.streams,
             congestion: self.congestion.clone(),
             no_encrypt: self.no_encrypt,
@@ -229,6 +232,8 @@ impl Hearing<'_> {
             (&progress.bytes_done, counts.bytes_done),
             (&progress.files_unchanged, counts.files_unchanged),
             (&progress.bytes_unchanged, counts.bytes_unchanged),
+            (&progress.files_linked, counts.files_linked),
+            (&progress.bytes_linked, counts.bytes_linked),
             (&progress.failures, counts.failures),
             (&progress.bytes_clear, counts.bytes_clear),
         ] {

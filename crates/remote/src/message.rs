@@ -112,6 +112,9 @@ pub struct CopyAsk {
     /// Compare the content of files that are there already, in place of their sizes and times.
     #[serde(default)]
     pub checksum: bool,
+    /// Names of one file become names of one file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hard_links: bool,
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
     /// TCP congestion control.
@@ -261,6 +264,10 @@ pub struct CopyProgress {
     pub files_unchanged: u64,
     #[serde(default)]
     pub bytes_unchanged: u64,
+    #[serde(default)]
+    pub files_linked: u64,
+    #[serde(default)]
+    pub bytes_linked: u64,
     pub failures: u64,
     #[serde(default)]
     pub bytes_clear: u64,

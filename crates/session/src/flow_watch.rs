@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drs::{Advice, Applied, CongestionName, Flow, Host, Mode, SAMPLE_PERIOD, Sample, Side, Tally};
+use drs::{
+    Advice, Applied, CongestionName, Flow, FlowGuard, Host, Mode, RateFitter, SAMPLE_PERIOD, Sample, Side,
+    Tally,
+};
 
 /// Most actions that are kept for the report.
 const MOST_ACTIONS: usize = 32;
@@ -31,6 +34,18 @@ pub struct FlowWatch {
 struct Watched {
     flow: Flow,
     seen: Seen,
+    fit: Fit,
+}
+
+/// Whether the rate at which this end sends is fitted to the path.
+#[derive(Debug)]
+enum Fit {
+    /// It is left to TCP.
+    Not,
+    /// From the next look on.
+    Due,
+    /// It is, for as long as this lives.
+    Fitted { _guard: FlowGuard },
 }
 
 /// What a watch has seen so far.
@@ -103,8 +118,15 @@ impl FlowWatch {
             watched: Mutex::new(Watched {
                 flow: flow(mode, side, host),
                 seen: Seen::default(),
+                fit: Fit::Not,
             }),
         }
+    }
+
+    /// Fits the rate at which this end sends to its path from the next look on, as `longhaul perf` does: what one flow fills is filled without a
+    /// queue that overflows. For a flow that has its path to itself; beside siblings of its own, TCP shares the path.
+    pub fn fit_rate(&self) {
+        self.lock().fit = Fit::Due;
     }
 
     /// Forgets what was seen and goes on as the other side, or the same, of the connection.
@@ -114,6 +136,7 @@ impl FlowWatch {
         *watched = Watched {
             flow: flow(mode, side, self.host),
             seen: Seen::default(),
+            fit: Fit::Not,
         };
     }
 
@@ -139,8 +162,17 @@ impl FlowWatch {
             return;
         }
         let mut watched = self.lock();
-        let Watched { flow, seen } = &mut *watched;
+        let Watched { flow, seen, fit } = &mut *watched;
         let side = flow.side();
+        if matches!(fit, Fit::Due) && side == Side::Sending {
+            *fit = match RateFitter::of_process().add(&socket, None) {
+                Ok(guard) => Fit::Fitted { _guard: guard },
+                Err(error) => {
+                    tracing::debug!(%error, "the rate is left to TCP");
+                    Fit::Not
+                }
+            };
+        }
         match flow.step(socket, now) {
             Ok(step) => {
                 seen.rtt = step.sample.info.rtt;
@@ -174,5 +206,29 @@ impl FlowWatch {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_fitted_where_that_is_asked_for_and_only_of_an_end_that_sends() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let is_fitted = |watch: &FlowWatch| {
+            watch.look(&socket);
+            matches!(watch.lock().fit, Fit::Fitted { .. })
+        };
+        assert!(!is_fitted(&FlowWatch::new(Mode::Observe, Side::Sending)));
+        let watch = FlowWatch::new(Mode::Observe, Side::Receiving);
+        watch.fit_rate();
+        assert!(!is_fitted(&watch));
+        let watch = FlowWatch::new(Mode::Observe, Side::Sending);
+        watch.fit_rate();
+        assert!(is_fitted(&watch));
+        watch.begin_anew(Side::Sending);
+        assert!(matches!(watch.lock().fit, Fit::Not));
     }
 }

@@ -151,6 +151,9 @@ impl<C: Connector> Client<C> {
             Sources::labels(names),
         )?;
         queue.expect(Presence::Unknown, self.compare);
+        if self.hello.hard_links {
+            queue.keep_links(false);
+        }
         let _close = CloseQueue(queue.clone());
         let walk = queue.clone();
         tokio::task::spawn_blocking(move || walk.walk());

@@ -17,7 +17,7 @@ use crate::frame_io::{FrameReader, Incoming};
 use crate::grants::{Access, Grants};
 use crate::path::RelPath;
 use crate::store::journal::fuzzing::{journal, journals};
-use crate::wire::{Frame, FrameType, MAX_HELLO, Offer, Request, VERSION, decode};
+use crate::wire::{Frame, FrameType, HardLink, MAX_HELLO, Offer, Request, VERSION, decode};
 
 /// The targets of this crate.
 pub const TARGETS: &[Target] = &[
@@ -105,7 +105,11 @@ fn decoded(frame: &Frame, body: Option<&[u8]>) {
         _ if words.is_some() => {}
         _ => assert!(body.is_none_or(|body| body == &bytes[5..])),
     }
+    if let Frame::HardLink(HardLink { first, .. }) = frame {
+        plain(&first.1);
+    }
     if let Frame::Offer(Offer { head, .. })
+    | Frame::HardLink(HardLink { head, .. })
     | Frame::File { head, .. }
     | Frame::Directory { head, .. }
     | Frame::Symlink { head, .. } = frame

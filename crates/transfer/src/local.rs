@@ -19,13 +19,13 @@ use crate::wire::Compare;
 /// Bytes in the pipe.
 const PIPE: usize = 4 << 20;
 
-/// Copies `sources` to `destination`; `names` is what each source is called in messages, and `compare` how it is told that a file is
-/// there already.
+/// Copies `sources` to `destination`; `names` is what each source is called in messages, `compare` how it is told that a file is
+/// there already, and `hard_links` whether names of one file are to be names of one file there, too.
 pub async fn copy_local(
     sources: Sources,
     names: Vec<String>,
     destination: Destination,
-    compare: Compare,
+    (compare, hard_links): (Compare, bool),
     progress: Arc<Progress>,
     observer: Arc<dyn Observer>,
 ) -> Result<Outcome, Error> {
@@ -45,6 +45,9 @@ pub async fn copy_local(
         labels(),
     )?;
     queue.expect(presence, compare);
+    if hard_links {
+        queue.keep_links(true);
+    }
     let (account, asked) = (Account::alone(), Asked::Anything);
     let receiver = Receiver::new(destination, asked, account, progress.clone(), observer, labels())?;
     let walk = queue.clone();

@@ -29,6 +29,12 @@ pub(crate) enum Record<'a> {
     Symlink {
         target: &'a [u8],
     },
+    /// Another name of a file of `size` bytes: which of the sources its first one belongs to, and where beneath that.
+    HardLink {
+        size: u64,
+        source: u32,
+        path: &'a RelPath,
+    },
     Failed,
 }
 
@@ -99,6 +105,12 @@ fn digest(source: u32, path: &RelPath, record: Record<'_>) -> Hash {
             hasher.update(b"l");
             hasher.update(target);
         }
+        Record::HardLink { size, source, path } => {
+            hasher.update(b"h");
+            hasher.update(&size.to_le_bytes());
+            hasher.update(&source.to_le_bytes());
+            hasher.update(path.as_bytes());
+        }
         Record::Failed => {
             hasher.update(b"x");
         }
@@ -109,6 +121,24 @@ fn digest(source: u32, path: &RelPath, record: Record<'_>) -> Hash {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lh_copy_47_another_name_is_one_of_the_first_and_of_its_size() {
+        let path = |name: &str| RelPath::from_bytes(name.as_bytes()).unwrap();
+        let hash = |size, source, first: &str| {
+            let (mut manifest, first) = (Manifest::default(), path(first));
+            let record = Record::HardLink {
+                size,
+                source,
+                path: &first,
+            };
+            assert!(manifest.record(0, 0, &path("f"), record));
+            manifest.hash()
+        };
+        let all = [hash(5, 0, "a"), hash(6, 0, "a"), hash(5, 1, "a"), hash(5, 0, "b")];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+    }
 
     #[test]
     fn lh_copy_12_order_of_arrival_does_not_matter_and_content_does() {

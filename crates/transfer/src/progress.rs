@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::flow_report::ReportSchedule;
 use crate::lock::Locked;
 use crate::tree_hash::Hash;
-use crate::wire::FlowReport;
+use crate::wire::{FlowReport, Written};
 
 /// Counters of one copy; entries are files, directories and links.
 #[derive(Debug, Default)]
@@ -37,6 +37,10 @@ pub struct Progress {
     pub files_unchanged: AtomicU64,
     /// Bytes of them.
     pub bytes_unchanged: AtomicU64,
+    /// Files among those in place that are other names of one of them, and did not travel for that.
+    pub files_linked: AtomicU64,
+    /// Bytes of them.
+    pub bytes_linked: AtomicU64,
     /// Entries that failed.
     pub failures: AtomicU64,
     streams: Mutex<Vec<Arc<StreamCounters>>>,
@@ -232,18 +236,25 @@ impl Progress {
         self.bytes_resumed.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// One more file of so many bytes was there already.
-    pub(crate) fn unchanged(&self, bytes: u64) {
-        self.files_unchanged.fetch_add(1, Ordering::Relaxed);
-        self.bytes_unchanged.fetch_add(bytes, Ordering::Relaxed);
+    /// One more file of so many bytes is in place: counted, if it did not travel.
+    pub(crate) fn in_place(&self, written: Written, bytes: u64) {
+        let (files, all_bytes) = match written {
+            Written::New | Written::Same => return,
+            Written::Unchanged => (&self.files_unchanged, &self.bytes_unchanged),
+            Written::Linked => (&self.files_linked, &self.bytes_linked),
+        };
+        files.fetch_add(1, Ordering::Relaxed);
+        all_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes in place that have travelled: not those that an earlier copy had left, nor those of files that were there.
+    /// Bytes in place that have travelled: not those that an earlier copy had left, nor those of files that were there or are other
+    /// names of one.
     pub fn bytes_travelled(&self) -> u64 {
+        let not = [&self.bytes_resumed, &self.bytes_unchanged, &self.bytes_linked];
         let done = self.bytes_done.load(Ordering::Relaxed);
-        let resumed = self.bytes_resumed.load(Ordering::Relaxed);
-        let unchanged = self.bytes_unchanged.load(Ordering::Relaxed);
-        done.saturating_sub(resumed).saturating_sub(unchanged)
+        not.iter().fold(done, |travelled, bytes| {
+            travelled.saturating_sub(bytes.load(Ordering::Relaxed))
+        })
     }
 
     /// How many streams the server allows the copy, once it has told.

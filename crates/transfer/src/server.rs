@@ -168,6 +168,10 @@ impl Server {
         let number = copy.numbers.fetch_add(1, Ordering::Relaxed);
         if let (Side::Send(_), Some(watch)) = (side, &watch) {
             watch.begin_anew(drs::Side::Sending);
+            // LH-COPY-48.
+            if copy.hello.single {
+                watch.fit_rate();
+            }
         }
         let counters = copy.progress.add_stream(&principal.to_string(), watch, true);
         // LH-COPY-43.
@@ -179,6 +183,7 @@ impl Server {
             instance: copy.instance,
             clear: clear.is_some(),
             present: copy.present.load(Ordering::Relaxed),
+            hard_links: copy.hello.hard_links,
         }
         .encode(&mut greeting);
         // Remembered by nobody once it is over, however often a client comes back.

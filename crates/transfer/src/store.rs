@@ -6,7 +6,7 @@ pub mod journal;
 
 use crate::error::Failure;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, Head, Meta, Offer, SourceIdentity, Written};
+use crate::wire::{Block, HardLink, Head, Meta, Offer, SourceIdentity, Written};
 
 pub(crate) use destination::Rivals;
 pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
@@ -51,6 +51,14 @@ pub(crate) trait Store: Send + Sync + 'static {
         Ok(Comparison::Wanted)
     }
 
+    /// Gives a file in place another name: that of `link`. One that is another file, or can't be given the name, is to be sent.
+    ///
+    /// # Errors
+    /// The file can't be put there at all.
+    fn link(&self, _link: &HardLink) -> Result<Comparison, Failure> {
+        Ok(Comparison::Wanted)
+    }
+
     /// Begins a file. What is not written of it is a hole.
     fn create(&self, announced: &Announced) -> Result<Self::File, Failure>;
 
@@ -88,11 +96,11 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn finish(&self) -> Vec<Failure>;
 }
 
-/// What came of comparing a file that is offered with what is there.
+/// What came of comparing a file that is offered with what is there, or of giving one in place another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
-    /// It is there.
-    Unchanged,
+    /// The file is in place.
+    InPlace,
     /// It is to be sent.
     Wanted,
 }

@@ -53,6 +53,7 @@ pub(crate) const FRAME_HEAD: usize = 5;
 /// Outcomes in RESULT that are neither 0, written anew, nor the code of a failure.
 const SAME: u8 = 255;
 const UNCHANGED: u8 = 254;
+const LINKED: u8 = 253;
 /// A failure that belongs to no numbered entry carries this number (LH-COPY-25).
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
@@ -82,6 +83,7 @@ pub(crate) enum FrameType {
     Offer = 20,
     Want = 21,
     ClearBlock = 22,
+    HardLink = 23,
 }
 
 impl FrameType {
@@ -89,7 +91,7 @@ impl FrameType {
         use FrameType::*;
         [
             Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack,
-            Result, Done, KeepAlive, Flow, Retire, Have, Offer, Want, ClearBlock,
+            Result, Done, KeepAlive, Flow, Retire, Have, Offer, Want, ClearBlock, HardLink,
         ]
         .into_iter()
         .find(|t| *t as u8 == byte)
@@ -131,6 +133,16 @@ pub(crate) struct Offer {
     pub size: u64,
     /// BLAKE3 of its content, if that is what is to be compared; otherwise its size and modification time are.
     pub hash: Option<Hash>,
+}
+
+/// A file that is another name of one that is in place (LH-COPY-45).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HardLink {
+    pub head: Head,
+    /// Bytes of the file.
+    pub size: u64,
+    /// The name that is in place: which of the sources it belongs to, and where beneath that.
+    pub first: (u32, RelPath),
 }
 
 /// A run of data in a block; what lies between runs is a hole.
@@ -182,6 +194,8 @@ pub(crate) enum Frame {
         clear: bool,
         /// Something is where the files of a push go: it may be some of them (LH-COPY-39).
         present: bool,
+        /// HARD_LINK is understood, and may be said (LH-COPY-45).
+        hard_links: bool,
     },
     /// Server: no, and why. `unauthorised` if it is a question of who asks.
     Refuse { unauthorised: bool, detail: String },
@@ -203,7 +217,9 @@ pub(crate) enum Frame {
     },
     /// A file that the receiver may have: what tells whether it does (LH-COPY-40).
     Offer(Offer),
-    /// A file that was offered is to be sent (LH-COPY-41).
+    /// Another name of a file that is in place (LH-COPY-45).
+    HardLink(HardLink),
+    /// A file that was offered, or said to be another name of one, is to be sent (LH-COPY-41, LH-COPY-46).
     Want { id: u64 },
     /// A directory; its permissions and time are set when all is written.
     Directory { head: Head, meta: Meta },
@@ -286,6 +302,8 @@ pub(crate) enum Written {
     Same,
     /// There before, as it was offered; its content has not travelled.
     Unchanged,
+    /// Another name of a file in place; its content has not travelled a second time.
+    Linked,
 }
 
 /// Why bytes are not a frame: the peer is broken or hostile, and the stream is given up.

@@ -126,6 +126,7 @@ impl Cp {
             fsync: self.fsync,
             resume: !self.no_resume,
             checksum: self.checksum,
+            hard_links: self.hard_links,
             streams: self.streams,
             // The report names the hash of one file, if it was one.
             tell_done: self.json || (!self.recursive && sources.len() == 1),
@@ -218,6 +219,8 @@ impl Cp {
             resume: !self.no_resume,
             clear: self.no_encrypt,
             offer: None,
+            hard_links: self.hard_links,
+            single: self.streams == Some(1),
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");

@@ -195,3 +195,43 @@ fn a_tree_whose_copy_was_killed_is_gone_on_with_where_it_was() {
         assert!(!push || no_temps(&stage.path("root")));
     }
 }
+
+#[test]
+fn names_of_one_file_are_kept_where_asked_for() {
+    use std::os::unix::fs::MetadataExt;
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    for at in ["here/t", "root/t"] {
+        std::fs::create_dir_all(stage.path(at).join("d")).unwrap();
+        stage.noise(&format!("{at}/large"), LARGE as usize);
+        for name in ["d/again", "more"] {
+            std::fs::hard_link(stage.path(at).join("large"), stage.path(at).join(name)).unwrap();
+        }
+    }
+    let there = format!("lh://{}", server.address);
+    let (to, from) = (format!("{there}/in/"), format!("{there}/t"));
+    for (paths, at) in [
+        (["here/t", &*to], "root/in/t"),
+        ([&*from, "here/back/"], "here/back/t"),
+        (["here/t", "here/copy/"], "here/copy/t"),
+    ] {
+        let command = [&["-r", "-H"][..], &paths].concat();
+        let (report, code, told) = stage.start_cp(&server, &command).report();
+        assert_eq!(code, Some(0), "{told}");
+        assert_eq!(carried(&report), LARGE, "{paths:?}");
+        assert_eq!(
+            (number(&report, "linked_files"), number(&report, "linked_bytes")),
+            (2, 2 * LARGE)
+        );
+        assert_eq!(
+            (number(&report, "files"), number(&report, "bytes")),
+            (3, 3 * LARGE)
+        );
+        let first = std::fs::metadata(stage.path(at).join("large")).unwrap();
+        assert_eq!(first.nlink(), 3, "{paths:?}");
+        for name in ["d/again", "more"] {
+            let other = std::fs::metadata(stage.path(at).join(name)).unwrap();
+            assert_eq!(other.ino(), first.ino(), "{paths:?}");
+        }
+    }
+}

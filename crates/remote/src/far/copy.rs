@@ -159,6 +159,8 @@ async fn carry_out(
         resume: ask.resume,
         clear: ask.no_encrypt,
         offer: None,
+        hard_links: ask.hard_links,
+        single: ask.streams == Some(1),
     };
     let client = Client {
         connector: Arc::new(server),
@@ -211,6 +213,8 @@ fn counts(progress: &Progress) -> CopyProgress {
         bytes_clear: progress.bytes_clear.load(Ordering::Relaxed),
         files_unchanged: progress.files_unchanged.load(Ordering::Relaxed),
         bytes_unchanged: progress.bytes_unchanged.load(Ordering::Relaxed),
+        files_linked: progress.files_linked.load(Ordering::Relaxed),
+        bytes_linked: progress.bytes_linked.load(Ordering::Relaxed),
         failures: progress.failures.load(Ordering::Relaxed),
     }
 }

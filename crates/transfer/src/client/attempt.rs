@@ -83,6 +83,10 @@ impl<C: Connector> Attempt<C> {
             Side::Push(..) => drs::Side::Sending,
             Side::Pull(_) => drs::Side::Receiving,
         });
+        // LH-COPY-48.
+        if let (Side::Push(_), true, Some(flow)) = (&self.side, self.hello.single, &flow) {
+            flow.fit_rate();
+        }
         let takes_a_place = self.counters.get().is_some();
         let counters = match self.counters.get() {
             Some(counters) => {
@@ -174,11 +178,12 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 max_streams,
                 clear: allowed,
                 present,
+                hard_links,
                 ..
             })) => {
                 clear.agreed.store(allowed, Ordering::Relaxed);
                 counters.accepted(max_streams);
-                queue.accepted(instance, present)?;
+                queue.accepted(instance, present, hard_links)?;
                 return Ok(Vec::new());
             }
             Some(Incoming::Frame(Frame::Refuse { unauthorised, detail })) => {

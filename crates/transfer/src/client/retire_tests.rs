@@ -61,6 +61,8 @@ impl Bench {
             resume: false,
             clear: false,
             offer: None,
+            hard_links: false,
+            single: false,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)

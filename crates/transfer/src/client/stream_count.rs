@@ -66,7 +66,8 @@ const TRIAL_GROWTH: usize = 2;
 const PAID_FACTOR: f64 = 1.1;
 /// Windows in which it may show: the rate of a flow that loses goes up and down by half.
 const TRIAL_WINDOWS: u32 = 2;
-/// After a step that did not pay, and after streams were retired, none are added for so long: paths change.
+/// After a step that did not pay, and after streams were retired, none are added for so long: paths change. Losses without a queue that
+/// last are answered before, as long as it was only the queue that was answered.
 const GROW_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// A path that gives this part of what it carried when it was full is taken to be full.
 const FULL_PART: f64 = 0.85;
@@ -112,8 +113,10 @@ pub(super) struct StreamCount {
     /// Whether losses before there was a queue were answered.
     answered_first_losses: bool,
     trial: Option<Trial>,
-    /// No streams are added before this.
+    /// No streams are added before this, because a step did not pay ...
     grow_after: Duration,
+    /// ... or because streams were retired at a queue.
+    grow_after_queue: Duration,
     /// The greatest rate at which a queue stood, in bytes a second: what the path carries.
     full_rate: Option<f64>,
     /// The greatest rate of any window, in bytes a second.
@@ -158,6 +161,7 @@ impl StreamCount {
             answered_first_losses: false,
             trial: None,
             grow_after: Duration::ZERO,
+            grow_after_queue: Duration::ZERO,
             full_rate: None,
             peak_rate: 0.0,
             loss_windows: 0,
@@ -392,7 +396,9 @@ impl StreamCount {
     fn grow(&mut self, view: &View, limit: Limit, rate: f64, factor: usize) {
         let min_left = MIN_LEFT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
         let soon_over = view.left as f64 <= rate * min_left.as_secs_f64();
-        if view.now < self.grow_after || soon_over || self.fills_path(rate) == Some(true) {
+        let loses_for_long = limit == Limit::Loss && self.loss_windows >= MIN_LOSS_WINDOWS;
+        let waits = view.now < self.grow_after || (view.now < self.grow_after_queue && !loses_for_long);
+        if waits || soon_over || self.fills_path(rate) == Some(true) {
             return;
         }
         let each = self.losses.carried_by_one(view);
@@ -454,7 +460,7 @@ impl StreamCount {
             return;
         }
         self.queue_stood = Duration::ZERO;
-        self.grow_after = view.now.saturating_add(GROW_AGAIN_AFTER);
+        self.grow_after_queue = view.now.saturating_add(GROW_AGAIN_AFTER);
         // Losses without a queue that came before need their number again as soon as it is gone.
         let each = self.losses.carried_by_one(view);
         let by_losses = each.map_or(0, |each| response::streams_for(rate, each));

@@ -20,7 +20,7 @@ use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
 use crate::send::{ClearData, Presence, Queue, Sources, send_stream};
 use crate::store::{Announced, Comparison, MadeDir, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, Compare, Frame, Head, Meta, NO_ENTRY, Offer, Written};
+use crate::wire::{Block, Compare, Frame, HardLink, Head, Meta, NO_ENTRY, Offer, Written};
 
 /// A stream that says nothing more, and at whose other end nothing more happens, is over after so many looks.
 const QUIET_LOOKS: usize = 16;
@@ -78,7 +78,15 @@ impl Store for Nowhere {
     fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
         is_waiting();
         Ok(match Self::outcome(&offer.head.path)? {
-            Written::Same => Comparison::Unchanged,
+            Written::Same => Comparison::InPlace,
+            _ => Comparison::Wanted,
+        })
+    }
+
+    fn link(&self, link: &HardLink) -> Result<Comparison, Failure> {
+        super::plain(&link.first.1);
+        Ok(match Self::outcome(&link.head.path)? {
+            Written::Same => Comparison::InPlace,
             _ => Comparison::Wanted,
         })
     }

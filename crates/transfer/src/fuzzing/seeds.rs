@@ -8,7 +8,7 @@ use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
-    Block, FlowReport, Frame, Head, Hello, Meta, Offer, Piece, Request, Token, VERSION, Written,
+    Block, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, Piece, Request, Token, VERSION, Written,
 };
 
 fn head(path: &[u8]) -> Head {
@@ -39,6 +39,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 instance: Some([6; 8]),
                 clear: false,
                 present: true,
+                hard_links: false,
             },
         ),
         (
@@ -49,6 +50,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 instance: None,
                 clear: true,
                 present: false,
+                hard_links: false,
             },
         ),
         (
@@ -70,6 +72,14 @@ fn all() -> Vec<(&'static str, Frame)> {
         ),
         ("offer", Frame::Offer(offer(b"a/b", Some([8; 32])))),
         ("want", Frame::Want { id: 5 }),
+        ("hard-link", Frame::HardLink(link(0, b"a/b", b"a/a"))),
+        (
+            "result-linked",
+            Frame::Result {
+                id: 5,
+                outcome: Ok(Written::Linked),
+            },
+        ),
         (
             "result-unchanged",
             Frame::Result {
@@ -193,6 +203,19 @@ fn subtree(offset: u64, level: u32) -> Subtree {
     }
 }
 
+/// Another name of a file of seven bytes.
+fn link(id: u64, path: &[u8], first: &[u8]) -> HardLink {
+    HardLink {
+        head: Head {
+            id,
+            source: 0,
+            path: RelPath::from_bytes(path).unwrap(),
+        },
+        size: 7,
+        first: (0, RelPath::from_bytes(first).unwrap()),
+    }
+}
+
 fn push() -> Hello {
     Hello {
         token: Token([7; 16]),
@@ -206,6 +229,8 @@ fn push() -> Hello {
         resume: true,
         clear: false,
         offer: None,
+        hard_links: true,
+        single: false,
     }
 }
 
@@ -219,6 +244,8 @@ fn pull() -> Hello {
         resume: false,
         clear: true,
         offer: None,
+        hard_links: false,
+        single: true,
     }
 }
 
@@ -394,9 +421,11 @@ pub(super) fn senders() -> Vec<Seed> {
                 target: b"a".to_vec(),
             },
             failed(6, b"gone"),
+            Frame::HardLink(link(8, b"=again", b"a")),
+            Frame::HardLink(link(9, b"other", b"a")),
         ],
         in_blocks(7, b"large"),
-        vec![end(8)],
+        vec![small(9, b"other", good), end(10)],
     ]
     .concat();
     let given_up = [
@@ -491,6 +520,7 @@ pub(super) fn receivers() -> Vec<Seed> {
         instance: None,
         clear: false,
         present: true,
+        hard_links: false,
     };
     let failure = Failure::new(FailureKind::Exists);
     let results = |outcome: Result<Written, Failure>| -> Vec<Frame> {
@@ -519,6 +549,7 @@ pub(super) fn receivers() -> Vec<Seed> {
         instance: Some([byte; 8]),
         clear: false,
         present: false,
+        hard_links: false,
     };
     let wanted = [
         vec![accept.clone()],
@@ -531,6 +562,7 @@ pub(super) fn receivers() -> Vec<Seed> {
         instance: None,
         clear: true,
         present: true,
+        hard_links: false,
     };
     let wanted_in_the_clear = [vec![accept_clear], wanted[1..].to_vec()].concat();
     let note = Frame::Failed {

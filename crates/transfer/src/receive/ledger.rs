@@ -19,7 +19,7 @@ use crate::error::{Failure, FailureKind};
 use crate::manifest::{Manifest, Record};
 use crate::store::{Announced, MadeDir};
 use crate::tree_hash::{BlockHash, Hash};
-use crate::wire::{Block, Frame, Head, Meta, NO_ENTRY, Written};
+use crate::wire::{Block, Frame, HardLink, Head, Meta, NO_ENTRY, Written};
 
 mod entries;
 mod expect;
@@ -34,6 +34,7 @@ pub(crate) use expect::Sent;
 use expect::{Expectation, Unexpected};
 use files::ArrivingFile;
 pub(crate) use files::Expected;
+pub(crate) use offers::Claim;
 use outcomes::Outcomes;
 
 /// Entries that may wait in the manifest for one before them (LH-COPY-30).
@@ -140,7 +141,7 @@ pub(crate) struct Ledger<P: Parts> {
     is_sender_new: bool,
     /// Entries that come whole and are being written, and who asked for each.
     being_written: HashMap<u64, Vec<P::Asker>>,
-    /// Files that were offered and are being compared, and who asked for each.
+    /// Files that were offered or said to be other names and are being compared, and who asked for each.
     being_compared: HashMap<u64, Vec<P::Asker>>,
     manifest: Manifest,
     outcomes: Outcomes,
@@ -241,6 +242,24 @@ impl<P: Parts> Ledger<P> {
             Ok(()) => Ok(None),
             Err(Unexpected::Fails(failure)) => Ok(Some(failure)),
             Err(Unexpected::NotAsked(what)) => Err(Rejected::NotAsked(head.clone(), what)),
+        }
+    }
+
+    /// Whether what another name is said to be one of can be part of what was asked for (LH-COPY-45).
+    ///
+    /// # Errors
+    /// [`Rejected`] if the stream that brought it must end.
+    pub(crate) fn admit_link(&self, link: &HardLink) -> Result<(), Rejected> {
+        let (source, path) = &link.first;
+        if *source as usize >= self.sources {
+            return Err(Rejected::Protocol("it speaks of a source nobody named"));
+        }
+        match self.expectation.may_name(path) {
+            true => Ok(()),
+            false => Err(Rejected::NotAsked(
+                link.head.clone(),
+                "another name of what is beneath a source that was to be one file",
+            )),
         }
     }
 
@@ -361,6 +380,7 @@ impl<P: Parts> Ledger<P> {
         let content = match record {
             Record::File { size, hash } => Some((size, Some(*hash))),
             Record::Unchanged { size, .. } => Some((size, None)),
+            Record::HardLink { size, .. } => Some((size, None)),
             _ => None,
         };
         out.push(Action::Report(Report {

@@ -21,7 +21,7 @@ use crate::manifest::Record;
 use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
 use crate::receive::ledger::{
-    Action, Answer, Asked, Directory, EVENT_BYTES, Expected, Ledger, Parts, Rejected, Sent,
+    Action, Answer, Asked, Claim, Directory, EVENT_BYTES, Expected, Ledger, Parts, Rejected, Sent,
 };
 use crate::store::{Announced, Comparison, Destination, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
@@ -176,6 +176,11 @@ impl<S: Store> Receiver<S> {
                 .0
                 .map_err(|why| self.error(why))?;
         }
+        if let Frame::HardLink(link) = &frame {
+            self.event(|ledger, _| ledger.admit_link(link))
+                .0
+                .map_err(|why| self.error(why))?;
+        }
         let Some((head, sent)) = Sent::of(&frame) else {
             return Ok(frame);
         };
@@ -212,18 +217,14 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    /// An entry that comes whole (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END or OFFER; as long as somebody `is_waiting` for the
+    /// An entry that comes whole (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END, OFFER or HARD_LINK; as long as somebody `is_waiting` for the
     /// answer. Blocking.
     pub(crate) fn entry(&self, frame: Frame, reply: Reply, is_waiting: &dyn Fn() -> bool) {
         let actions = match frame {
             Frame::Offer(offer) => {
-                let (wanted, mut actions) = self.event(|ledger, out| ledger.offered(&offer, reply, out));
-                if wanted {
-                    let compared = self.compare(&offer, is_waiting);
-                    actions.extend(self.event(|ledger, out| ledger.compared(&offer, compared, out)).1);
-                }
-                actions
+                self.claimed(Claim::Offer(&offer), reply, || self.compare(&offer, is_waiting))
             }
+            Frame::HardLink(link) => self.claimed(Claim::Link(&link), reply, || self.store.link(&link)),
             Frame::FileEnd { id, hash } => {
                 // Nothing but a file that was described gets here: see `check`.
                 self.event(|ledger, out| ledger.file_end(id, hash, reply, out)).1
@@ -279,6 +280,20 @@ impl<S: Store> Receiver<S> {
         let reading = self.account.comparing.as_ref().filter(|_| offer.hash.is_some());
         let _one_at_a_time = reading.map(|comparing| comparing.locked());
         self.store.compare(offer, is_waiting)
+    }
+
+    fn claimed(
+        &self,
+        claim: Claim<'_>,
+        reply: Reply,
+        compare: impl FnOnce() -> Result<Comparison, Failure>,
+    ) -> Actions<S> {
+        let (wanted, mut actions) = self.event(|ledger, out| ledger.claimed(claim, reply, out));
+        if wanted {
+            let compared = compare();
+            actions.extend(self.event(|ledger, out| ledger.compared(claim, compared, out)).1);
+        }
+        actions
     }
 
     fn whole(

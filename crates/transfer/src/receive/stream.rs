@@ -285,6 +285,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 | Frame::Symlink { .. }
                 | Frame::Failed { .. }
                 | Frame::Offer(_)
+                | Frame::HardLink(_)
                 | Frame::FileEnd { .. }) => {
                     if let Frame::Small { data, .. } = &frame {
                         counters.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);

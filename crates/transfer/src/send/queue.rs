@@ -18,8 +18,8 @@ use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
 use crate::send::read::{OpenFile, Reports};
 use crate::send::schedule::{
-    EntryResult, Found, IN_FLIGHT_BYTES, MAX_BATCH_ENTRIES, Next, Presence, Resumed, Say, Schedule, StreamId,
-    Wake, Work, entry_memory,
+    EntryResult, Found, IN_FLIGHT_BYTES, Inode, MAX_BATCH_ENTRIES, Next, Presence, Resumed, Say, Schedule,
+    StreamId, Wake, Work, entry_memory,
 };
 use crate::send::source::Sources;
 use crate::send::walk::WalkSink;
@@ -132,6 +132,17 @@ impl Queue {
         self.on(|schedule, _| schedule.expect(presence, compare));
     }
 
+    /// Names of one file are to be names of one file at the receiver, too: if it says that it understands that, or is known to. To be
+    /// said before the walk.
+    pub(crate) fn keep_links(&self, understood: bool) {
+        self.on(|schedule, _| {
+            schedule.keep_links();
+            if understood {
+                schedule.links_understood();
+            }
+        });
+    }
+
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
     pub(crate) fn walk(&self) {
         let complete = self.sources.walk(self);
@@ -195,18 +206,28 @@ impl Queue {
         }
     }
 
-    /// The other end has accepted a stream: which copy that has come to, where it tells, and whether some of what is to be sent may be
-    /// there.
+    /// The other end has accepted a stream: which copy that has come to, where it tells, whether some of what is to be sent may be
+    /// there, and whether it understands HARD_LINK.
     ///
     /// # Errors
     /// [`Error::Forgotten`] if it is another copy than before: answers given by that one say nothing of this one (LH-COPY-38).
-    pub(crate) fn accepted(&self, instance: Option<CopyInstance>, present: bool) -> Result<(), Error> {
+    pub(crate) fn accepted(
+        &self,
+        instance: Option<CopyInstance>,
+        present: bool,
+        hard_links: bool,
+    ) -> Result<(), Error> {
         if let Some(instance) = instance
             && *self.instance.get_or_init(|| instance) != instance
         {
             return Err(Error::Forgotten);
         }
-        self.on(|schedule, now| schedule.told_presence(present, now));
+        self.on(|schedule, now| {
+            schedule.told_presence(present, now);
+            if hard_links {
+                schedule.links_understood();
+            }
+        });
         Ok(())
     }
 
@@ -302,9 +323,7 @@ impl Queue {
                     self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 }
                 let (bytes, hash) = result.content.unzip();
-                if written == Written::Unchanged {
-                    self.progress.unchanged(bytes.unwrap_or(0));
-                }
+                self.progress.in_place(written, bytes.unwrap_or(0));
                 self.observer.event(Event::Done {
                     path,
                     bytes,
@@ -330,6 +349,27 @@ impl WalkSink for Queue {
 
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool {
         let cost = entry_memory(&path, &found);
+        self.take_in(cost, |schedule| schedule.found(source, path, meta, found))
+    }
+
+    fn found_linked(
+        &self,
+        source: u32,
+        path: RelPath,
+        meta: Meta,
+        size: u64,
+        (inode, names): (Inode, u64),
+    ) -> bool {
+        let cost = entry_memory(&path, &Found::File { size });
+        self.take_in(cost, |schedule| {
+            schedule.found_linked(source, path, meta, size, (inode, names));
+        })
+    }
+}
+
+impl Queue {
+    /// The walk found what takes `cost` bytes of memory; waits for room. False if the queue is closed.
+    fn take_in(&self, cost: u64, event: impl FnOnce(&mut Schedule)) -> bool {
         let mut state = self.state.locked();
         loop {
             if state.schedule.is_closed() {
@@ -342,7 +382,7 @@ impl WalkSink for Queue {
             let waited = self.room.wait_timeout(state, MEMORY_POLL_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.schedule.found(source, path, meta, found);
+        event(&mut state.schedule);
         let found = state.schedule.totals();
         self.progress.set_found(found.entries, found.bytes, false);
         self.act(state);

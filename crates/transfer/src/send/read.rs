@@ -12,7 +12,7 @@ use crate::error::{Failure, FailureKind};
 use crate::send::schedule::{Entry, Found, Say, StreamId, Work};
 use crate::send::source::{Source, SourceFile};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
-use crate::wire::{Block, Frame, Meta, Offer, SMALL_MAX, SourceIdentity};
+use crate::wire::{Block, Frame, HardLink, Meta, Offer, SMALL_MAX, SourceIdentity};
 
 mod frame_buffer;
 #[cfg(test)]
@@ -130,6 +130,10 @@ impl Reader<'_> {
                     self.offer(&file, content);
                     0
                 }
+                Work::Link(file) => {
+                    self.link(&file);
+                    0
+                }
                 Work::ReadOffer(file) => {
                     self.read_offer(&file);
                     0
@@ -192,6 +196,17 @@ impl Reader<'_> {
             size,
             hash,
         }));
+    }
+
+    /// LH-COPY-45. The same whenever it is said.
+    fn link(&mut self, entry: &Entry) {
+        if let (Found::File { size }, Some(first)) = (&entry.found, &entry.first) {
+            self.out.put(&Frame::HardLink(HardLink {
+                head: entry.head.clone(),
+                size: *size,
+                first: (first.source, first.path.clone()),
+            }));
+        }
     }
 
     fn read_offer(&mut self, entry: &Entry) {

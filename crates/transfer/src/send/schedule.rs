@@ -24,6 +24,7 @@ mod batch;
 mod blocks;
 mod entry;
 mod in_flight;
+mod links;
 #[cfg(test)]
 mod model;
 mod offers;
@@ -38,6 +39,8 @@ mod work;
 pub(crate) use entry::{Entry, Found, entry_memory};
 use entry::{Offered, Stage, Tracked};
 use in_flight::InFlight;
+pub(crate) use links::Inode;
+use links::Links;
 use offers::Offers;
 pub(crate) use offers::Presence;
 pub(crate) use work::{Actions, EntryResult, Memory, Next, Resumed, Say, StreamId, Wake, Work};
@@ -79,6 +82,7 @@ pub(crate) struct Schedule {
     cutting: BTreeSet<u64>,
     in_flight: InFlight,
     offers: Offers,
+    links: Links,
     found: Totals,
     end_taken: bool,
     manifest: Manifest,
@@ -108,25 +112,64 @@ pub(crate) struct Totals {
 impl Schedule {
     /// Whether there is room for another entry.
     pub(crate) fn wants_entries(&self) -> bool {
-        self.queued.len() < MAX_QUEUED_ENTRIES
+        self.queued.len() + self.links.waiting() < MAX_QUEUED_ENTRIES
     }
 
     /// The walk found an entry: `path` beneath the source of this number.
     pub(crate) fn found(&mut self, source: u32, path: RelPath, meta: Meta, found: Found) {
+        let entry = self.number(source, path, meta, found);
+        self.queue(entry);
+    }
+
+    /// The same of a file that has several `names`.
+    pub(crate) fn found_linked(
+        &mut self,
+        source: u32,
+        path: RelPath,
+        meta: Meta,
+        size: u64,
+        (inode, names): (Inode, u64),
+    ) {
+        let entry = self.number(source, path, meta, Found::File { size });
+        if let Some(entry) = self.links.found(inode, names, entry) {
+            self.queue(entry);
+        }
+    }
+
+    /// Names of one file are to be names of one file at the receiver, too, if it understands that.
+    pub(crate) fn keep_links(&mut self) {
+        self.links.keep();
+    }
+
+    /// The receiver understands HARD_LINK.
+    pub(crate) fn links_understood(&mut self) {
+        self.links.understood();
+    }
+
+    fn number(&mut self, source: u32, path: RelPath, meta: Meta, found: Found) -> Entry {
         let id = self.found.entries;
-        let head = Head { id, source, path };
-        let entry = Arc::new(Entry { head, meta, found });
+        let entry = Entry {
+            head: Head { id, source, path },
+            meta,
+            found,
+            first: None,
+        };
         self.found.entries += 1;
         self.found.bytes = self.found.bytes.saturating_add(entry.size());
         self.entry_bytes += entry.memory();
-        self.queued_bytes = self.queued_bytes.saturating_add(entry.size());
-        self.queued.push_back(entry);
+        entry
+    }
+
+    fn queue(&mut self, entry: Entry) {
+        self.queued_bytes = self.queued_bytes.saturating_add(entry.unsent_bytes());
+        self.queued.push_back(Arc::new(entry));
         self.wake(Wake::One);
     }
 
     /// The walk is over; `complete` if nothing stopped it.
     pub(crate) fn walk_ended(&mut self, complete: bool) {
         self.found.complete = complete;
+        self.links.all_found();
         self.conclude();
         self.wake(Wake::All);
     }
@@ -293,7 +336,7 @@ impl Schedule {
         let in_flight = pieces as u64 * IN_FLIGHT_BYTES;
         let waiting = self.manifest.waiting() as u64 * WAITING_BYTES;
         Memory {
-            entries: self.entry_bytes,
+            entries: self.entry_bytes + self.links.bytes(),
             work: in_flight + waiting + self.file_bytes,
         }
     }

@@ -264,11 +264,12 @@ async fn read_answers<R: AsyncRead + Unpin>(
                 max_streams,
                 clear: allowed,
                 present,
+                hard_links,
                 ..
             } => {
                 clear.agreed.store(allowed, Ordering::Relaxed);
                 counters.accepted(max_streams);
-                queue.accepted(instance, present)?;
+                queue.accepted(instance, present, hard_links)?;
             }
             Frame::KeepAlive => {}
             Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),

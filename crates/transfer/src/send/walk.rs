@@ -10,7 +10,7 @@ use rustix::fs::Stat;
 use crate::account::Held;
 use crate::error::{Failure, FailureKind, vanished};
 use crate::path::RelPath;
-use crate::send::schedule::Found;
+use crate::send::schedule::{Found, Inode};
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::store::is_temporary;
 use crate::wire::Meta;
@@ -30,6 +30,17 @@ pub(crate) trait WalkSink {
     }
     /// `path` is beneath the source.
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool;
+    /// A file of `size` bytes that has so many names, here or elsewhere.
+    fn found_linked(
+        &self,
+        source: u32,
+        path: RelPath,
+        meta: Meta,
+        size: u64,
+        (_inode, _names): (Inode, u64),
+    ) -> bool {
+        self.found(source, path, meta, Found::File { size })
+    }
 }
 
 /// Walks one source. Blocking.
@@ -73,13 +84,7 @@ impl Walk<'_> {
     fn one(&self, path: RelPath, stat: &Stat) -> bool {
         let meta = meta_of(stat);
         match kind_of(stat) {
-            Kind::File => self.emit(
-                path,
-                meta,
-                Found::File {
-                    size: stat.st_size as u64,
-                },
-            ),
+            Kind::File => self.file(path, meta, stat),
             Kind::Symlink => {
                 let target = self.source.path.join(&path).map_err(Failure::from);
                 match target.and_then(|full| self.source.base.read_link(&full).map_err(vanished)) {
@@ -89,6 +94,20 @@ impl Walk<'_> {
             }
             Kind::Directory | Kind::Other => self.failed(path, Failure::new(FailureKind::NotRegular)),
         }
+    }
+
+    #[allow(clippy::useless_conversion, reason = "it has 32 bits on some processors")]
+    fn file(&self, path: RelPath, meta: Meta, stat: &Stat) -> bool {
+        let (size, names) = (stat.st_size as u64, u64::from(stat.st_nlink));
+        if names < 2 {
+            return self.emit(path, meta, Found::File { size });
+        }
+        let inode = Inode {
+            device: stat.st_dev,
+            number: stat.st_ino,
+        };
+        self.sink
+            .found_linked(self.number, path, meta, size, (inode, names))
     }
 
     /// A directory and all it holds. No descriptor stays open while its subdirectories are walked, and the list of

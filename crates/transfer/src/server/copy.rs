@@ -228,6 +228,10 @@ impl Server {
                 if let Some(compare) = copy.hello.offer {
                     queue.expect(Presence::Something, compare);
                 }
+                // LH-COPY-45.
+                if copy.hello.hard_links {
+                    queue.keep_links(true);
+                }
                 let walk = queue.clone();
                 tokio::task::spawn_blocking(move || walk.walk());
                 Ok(Side::Send(queue))

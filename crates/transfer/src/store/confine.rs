@@ -168,6 +168,11 @@ impl Dir {
         fs::symlinkat(OsStr::from_bytes(target), &self.0, name)
     }
 
+    /// Gives a file another name, in `directory`: refuses with `EXIST` to replace. A link is not followed.
+    pub(crate) fn link_into(&self, from: &OsStr, directory: &Dir, to: &OsStr) -> Result<(), Errno> {
+        fs::linkat(&self.0, from, &directory.0, to, AtFlags::empty())
+    }
+
     /// Renames within this directory at one stroke; refuses with `EXIST` to replace unless told to.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> Result<(), Errno> {
         self.rename_into(from, self, to, replace)
@@ -187,7 +192,7 @@ impl Dir {
         match fs::renameat_with(&self.0, from, &directory.0, to, RenameFlags::NOREPLACE) {
             // A file system without RENAME_NOREPLACE: a hard link refuses to replace just as atomically.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                fs::linkat(&self.0, from, &directory.0, to, AtFlags::empty())?;
+                self.link_into(from, directory, to)?;
                 fs::unlinkat(&self.0, from, AtFlags::empty())
             }
             result => result,

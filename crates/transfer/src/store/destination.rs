@@ -20,6 +20,7 @@ use crate::wire::{Head, Token};
 mod compare;
 mod flusher;
 mod kept_file;
+mod link;
 mod made;
 mod new_file;
 mod open_dirs;

@@ -2,7 +2,7 @@
 
 use longhaul_proto::text::printable_within;
 
-use super::options::{CLEAR, INSTANCE, PRESENT, decode_options};
+use super::options::{CLEAR, HARD_LINKS, INSTANCE, PRESENT, decode_options};
 use super::*;
 
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
@@ -16,12 +16,13 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             if version != VERSION {
                 return Err(WireError::Version(version, version));
             }
-            let (mut instance, mut clear, mut present) = (None, false, false);
+            let (mut instance, mut clear, mut present, mut hard_links) = (None, false, false, false);
             decode_options(&mut fields, |kind, value| {
                 match kind {
                     INSTANCE => instance = Some(value.array()?),
                     PRESENT => present = true,
                     CLEAR => clear = true,
+                    HARD_LINKS => hard_links = true,
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -32,6 +33,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 instance,
                 clear,
                 present,
+                hard_links,
             }
         }
         FrameType::Refuse => Frame::Refuse {
@@ -76,6 +78,17 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 meta,
                 size,
                 hash: fields.if_any("hash")?,
+            })
+        }
+        FrameType::HardLink => {
+            let (head, size) = (fields.head()?, fields.u64()?);
+            if size > MAX_FILE {
+                return Err(WireError::Bound);
+            }
+            Frame::HardLink(HardLink {
+                head,
+                size,
+                first: (fields.u32()?, fields.path()?),
             })
         }
         FrameType::Want => Frame::Want { id: fields.id()? },
@@ -132,6 +145,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 0 => Ok(Written::New),
                 SAME => Ok(Written::Same),
                 UNCHANGED => Ok(Written::Unchanged),
+                LINKED => Ok(Written::Linked),
                 code => Err(fields.failure(code)?),
             };
             Frame::Result { id, outcome }

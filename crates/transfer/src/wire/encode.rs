@@ -40,6 +40,7 @@ impl Frame {
             Frame::Retire => FrameType::Retire,
             Frame::Have { .. } => FrameType::Have,
             Frame::Offer(_) => FrameType::Offer,
+            Frame::HardLink(_) => FrameType::HardLink,
             Frame::Want { .. } => FrameType::Want,
         }
     }
@@ -53,6 +54,7 @@ impl Frame {
                 instance,
                 clear,
                 present,
+                hard_links,
             } => {
                 out.extend_from_slice(&version.to_le_bytes());
                 out.extend_from_slice(&max_streams.to_le_bytes());
@@ -64,6 +66,9 @@ impl Frame {
                 }
                 if *clear {
                     put_option(out, options::CLEAR, &[]);
+                }
+                if *hard_links {
+                    put_option(out, options::HARD_LINKS, &[]);
                 }
             }
             Frame::Refuse { unauthorised, detail } => {
@@ -102,6 +107,16 @@ impl Frame {
                 put_meta(out, meta);
                 out.extend_from_slice(&size.to_le_bytes());
                 put_if_any(out, hash.as_ref());
+            }
+            Frame::HardLink(HardLink {
+                head,
+                size,
+                first: (source, path),
+            }) => {
+                put_head(out, head);
+                out.extend_from_slice(&size.to_le_bytes());
+                out.extend_from_slice(&source.to_le_bytes());
+                put_bytes(out, path.as_bytes());
             }
             Frame::Want { id } => out.extend_from_slice(&id.to_le_bytes()),
             Frame::Directory { head, meta } => {
@@ -159,6 +174,7 @@ impl Frame {
                     Ok(Written::New) => out.push(0),
                     Ok(Written::Same) => out.push(SAME),
                     Ok(Written::Unchanged) => out.push(UNCHANGED),
+                    Ok(Written::Linked) => out.push(LINKED),
                     Err(failure) => put_failure(out, failure),
                 }
             }

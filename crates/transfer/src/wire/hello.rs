@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::decode::Fields;
 use super::encode::{put_bytes, put_option};
-use super::options::{CLEAR, OFFER, RESUME, decode_options};
+use super::options::{CLEAR, HARD_LINKS, OFFER, RESUME, SINGLE, decode_options};
 use super::*;
 
 const MAGIC: [u8; 4] = *b"LHCP";
@@ -49,6 +49,10 @@ pub struct Hello {
     /// Of a pull: there may be some of the files already, so that each is to be offered, and compared in this way. [`crate::Client::pull`]
     /// finds that out by itself.
     pub offer: Option<Compare>,
+    /// Names of one file are to be names of one file at the receiver, too (LH-COPY-45).
+    pub hard_links: bool,
+    /// The copy has one stream at a time: its sending end may hold it to what the path carries (LH-COPY-48).
+    pub single: bool,
 }
 
 /// How it is told that a file is there already.
@@ -143,6 +147,12 @@ impl Hello {
         if self.clear {
             put_option(out, CLEAR, &[]);
         }
+        if self.hard_links {
+            put_option(out, HARD_LINKS, &[]);
+        }
+        if self.single {
+            put_option(out, SINGLE, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut Fields) -> Result<Self, WireError> {
@@ -186,11 +196,14 @@ impl Hello {
             _ => return Err(WireError::Value("request")),
         };
         let (mut resume, mut clear, mut offer) = (false, false, None);
+        let (mut hard_links, mut single) = (false, false);
         decode_options(fields, |kind, value| {
             match kind {
                 RESUME => resume = true,
                 OFFER => offer = Some(Compare::from_byte(value.u8()?)?),
                 CLEAR => clear = true,
+                HARD_LINKS => hard_links = true,
+                SINGLE => single = true,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -201,6 +214,8 @@ impl Hello {
             resume,
             clear,
             offer,
+            hard_links,
+            single,
         })
     }
 

@@ -17,6 +17,10 @@ pub(super) const CLEAR: u16 = 5;
 pub(super) const OFFER: u16 = 3;
 /// Of ACCEPT, without a value: there may be some of what a push brings (LH-COPY-39).
 pub(super) const PRESENT: u16 = 4;
+/// Of HELLO, without a value: HARD_LINK is understood in a pull, or is to be said in a push; of ACCEPT: it may be said (LH-COPY-45).
+pub(super) const HARD_LINKS: u16 = 6;
+/// Of HELLO, without a value: the copy has one stream at a time (LH-COPY-48).
+pub(super) const SINGLE: u16 = 7;
 /// Set in an option's kind when a receiver that does not know it must refuse (LH-COPY-8).
 const CRITICAL: u16 = 0x8000;
 /// The part of a kind that is the option's number.

@@ -89,14 +89,16 @@ fn hello() -> impl Strategy<Value = Hello> {
     let pull = (any::<bool>(), proptest::collection::vec(path(), 1..5))
         .prop_map(|(recursive, sources)| Request::Pull { recursive, sources });
     let compare = prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)];
-    let options = (any::<bool>(), any::<bool>(), prop::option::of(compare));
+    let options = (any::<[bool; 4]>(), prop::option::of(compare));
     (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(
-        |(token, request, (resume, clear, offer))| Hello {
+        |(token, request, ([resume, clear, hard_links, single], offer))| Hello {
             token: Token(token),
             request,
             resume,
             clear,
             offer,
+            hard_links,
+            single,
         },
     )
 }
@@ -104,21 +106,20 @@ fn hello() -> impl Strategy<Value = Hello> {
 fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         hello().prop_map(Frame::Hello),
-        (
-            any::<u16>(),
-            any::<Option<[u8; 8]>>(),
-            any::<bool>(),
-            any::<bool>()
-        )
-            .prop_map(|(max_streams, instance, clear, present)| {
+        (any::<u16>(), any::<Option<[u8; 8]>>(), any::<[bool; 3]>()).prop_map(
+            |(max_streams, instance, [clear, present, hard_links])| {
                 Frame::Accept {
                     version: VERSION,
                     max_streams,
                     instance,
                     clear,
                     present,
+                    hard_links,
                 }
-            }),
+            }
+        ),
+        (head(), 0..MAX_FILE, (any::<u32>(), path()))
+            .prop_map(|(head, size, first)| Frame::HardLink(HardLink { head, size, first })),
         (head(), meta(), 0..MAX_FILE, any::<Option<[u8; 32]>>()).prop_map(|(head, meta, size, hash)| {
             Frame::Offer(Offer {
                 head,
@@ -240,11 +241,12 @@ proptest! {
             // An option without a value takes 4 bytes, those with one a byte or 8 more.
             Frame::Hello(hello) => {
                 body.len()
-                    - 4 * (usize::from(hello.resume) + usize::from(hello.clear))
+                    - 4 * [hello.resume, hello.clear, hello.hard_links, hello.single].map(usize::from).iter().sum::<usize>()
                     - 5 * usize::from(hello.offer.is_some())
             }
-            Frame::Accept { instance, clear, present, .. } => {
-                body.len() - 12 * usize::from(instance.is_some()) - 4 * (usize::from(*clear) + usize::from(*present))
+            Frame::Accept { instance, clear, present, hard_links, .. } => {
+                let flags: usize = [*clear, *present, *hard_links].map(usize::from).iter().sum();
+                body.len() - 12 * usize::from(instance.is_some()) - 4 * flags
             }
             _ => body.len(),
         };
@@ -315,6 +317,8 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
         resume: false,
         clear: false,
         offer: None,
+        hard_links: false,
+        single: false,
     };
     let mut bytes = Vec::new();
     Frame::Hello(hello.clone()).encode(&mut bytes);
@@ -346,6 +350,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
         instance: None,
         clear: false,
         present: false,
+        hard_links: false,
     };
     assert_eq!(accept(b"\x63\0\x01\0x"), Ok(accepted));
     assert_eq!(accept(b"\x63\x80\0\0"), Err(WireError::UnknownOption(0x63)));
@@ -513,6 +518,8 @@ fn lh_copy_39_a_way_to_compare_is_one_that_is_known() {
             resume: false,
             clear: false,
             offer: None,
+            hard_links: false,
+            single: false,
         })
         .encode(&mut bytes);
         encode::put_option(&mut bytes, options::OFFER, value);
@@ -524,4 +531,27 @@ fn lh_copy_39_a_way_to_compare_is_one_that_is_known() {
     assert_eq!(hello(&[0]), Err(WireError::Value("way to compare")));
     assert_eq!(hello(&[]), Err(WireError::Short));
     assert_eq!(hello(&[1, 1]), Err(WireError::Long));
+}
+
+#[test]
+fn lh_copy_48_a_copy_of_one_stream_says_so_at_the_end_of_hello() {
+    let hello = |single| {
+        let mut bytes = Vec::new();
+        let hello = Hello {
+            token: Token([1; 16]),
+            request: Request::Pull {
+                recursive: false,
+                sources: vec![RelPath::root()],
+            },
+            resume: false,
+            clear: false,
+            offer: None,
+            hard_links: false,
+            single,
+        };
+        Frame::Hello(hello).encode(&mut bytes);
+        bytes
+    };
+    let (single, several) = (hello(true), hello(false));
+    assert_eq!(single[5..], [&several[5..], &[7, 0, 0, 0]].concat());
 }

@@ -332,6 +332,8 @@ pub async fn pull_hostile(
         resume: false,
         clear: false,
         offer: None,
+        hard_links: false,
+        single: false,
     };
     let options = WriteOptions {
         overwrite: true,

@@ -88,6 +88,8 @@ fn hello(request: Request) -> Hello {
         resume: true,
         clear: true,
         offer: None,
+        hard_links: false,
+        single: false,
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Bench {
     pub tmp: tempfile::TempDir,
     pub server: Arc<Server>,
     pub compare: Compare,
+    /// `cp --hard-links`.
+    pub hard_links: bool,
 }
 
 impl Bench {
@@ -49,7 +51,12 @@ impl Bench {
         grants.add(Access::Read, &key(4).to_string()).unwrap();
         let server = Server::new(Dir::open(&tmp.path().join("root")).unwrap(), grants, limits);
         let compare = Compare::default();
-        Self { tmp, server, compare }
+        Self {
+            tmp,
+            server,
+            compare,
+            hard_links: false,
+        }
     }
 
     pub fn root(&self, path: &str) -> PathBuf {
@@ -99,7 +106,8 @@ impl Bench {
             names,
         };
         let labels = sources.iter().map(|s| s.display().to_string()).collect();
-        let (client, events, progress) = client(pipes, request, streams, options.resume, self.compare);
+        let (mut client, events, progress) = client(pipes, request, streams, options.resume, self.compare);
+        client.hello.hard_links = self.hard_links;
         let result = client.push(found, labels).await;
         finish(result, events, progress).await
     }
@@ -123,13 +131,14 @@ impl Bench {
             .map(|s| s.split_last().map_or(vec![], |(_, n)| n.to_vec()))
             .collect();
         let labels = sources.iter().map(|s| s.to_string()).collect();
-        let (client, events, progress) = client(
+        let (mut client, events, progress) = client(
             pipes,
             Request::Pull { recursive, sources },
             None,
             options.resume,
             self.compare,
         );
+        client.hello.hard_links = self.hard_links;
         let destination = Destination::local(&self.local(to), names, options, client.hello.token).unwrap();
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await
@@ -150,6 +159,8 @@ pub fn client<C: Connector>(
         resume,
         clear: false,
         offer: None,
+        hard_links: false,
+        single: false,
     };
     let client = Client {
         connector: Arc::new(connector),

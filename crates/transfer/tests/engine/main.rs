@@ -7,6 +7,7 @@ mod attacks;
 mod clear;
 mod faults;
 mod files;
+mod hard_links;
 mod harness;
 mod resume;
 mod round_trips;

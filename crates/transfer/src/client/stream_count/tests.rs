@@ -301,6 +301,17 @@ fn at_a_standing_queue_streams_are_retired_down_to_two() {
 }
 
 #[test]
+fn losses_that_show_when_a_queue_is_gone_get_their_streams_back() {
+    let limit = |streams| if streams < 16 { Limit::Loss } else { Limit::Path };
+    let mut copy = Copy::new(LARGE, 60, limit, |streams| streams.min(17) as u64 * 7 * MB);
+    copy.rtt_percent = |streams| if streams < 16 { 100 } else { 170 };
+    (copy.loss, copy.sees_losses) = (100, true);
+    let seen = copy.run(&mut auto(), 60);
+    // As many as carried it before, until enough was lost to say how many the losses need; and those are kept at the queue.
+    assert_eq!(seen, [1, 16, 10, 16, 10, 40]);
+}
+
+#[test]
 fn what_was_remembered_is_begun_with_and_given_up_where_it_does_not_pay() {
     let mut count = StreamCount::new(None, Some(16), 64);
     let mut copy = Copy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);

@@ -6,7 +6,8 @@
 //! pushed to takes any tree: where it may go is for its grants to say.
 
 use crate::error::{Failure, FailureKind};
-use crate::wire::{Frame, Head, Offer};
+use crate::path::RelPath;
+use crate::wire::{Frame, HardLink, Head, Offer};
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,9 @@ impl Sent {
     pub(crate) fn of(frame: &Frame) -> Option<(&Head, Self)> {
         match frame {
             Frame::File { head, .. } | Frame::Small { head, .. } => Some((head, Self::File)),
-            Frame::Offer(Offer { head, .. }) => Some((head, Self::File)),
+            Frame::Offer(Offer { head, .. }) | Frame::HardLink(HardLink { head, .. }) => {
+                Some((head, Self::File))
+            }
             Frame::Directory { head, .. } => Some((head, Self::Directory)),
             Frame::Symlink { head, .. } => Some((head, Self::Symlink)),
             Frame::Failed { head, .. } => Some((head, Self::Failed)),
@@ -123,6 +126,11 @@ impl Expectation {
         Ok(())
     }
 
+    /// Whether there may be a file at `path` beneath a source.
+    pub(crate) fn may_name(&self, path: &RelPath) -> bool {
+        self.asked != Asked::Files || path.is_root()
+    }
+
     /// The first source of which nothing has come, when all has.
     pub(crate) fn missing(&self) -> Option<usize> {
         match self.asked {
@@ -137,7 +145,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::path::RelPath;
 
     fn head(id: u64, source: u32, path: &str) -> Head {
         let path = RelPath::from_bytes(path.as_bytes()).unwrap();

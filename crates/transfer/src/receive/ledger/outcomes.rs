@@ -20,6 +20,7 @@ const DETAIL_BYTES: u64 = 64;
 const NEW: u8 = 0;
 const SAME: u8 = 255;
 const UNCHANGED: u8 = 254;
+const LINKED: u8 = 253;
 
 /// See the module.
 #[derive(Default)]
@@ -50,6 +51,7 @@ impl Outcomes {
             Ok(Written::New) => return,
             Ok(Written::Same) => SAME,
             Ok(Written::Unchanged) => UNCHANGED,
+            Ok(Written::Linked) => LINKED,
             Err(failure) => failure.kind as u8,
         };
         let (number, at) = split(id);
@@ -88,6 +90,7 @@ impl Outcomes {
             NEW => Ok(Written::New),
             SAME => Ok(Written::Same),
             UNCHANGED => Ok(Written::Unchanged),
+            LINKED => Ok(Written::Linked),
             code => Err(Failure {
                 kind: FailureKind::from_code(code).unwrap_or(FailureKind::Io),
                 detail: self.details.get(&id).cloned().unwrap_or_default(),
@@ -118,6 +121,7 @@ mod tests {
             3 => Just(Ok(Written::New)),
             3 => Just(Ok(Written::Same)),
             2 => Just(Ok(Written::Unchanged)),
+            1 => Just(Ok(Written::Linked)),
             2 => failure
         ]
     }

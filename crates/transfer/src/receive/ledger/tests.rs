@@ -423,9 +423,9 @@ fn offer(id: u64, hash: Option<Hash>) -> Offer {
 fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_dropped() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     let asker = |stream| (stream, Question::Offer(0));
-    assert!(ledger.offered(&offer(0, None), asker(0), &mut out));
+    assert!(ledger.claimed(Claim::Offer(&offer(0, None)), asker(0), &mut out));
     assert!(
-        !ledger.offered(&offer(0, None), asker(1), &mut out),
+        !ledger.claimed(Claim::Offer(&offer(0, None)), asker(1), &mut out),
         "one compares it"
     );
     // Its data came behind the offer, without waiting.
@@ -435,7 +435,7 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
     ledger.give_place(0, Ok(7), &mut out);
     out.clear();
     assert!(ledger.end(1, &mut out).is_ok() && out.is_empty());
-    ledger.compared(&offer(0, None), Ok(Comparison::Unchanged), &mut out);
+    ledger.compared(Claim::Offer(&offer(0, None)), Ok(Comparison::InPlace), &mut out);
     let unchanged = result(0, Ok(Written::Unchanged));
     let told =
         |action: &&Action<Numbers>| matches!(action, Action::Answer(_, (frame, None)) if *frame == unchanged);
@@ -456,8 +456,8 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
 fn lh_copy_42_the_record_of_a_file_that_is_there_is_of_what_was_compared() {
     let conclusion = |offer: &Offer| {
         let (mut ledger, mut out) = (ledger(), Vec::new());
-        assert!(ledger.offered(offer, (0, Question::Offer(0)), &mut out));
-        ledger.compared(offer, Ok(Comparison::Unchanged), &mut out);
+        assert!(ledger.claimed(Claim::Offer(offer), (0, Question::Offer(0)), &mut out));
+        ledger.compared(Claim::Offer(offer), Ok(Comparison::InPlace), &mut out);
         ledger.end(1, &mut out).unwrap();
         ledger.finished(vec![]);
         ledger.conclusion().unwrap()
@@ -480,4 +480,54 @@ fn lh_copy_42_the_record_of_a_file_that_is_there_is_of_what_was_compared() {
     later.meta.mtime.1 = 1;
     assert_ne!(conclusion(&offer(0, None)), conclusion(&later));
     assert_ne!(conclusion(&offer(0, None)), written);
+}
+
+#[test]
+fn lh_copy_46_another_name_is_recorded_as_one_or_wanted_as_a_file() {
+    let link = HardLink {
+        head: head(1),
+        size: BLOCK,
+        first: (0, head(0).path),
+    };
+    let (mut ledger, mut out) = (ledger(), Vec::new());
+    let claim = Claim::Link(&link);
+    assert!(ledger.claimed(claim, (0, Question::Offer(1)), &mut out));
+    ledger.compared(claim, Ok(Comparison::Wanted), &mut out);
+    assert!(matches!(
+        &out[..],
+        [Action::Answer(_, (Frame::Want { id: 1 }, None))]
+    ));
+    out.clear();
+    // Nothing was recorded: another stream that asks may be answered otherwise, and from then on everybody is.
+    assert!(ledger.claimed(claim, (1, Question::Offer(1)), &mut out));
+    ledger.compared(claim, Ok(Comparison::InPlace), &mut out);
+    let linked = result(1, Ok(Written::Linked));
+    assert!(
+        matches!(&out[..], [Action::Count(_), Action::Report(report), Action::Answer(_, (frame, None))]
+        if *frame == linked && report.content == Some((BLOCK, None)))
+    );
+    out.clear();
+    assert!(!ledger.entry(&head(1), false, (0, Question::Entry(1)), &mut out));
+    assert!(matches!(&out[..], [Action::Answer(_, (frame, None))] if *frame == linked));
+}
+
+#[test]
+fn lh_copy_45_a_name_is_one_of_what_was_asked_for() {
+    let link = |source, path: &str| HardLink {
+        head: head(1),
+        size: 1,
+        first: (source, crate::path::RelPath::from_bytes(path.as_bytes()).unwrap()),
+    };
+    let ledger = |asked| Ledger::<Numbers>::new(asked, 1, 0);
+    for asked in [Asked::Anything, Asked::Trees, Asked::Files] {
+        assert!(ledger(asked).admit_link(&link(0, "")).is_ok());
+        assert_eq!(
+            ledger(asked).admit_link(&link(0, "d/f")).is_ok(),
+            asked != Asked::Files
+        );
+        assert!(matches!(
+            ledger(asked).admit_link(&link(1, "")),
+            Err(Rejected::Protocol(_))
+        ));
+    }
 }

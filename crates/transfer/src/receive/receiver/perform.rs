@@ -126,9 +126,7 @@ impl<S: Store> Receiver<S> {
                     self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 }
                 let (bytes, hash) = content.unzip();
-                if written == Written::Unchanged {
-                    self.progress.unchanged(bytes.unwrap_or(0));
-                }
+                self.progress.in_place(written, bytes.unwrap_or(0));
                 self.observer.event(Event::Done {
                     path: (self.label)(&head),
                     bytes,

@@ -142,6 +142,7 @@ fn entry(size: u64) -> Arc<Entry> {
         head,
         meta: Meta::default(),
         found: Found::File { size },
+        first: None,
     })
 }
 

@@ -102,6 +102,7 @@ impl Schedule {
         }
         self.entry_bytes -= tracked.entry.memory();
         let written = outcome.as_ref().ok();
+        let is_in_place = written.is_some();
         let content =
             written.and_then(|written| in_place(*written, &tracked.entry, &tracked.offered, tracked.content));
         let size = content.map_or(0, |(size, _)| size);
@@ -114,6 +115,9 @@ impl Schedule {
             content,
             outcome,
         });
+        for entry in self.links.answered(id, is_in_place) {
+            self.queue(entry);
+        }
         // A walk may wait for the memory.
         self.actions.wake_walk = true;
         self.freed();

@@ -115,13 +115,13 @@ impl Schedule {
         let offers = &self.offers;
         let may_begin = |entry: &mut Arc<Entry>| match offers.begins(entry) {
             Begins::Waits => false,
-            Begins::Offered(_) => true,
+            Begins::Offered(_) | Begins::Linked => true,
             Begins::Sent | Begins::OfferedAndSent => may_open || !entry.goes_in_blocks(),
         };
         if let Some(entry) = self.queued.pop_front_if(may_begin) {
-            self.queued_bytes = self.queued_bytes.saturating_sub(entry.size());
+            self.queued_bytes = self.queued_bytes.saturating_sub(entry.unsent_bytes());
             let (id, begins) = (entry.head.id, self.offers.begins(&entry));
-            let is_offered = matches!(begins, Begins::Offered(_));
+            let is_offered = matches!(begins, Begins::Offered(_) | Begins::Linked);
             let subject = match entry.goes_in_blocks() && !is_offered {
                 true => Subject::block(id, 0),
                 false => Subject::whole(id),

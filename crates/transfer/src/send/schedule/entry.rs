@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::blocks::Blocks;
+use super::links::Name;
 use super::offers::Begins;
 use crate::error::Failure;
 use crate::manifest::Record;
@@ -53,6 +54,8 @@ pub(crate) struct Entry {
     pub head: Head,
     pub meta: Meta,
     pub found: Found,
+    /// The name in place that this one is another name of the same file of, if it is to be said to be that.
+    pub first: Option<Arc<Name>>,
 }
 
 impl Entry {
@@ -61,6 +64,14 @@ impl Entry {
         match self.found {
             Found::File { size } => size,
             _ => 0,
+        }
+    }
+
+    /// Bytes of it that are to be sent.
+    pub(super) fn unsent_bytes(&self) -> u64 {
+        match self.first {
+            None => self.size(),
+            Some(_) => 0,
         }
     }
 
@@ -74,9 +85,10 @@ impl Entry {
         self.size() + self.head.path.as_bytes().len() as u64 + self.found.bytes()
     }
 
-    /// Bytes that its offer adds to a batch.
+    /// Bytes that its offer adds to a batch, or that it is another name of a file.
     pub(super) fn offer_bytes(&self) -> u64 {
-        OFFER_BYTES + self.head.path.as_bytes().len() as u64
+        let first = self.first.as_ref().map_or(0, |first| first.path.as_bytes().len());
+        OFFER_BYTES + (self.head.path.as_bytes().len() + first) as u64
     }
 
     pub(super) fn memory(&self) -> u64 {
@@ -115,7 +127,7 @@ pub(super) enum Offered {
 
 /// How an entry is being sent.
 pub(super) enum Stage {
-    /// Not yet: the receiver is asked whether it has it.
+    /// Not yet: the receiver is asked whether it has it, or makes it another name of a file.
     Offered,
     /// Whole, in one frame.
     Whole,
@@ -139,14 +151,14 @@ impl Stage {
 impl Tracked {
     pub(super) fn new(entry: Arc<Entry>, begins: Begins) -> Self {
         let stage = match begins {
-            Begins::Offered(_) => Stage::Offered,
+            Begins::Offered(_) | Begins::Linked => Stage::Offered,
             _ => Stage::first_of(&entry),
         };
         let offered = match begins {
             Begins::OfferedAndSent => Offered::WithData,
             Begins::Offered(Compare::SizeAndTime) => Offered::AsFound,
             // Nothing can be said before it is read.
-            Begins::Offered(Compare::Content) | Begins::Waits | Begins::Sent => Offered::Not,
+            Begins::Offered(Compare::Content) | Begins::Linked | Begins::Waits | Begins::Sent => Offered::Not,
         };
         Self {
             entry,
@@ -174,6 +186,8 @@ impl Tracked {
                 Offered::Not => None,
                 Offered::WithData | Offered::AsFound | Offered::Content(_) => Some(Ok(Written::Unchanged)),
             },
+            // Whatever has become of it since it was said to be that.
+            (_, Ok(Written::Linked)) => self.entry.first.is_some().then_some(Ok(Written::Linked)),
             // It was written and verified after all, before the failure arrived.
             (Stage::Failed(_), Ok(written)) if self.content.is_some() => Some(Ok(written)),
             (Stage::Failed(own), _) => Some(Err(own.clone())),
@@ -194,6 +208,14 @@ impl Tracked {
                     size: *size,
                     mtime: self.entry.meta.mtime,
                 },
+            },
+            (Ok(Written::Linked), ..) => match &self.entry.first {
+                Some(first) => Record::HardLink {
+                    size: self.entry.size(),
+                    source: first.source,
+                    path: &first.path,
+                },
+                None => Record::Failed,
             },
             (Ok(_), Found::File { .. }, Some((size, hash))) => Record::File { size: *size, hash },
             (Ok(_), Found::Directory, _) => Record::Directory,

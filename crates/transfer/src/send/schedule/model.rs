@@ -25,6 +25,7 @@ const BLOCK: u64 = 1 << BLOCK_LOG2;
 enum Sent {
     /// With the hash that it is offered with, if it is.
     Offer(Arc<Entry>, Option<(u64, Hash)>),
+    Link(Arc<Entry>),
     Whole(Arc<Entry>, Option<(u64, Hash)>),
     Block {
         id: u64,
@@ -56,6 +57,7 @@ enum Answer {
 enum Outcome {
     Written,
     Unchanged,
+    Linked,
     Failed,
 }
 
@@ -83,6 +85,10 @@ struct World {
     late: Vec<Answer>,
     /// How often each entry has been read.
     readings: HashMap<u64, usize>,
+    /// How often each has been asked for as another name.
+    links_asked: HashMap<u64, usize>,
+    /// Whether the receiver understands other names.
+    understands_links: bool,
     /// How often each has been compared.
     comparisons: HashMap<u64, usize>,
     /// Files that the sender has open.
@@ -98,15 +104,25 @@ struct World {
 }
 
 impl World {
-    fn new(plans: Vec<Plan>, presence: Presence, compare: Compare, has_some: bool) -> Self {
+    fn new(
+        plans: Vec<Plan>,
+        presence: Presence,
+        compare: Compare,
+        has_some: bool,
+        (keeps, understands_links): (bool, bool),
+    ) -> Self {
         let mut world = Self {
             to_find: plans.len(),
             plans,
             compare,
+            understands_links,
             has_some: has_some || presence == Presence::Something,
             ..Self::default()
         };
         world.schedule.expect(presence, compare);
+        if keeps {
+            world.schedule.keep_links();
+        }
         world
     }
 
@@ -144,7 +160,26 @@ impl World {
             Plan::Bad => Found::Failed(Failure::new(FailureKind::NotRegular)),
             Plan::File { found, .. } => Found::File { size: *found },
         };
-        self.schedule.found(0, path, Meta::default(), found);
+        let inode = match self.plans[id as usize] {
+            Plan::File { inode, .. } => inode,
+            _ => None,
+        };
+        match (inode, found) {
+            (Some(number), Found::File { size }) => {
+                let inode = Inode {
+                    device: 0,
+                    number: number.into(),
+                };
+                let names = self
+                    .plans
+                    .iter()
+                    .filter(|plan| matches!(plan, Plan::File { inode: Some(other), .. } if *other == number));
+                // One of them is elsewhere.
+                let linked = (inode, names.count() as u64 + u64::from(number));
+                self.schedule.found_linked(0, path, Meta::default(), size, linked);
+            }
+            (_, found) => self.schedule.found(0, path, Meta::default(), found),
+        }
         if self.to_find == 0 {
             self.schedule.walk_ended(true);
         }
@@ -224,12 +259,18 @@ impl World {
                 let outcome = match outcome {
                     Outcome::Written => Ok(Written::New),
                     Outcome::Unchanged => Ok(Written::Unchanged),
+                    Outcome::Linked => Ok(Written::Linked),
                     Outcome::Failed => Err(Failure::new(FailureKind::DiskFull)),
                 };
                 self.schedule.answered(id, outcome, self.now);
             }
             Answer::Want(id) => self.schedule.wanted(id, self.now),
-            Answer::Told(something) => self.schedule.told_presence(something, self.now),
+            Answer::Told(something) => {
+                self.schedule.told_presence(something, self.now);
+                if self.understands_links {
+                    self.schedule.links_understood();
+                }
+            }
             Answer::Have(id, parts) => {
                 assert!(self.schedule.have(id, &parts, false), "parts of another file")
             }
@@ -337,8 +378,9 @@ proptest! {
         presence in prop_oneof![Just(Presence::Unknown), Just(Presence::Nothing), Just(Presence::Something)],
         compare in prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)],
         has_some in any::<bool>(),
+        links in any::<(bool, bool)>(),
     ) {
-        let mut world = World::new(plans, presence, compare, has_some);
+        let mut world = World::new(plans, presence, compare, has_some, links);
         for step in steps {
             world.step(step);
         }

@@ -53,6 +53,8 @@ pub(super) enum Begins {
     OfferedAndSent,
     /// It is offered, to be compared so, and sent if the receiver wants it.
     Offered(Compare),
+    /// It is said to be another name of a file, and sent if the receiver wants it.
+    Linked,
 }
 
 impl Offers {
@@ -60,6 +62,9 @@ impl Offers {
     pub(super) fn begins(&self, entry: &Entry) -> Begins {
         if !matches!(entry.found, Found::File { .. }) {
             return Begins::Sent;
+        }
+        if entry.first.is_some() {
+            return Begins::Linked;
         }
         match (self.presence, self.compare) {
             (Presence::Nothing, _) => Begins::Sent,
@@ -124,6 +129,9 @@ impl Offers {
 
     /// What is sent for an entry that is offered, given what was said of it before.
     pub(super) fn work(&self, entry: std::sync::Arc<Entry>, offered: &Offered) -> Work {
+        if entry.first.is_some() {
+            return Work::Link(entry);
+        }
         match (offered, self.compare) {
             (Offered::Content(content), _) => Work::Offer {
                 file: entry,
@@ -205,7 +213,7 @@ pub(super) fn in_place(
 ) -> Option<(u64, Option<Hash>)> {
     match (written, offered) {
         (Written::Unchanged, Offered::Content(content)) => Some((content.0, Some(content.1))),
-        (Written::Unchanged, _) => Some((entry.size(), None)),
+        (Written::Unchanged | Written::Linked, _) => Some((entry.size(), None)),
         (Written::New | Written::Same, _) => content.map(|(size, hash)| (size, Some(hash))),
     }
 }

@@ -5,6 +5,7 @@ use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{Compare, Written};
 
+mod links;
 mod offers;
 
 const ROOM: usize = MAX_BATCH_ENTRIES;
@@ -38,6 +39,7 @@ fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String>
             None => format!("offer {}", file.head.id),
             Some((size, _)) => format!("offer {} of {size}", file.head.id),
         },
+        Work::Link(file) => format!("link {}", file.head.id),
         Work::ReadOffer(file) => format!("read {}", file.head.id),
         Work::Open { file, offered: false } => format!("open {}", file.head.id),
         Work::Open { file, offered: true } => format!("offer and open {}", file.head.id),

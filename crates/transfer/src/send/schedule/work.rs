@@ -58,6 +58,8 @@ pub(crate) enum Work {
         file: Arc<Entry>,
         content: Option<(u64, Hash)>,
     },
+    /// Say that a file is another name of one that is in place.
+    Link(Arc<Entry>),
     /// Read a file for its hash, and offer it.
     ReadOffer(Arc<Entry>),
     /// Open the file, report its size, and send its first block; `offered` before that, as the walk found it.
@@ -84,7 +86,7 @@ impl Work {
     pub(super) fn batch_bytes(&self) -> u64 {
         match self {
             Work::Entry(entry) | Work::ReadOffer(entry) => entry.batch_bytes(),
-            Work::Offer { file, .. } => file.offer_bytes(),
+            Work::Offer { file, .. } | Work::Link(file) => file.offer_bytes(),
             _ => 0,
         }
     }

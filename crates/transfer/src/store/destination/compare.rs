@@ -65,7 +65,7 @@ impl Destination {
         }
         let needs_file = offer.hash.is_some() || self.options.fsync || self.differs(&stat, offer);
         if !needs_file {
-            return Ok(Comparison::Unchanged);
+            return Ok(Comparison::InPlace);
         }
         let Some((fd, stat)) = open(&there, offer.size) else {
             return Ok(Comparison::Wanted);
@@ -83,7 +83,7 @@ impl Destination {
             fs::fsync(&fd)?;
             self.open_dirs.changed(&there.path, &there.dir);
         }
-        Ok(Comparison::Unchanged)
+        Ok(Comparison::InPlace)
     }
 
     /// Where an entry would be, without making anything; none if its directory is not there or may not be looked into.

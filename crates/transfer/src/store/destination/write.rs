@@ -20,7 +20,7 @@ use crate::store::confine::{Kind, kind_of};
 use crate::store::journal::{DirStorage, Identity, Journal};
 use crate::store::{Announced, Comparison, MadeDir, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, Head, Meta, Offer, Written};
+use crate::wire::{Block, HardLink, Head, Meta, Offer, Written};
 
 /// How long a copy that another one of the same holds is waited for: a program that was told to stop, or killed, may still be ending.
 const CONTEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -68,6 +68,10 @@ impl Store for Destination {
 
     fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
         self.compare_offered(offer, is_waiting)
+    }
+
+    fn link(&self, link: &HardLink) -> Result<Comparison, Failure> {
+        self.give_name(link)
     }
 
     fn create(&self, announced: &Announced) -> Result<NewFile, Failure> {
@@ -274,7 +278,7 @@ impl Destination {
         self.base.read_link(place).is_ok_and(|there| there == target)
     }
 
-    fn temp_name(&self, id: u64) -> OsString {
+    pub(super) fn temp_name(&self, id: u64) -> OsString {
         OsString::from(format!("{}{id:x}", self.temp_prefix))
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{Failure, FailureKind};
 use crate::manifest::Record;
 use crate::path::RelPath;
 use crate::receive::ledger::{
-    Action, Asked, BlockWrite, Directory, Expected, Ledger, Parts, Placement, Report, Sent,
+    Action, Asked, BlockWrite, Claim, Directory, Expected, Ledger, Parts, Placement, Report, Sent,
 };
 use crate::store::{Announced, Comparison, MadeDir};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
@@ -45,7 +45,7 @@ pub(super) type Offered = Option<Result<Comparison, FailureKind>>;
 pub(super) fn offered() -> impl Strategy<Value = Offered> {
     prop_oneof![
         4 => Just(None),
-        2 => Just(Some(Ok(Comparison::Unchanged))),
+        2 => Just(Some(Ok(Comparison::InPlace))),
         2 => Just(Some(Ok(Comparison::Wanted))),
         1 => kind().prop_map(|kind| Some(Err(kind))),
     ]
@@ -306,7 +306,7 @@ impl Run {
                 self.event(|ledger, _| ledger.admit(&head(id), Sent::File))
                     .unwrap();
                 let offer = self.offer(id);
-                if self.event(|ledger, out| ledger.offered(&offer, asker, out)) {
+                if self.event(|ledger, out| ledger.claimed(Claim::Offer(&offer), asker, out)) {
                     self.work.push(Work::Compare(id));
                 }
             }
@@ -411,7 +411,7 @@ impl Run {
             Work::Compare(id) => {
                 let offer = self.offer(id);
                 let compared = self.offers[&id].map_err(failure);
-                self.event(|ledger, out| ledger.compared(&offer, compared, out));
+                self.event(|ledger, out| ledger.compared(Claim::Offer(&offer), compared, out));
             }
             Work::Hash(block) => {
                 let hash = hash_of(block.offset, self.plan[block.id as usize].size());

@@ -49,9 +49,12 @@ impl Schedule {
                 }
             }
         }
-        let queued_bytes: u64 = self.queued.iter().map(|entry| entry.size()).sum();
+        let queued_bytes: u64 = self.queued.iter().map(|entry| entry.unsent_bytes()).sum();
         assert_eq!(self.queued_bytes, queued_bytes);
         entry_bytes += self.queued.iter().map(|entry| entry.memory()).sum::<u64>();
+        entry_bytes += self.links.all_waiting().map(Entry::memory).sum::<u64>();
+        let waiting = self.links.all_waiting().count();
+        assert_eq!(self.links.waiting(), waiting);
         assert_eq!((self.entry_bytes, self.file_bytes), (entry_bytes, file_bytes));
         assert_eq!(
             self.in_flight.len() + self.returned.len(),
@@ -63,7 +66,7 @@ impl Schedule {
         let questions = self.offers.questions();
         assert!(questions.iter().all(|id| self.tracked.contains_key(id)));
         assert!(self.bytes_done >= acknowledged);
-        let known = self.queued.len() as u64 + self.tracked.len() as u64 + self.manifest.len();
+        let known = (self.queued.len() + self.tracked.len() + waiting) as u64 + self.manifest.len();
         assert_eq!(known, self.found.entries, "an entry is lost");
     }
 

@@ -22,6 +22,10 @@ pub(super) enum Plan {
         refused: bool,
         /// The blocks that the receiver has before anything is sent, a bit for each.
         kept: u8,
+        /// Which file it is a name of, if that has others.
+        inode: Option<u8>,
+        /// Whether the receiver can make it another name when it is asked for the n-th time.
+        can_link: Vec<bool>,
         /// It is at the receiver, of these sizes and contents when it is compared for the n-th time.
         there: Option<Vec<(u64, u8)>>,
     },
@@ -39,8 +43,13 @@ pub(super) fn plan() -> impl Strategy<Value = Plan> {
     let kept = prop_oneof![2 => Just(0), 1 => any::<u8>(), 1 => Just(u8::MAX)];
     let there = prop::option::of(prop::collection::vec((prop::bool::weighted(0.7), 0u8..2), 1..3));
     let refused = prop::bool::weighted(0.1);
-    let file = (size, sizes, one(0), failing, refused, kept, there).prop_map(
-        |(found, later, contents, failing, refused, kept, there)| Plan::File {
+    let inode = prop::option::of(0u8..2);
+    let can_link = prop::collection::vec(prop::bool::weighted(0.7), 1..3);
+    let links = (inode, can_link);
+    let file = (size, sizes, one(0), failing, refused, kept, there, links).prop_map(
+        |(found, later, contents, failing, refused, kept, there, (inode, can_link))| Plan::File {
+            inode,
+            can_link,
             there: there.map(|times| {
                 let of_size = |(same, content)| (if same { found } else { found + 1 }, content);
                 times.into_iter().map(of_size).collect()

@@ -33,6 +33,13 @@ impl World {
                     false => line_of(&mut self.lines, stream).push_back(Answer::Want(id)),
                 }
             }
+            Sent::Link(entry) => {
+                let id = entry.head.id;
+                match self.written.contains_key(&id) || self.link(&entry) {
+                    true => ended = Some(id),
+                    false => line_of(&mut self.lines, stream).push_back(Answer::Want(id)),
+                }
+            }
             Sent::Whole(entry, content) => {
                 let ok = !self.refuses(entry.head.id);
                 self.write(entry.head.id, ok.then_some(content));
@@ -143,6 +150,35 @@ impl World {
             self.written.insert(id, Outcome::Unchanged);
         }
         is_there
+    }
+
+    /// Whether a file can be made another name of one in place; then that is what becomes of it.
+    fn link(&mut self, entry: &Entry) -> bool {
+        let id = entry.head.id;
+        assert!(self.understands_links, "nobody said that it does");
+        let Plan::File { can_link, inode, .. } = &self.plans[id as usize] else {
+            panic!("links what is no file")
+        };
+        let first = entry.first.as_ref().expect("another name of something");
+        let of: u64 = first.path.to_string()[1..].parse().unwrap();
+        assert!(matches!(self.written[&of], Outcome::Written | Outcome::Unchanged));
+        let Plan::File { inode: other, .. } = &self.plans[of as usize] else {
+            panic!("another name of what is no file")
+        };
+        assert!(inode.is_some() && inode == other, "names of two files");
+        let count = self.links_asked.entry(id).or_default();
+        *count += 1;
+        let can = nth(can_link, *count - 1);
+        if can {
+            let record = Record::HardLink {
+                size: entry.size(),
+                source: first.source,
+                path: &first.path,
+            };
+            assert!(self.manifest.record(id, 0, &entry.head.path, record));
+            self.written.insert(id, Outcome::Linked);
+        }
+        can
     }
 
     fn refuses(&self, id: u64) -> bool {

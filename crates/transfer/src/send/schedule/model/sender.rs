@@ -48,6 +48,7 @@ impl World {
     fn read_blocks(&mut self, stream: StreamId, work: Work) {
         match work {
             Work::Offer { file, content } => self.send(stream, Sent::Offer(file, content)),
+            Work::Link(file) => self.send(stream, Sent::Link(file)),
             Work::ReadOffer(entry) => self.read_offer(stream, entry),
             Work::Open { file: entry, offered } => {
                 let id = entry.head.id;

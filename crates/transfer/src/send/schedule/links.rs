@@ -1,0 +1,190 @@
+//! Files with several names, where these are to be names of one file at the receiver, too (LH-COPY-45).
+//!
+//! The name that is found first goes as any file does. Those that are found later wait until it is in place, and are then said to be
+//! other names of it; the receiver may want one as a file after all. Where the first one fails, the next one takes its place. What is
+//! remembered is bounded: past that, a name is a file of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::entry::Entry;
+use crate::path::RelPath;
+
+/// Bytes of memory for files of which not all names have been found.
+const MAX_LINK_BYTES: u64 = 16 << 20;
+/// Bytes that such a file takes beside the path of its first name.
+const LINKED_FILE_BYTES: u64 = 256;
+/// A hash table may be half empty.
+const _: () = assert!(
+    2 * size_of::<(Inode, Linked)>() + 2 * size_of::<(u64, Inode)>() + size_of::<Name>()
+        <= LINKED_FILE_BYTES as usize
+);
+
+/// Which file of the sources' file systems a name is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Inode {
+    pub device: u64,
+    pub number: u64,
+}
+
+/// A name of a file: which of the sources it belongs to, and where beneath that.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub source: u32,
+    pub path: RelPath,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Links {
+    /// They are to be kept.
+    wanted: bool,
+    /// The receiver understands HARD_LINK.
+    understood: bool,
+    /// No more names will be found.
+    all_found: bool,
+    files: HashMap<Inode, Linked>,
+    /// First names without a result.
+    firsts: HashMap<u64, Inode>,
+    waiting: usize,
+    bytes: u64,
+}
+
+/// A file of which not all names have been found, or not all may be said yet.
+struct Linked {
+    first: Arc<Name>,
+    is_in_place: bool,
+    /// Names that have not been found; some may lie outside of the sources.
+    to_find: u64,
+    /// Names that were found before the first one is in place.
+    waiting: Vec<Entry>,
+}
+
+impl Links {
+    /// They are to be kept, if the receiver understands HARD_LINK.
+    pub(super) fn keep(&mut self) {
+        self.wanted = true;
+    }
+
+    /// The receiver understands HARD_LINK.
+    pub(super) fn understood(&mut self) {
+        self.understood = true;
+    }
+
+    /// Names that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Bytes of memory for what is remembered; what waits is not counted.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A file was found that has so many `names`. The entry comes back if it may be sent; otherwise it waits.
+    pub(super) fn found(&mut self, inode: Inode, names: u64, mut entry: Entry) -> Option<Entry> {
+        if !self.wanted {
+            return Some(entry);
+        }
+        let Some(file) = self.files.get_mut(&inode) else {
+            let first = name_of(&entry);
+            let bytes = bytes_of(&first);
+            if self.bytes + bytes <= MAX_LINK_BYTES {
+                self.bytes += bytes;
+                self.firsts.insert(entry.head.id, inode);
+                let file = Linked {
+                    first: Arc::new(first),
+                    is_in_place: false,
+                    to_find: names.saturating_sub(1),
+                    waiting: Vec::new(),
+                };
+                self.files.insert(inode, file);
+            }
+            return Some(entry);
+        };
+        file.to_find = file.to_find.saturating_sub(1);
+        if !file.is_in_place {
+            file.waiting.push(entry);
+            self.waiting += 1;
+            return None;
+        }
+        entry.first = Some(file.first.clone());
+        self.forget_if_over(inode);
+        Some(entry)
+    }
+
+    /// An entry has its result. What may be sent now.
+    pub(super) fn answered(&mut self, id: u64, is_in_place: bool) -> Vec<Entry> {
+        let Some(inode) = self.firsts.remove(&id) else {
+            return Vec::new();
+        };
+        let Some(file) = self.files.get_mut(&inode) else {
+            return Vec::new();
+        };
+        // Whatever becomes of one that is not understood, the others are files of their own.
+        let may_link = is_in_place && self.understood;
+        self.wanted &= self.understood || !is_in_place;
+        let mut released = std::mem::take(&mut file.waiting);
+        if may_link {
+            file.is_in_place = true;
+            for entry in &mut released {
+                entry.first = Some(file.first.clone());
+            }
+        } else if !is_in_place && self.wanted && released.len() > 1 {
+            file.waiting = released.split_off(1);
+        }
+        self.waiting -= released.len();
+        let next = released.first().filter(|_| !may_link && self.wanted);
+        if let Some(entry) = next {
+            let first = name_of(entry);
+            self.bytes = self.bytes - bytes_of(&file.first) + bytes_of(&first);
+            file.first = Arc::new(first);
+            self.firsts.insert(entry.head.id, inode);
+        } else if !may_link {
+            self.forget(inode);
+        } else {
+            self.forget_if_over(inode);
+        }
+        released
+    }
+
+    /// No more names will be found.
+    pub(super) fn all_found(&mut self) {
+        self.all_found = true;
+        let over: Vec<Inode> = self
+            .files
+            .iter()
+            .filter_map(|(inode, file)| file.is_in_place.then_some(*inode))
+            .collect();
+        over.into_iter().for_each(|inode| self.forget(inode));
+    }
+
+    fn forget_if_over(&mut self, inode: Inode) {
+        let is_over = |file: &Linked| file.is_in_place && (self.all_found || file.to_find == 0);
+        if self.files.get(&inode).is_some_and(is_over) {
+            self.forget(inode);
+        }
+    }
+
+    fn forget(&mut self, inode: Inode) {
+        if let Some(file) = self.files.remove(&inode) {
+            self.bytes -= bytes_of(&file.first);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn all_waiting(&self) -> impl Iterator<Item = &Entry> {
+        self.files.values().flat_map(|file| &file.waiting)
+    }
+}
+
+fn name_of(entry: &Entry) -> Name {
+    Name {
+        source: entry.head.source,
+        path: entry.head.path.clone(),
+    }
+}
+
+fn bytes_of(name: &Name) -> u64 {
+    LINKED_FILE_BYTES + name.path.as_bytes().len() as u64
+}

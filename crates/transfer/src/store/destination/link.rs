@@ -1,0 +1,69 @@
+//! Other names of files in place (LH-COPY-45 to LH-COPY-47).
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::Stat;
+use rustix::io::Errno;
+
+use super::{Destination, Parent};
+use crate::error::{Failure, FailureKind};
+use crate::store::Comparison;
+use crate::store::confine::{Dir, Kind, kind_of};
+use crate::wire::{HardLink, Head};
+
+impl Destination {
+    /// Gives the file of the first name the other one, if it is a regular file of the size that is told, the writer may know what is
+    /// there, and the file system can. What is at the other name is replaced as far as a file would be.
+    pub(super) fn give_name(&self, link: &HardLink) -> Result<Comparison, Failure> {
+        if !self.may_compare {
+            return Ok(Comparison::Wanted);
+        }
+        let first = Head {
+            id: link.head.id,
+            source: link.first.0,
+            path: link.first.1.clone(),
+        };
+        let first = self.beneath_base(&first)?;
+        let Some((parent, first_name)) = first
+            .split_last()
+            .filter(|(parent, _)| parent.is_within(&self.within))
+        else {
+            return Err(Failure::new(FailureKind::RefusedPath));
+        };
+        let (Ok(from), first_name) = (self.base.handle(&parent), OsStr::from_bytes(first_name)) else {
+            return Ok(Comparison::Wanted);
+        };
+        let Ok(file) = from.stat_name(first_name) else {
+            return Ok(Comparison::Wanted);
+        };
+        if kind_of(&file) != Kind::File || file.st_size as u64 != link.size {
+            return Ok(Comparison::Wanted);
+        }
+        let Parent { dir, path, name } = self.parent(&self.beneath_base(&link.head)?)?;
+        match from.link_into(first_name, &dir, &name) {
+            Ok(()) => {}
+            Err(Errno::EXIST) if is_name_of(&dir, &name, &file) => return Ok(Comparison::InPlace),
+            Err(Errno::EXIST) if self.options.overwrite => {
+                let temp = self.temp_name(link.head.id);
+                if from.link_into(first_name, &dir, &temp).is_err() {
+                    return Ok(Comparison::Wanted);
+                }
+                if let Err(errno) = dir.rename(&temp, &name, true) {
+                    let _ = dir.remove(&temp);
+                    return Err(errno.into());
+                }
+            }
+            // The same content, or something else: to be told when it is sent. Or a file system, or its owner, that allows no more names.
+            Err(_) => return Ok(Comparison::Wanted),
+        }
+        self.open_dirs.changed(&path, &dir);
+        Ok(Comparison::InPlace)
+    }
+}
+
+/// Whether `name` is a name of `file`.
+fn is_name_of(dir: &Dir, name: &OsStr, file: &Stat) -> bool {
+    dir.stat_name(name)
+        .is_ok_and(|there| (there.st_dev, there.st_ino) == (file.st_dev, file.st_ino))
+}
