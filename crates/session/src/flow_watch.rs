@@ -129,6 +129,11 @@ impl FlowWatch {
         self.lock().fit = Fit::Due;
     }
 
+    /// Lets the rate go, and the socket that a fitted flow holds open.
+    pub fn let_rate_go(&self) {
+        self.lock().fit = Fit::Not;
+    }
+
     /// Forgets what was seen and goes on as the other side, or the same, of the connection.
     pub fn begin_anew(&self, side: Side) {
         let mut watched = self.lock();
@@ -228,6 +233,9 @@ mod tests {
         let watch = FlowWatch::new(Mode::Observe, Side::Sending);
         watch.fit_rate();
         assert!(is_fitted(&watch));
+        watch.let_rate_go();
+        assert!(!is_fitted(&watch));
+        watch.fit_rate();
         watch.begin_anew(Side::Sending);
         assert!(matches!(watch.lock().fit, Fit::Not));
     }
