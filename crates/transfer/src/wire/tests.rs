@@ -306,9 +306,9 @@ fn a_small_frame_filled_in_place_is_the_same_frame() {
     assert_eq!(placed, plain);
 }
 
-#[test]
-fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
-    let hello = Hello {
+/// A pull of one file, without options.
+fn plain_hello() -> Hello {
+    Hello {
         token: Token([1; 16]),
         request: Request::Pull {
             recursive: false,
@@ -319,7 +319,12 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
         offer: None,
         hard_links: false,
         single: false,
-    };
+    }
+}
+
+#[test]
+fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
+    let hello = plain_hello();
     let mut bytes = Vec::new();
     Frame::Hello(hello.clone()).encode(&mut bytes);
     let body = &bytes[5..];
@@ -509,19 +514,7 @@ fn lh_copy_40_a_hash_that_is_offered_is_32_bytes_or_none() {
 fn lh_copy_39_a_way_to_compare_is_one_that_is_known() {
     let hello = |value: &[u8]| {
         let mut bytes = Vec::new();
-        Frame::Hello(Hello {
-            token: Token([1; 16]),
-            request: Request::Pull {
-                recursive: false,
-                sources: vec![RelPath::root()],
-            },
-            resume: false,
-            clear: false,
-            offer: None,
-            hard_links: false,
-            single: false,
-        })
-        .encode(&mut bytes);
+        Frame::Hello(plain_hello()).encode(&mut bytes);
         encode::put_option(&mut bytes, options::OFFER, value);
         decode(FrameType::Hello, Bytes::copy_from_slice(&bytes[5..]))
     };
@@ -538,16 +531,8 @@ fn lh_copy_48_a_copy_of_one_stream_says_so_at_the_end_of_hello() {
     let hello = |single| {
         let mut bytes = Vec::new();
         let hello = Hello {
-            token: Token([1; 16]),
-            request: Request::Pull {
-                recursive: false,
-                sources: vec![RelPath::root()],
-            },
-            resume: false,
-            clear: false,
-            offer: None,
-            hard_links: false,
             single,
+            ..plain_hello()
         };
         Frame::Hello(hello).encode(&mut bytes);
         bytes

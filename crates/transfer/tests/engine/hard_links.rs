@@ -62,37 +62,12 @@ fn names(root: &Path) -> Vec<Vec<PathBuf>> {
     names
 }
 
-/// All that a copy keeps of what is no directory.
-fn files(root: &Path) -> Vec<(Vec<u8>, String)> {
-    let mut list = describe(root);
-    list.retain(|(_, what)| !what.starts_with("dir"));
-    list
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    Push,
-    Pull,
-}
-
-impl Way {
-    fn places(self, bench: &Bench) -> (PathBuf, PathBuf) {
-        match self {
-            Self::Push => (bench.local("s"), bench.root("d/s")),
-            Self::Pull => (bench.root("s"), bench.local("d/s")),
-        }
-    }
-
-    async fn copy(self, bench: &Bench, pipes: Pipes, overwrite: bool) -> Run {
-        let options = WriteOptions {
-            overwrite,
-            resume: true,
-            ..Default::default()
-        };
-        match self {
-            Self::Push => bench.push(pipes, &[bench.local("s")], "/d/", options).await,
-            Self::Pull => bench.pull(pipes, &["s"], "d/", options).await,
-        }
+/// With files that exist replaced, or not.
+fn options(overwrite: bool) -> WriteOptions {
+    WriteOptions {
+        overwrite,
+        resume: true,
+        ..Default::default()
     }
 }
 
@@ -117,14 +92,14 @@ async fn names_of_one_file_stay_that_and_it_travels_once() {
         let bench = bench();
         let (from, to) = way.places(&bench);
         tree(&from);
-        let run = way.copy(&bench, bench.pipes(), false).await;
+        let run = way.copy(&bench, bench.pipes(), options(false)).await;
         run.ok();
         assert!(describe(&to) == describe(&from), "{way:?}");
         assert_eq!(names(&to), names(&from), "{way:?}");
         assert_eq!(linked(&run), (LINKS, 2 * LARGE + (LINKS - 2) * SMALL), "{way:?}");
         assert_eq!(run.progress.bytes_travelled(), UNIQUE, "{way:?}");
         // The same again moves nothing.
-        let again = way.copy(&bench, bench.pipes(), false).await;
+        let again = way.copy(&bench, bench.pipes(), options(false)).await;
         again.ok();
         assert_eq!(names(&to), names(&from), "{way:?}");
         assert_eq!(linked(&again), linked(&run), "{way:?}");
@@ -136,7 +111,7 @@ async fn unless_asked_each_name_is_a_file() {
     let bench = Bench::new();
     let (from, to) = Way::Push.places(&bench);
     tree(&from);
-    let run = Way::Push.copy(&bench, bench.pipes(), false).await;
+    let run = Way::Push.copy(&bench, bench.pipes(), options(false)).await;
     run.ok();
     assert!(names(&to).iter().all(|names| names.len() == 1));
     assert!(describe(&to) == describe(&from));
@@ -152,7 +127,7 @@ async fn streams_that_are_lost_lose_no_name() {
             tree(&from);
             let pipes = bench.pipes();
             *pipes.cuts.lock().unwrap() = vec![cut, cut / 2];
-            let run = way.copy(&bench, pipes, false).await;
+            let run = way.copy(&bench, pipes, options(false)).await;
             run.ok();
             assert!(describe(&to) == describe(&from), "{way:?} {cut}");
             assert_eq!(names(&to), names(&from), "{way:?} {cut}");
@@ -174,7 +149,7 @@ async fn what_is_at_another_name_is_replaced_as_a_file_would_be() {
         // A link at the first name is never followed.
         std::fs::write(bench.tmp.path().join("secret"), noise(LARGE as usize, 1)).unwrap();
         std::os::unix::fs::symlink(bench.tmp.path().join("secret"), to.join("a/large")).unwrap();
-        let run = way.copy(&bench, bench.pipes(), false).await;
+        let run = way.copy(&bench, bench.pipes(), options(false)).await;
         let exists = |name: &str| (name.to_owned(), FailureKind::Exists);
         // What is found first of the large file's names is in the way; the next one took its place.
         assert_eq!(run.failures(), [exists("f3"), exists("large")], "{way:?}");
@@ -182,7 +157,7 @@ async fn what_is_at_another_name_is_replaced_as_a_file_would_be() {
         let inode = |name: &str| std::fs::metadata(to.join(name)).unwrap().ino();
         assert_eq!(inode("a/deep/large"), inode("b/again"));
         assert_ne!(inode("b/f6"), inode("b/f0"));
-        let run = way.copy(&bench, bench.pipes(), true).await;
+        let run = way.copy(&bench, bench.pipes(), options(true)).await;
         run.ok();
         assert!(files(&to) == files(&from), "{way:?}");
         assert_eq!(names(&to), names(&from), "{way:?}");

@@ -460,6 +460,37 @@ impl AsyncWrite for Cut {
     }
 }
 
+/// Which way a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    Push,
+    Pull,
+}
+
+impl Way {
+    /// The tree that is copied, and where it goes.
+    pub fn places(self, bench: &Bench) -> (PathBuf, PathBuf) {
+        match self {
+            Self::Push => (bench.local("s"), bench.root("d/s")),
+            Self::Pull => (bench.root("s"), bench.local("d/s")),
+        }
+    }
+
+    pub async fn copy(self, bench: &Bench, pipes: Pipes, options: WriteOptions) -> Run {
+        match self {
+            Self::Push => bench.push(pipes, &[bench.local("s")], "/d/", options).await,
+            Self::Pull => bench.pull(pipes, &["s"], "d/", options).await,
+        }
+    }
+}
+
+/// All that a copy keeps of what is no directory.
+pub fn files(root: &Path) -> Vec<(Vec<u8>, String)> {
+    let mut list = describe(root);
+    list.retain(|(_, what)| !what.starts_with("dir"));
+    list
+}
+
 /// Everything about a tree that a copy keeps, to compare two of them.
 pub fn describe(root: &Path) -> Vec<(Vec<u8>, String)> {
     use std::os::unix::ffi::OsStrExt;

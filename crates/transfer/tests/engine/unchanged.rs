@@ -1,13 +1,14 @@
 //! What is there already does not travel: offered before data, by size and time or by content; both ways.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_transfer::*;
 use tokio::time::Instant;
 
+use crate::harness::Way::{Pull, Push};
 use crate::harness::*;
 
 const FILES: u64 = 600;
@@ -69,45 +70,12 @@ fn travelled(run: &Run) -> Vec<String> {
     names
 }
 
-/// Which way a copy goes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
-    Push,
-    Pull,
-}
-
-use Way::{Pull, Push};
-
-impl Way {
-    /// The tree that is copied, and where it goes.
-    fn places(self, bench: &Bench) -> (PathBuf, PathBuf) {
-        match self {
-            Push => (bench.local("s"), bench.root("d/s")),
-            Pull => (bench.root("s"), bench.local("d/s")),
-        }
+/// The most that travels of a tree that is there.
+fn bound(way: Way) -> u64 {
+    match way {
+        Push => BEFORE_TOLD,
+        Pull => 0,
     }
-
-    async fn copy(self, bench: &Bench, pipes: Pipes, options: WriteOptions) -> Run {
-        match self {
-            Push => bench.push(pipes, &[bench.local("s")], "/d/", options).await,
-            Pull => bench.pull(pipes, &["s"], "d/", options).await,
-        }
-    }
-
-    /// The most that travels of a tree that is there.
-    fn bound(self) -> u64 {
-        match self {
-            Push => BEFORE_TOLD,
-            Pull => 0,
-        }
-    }
-}
-
-/// All that a copy keeps of what is no directory.
-fn files(root: &Path) -> Vec<(Vec<u8>, String)> {
-    let mut list = describe(root);
-    list.retain(|(_, what)| !what.starts_with("dir"));
-    list
 }
 
 // LH-COPY-39, LH-COPY-41.
@@ -135,9 +103,9 @@ async fn a_tree_that_is_there_costs_round_trips_and_no_data() {
             took <= one_way * 4 + Duration::from_millis(30),
             "{way:?}: {took:?}"
         );
-        assert!(carried(&run) <= way.bound(), "{way:?}: {}", carried(&run));
+        assert!(carried(&run) <= bound(way), "{way:?}: {}", carried(&run));
         let passed = passed.load(Ordering::SeqCst);
-        assert!(passed <= way.bound() + 300 * FILES, "{way:?}: {passed} passed");
+        assert!(passed <= bound(way) + 300 * FILES, "{way:?}: {passed} passed");
         let (count, bytes) = unchanged(&run);
         let whole = FILES * FILE + LARGE;
         assert!(bytes + carried(&run) >= whole, "{way:?}: {bytes}");
@@ -166,7 +134,7 @@ async fn one_large_file_that_is_there_stops_travelling_with_the_first_answer() {
         let inode = std::fs::metadata(&to).unwrap().ino();
         let run = way.copy(&bench, bench.pipes(), overwriting()).await;
         run.ok();
-        assert!(carried(&run) <= way.bound(), "{way:?}: {}", carried(&run));
+        assert!(carried(&run) <= bound(way), "{way:?}: {}", carried(&run));
         assert_eq!(unchanged(&run), (1, 24 << 20));
         assert_eq!(run.progress.bytes_done.load(Ordering::Relaxed), 24 << 20);
         let now = std::fs::metadata(&to).unwrap().ino();
@@ -273,7 +241,7 @@ async fn what_can_not_be_replaced_is_told_without_its_data() {
                 failed("link", FailureKind::Exists)
             ]
         );
-        assert!(carried(&run) <= way.bound(), "{way:?}: {}", carried(&run));
+        assert!(carried(&run) <= bound(way), "{way:?}: {}", carried(&run));
         assert_eq!(std::fs::read(to.join("large")).unwrap(), b"short");
     }
 }
@@ -348,7 +316,7 @@ async fn a_copy_that_was_cut_in_mid_tree_skips_what_it_did() {
             let there: u64 = named.filter_map(|(_, what)| size(&what)).sum();
             let run = way.copy(&bench, bench.pipes(), overwriting()).await;
             run.ok();
-            let bound = FILES * FILE + LARGE + way.bound() - there;
+            let bound = FILES * FILE + LARGE + bound(way) - there;
             assert!(
                 carried(&run) <= bound,
                 "{way:?} {cut}: {} over {bound}",
