@@ -199,8 +199,17 @@ impl Cp {
                 let (found, names) = Sources::local(sources, self.recursive)?;
                 let destination = Destination::local(destination, names, options, Token::random()?)?;
                 let progress = watch.progress.clone();
-                let how = (self.compare(), self.hard_links);
-                copy_local(found, shown(sources), destination, how, progress, watch.clone()).await?
+                let (compare, hard_links) = (self.compare(), self.hard_links);
+                copy_local(
+                    found,
+                    shown(sources),
+                    destination,
+                    compare,
+                    hard_links,
+                    progress,
+                    watch.clone(),
+                )
+                .await?
             }
             Job::Push { sources, destination } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
@@ -249,12 +258,8 @@ impl Cp {
         }
     }
 
-    async fn client(
-        &self,
-        remote: &Remote,
-        request: Request,
-        watch: &Arc<Watch>,
-    ) -> Result<Client<Remembering>> {
+    /// What is said first on every stream of a new copy.
+    fn hello(&self, request: Request) -> Result<Hello> {
         let hello = Hello {
             token: Token::random()?,
             request,
@@ -267,6 +272,16 @@ impl Cp {
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");
         }
+        Ok(hello)
+    }
+
+    async fn client(
+        &self,
+        remote: &Remote,
+        request: Request,
+        watch: &Arc<Watch>,
+    ) -> Result<Client<Remembering>> {
+        let hello = self.hello(request)?;
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let wanted = trust::Wanted {
             key: self.host_key,

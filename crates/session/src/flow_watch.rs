@@ -130,7 +130,7 @@ impl FlowWatch {
     }
 
     /// Lets the rate go, and the socket that a fitted flow holds open.
-    pub fn let_rate_go(&self) {
+    pub(crate) fn let_rate_go(&self) {
         self.lock().fit = Fit::Not;
     }
 

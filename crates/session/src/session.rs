@@ -151,6 +151,15 @@ impl Session {
 }
 
 /// The connection of this end's hop, to measure it and to set its options.
+impl Drop for Session {
+    /// Who looks at the flow afterwards does not hold its connection (LH-END-3).
+    fn drop(&mut self) {
+        if let Some(watch) = &self.watch {
+            watch.let_rate_go();
+        }
+    }
+}
+
 impl AsFd for Session {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.hop().as_fd()

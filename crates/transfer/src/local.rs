@@ -25,7 +25,8 @@ pub async fn copy_local(
     sources: Sources,
     names: Vec<String>,
     destination: Destination,
-    (compare, hard_links): (Compare, bool),
+    compare: Compare,
+    hard_links: bool,
     progress: Arc<Progress>,
     observer: Arc<dyn Observer>,
 ) -> Result<Outcome, Error> {

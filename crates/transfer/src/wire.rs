@@ -50,10 +50,6 @@ pub(crate) const MAX_HAVE_SUBTREES: usize = 1024;
 pub(crate) const MAX_FILE: u64 = 1 << 62;
 /// Length and type of a frame.
 pub(crate) const FRAME_HEAD: usize = 5;
-/// Outcomes in RESULT that are neither 0, written anew, nor the code of a failure.
-const SAME: u8 = 255;
-const UNCHANGED: u8 = 254;
-const LINKED: u8 = 253;
 /// A failure that belongs to no numbered entry carries this number (LH-COPY-25).
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
@@ -304,6 +300,25 @@ pub(crate) enum Written {
     Unchanged,
     /// Another name of a file in place; its content has not travelled a second time.
     Linked,
+}
+
+impl Written {
+    /// The byte that stands for it where a failure has its code.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::New => 0,
+            Self::Linked => 253,
+            Self::Unchanged => 254,
+            Self::Same => 255,
+        }
+    }
+
+    /// None if that is no such byte.
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        [Self::New, Self::Same, Self::Unchanged, Self::Linked]
+            .into_iter()
+            .find(|written| written.code() == code)
+    }
 }
 
 /// Why bytes are not a frame: the peer is broken or hostile, and the stream is given up.

@@ -8,9 +8,7 @@ use longhaul_remote::between::Between;
 use longhaul_remote::message::Access;
 use longhaul_remote::{FarSide, Found, Login, LoginConnector, Serve, Start, Way, WayMemory};
 use longhaul_transfer::path::RelPath;
-use longhaul_transfer::{
-    Client, Destination, Hello, Observer, Outcome, Request, Sources, Token, WriteOptions,
-};
+use longhaul_transfer::{Client, Destination, Observer, Outcome, Request, Sources, WriteOptions};
 use tokio::task::JoinSet;
 
 use super::{Carried, Cp, remembered_streams, shown};
@@ -212,19 +210,7 @@ impl Cp {
         request: Request,
         watch: &Arc<Watch>,
     ) -> Result<Client<LoginConnector>> {
-        let token = Token::random()?;
-        let hello = Hello {
-            token,
-            request,
-            resume: !self.no_resume,
-            clear: self.no_encrypt,
-            offer: None,
-            hard_links: self.hard_links,
-            single: self.streams == Some(1),
-        };
-        if !hello.fits() {
-            bail!("too many sources in one command: name a directory that holds them, with -r");
-        }
+        let hello = self.hello(request)?;
         // Inside ssh's connection there is room for one.
         let only_one = connector.way() == Way::InsideSsh;
         Ok(Client {

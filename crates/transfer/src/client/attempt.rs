@@ -87,7 +87,6 @@ impl<C: Connector> Attempt<C> {
         if let (Side::Push(_), true, Some(flow)) = (&self.side, self.hello.single, &flow) {
             flow.fit_rate();
         }
-        let watched = flow.clone();
         let takes_a_place = self.counters.get().is_some();
         let counters = match self.counters.get() {
             Some(counters) => {
@@ -146,9 +145,6 @@ impl<C: Connector> Attempt<C> {
         };
         let stream = reader.into_inner().unsplit(writer);
         counters.closed(stream.retransmits());
-        if let Some(flow) = watched {
-            flow.let_rate_go();
-        }
         drop(counted);
         let mut closing = JoinSet::new();
         if result.is_ok() {

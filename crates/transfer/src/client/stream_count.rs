@@ -234,16 +234,16 @@ impl StreamCount {
         self.rate_before = Some(seen.rate);
     }
 
-    /// Chooses the number for the start, as soon as it is known whether the path is long. Over a long one, streams take two round trips to open, so they are opened
-    /// beside the first one: by the time at which it is known what there is to copy, they stand.
+    /// Chooses the number for the start, as soon as it is known whether the path is long. Streams take two round trips to open, so over a
+    /// long one they are opened beside the first one: by the time at which it is known what there is to copy, they stand.
     fn begin(&mut self, view: &View) {
+        if self.started {
+            return;
+        }
         let is_far = match view.rtt.is_zero() {
             true => view.is_unopened && view.now >= FAR_IF_NOT_OPEN_AFTER,
             false => view.rtt >= SEVERAL_FROM_RTT,
         };
-        if self.started {
-            return;
-        }
         if !is_far {
             self.started = !view.rtt.is_zero() && view.left >= SEVERAL_NEAR_FROM_BYTES;
             if self.started {

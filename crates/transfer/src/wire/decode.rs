@@ -141,12 +141,10 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         },
         FrameType::Result => {
             let id = fields.id()?;
-            let outcome = match fields.u8()? {
-                0 => Ok(Written::New),
-                SAME => Ok(Written::Same),
-                UNCHANGED => Ok(Written::Unchanged),
-                LINKED => Ok(Written::Linked),
-                code => Err(fields.failure(code)?),
+            let code = fields.u8()?;
+            let outcome = match Written::from_code(code) {
+                Some(written) => Ok(written),
+                None => Err(fields.failure(code)?),
             };
             Frame::Result { id, outcome }
         }

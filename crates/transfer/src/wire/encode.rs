@@ -171,10 +171,7 @@ impl Frame {
             Frame::Result { id, outcome } => {
                 out.extend_from_slice(&id.to_le_bytes());
                 match outcome {
-                    Ok(Written::New) => out.push(0),
-                    Ok(Written::Same) => out.push(SAME),
-                    Ok(Written::Unchanged) => out.push(UNCHANGED),
-                    Ok(Written::Linked) => out.push(LINKED),
+                    Ok(written) => out.push(written.code()),
                     Err(failure) => put_failure(out, failure),
                 }
             }

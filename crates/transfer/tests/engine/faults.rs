@@ -405,7 +405,8 @@ async fn a_copy_within_the_machine_works_the_same() {
         sources,
         vec!["s".into()],
         destination,
-        (Compare::default(), false),
+        Compare::default(),
+        false,
         progress.clone(),
         Arc::new(()),
     )

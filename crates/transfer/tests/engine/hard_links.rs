@@ -191,12 +191,12 @@ async fn within_one_machine_too() {
     let options = WriteOptions::default();
     let destination = Destination::local(&bench.local("t"), names_of, options, token).unwrap();
     let progress = std::sync::Arc::new(Progress::default());
-    let how = (Compare::default(), true);
     let copied = copy_local(
         sources,
         vec!["s".into()],
         destination,
-        how,
+        Compare::default(),
+        true,
         progress,
         std::sync::Arc::new(()),
     );

@@ -16,11 +16,8 @@ const PAGE_ENTRIES: usize = 256;
 /// Bytes that a page takes whatever is in it, and that a reason takes beside its words.
 const PAGE_BYTES: u64 = 64;
 const DETAIL_BYTES: u64 = 64;
-/// Outcomes as bytes: written anew, there before; all others are the codes of failures.
-const NEW: u8 = 0;
-const SAME: u8 = 255;
-const UNCHANGED: u8 = 254;
-const LINKED: u8 = 253;
+/// The outcome of most, as a byte.
+const NEW: u8 = Written::New.code();
 
 /// See the module.
 #[derive(Default)]
@@ -49,9 +46,7 @@ impl Outcomes {
     pub(super) fn insert(&mut self, id: u64, outcome: &Result<Written, Failure>) {
         let code = match outcome {
             Ok(Written::New) => return,
-            Ok(Written::Same) => SAME,
-            Ok(Written::Unchanged) => UNCHANGED,
-            Ok(Written::Linked) => LINKED,
+            Ok(written) => written.code(),
             Err(failure) => failure.kind as u8,
         };
         let (number, at) = split(id);
@@ -86,12 +81,9 @@ impl Outcomes {
             Some(Page::Uniform(code)) => *code,
             Some(Page::Mixed(codes, _)) => codes.get(at).copied().unwrap_or(NEW),
         };
-        match code {
-            NEW => Ok(Written::New),
-            SAME => Ok(Written::Same),
-            UNCHANGED => Ok(Written::Unchanged),
-            LINKED => Ok(Written::Linked),
-            code => Err(Failure {
+        match Written::from_code(code) {
+            Some(written) => Ok(written),
+            None => Err(Failure {
                 kind: FailureKind::from_code(code).unwrap_or(FailureKind::Io),
                 detail: self.details.get(&id).cloned().unwrap_or_default(),
             }),

@@ -121,42 +121,38 @@ impl Links {
         let Some(file) = self.files.get_mut(&inode) else {
             return Vec::new();
         };
-        // Whatever becomes of one that is not understood, the others are files of their own.
-        let may_link = is_in_place && self.understood;
-        self.wanted &= self.understood || !is_in_place;
         let mut released = std::mem::take(&mut file.waiting);
-        if may_link {
+        if is_in_place && self.understood {
             file.is_in_place = true;
             for entry in &mut released {
                 entry.first = Some(file.first.clone());
             }
-        } else if !is_in_place && self.wanted && released.len() > 1 {
-            file.waiting = released.split_off(1);
-        }
-        self.waiting -= released.len();
-        let next = released.first().filter(|_| !may_link && self.wanted);
-        if let Some(entry) = next {
-            let first = name_of(entry);
+            self.forget_if_over(inode);
+        } else if let Some(next) = released.first().filter(|_| !is_in_place && self.wanted) {
+            let first = name_of(next);
             self.bytes = self.bytes - bytes_of(&file.first) + bytes_of(&first);
             file.first = Arc::new(first);
-            self.firsts.insert(entry.head.id, inode);
-        } else if !may_link {
-            self.forget(inode);
+            self.firsts.insert(next.head.id, inode);
+            file.waiting = released.split_off(1);
         } else {
-            self.forget_if_over(inode);
+            // Without HARD_LINK, names are files of their own.
+            self.wanted &= !is_in_place;
+            self.forget(inode);
         }
+        self.waiting -= released.len();
         released
     }
 
     /// No more names will be found.
     pub(super) fn all_found(&mut self) {
         self.all_found = true;
-        let over: Vec<Inode> = self
-            .files
-            .iter()
-            .filter_map(|(inode, file)| file.is_in_place.then_some(*inode))
-            .collect();
-        over.into_iter().for_each(|inode| self.forget(inode));
+        let bytes = &mut self.bytes;
+        self.files.retain(|_, file| {
+            if file.is_in_place {
+                *bytes -= bytes_of(&file.first);
+            }
+            !file.is_in_place
+        });
     }
 
     fn forget_if_over(&mut self, inode: Inode) {

@@ -87,7 +87,7 @@ impl Destination {
     }
 
     /// Where an entry would be, without making anything; none if its directory is not there or may not be looked into.
-    fn there(&self, place: &RelPath) -> Option<Parent> {
+    pub(super) fn there(&self, place: &RelPath) -> Option<Parent> {
         let (path, name) = place.split_last()?;
         if !path.is_within(&self.within) {
             return None;

@@ -1,13 +1,12 @@
 //! Other names of files in place (LH-COPY-45 to LH-COPY-47).
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use super::{Destination, Parent};
-use crate::error::{Failure, FailureKind};
+use crate::error::Failure;
 use crate::store::Comparison;
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::{HardLink, Head};
@@ -24,29 +23,22 @@ impl Destination {
             source: link.first.0,
             path: link.first.1.clone(),
         };
-        let first = self.beneath_base(&first)?;
-        let Some((parent, first_name)) = first
-            .split_last()
-            .filter(|(parent, _)| parent.is_within(&self.within))
-        else {
-            return Err(Failure::new(FailureKind::RefusedPath));
-        };
-        let (Ok(from), first_name) = (self.base.handle(&parent), OsStr::from_bytes(first_name)) else {
+        let Some(first) = self.there(&self.beneath_base(&first)?) else {
             return Ok(Comparison::Wanted);
         };
-        let Ok(file) = from.stat_name(first_name) else {
+        let Ok(file) = first.dir.stat_name(&first.name) else {
             return Ok(Comparison::Wanted);
         };
         if kind_of(&file) != Kind::File || file.st_size as u64 != link.size {
             return Ok(Comparison::Wanted);
         }
         let Parent { dir, path, name } = self.parent(&self.beneath_base(&link.head)?)?;
-        match from.link_into(first_name, &dir, &name) {
+        match first.dir.link_into(&first.name, &dir, &name) {
             Ok(()) => {}
             Err(Errno::EXIST) if is_name_of(&dir, &name, &file) => return Ok(Comparison::InPlace),
             Err(Errno::EXIST) if self.options.overwrite => {
                 let temp = self.temp_name(link.head.id);
-                if from.link_into(first_name, &dir, &temp).is_err() {
+                if first.dir.link_into(&first.name, &dir, &temp).is_err() {
                     return Ok(Comparison::Wanted);
                 }
                 if let Err(errno) = dir.rename(&temp, &name, true) {
