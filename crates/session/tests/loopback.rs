@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use longhaul_proto::{FailureKind, StatusCode};
 use longhaul_session::{
@@ -141,6 +141,22 @@ async fn a_session_that_is_dropped_never_looks_complete() {
             "{error}"
         );
     }
+}
+
+/// LH-END-3: also while its paced flow is still to be looked at.
+#[tokio::test]
+async fn a_paced_session_that_is_dropped_ends() {
+    let (mut near, mut far) = pair().await;
+    let watch = near.watch(drs::Mode::Observe, drs::Side::Sending);
+    watch.fit_rate();
+    near.write_all(b"half a").await.unwrap();
+    near.flush().await.unwrap();
+    far.read_exact(&mut [0; 6]).await.unwrap();
+    drop(near);
+    let mut heard = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(20), far.read_to_end(&mut heard));
+    assert!(ended.await.expect("it goes on").is_err());
+    assert!(watch.seen().sent > 0, "it was looked at");
 }
 
 /// LH-TLS-1.
