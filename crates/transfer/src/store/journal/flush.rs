@@ -7,9 +7,7 @@ use std::time::Duration;
 
 /// The age that what is at risk comes to at most, while flushes take no longer than a quarter of this and are made when they are due.
 pub const MAX_AGE_AT_RISK: Duration = Duration::from_secs(1);
-/// The age at which a file's first flush is due: most files are whole by then, and never flushed.
-const FIRST_FLUSH_AGE: Duration = Duration::from_millis(500);
-/// The age at which later ones are due, where the disk is quick ...
+/// The age at which flushes are due, where the disk is quick: most files are whole by then, and never flushed ...
 const FLUSH_AGE: Duration = Duration::from_millis(250);
 /// ... and no sooner than after so many times what the last one took.
 const FLUSH_AGE_FACTOR: u32 = 8;
@@ -64,7 +62,7 @@ impl FlushPolicy {
     pub(super) fn due(&self) -> Option<Duration> {
         let waiting = self.waiting.filter(|_| self.flushing.is_none())?;
         let age = match self.took {
-            None => FIRST_FLUSH_AGE,
+            None => FLUSH_AGE,
             Some(took) => {
                 (took.saturating_mul(FLUSH_AGE_FACTOR)).clamp(FLUSH_AGE, MAX_AGE_AT_RISK - QUICK_FLUSH)
             }
@@ -200,9 +198,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_written_within_half_a_second_is_never_flushed() {
-        assert_eq!(run(|_| true, &[5], 500).flushes, 0);
-        assert_eq!(run(|_| true, &[5], 501).flushes, 1);
+    fn a_file_that_is_written_within_a_quarter_of_a_second_is_never_flushed() {
+        assert_eq!(run(|_| true, &[5], 250).flushes, 0);
+        assert_eq!(run(|_| true, &[5], 251).flushes, 1);
     }
 
     #[test]

@@ -175,7 +175,7 @@ fn a_file_of_one_block_and_one_that_is_never_flushed_have_no_journal() {
     write(&journal, SECOND, 0..20);
     assert_eq!(
         journal.poll(SECOND),
-        Action::WaitUntil(SECOND + Duration::from_millis(500))
+        Action::WaitUntil(SECOND + Duration::from_millis(250))
     );
     disk.end_at(None);
     journal.finish(false).unwrap();
