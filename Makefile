@@ -66,7 +66,7 @@ build:
 
 deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base \
-		sshd:openssh-server ssh:openssh-client
+		sshd:openssh-server ssh:openssh-client pg_ctlcluster:postgresql setpriv:util-linux
 
 bench-deps: deps
 	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 \

@@ -21,15 +21,17 @@ use crate::ssh_options::SshOptions;
 use crate::target::Remote;
 use crate::trust::Remembering;
 use crate::watch::{Show, Watch};
-use crate::{descriptors, home, logging, trust};
+use crate::{descriptors, home, logging, submit, trust};
 
 /// How long a copy that has ended may take to remove, or make durable, what is not finished.
 const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
 
+mod as_job;
 mod job;
 mod over_ssh;
 mod scp_options;
 
+pub use as_job::is_understood;
 use job::Job;
 use scp_options::ScpOptions;
 
@@ -105,6 +107,12 @@ pub struct Cp {
     /// Show no progress; failures are still told.
     #[arg(short, long)]
     quiet: bool,
+    /// Have the agent copy in the background: the same as `longhaul submit`.
+    #[arg(long)]
+    background: bool,
+    /// End when the process of this number does, which must have started this one.
+    #[arg(long, hide = true, value_name = "PID")]
+    parent: Option<i32>,
     #[command(flatten)]
     scp: ScpOptions,
     #[command(flatten)]
@@ -131,6 +139,22 @@ impl Cp {
     pub fn run(self, started: Instant) -> Result<Exit> {
         logging::start(if self.scp.verbose { "info" } else { "error" });
         descriptors::raise();
+        if self.background {
+            return submit::background(&self);
+        }
+        if let Some(parent) = self.parent {
+            end_with(parent)?;
+        }
+        let job = self.understood()?;
+        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        let exit = runtime.block_on(self.copy(job, started));
+        // Removes temporary files of a copy that was interrupted, or makes durable what is kept of them.
+        runtime.shutdown_timeout(LET_GO_TIMEOUT);
+        exit
+    }
+
+    /// What is to be done, if the command line makes sense.
+    fn understood(&self) -> Result<Job> {
         self.scp.check()?;
         let job = Job::read(&self.paths)?;
         if !self.source.is_empty() && !matches!(job, Job::Push { .. } | Job::Pull { .. }) {
@@ -141,11 +165,7 @@ impl Cp {
         {
             bail!("{flag} is for user@host:path, and no path here is one: {instead}");
         }
-        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
-        let exit = runtime.block_on(self.copy(job, started));
-        // Removes temporary files of a copy that was interrupted, or makes durable what is kept of them.
-        runtime.shutdown_timeout(LET_GO_TIMEOUT);
-        exit
+        Ok(job)
     }
 
     async fn copy(&self, job: Job, started: Instant) -> Result<Exit> {
@@ -321,6 +341,18 @@ impl Cp {
             None => anyhow!(error),
         }
     }
+}
+
+/// Has the system end this process in good order when its parent ends, however that happens.
+fn end_with(parent: i32) -> Result<()> {
+    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .context("cannot follow the process that started this one")?;
+    // It may have ended before that.
+    if getppid().map(Pid::as_raw_pid) != Some(parent) {
+        bail!("the process that started this one has ended");
+    }
+    Ok(())
 }
 
 /// Where the number of streams that `destination` needed is kept.

@@ -9,6 +9,8 @@ use longhaul_remote::Error as RemoteError;
 use longhaul_transfer::Error;
 use longhaul_transfer::files::FilesError;
 
+use crate::agent_client::AgentError;
+
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -44,6 +46,8 @@ impl Exit {
             Self::of_question(error)
         } else if let Some(error) = error.downcast_ref::<RemoteError>() {
             Self::of_far_side(error)
+        } else if let Some(error) = error.downcast_ref::<AgentError>() {
+            error.exit()
         } else if error.is::<ProbeError>() {
             Self::NoRoute
         } else {
@@ -108,6 +112,21 @@ impl Exit {
             Error::Path { .. } => Self::Usage,
             Error::Refused(_) | Error::Limit(_) => Self::SomeFailed,
         }
+    }
+
+    /// The one of that number.
+    pub fn from_code(code: Option<i64>) -> Option<Self> {
+        let all = [
+            Self::Success,
+            Self::SomeFailed,
+            Self::Usage,
+            Self::NoRoute,
+            Self::Unauthorised,
+            Self::BrokeOff,
+            Self::Disagreement,
+            Self::Interrupted,
+        ];
+        all.into_iter().find(|exit| Some(i64::from(exit.code())) == code)
     }
 
     /// As a number.

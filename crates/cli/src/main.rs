@@ -6,6 +6,8 @@ use std::time::Instant;
 use clap::{CommandFactory, Parser, Subcommand};
 use longhaul_proto::text::printable;
 
+mod agent;
+mod agent_client;
 mod answer;
 mod cp;
 mod depot;
@@ -15,6 +17,7 @@ mod exit;
 mod failure;
 mod files;
 mod home;
+mod jobs;
 mod keys;
 mod leftovers;
 mod logging;
@@ -26,6 +29,7 @@ mod report;
 mod serve;
 mod server_options;
 mod ssh_options;
+mod submit;
 mod target;
 mod trust;
 mod watch;
@@ -55,6 +59,14 @@ enum Command {
     Mv(files::Mv),
     Rm(files::Rm),
     Leftovers(leftovers::Leftovers),
+    Submit(submit::Submit),
+    Jobs(jobs::Jobs),
+    Job(jobs::Job),
+    Pause(jobs::Pause),
+    Resume(jobs::Resume),
+    Cancel(jobs::Cancel),
+    Retry(jobs::Retry),
+    Agent(agent::Resident),
     Serve(serve::Serve),
     Depot(depot::Relay),
     Perf(perf::Perf),
@@ -76,6 +88,14 @@ fn main() -> ExitCode {
         Command::Mv(mv) => mv.run(),
         Command::Rm(rm) => rm.run(),
         Command::Leftovers(leftovers) => leftovers.run(),
+        Command::Submit(submit) => submit.run(),
+        Command::Jobs(jobs) => jobs.run(),
+        Command::Job(job) => job.run(),
+        Command::Pause(pause) => pause.run(),
+        Command::Resume(resume) => resume.run(),
+        Command::Cancel(cancel) => cancel.run(),
+        Command::Retry(retry) => retry.run(),
+        Command::Agent(agent) => agent.run(),
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
         Command::Perf(perf) => perf.run(),

@@ -12,37 +12,37 @@ use longhaul_remote::{AddressFamily, PortRange, Ssh, Start};
 pub struct SshOptions {
     /// Have the host use a copy of this very program: brought over ssh, checked, and kept in ~/.cache/longhaul there.
     #[arg(long)]
-    bootstrap: bool,
+    pub bootstrap: bool,
     /// TCP ports for the data, at whichever side can be connected to [default: any].
     #[arg(long, value_name = "FIRST-LAST")]
     pub port_range: Option<PortRange>,
     /// The ssh program.
     #[arg(short = 'S', long, value_name = "PROGRAM", default_value = "ssh")]
-    ssh: OsString,
+    pub ssh: OsString,
     /// Port of the host's ssh server.
     #[arg(short = 'P', value_name = "PORT")]
-    port: Option<u16>,
+    pub port: Option<u16>,
     /// File with the key to log in with.
     #[arg(short = 'i', value_name = "FILE")]
-    login_key: Option<PathBuf>,
+    pub login_key: Option<PathBuf>,
     /// File with ssh's settings.
     #[arg(short = 'F', value_name = "FILE")]
-    settings: Option<PathBuf>,
+    pub settings: Option<PathBuf>,
     /// Host to log in by way of.
     #[arg(short = 'J', value_name = "HOST")]
-    jump: Option<OsString>,
+    pub jump: Option<OsString>,
     /// Any option of ssh_config(5). Repeatable.
     #[arg(short = 'o', value_name = "OPTION")]
-    option: Vec<OsString>,
+    pub option: Vec<OsString>,
     /// Never ask for a password or a passphrase: fail instead.
     #[arg(short = 'B')]
     batch: bool,
     /// Connect to the host by IPv4 alone.
     #[arg(short = '4', conflicts_with = "ipv6")]
-    ipv4: bool,
+    pub ipv4: bool,
     /// Connect to the host by IPv6 alone.
     #[arg(short = '6')]
-    ipv6: bool,
+    pub ipv6: bool,
 }
 
 impl SshOptions {

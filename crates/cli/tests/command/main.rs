@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
+mod agent;
+mod agents;
 mod copies;
 mod deaths;
 mod files;
@@ -11,6 +13,8 @@ mod kills;
 mod leftovers;
 mod logs;
 mod perf;
+#[path = "../../../agent/tests/postgres/mod.rs"]
+mod postgres;
 mod resuming;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;

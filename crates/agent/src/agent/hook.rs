@@ -1,0 +1,52 @@
+//! The program that a job names for its end.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::model::Job;
+
+/// How long it may take.
+const HOOK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Runs it, with the job in JSON on its standard input and its number and state in the environment. It is killed when it takes too long, and run once:
+/// not at all if the agent ends in this moment.
+pub async fn run(command: Vec<String>, job: Job) {
+    let Some((program, arguments)) = command.split_first() else {
+        return;
+    };
+    let state = longhaul_jobs::State::from(job.state).word();
+    let spawned = Command::new(program)
+        .args(arguments)
+        .env("LONGHAUL_JOB", job.id.to_string())
+        .env("LONGHAUL_JOB_STATE", state)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            tracing::warn!(job = job.id, %error, "cannot start what the job names for its end");
+            return;
+        }
+    };
+    let text = serde_json::to_vec(&job).unwrap_or_default();
+    let ran = async {
+        if let Some(mut input) = child.stdin.take() {
+            // It need not read it.
+            let _ = input.write_all(&text).await;
+        }
+        child.wait().await
+    };
+    match timeout(HOOK_TIMEOUT, ran).await {
+        Ok(Ok(status)) if status.success() => {}
+        Ok(Ok(status)) => tracing::warn!(job = job.id, %status, "what the job names for its end failed"),
+        Ok(Err(error)) => tracing::warn!(job = job.id, %error, "what the job names for its end was lost"),
+        Err(_) => tracing::warn!(job = job.id, "what the job names for its end took too long"),
+    }
+}

@@ -1,0 +1,271 @@
+//! One attempt at a job: a process of this program that copies, what it says, and how it is stopped.
+
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use longhaul_jobs::End;
+use longhaul_proto::text::printable;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::model::{JobRequest, Progress};
+use crate::store::AttemptEnd;
+
+/// How long a copy that was asked to stop may take to make durable what is there: it takes ten seconds at most by itself.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// Most bytes that are kept of what it writes for people, from the last.
+const MAX_ERROR_BYTES: usize = 2000;
+/// Most bytes of one line of JSON: a report names up to a thousand failures.
+const MAX_LINE_BYTES: u64 = 16 << 20;
+
+/// The program that copies, and what it is told beside the job's arguments.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Its file.
+    pub file: PathBuf,
+    /// What stands before the job's arguments.
+    pub arguments: Vec<String>,
+}
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub end: End,
+    pub with: AttemptEnd,
+}
+
+/// Copies until that ends, or until `stop` is true. `progress` is told how far it has come.
+pub async fn run(
+    program: &Program,
+    request: &JobRequest,
+    mut stop: watch::Receiver<bool>,
+    progress: &watch::Sender<Option<Progress>>,
+) -> Ended {
+    let mut command = Command::new(&program.file);
+    command
+        .args(&program.arguments)
+        .args(request.arguments())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            return Ended {
+                end: End::BrokeOff { advanced: false },
+                with: AttemptEnd {
+                    error: Some(format!("cannot start {}: {error}", program.file.display())),
+                    ..AttemptEnd::default()
+                },
+            };
+        }
+    };
+    let (out, errors) = (child.stdout.take(), child.stderr.take());
+    let heard = async { tokio::join!(listen(out, progress), last_words(errors)) };
+    let watched = async {
+        tokio::pin!(heard);
+        let told_to_stop = async {
+            // The sender lives for as long as the attempt is wanted: that it is gone means the same.
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        tokio::select! {
+            heard = &mut heard => return heard,
+            () = told_to_stop => {}
+        }
+        signal(&child);
+        match timeout(STOP_TIMEOUT, heard).await {
+            Ok(heard) => heard,
+            Err(_) => (None, "it did not stop when it was told to".to_owned()),
+        }
+    };
+    let (report, errors) = watched.await;
+    let status = match timeout(STOP_TIMEOUT, child.wait()).await {
+        Ok(Ok(status)) => Some(status),
+        _ => {
+            let _ = child.kill().await;
+            None
+        }
+    };
+    let was_stopped = stop.has_changed().is_err() || *stop.borrow();
+    let come = progress.borrow().clone();
+    ended(status, was_stopped, report, &errors, come)
+}
+
+/// Asks it to stop in good order.
+fn signal(child: &Child) {
+    let pid = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+    if let Some(pid) = pid {
+        // It may have ended by itself just now.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+/// What its lines of JSON say: the last is the report.
+async fn listen(
+    out: Option<impl AsyncRead + Unpin>,
+    progress: &watch::Sender<Option<Progress>>,
+) -> Option<Value> {
+    let mut lines = BufReader::new(out?);
+    let mut report = None;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut lines)
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line)
+            .await;
+        if read.ok()? == 0 {
+            return report;
+        }
+        // Of a line that is too long the rest is no JSON either.
+        let Ok(value) = serde_json::from_slice::<Value>(&line) else {
+            continue;
+        };
+        match value.get("event").and_then(Value::as_str) {
+            Some("progress") => {
+                if let Ok(come) = serde_json::from_value(value) {
+                    progress.send_replace(Some(come));
+                }
+            }
+            Some("report") => report = Some(value),
+            _ => {}
+        }
+    }
+}
+
+/// The end of what it says to people.
+async fn last_words(errors: Option<impl AsyncRead + Unpin>) -> String {
+    let Some(mut errors) = errors else {
+        return String::new();
+    };
+    let (mut last, mut buffer) = (Vec::new(), [0; 1024]);
+    while let Ok(read @ 1..) = errors.read(&mut buffer).await {
+        last.extend_from_slice(buffer.get(..read).unwrap_or_default());
+        let beyond = last.len().saturating_sub(MAX_ERROR_BYTES);
+        last.drain(..beyond);
+    }
+    let line = last.split(|&byte| byte == b'\n').rfind(|line| !line.is_empty());
+    printable(line.unwrap_or_default())
+}
+
+/// What an exit code of `longhaul cp` means for the job: those that a later attempt may mend are a lost path and a route that was not there.
+fn ended(
+    status: Option<ExitStatus>,
+    was_stopped: bool,
+    report: Option<Value>,
+    errors: &str,
+    come: Option<Progress>,
+) -> Ended {
+    const DONE: i32 = 0;
+    const NO_ROUTE: i32 = 3;
+    const BROKE_OFF: i32 = 5;
+    const INTERRUPTED: i32 = 130;
+    let number = |name: &str| report.as_ref()?.get(name)?.as_u64();
+    let there = number("bytes")
+        .or(come.as_ref().map(|come| come.bytes))
+        .unwrap_or(0);
+    let before = ["resumed_bytes", "unchanged_bytes", "linked_bytes"].map(|name| number(name).unwrap_or(0));
+    let travelled = there.saturating_sub(before.iter().sum());
+    let advanced = travelled > 0;
+    let code = status.and_then(|status| status.code());
+    let end = match code {
+        Some(DONE) => End::Done,
+        _ if was_stopped => End::Stopped,
+        Some(NO_ROUTE | BROKE_OFF | INTERRUPTED) | None => End::BrokeOff { advanced },
+        Some(_) => End::Failed,
+    };
+    let said = report
+        .as_ref()
+        .and_then(|report| report.get("error")?.as_str().map(str::to_owned));
+    let failures = number("failed").filter(|failed| *failed > 0);
+    let error = match end {
+        End::Done => None,
+        End::Stopped => None,
+        _ => said
+            .or(failures.map(|failed| match failed {
+                1 => "1 file was not copied: the report names it".to_owned(),
+                failed => format!("{failed} files were not copied: the report names them"),
+            }))
+            .or((!errors.is_empty()).then(|| errors.to_owned()))
+            .or(Some("the program that copies was killed".to_owned())),
+    };
+    Ended {
+        end,
+        with: AttemptEnd {
+            report: report.map(|report| report.to_string()),
+            error,
+            exit_code: code.map(i64::from),
+            progress: come.and_then(|come| serde_json::to_string(&come).ok()),
+            travelled: i64::try_from(travelled).unwrap_or(i64::MAX),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn with_code(code: i32, was_stopped: bool, report: Option<Value>) -> Ended {
+        ended(
+            Some(ExitStatus::from_raw(code << 8)),
+            was_stopped,
+            report,
+            "",
+            None,
+        )
+    }
+
+    #[test]
+    fn exit_codes_decide_whether_it_is_worth_another_attempt() {
+        let report = |bytes: u64, resumed: u64| {
+            Some(json!({"bytes": bytes, "resumed_bytes": resumed, "error": "the path is gone"}))
+        };
+        assert_eq!(with_code(0, false, None).end, End::Done);
+        // It had come to its end when it was told to stop.
+        assert_eq!(with_code(0, true, None).end, End::Done);
+        for code in [1, 2, 4, 6] {
+            assert_eq!(with_code(code, false, None).end, End::Failed);
+        }
+        for code in [3, 5, 130] {
+            assert_eq!(
+                with_code(code, false, report(10, 10)).end,
+                End::BrokeOff { advanced: false }
+            );
+            assert_eq!(
+                with_code(code, false, report(10, 9)).end,
+                End::BrokeOff { advanced: true }
+            );
+            assert_eq!(with_code(code, true, report(10, 9)).end, End::Stopped);
+        }
+        let broke = with_code(5, false, report(10, 4));
+        assert_eq!(broke.with.error.as_deref(), Some("the path is gone"));
+        assert_eq!((broke.with.travelled, broke.with.exit_code), (6, Some(5)));
+        let killed = ended(Some(ExitStatus::from_raw(9)), false, None, "", None);
+        assert_eq!(killed.end, End::BrokeOff { advanced: false });
+    }
+
+    #[tokio::test]
+    async fn what_it_says_is_kept_within_bounds() {
+        let (progress, seen) = watch::channel(None);
+        let lines = b"not json\n{\"event\":\"progress\",\"bytes\":7,\"later\":1}\n{\"event\":\"report\",\"bytes\":9}\n";
+        let report = listen(Some(&lines[..]), &progress).await.unwrap();
+        assert_eq!(report["bytes"], 9);
+        assert_eq!(seen.borrow().as_ref().unwrap().bytes, 7);
+        let many = [b"x".repeat(5000), b"\nthe last \x1bline\n".to_vec()].concat();
+        assert_eq!(last_words(Some(&many[..])).await, "the last \\u{1b}line");
+        assert_eq!(
+            last_words(Some(&b"y".repeat(5000)[..])).await.len(),
+            MAX_ERROR_BYTES
+        );
+    }
+}

@@ -1,0 +1,282 @@
+//! The API: `/api/v1`, described by `/api/v1/openapi.json`.
+
+#![allow(unused_qualifications, reason = "in what utoipa makes of its attributes")]
+
+mod events;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+pub use events::JobProgress;
+use longhaul_api::access::guard;
+use longhaul_api::problem::{Asked, Body, Named};
+use longhaul_api::{Caller, Gate, Problem, ProblemKind};
+use longhaul_jobs::Event;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use utoipa::{IntoParams, OpenApi, ToSchema};
+
+use crate::agent::Agent;
+use crate::model::{CopyOptions, Job, JobRequest, JobState, Progress, Stopping};
+use crate::store::StoreError;
+
+/// Most bytes of a request's body.
+const MAX_BODY_BYTES: usize = 1 << 20;
+/// Jobs in one answer, unless asked otherwise, and at most.
+const DEFAULT_LIMIT: u32 = 100;
+const MAX_LIMIT: u32 = 1000;
+/// Most bytes of an idempotency key.
+const MAX_KEY_BYTES: usize = 200;
+
+/// What handlers work with.
+#[derive(Debug, Clone)]
+struct Service {
+    agent: Agent,
+    stop: watch::Receiver<bool>,
+}
+
+/// The API's description.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Longhaul agent",
+        version = "1",
+        description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on loopback the agent's token is needed."
+    ),
+    paths(
+        agent_info,
+        list,
+        submit,
+        job,
+        forget,
+        pause,
+        resume,
+        cancel,
+        retry,
+        report,
+        events::events,
+        openapi
+    ),
+    components(schemas(
+        AgentInfo,
+        Job,
+        JobPage,
+        JobRequest,
+        JobState,
+        CopyOptions,
+        Progress,
+        Stopping,
+        Problem,
+        JobProgress
+    ))
+)]
+struct Description;
+
+/// The API of `agent`, for those whom `gate` lets in. Answers that go on for as long as somebody listens end when `stop` is true.
+pub fn router(agent: Agent, gate: Gate, stop: watch::Receiver<bool>) -> Router {
+    let api = Router::new()
+        .route("/agent", get(agent_info))
+        .route("/jobs", get(list).post(submit))
+        .route("/jobs/{id}", get(job).delete(forget))
+        .route("/jobs/{id}/pause", post(pause))
+        .route("/jobs/{id}/resume", post(resume))
+        .route("/jobs/{id}/cancel", post(cancel))
+        .route("/jobs/{id}/retry", post(retry))
+        .route("/jobs/{id}/report", get(report))
+        .route("/events", get(events::events))
+        .route("/openapi.json", get(openapi))
+        .with_state(Service { agent, stop });
+    Router::new()
+        .nest("/api/v1", api)
+        .fallback(async || {
+            Problem::new(
+                ProblemKind::NotFound,
+                "the API is beneath /api/v1: see /api/v1/openapi.json",
+            )
+        })
+        .method_not_allowed_fallback(async || Problem::new(ProblemKind::Method, "see /api/v1/openapi.json"))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let kind = match &error {
+            StoreError::Missing(_) => ProblemKind::NotFound,
+            StoreError::Refused(_) => ProblemKind::Conflict,
+            StoreError::KeyReused(_) => ProblemKind::KeyReused,
+            StoreError::Unreadable { .. } => ProblemKind::Unavailable,
+            StoreError::Sql(_) => {
+                tracing::warn!(%error, "the store failed");
+                return Self::new(ProblemKind::Unavailable, "the store does not answer: try again");
+            }
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// An agent, and what it has to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgentInfo {
+    /// What it is known by.
+    pub name: String,
+    /// Its release.
+    pub version: String,
+    /// How many jobs there are in each state.
+    pub jobs: BTreeMap<String, i64>,
+    /// Whether other agents carry out jobs of the same store.
+    pub shared: bool,
+}
+
+#[utoipa::path(get, path = "/api/v1/agent", responses((status = OK, body = AgentInfo), (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn agent_info(State(service): State<Service>) -> Result<Json<AgentInfo>, Problem> {
+    let store = service.agent.store();
+    Ok(Json(AgentInfo {
+        name: service.agent.settings().name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        jobs: store.counts().await?,
+        shared: store.is_shared(),
+    }))
+}
+
+/// Some of the jobs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JobPage {
+    /// Newest first.
+    pub items: Vec<Job>,
+    /// What to ask for as `before` for those that follow; none if there are none.
+    pub next: Option<i64>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    /// Only jobs in this state.
+    state: Option<JobState>,
+    /// Only jobs with smaller numbers: `next` of the answer before.
+    before: Option<i64>,
+    /// Most jobs of one answer.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+#[utoipa::path(get, path = "/api/v1/jobs", params(ListQuery), responses((status = OK, body = JobPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn list(
+    State(service): State<Service>,
+    Asked(query): Asked<ListQuery>,
+) -> Result<Json<JobPage>, Problem> {
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(Problem::new(
+            ProblemKind::Invalid,
+            format!("limit: between 1 and {MAX_LIMIT}"),
+        ));
+    }
+    // One more than asked for says whether there are more.
+    let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
+    let store = service.agent.store();
+    let mut items = store
+        .list(query.state, query.before, i64::from(limit) + 1)
+        .await?;
+    let more = items.len() > wanted;
+    items.truncate(wanted);
+    let next = items.last().map(|job| job.id).filter(|_| more);
+    let items = items
+        .into_iter()
+        .map(|job| service.agent.with_progress(job))
+        .collect();
+    Ok(Json(JobPage { items, next }))
+}
+
+#[utoipa::path(post, path = "/api/v1/jobs", request_body = JobRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "A request that is sent again with the same key makes no second job")),
+    responses((status = CREATED, body = Job), (status = OK, body = Job, description = "It was there: the key is known"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn submit(
+    State(service): State<Service>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    Body(request): Body<JobRequest>,
+) -> Result<Response, Problem> {
+    let invalid = |detail: String| Problem::new(ProblemKind::Invalid, detail);
+    request.check().map_err(|error| invalid(error.to_string()))?;
+    (service.agent.settings().check)(&request).map_err(invalid)?;
+    let due = request.due().map_err(|error| invalid(error.to_string()))?;
+    let key = match headers.get("idempotency-key").map(|key| key.to_str()) {
+        None => None,
+        Some(Ok(key)) if !key.is_empty() && key.len() <= MAX_KEY_BYTES => Some(key),
+        Some(_) => {
+            let told = format!("Idempotency-Key: up to {MAX_KEY_BYTES} visible ASCII characters");
+            return Err(invalid(told));
+        }
+    };
+    let (job, is_new) = service.agent.submit(&caller.user, &request, due, key).await?;
+    let status = if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, Json(job)).into_response())
+}
+
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn job(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
+    let kept = service.agent.store().job(id).await?;
+    Ok(Json(service.agent.with_progress(kept.job)))
+}
+
+/// Removes a job that has ended from the history.
+#[utoipa::path(delete, path = "/api/v1/jobs/{id}", params(("id" = i64, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn forget(State(service): State<Service>, Named(id): Named<i64>) -> Result<StatusCode, Problem> {
+    service.agent.store().forget(id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn ask(service: &Service, id: i64, event: Event) -> Result<Json<Job>, Problem> {
+    Ok(Json(service.agent.ask(id, event).await?))
+}
+
+/// Has a job rest; one that runs stops first, and loses nothing.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/pause", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn pause(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
+    ask(&service, id, Event::Pause).await
+}
+
+/// Has a job that rests go on.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/resume", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn resume(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
+    ask(&service, id, Event::Resume).await
+}
+
+/// Ends a job.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn cancel(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
+    ask(&service, id, Event::Cancel).await
+}
+
+/// Has a job that failed, was cancelled or waits be tried again, now.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn retry(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
+    ask(&service, id, Event::Retry).await
+}
+
+/// The closing report of a job's last attempt, as of `longhaul cp --json`.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/report", params(("id" = i64, Path)), responses((status = OK, body = Object), (status = "default", body = Problem, content_type = "application/problem+json")))]
+async fn report(State(service): State<Service>, Named(id): Named<i64>) -> Result<Response, Problem> {
+    let report = service.agent.store().report(id).await?;
+    let report =
+        report.ok_or_else(|| Problem::new(ProblemKind::NotFound, format!("job {id} has no report yet")))?;
+    Ok(([("content-type", "application/json")], report).into_response())
+}
+
+/// This description.
+#[utoipa::path(get, path = "/api/v1/openapi.json", responses((status = OK, body = Object)))]
+async fn openapi() -> Json<utoipa::openapi::OpenApi> {
+    Json(Description::openapi())
+}

@@ -1,0 +1,620 @@
+//! Keeps jobs. Each change is one transaction around a step of [`longhaul_jobs::Life`], so that two agents, or an agent and a person, never
+//! change a job from the same state.
+
+mod row;
+
+use std::collections::BTreeMap;
+
+use longhaul_api::Database;
+use longhaul_api::database::{Kind, OpenError};
+use longhaul_jobs::{Candidate, End, Event, Life, Limits, Load, Refused, RetryPolicy, choose};
+use sqlx::migrate::Migrator;
+use sqlx::{Any, AnyConnection, AssertSqlSafe, Row as _, Transaction};
+
+use row::COLUMNS;
+pub use row::Kept;
+
+use crate::model::{Job, JobRequest, JobState};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+
+/// How far back it counts what users had of late, in milliseconds.
+const FAIR_SPAN: i64 = 24 * 3600 * 1000;
+
+/// A job cannot be kept, found or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is none of that number.
+    #[error("there is no job {0}")]
+    Missing(i64),
+    /// Its state does not allow it.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The same key came with another request before.
+    #[error("the idempotency key {0:?} was used for another request")]
+    KeyReused(String),
+    /// What is kept is not what was.
+    #[error("job {job} cannot be read from the store: {what}")]
+    Unreadable {
+        /// Which.
+        job: i64,
+        /// What is wrong.
+        what: String,
+    },
+    /// It does not answer.
+    #[error("the store does not answer: {0}")]
+    Sql(#[from] sqlx::Error),
+}
+
+/// What an agent says of its attempt when that ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AttemptEnd {
+    /// The report of `longhaul cp --json`.
+    pub report: Option<String>,
+    /// Why it was not that all was copied.
+    pub error: Option<String>,
+    /// The exit code.
+    pub exit_code: Option<i64>,
+    /// How far it came, in JSON.
+    pub progress: Option<String>,
+    /// Bytes that travelled.
+    pub travelled: i64,
+}
+
+/// Which agents are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone<'a> {
+    /// Those whose leases have run out.
+    Silent,
+    /// The one that had this instance's name, too: it is this one, started again.
+    Instance(&'a str),
+    /// All that there have been: nobody else has the store.
+    All,
+}
+
+/// Who takes a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder<'a> {
+    /// As people know it.
+    pub name: &'a str,
+    /// What tells it from others of that name, and stays when it is started again.
+    pub instance: &'a str,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Store {
+    database: Database,
+    policy: RetryPolicy,
+}
+
+impl Store {
+    /// That in a file, which only one agent may have.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub async fn sqlite(file: &std::path::Path) -> Result<Self, OpenError> {
+        Ok(Self::of(Database::sqlite(file, &MIGRATIONS).await?))
+    }
+
+    /// That at a server, which any number of agents may share.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub async fn postgres(url: &str) -> Result<Self, OpenError> {
+        Ok(Self::of(Database::postgres(url, &MIGRATIONS).await?))
+    }
+
+    fn of(database: Database) -> Self {
+        Self {
+            database,
+            policy: RetryPolicy::DEFAULT,
+        }
+    }
+
+    /// Whether other agents may change it.
+    pub fn is_shared(&self) -> bool {
+        self.database.kind() == Kind::Postgres
+    }
+
+    /// Keeps a new job; the one that this owner's `key` made before, if it did. Says whether it is new.
+    ///
+    /// # Errors
+    /// The key came with another request before, or the store does not answer.
+    pub async fn submit(
+        &self,
+        owner: &str,
+        request: &JobRequest,
+        due: Option<i64>,
+        key: Option<&str>,
+    ) -> Result<(Job, bool), StoreError> {
+        let text = serde_json::to_string(request).unwrap_or_default();
+        let mut transaction = self.database.write().await?;
+        let id = self.next(&mut transaction, "job").await?;
+        if let Some(key) = key {
+            // The number is taken first: whoever else submits now waits for it, so that no two find the key unused.
+            let known =
+                sqlx::query("SELECT request, job FROM request_keys WHERE owner = $1 AND request_key = $2")
+                    .bind(owner)
+                    .bind(key)
+                    .fetch_optional(&mut *transaction)
+                    .await?;
+            if let Some(known) = known {
+                if known.try_get::<String, _>("request")? != text {
+                    return Err(StoreError::KeyReused(key.to_owned()));
+                }
+                let known = known.try_get("job")?;
+                transaction.rollback().await?;
+                return Ok((self.job(known).await?.job, false));
+            }
+            sqlx::query(
+                "INSERT INTO request_keys (owner, request_key, request, job) VALUES ($1, $2, $3, $4)",
+            )
+            .bind(owner)
+            .bind(key)
+            .bind(&text)
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        }
+        let now = self.database.now(&mut transaction).await?;
+        let change = self.next(&mut transaction, "change").await?;
+        let life = Life::new(due.unwrap_or(now));
+        let insert = "INSERT INTO jobs (id, owner, place, request, priority, state, wish, due, attempts, in_vain, fence, created, \
+            travelled, change_number) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, $9, 0, $10)";
+        sqlx::query(insert)
+            .bind(id)
+            .bind(owner)
+            .bind(request.place())
+            .bind(&text)
+            .bind(request.priority)
+            .bind(life.state.word())
+            .bind(life.wish.word())
+            .bind(life.due)
+            .bind(now)
+            .bind(change)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok((self.job(id).await?.job, true))
+    }
+
+    /// A job.
+    ///
+    /// # Errors
+    /// There is none of that number, or the store does not answer.
+    pub async fn job(&self, id: i64) -> Result<Kept, StoreError> {
+        let row = sqlx::query(AssertSqlSafe(format!("SELECT {COLUMNS} FROM jobs WHERE id = $1")))
+            .bind(id)
+            .fetch_optional(self.database.pool())
+            .await?;
+        Kept::read(&row.ok_or(StoreError::Missing(id))?)
+    }
+
+    /// The closing report of a job's last attempt, as it came.
+    ///
+    /// # Errors
+    /// There is no such job, or the store does not answer.
+    pub async fn report(&self, id: i64) -> Result<Option<String>, StoreError> {
+        let row = sqlx::query("SELECT report FROM jobs WHERE id = $1")
+            .bind(id)
+            .fetch_optional(self.database.pool())
+            .await?;
+        Ok(row.ok_or(StoreError::Missing(id))?.try_get("report")?)
+    }
+
+    /// Jobs with numbers below `before`, newest first, at most `limit`; of one state only, if one is given.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn list(
+        &self,
+        state: Option<JobState>,
+        before: Option<i64>,
+        limit: i64,
+    ) -> Result<Vec<Job>, StoreError> {
+        let select = format!(
+            "SELECT {COLUMNS} FROM jobs WHERE id < $1 AND ($2 = '' OR state = $2) ORDER BY id DESC LIMIT $3"
+        );
+        let state = state.map_or("", |state| longhaul_jobs::State::from(state).word());
+        let rows = sqlx::query(AssertSqlSafe(select))
+            .bind(before.unwrap_or(i64::MAX))
+            .bind(state)
+            .bind(limit)
+            .fetch_all(self.database.pool())
+            .await?;
+        rows.iter().map(|row| Ok(Kept::read(row)?.job)).collect()
+    }
+
+    /// Jobs that changed after change number `after`, in the order of their last changes, at most `limit`.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn changed_since(&self, after: i64, limit: i64) -> Result<Vec<Job>, StoreError> {
+        let select =
+            format!("SELECT {COLUMNS} FROM jobs WHERE change_number > $1 ORDER BY change_number LIMIT $2");
+        let rows = sqlx::query(AssertSqlSafe(select))
+            .bind(after)
+            .bind(limit)
+            .fetch_all(self.database.pool())
+            .await?;
+        rows.iter().map(|row| Ok(Kept::read(row)?.job)).collect()
+    }
+
+    /// The number of the last change.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn last_change(&self) -> Result<i64, StoreError> {
+        let row = sqlx::query("SELECT value FROM counters WHERE name = 'change'")
+            .fetch_one(self.database.pool())
+            .await?;
+        Ok(row.try_get("value")?)
+    }
+
+    /// How many jobs there are in each state.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn counts(&self) -> Result<BTreeMap<String, i64>, StoreError> {
+        let rows = sqlx::query("SELECT state, COUNT(*) AS jobs FROM jobs GROUP BY state")
+            .fetch_all(self.database.pool())
+            .await?;
+        let counts = rows
+            .iter()
+            .map(|row| Ok((row.try_get("state")?, row.try_get("jobs")?)));
+        counts.collect()
+    }
+
+    /// What a person asks of a job.
+    ///
+    /// # Errors
+    /// Its state does not allow it, there is no such job, or the store does not answer.
+    pub async fn ask(&self, id: i64, event: Event) -> Result<Job, StoreError> {
+        self.change(id, event, &AttemptEnd::default()).await?;
+        Ok(self.job(id).await?.job)
+    }
+
+    /// What happened to a job's lease, at its agent.
+    ///
+    /// # Errors
+    /// The lease is another agent's by now, or the store does not answer.
+    pub async fn renew(
+        &self,
+        id: i64,
+        fence: i64,
+        for_how_long: i64,
+        progress: Option<String>,
+    ) -> Result<Life, StoreError> {
+        let mut transaction = self.database.write().await?;
+        let now = self.database.now(&mut transaction).await?;
+        let kept = self
+            .locked(&mut transaction, id, self.database.for_update())
+            .await?;
+        let kept = kept.ok_or(StoreError::Missing(id))?;
+        let until = now.saturating_add(for_how_long);
+        let life = kept
+            .life
+            .after(Event::Renew { fence, until }, now, &self.policy, seed(id))?;
+        sqlx::query("UPDATE jobs SET lease_until = $1, progress = COALESCE($2, progress) WHERE id = $3")
+            .bind(until)
+            .bind(progress)
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(life)
+    }
+
+    /// How a job's attempt ended, at its agent.
+    ///
+    /// # Errors
+    /// The lease is another agent's by now, or the store does not answer.
+    pub async fn ended(&self, id: i64, fence: i64, end: End, with: &AttemptEnd) -> Result<Job, StoreError> {
+        self.change(id, Event::Ended { fence, end }, with).await?;
+        Ok(self.job(id).await?.job)
+    }
+
+    /// Takes from agents that are gone what they had.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn take_lost(&self, gone: &Gone<'_>) -> Result<usize, StoreError> {
+        let mut connection = self.database.pool().acquire().await?;
+        let now = self.database.now(&mut connection).await?;
+        let select = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= $1 OR holder_instance = $2 OR $3 = 1)";
+        let instance = match gone {
+            Gone::Instance(instance) => *instance,
+            Gone::Silent | Gone::All => "",
+        };
+        let lost = sqlx::query(select)
+            .bind(now)
+            .bind(instance)
+            .bind(i64::from(matches!(gone, Gone::All)))
+            .fetch_all(&mut *connection)
+            .await?;
+        drop(connection);
+        let known = !matches!(gone, Gone::Silent);
+        let mut taken = 0;
+        for row in lost {
+            let id = row.try_get("id")?;
+            match self
+                .change(id, Event::Lost { known }, &AttemptEnd::default())
+                .await
+            {
+                Ok(()) => taken += 1,
+                // Somebody was quicker, or its agent is back.
+                Err(StoreError::Refused(_) | StoreError::Missing(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Takes jobs that are due for an agent, as many as it has room for, within `limits` of users and places over all agents.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn claim(
+        &self,
+        holder: Holder<'_>,
+        room: usize,
+        limits: &Limits,
+        for_how_long: i64,
+    ) -> Result<Vec<Kept>, StoreError> {
+        if room == 0 {
+            return Ok(Vec::new());
+        }
+        let mut transaction = self.database.write().await?;
+        // One chooses at a time, so that no two choose the same or pass a limit together.
+        let chooser = format!(
+            "SELECT value FROM counters WHERE name = 'chooser'{}",
+            self.database.for_update()
+        );
+        sqlx::query(AssertSqlSafe(chooser))
+            .fetch_one(&mut *transaction)
+            .await?;
+        let now = self.database.now(&mut transaction).await?;
+        let candidates = self.candidates(&mut transaction, now, room).await?;
+        if candidates.is_empty() {
+            transaction.rollback().await?;
+            return Ok(Vec::new());
+        }
+        let running = self.running(&mut transaction).await?;
+        let used = self.used_of_late(&mut transaction, now).await?;
+        let limits = Limits {
+            in_all: running.len().saturating_add(room),
+            ..*limits
+        };
+        let mut claimed = Vec::new();
+        for id in choose(&candidates, &running, &used, &limits) {
+            // One that somebody pauses in this moment is left to them.
+            let suffix = self.database.for_update_skip_locked();
+            let Some(kept) = self.locked(&mut transaction, id, suffix).await? else {
+                continue;
+            };
+            let until = now.saturating_add(for_how_long);
+            let Ok(life) = kept
+                .life
+                .after(Event::Claim { until }, now, &self.policy, seed(id))
+            else {
+                continue;
+            };
+            let change = self.next(&mut transaction, "change").await?;
+            let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, fence = $5, holder = $6, lease_until = $7, \
+                started = COALESCE(started, $8), error = NULL, exit_code = NULL, change_number = $9, holder_instance = $10 WHERE id = $11";
+            sqlx::query(update)
+                .bind(life.state.word())
+                .bind(life.wish.word())
+                .bind(life.due)
+                .bind(i64::from(life.attempts))
+                .bind(life.fence)
+                .bind(holder.name)
+                .bind(until)
+                .bind(now)
+                .bind(change)
+                .bind(holder.instance)
+                .bind(id)
+                .execute(&mut *transaction)
+                .await?;
+            claimed.push(Kept { life, ..kept });
+        }
+        transaction.commit().await?;
+        Ok(claimed)
+    }
+
+    /// Jobs that are due, of each user and place no more than there is room for.
+    async fn candidates(
+        &self,
+        connection: &mut AnyConnection,
+        now: i64,
+        room: usize,
+    ) -> Result<Vec<Candidate>, StoreError> {
+        let select = "SELECT id, owner, place, priority, due FROM (SELECT id, owner, place, priority, due, \
+            ROW_NUMBER() OVER (PARTITION BY owner, place ORDER BY priority DESC, due, id) AS turn FROM jobs \
+            WHERE state IN ('queued', 'waiting') AND due <= $1) AS waiting WHERE turn <= $2";
+        let rows = sqlx::query(select)
+            .bind(now)
+            .bind(i64::try_from(room).unwrap_or(i64::MAX))
+            .fetch_all(connection)
+            .await?;
+        let candidates = rows.iter().map(|row| {
+            Ok(Candidate {
+                id: row.try_get("id")?,
+                user: row.try_get("owner")?,
+                place: row.try_get("place")?,
+                priority: row.try_get("priority")?,
+                due: row.try_get("due")?,
+            })
+        });
+        candidates.collect()
+    }
+
+    async fn running(&self, connection: &mut AnyConnection) -> Result<Vec<Load>, StoreError> {
+        let rows = sqlx::query("SELECT owner, place FROM jobs WHERE state = 'running'")
+            .fetch_all(connection)
+            .await?;
+        let loads = rows.iter().map(|row| {
+            Ok(Load {
+                user: row.try_get("owner")?,
+                place: row.try_get("place")?,
+            })
+        });
+        loads.collect()
+    }
+
+    /// Bytes that travelled for each user in the last day.
+    async fn used_of_late(
+        &self,
+        connection: &mut AnyConnection,
+        now: i64,
+    ) -> Result<BTreeMap<String, u64>, StoreError> {
+        let select = "SELECT owner, CAST(SUM(travelled) AS BIGINT) AS travelled FROM jobs WHERE ended > $1 GROUP BY owner";
+        let rows = sqlx::query(select)
+            .bind(now.saturating_sub(FAIR_SPAN))
+            .fetch_all(connection)
+            .await?;
+        let used = rows.iter().map(|row| {
+            let travelled: i64 = row.try_get("travelled")?;
+            Ok((row.try_get("owner")?, u64::try_from(travelled).unwrap_or(0)))
+        });
+        used.collect()
+    }
+
+    /// In how many milliseconds the next job is due, or the next lease runs out.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn next_due(&self) -> Result<Option<i64>, StoreError> {
+        let mut connection = self.database.pool().acquire().await?;
+        let now = self.database.now(&mut connection).await?;
+        let select = "SELECT due AS at FROM jobs WHERE state IN ('queued', 'waiting') AND due > $1 ORDER BY due LIMIT 1";
+        let row = sqlx::query(select)
+            .bind(now)
+            .fetch_optional(&mut *connection)
+            .await?;
+        let due: Option<i64> = row.map(|row| row.try_get("at")).transpose()?;
+        Ok(due.map(|due| due.saturating_sub(now)))
+    }
+
+    /// Removes a job from the history.
+    ///
+    /// # Errors
+    /// It has not ended, there is no such job, or the store does not answer.
+    pub async fn forget(&self, id: i64) -> Result<(), StoreError> {
+        let mut transaction = self.database.write().await?;
+        let kept = self
+            .locked(&mut transaction, id, self.database.for_update())
+            .await?;
+        let kept = kept.ok_or(StoreError::Missing(id))?;
+        if !kept.life.state.is_end() {
+            return Err(Refused::State(kept.life.state).into());
+        }
+        sqlx::query("DELETE FROM request_keys WHERE job = $1")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        sqlx::query("DELETE FROM jobs WHERE id = $1")
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    /// Removes from the history what ended longer ago than so many milliseconds.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn forget_older(&self, age: i64) -> Result<u64, StoreError> {
+        let mut transaction = self.database.write().await?;
+        let before = self.database.now(&mut transaction).await?.saturating_sub(age);
+        sqlx::query("DELETE FROM request_keys WHERE job IN (SELECT id FROM jobs WHERE ended < $1)")
+            .bind(before)
+            .execute(&mut *transaction)
+            .await?;
+        let gone = sqlx::query("DELETE FROM jobs WHERE ended < $1")
+            .bind(before)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(gone.rows_affected())
+    }
+
+    /// Closes it.
+    pub async fn close(&self) {
+        self.database.close().await;
+    }
+
+    /// One step of a job's life.
+    async fn change(&self, id: i64, event: Event, with: &AttemptEnd) -> Result<(), StoreError> {
+        let mut transaction = self.database.write().await?;
+        let now = self.database.now(&mut transaction).await?;
+        let kept = self
+            .locked(&mut transaction, id, self.database.for_update())
+            .await?;
+        let kept = kept.ok_or(StoreError::Missing(id))?;
+        let life = kept.life.after(event, now, &self.policy, seed(id))?;
+        let change = self.next(&mut transaction, "change").await?;
+        let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, in_vain = $5, fence = $6, lease_until = $7, \
+            ended = $8, progress = COALESCE($9, progress), report = COALESCE($10, report), error = COALESCE($11, error), \
+            exit_code = COALESCE($12, exit_code), travelled = travelled + $13, change_number = $14 WHERE id = $15";
+        sqlx::query(update)
+            .bind(life.state.word())
+            .bind(life.wish.word())
+            .bind(life.due)
+            .bind(i64::from(life.attempts))
+            .bind(i64::from(life.in_vain))
+            .bind(life.fence)
+            .bind(life.lease.map(|lease| lease.until))
+            .bind(life.state.is_end().then_some(now))
+            .bind(with.progress.as_deref())
+            .bind(with.report.as_deref())
+            .bind(with.error.as_deref())
+            .bind(with.exit_code)
+            .bind(with.travelled)
+            .bind(change)
+            .bind(id)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    /// A job that the transaction may change; none if there is none, or another has it and `suffix` says not to wait.
+    async fn locked(
+        &self,
+        transaction: &mut Transaction<'static, Any>,
+        id: i64,
+        suffix: &'static str,
+    ) -> Result<Option<Kept>, StoreError> {
+        let select = format!("SELECT {COLUMNS} FROM jobs WHERE id = $1{suffix}");
+        let row = sqlx::query(AssertSqlSafe(select))
+            .bind(id)
+            .fetch_optional(&mut **transaction)
+            .await?;
+        row.as_ref().map(Kept::read).transpose()
+    }
+
+    /// The next number of a counter. Whoever else wants one waits until this transaction has ended, so numbers are seen in their order.
+    async fn next(
+        &self,
+        transaction: &mut Transaction<'static, Any>,
+        name: &'static str,
+    ) -> Result<i64, StoreError> {
+        sqlx::query("UPDATE counters SET value = value + 1 WHERE name = $1")
+            .bind(name)
+            .execute(&mut **transaction)
+            .await?;
+        let row = sqlx::query("SELECT value FROM counters WHERE name = $1")
+            .bind(name)
+            .fetch_one(&mut **transaction)
+            .await?;
+        Ok(row.try_get("value")?)
+    }
+}
+
+/// What varies a job's pauses from others'.
+fn seed(id: i64) -> u64 {
+    id.unsigned_abs()
+}

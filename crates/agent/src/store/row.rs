@@ -1,0 +1,75 @@
+//! A job as it stands in the store.
+
+use longhaul_jobs::{Lease, Life, State, Wish};
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+
+use super::StoreError;
+use crate::model::{Job, Stopping, shown_moment};
+
+/// All of a job but its report.
+pub(super) const COLUMNS: &str = "id, owner, request, state, wish, due, attempts, in_vain, fence, holder, lease_until, created, \
+    started, ended, progress, error, exit_code, change_number";
+
+/// A job and its place in its life.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kept {
+    /// As it is shown.
+    pub job: Job,
+    /// Its place in its life.
+    pub life: Life,
+}
+
+impl Kept {
+    pub(super) fn read(row: &AnyRow) -> Result<Self, StoreError> {
+        let id: i64 = row.try_get("id")?;
+        let unreadable = |what: String| StoreError::Unreadable { job: id, what };
+        let count = |name: &str| -> Result<u32, StoreError> {
+            let count: i64 = row.try_get(name)?;
+            u32::try_from(count).map_err(|_| unreadable(format!("{name} is {count}")))
+        };
+        let (state, wish): (String, String) = (row.try_get("state")?, row.try_get("wish")?);
+        let state = State::from_word(&state).ok_or_else(|| unreadable(format!("the state {state:?}")))?;
+        let wish = Wish::from_word(&wish).ok_or_else(|| unreadable(format!("the wish {wish:?}")))?;
+        let fence = row.try_get("fence")?;
+        let lease_until: Option<i64> = row.try_get("lease_until")?;
+        let life = Life {
+            state,
+            wish,
+            due: row.try_get("due")?,
+            attempts: count("attempts")?,
+            in_vain: count("in_vain")?,
+            lease: lease_until.map(|until| Lease { until, fence }),
+            fence,
+        };
+        let moment = |name: &str| -> Result<Option<String>, StoreError> {
+            Ok(row.try_get::<Option<i64>, _>(name)?.map(shown_moment))
+        };
+        let request: String = row.try_get("request")?;
+        let request = serde_json::from_str(&request).map_err(|error| unreadable(error.to_string()))?;
+        let progress: Option<String> = row.try_get("progress")?;
+        let job = Job {
+            id,
+            user: row.try_get("owner")?,
+            request,
+            state: state.into(),
+            stopping: match wish {
+                Wish::Run => None,
+                Wish::Pause => Some(Stopping::Pause),
+                Wish::Cancel => Some(Stopping::Cancel),
+            },
+            attempts: life.attempts,
+            due: matches!(state, State::Queued | State::Waiting).then(|| shown_moment(life.due)),
+            created: shown_moment(row.try_get("created")?),
+            started: moment("started")?,
+            ended: moment("ended")?,
+            agent: row.try_get("holder")?,
+            // What a later release wrote there is no reason not to show the rest.
+            progress: progress.and_then(|progress| serde_json::from_str(&progress).ok()),
+            error: row.try_get("error")?,
+            exit_code: row.try_get("exit_code")?,
+            change: row.try_get("change_number")?,
+        };
+        Ok(Self { job, life })
+    }
+}

@@ -1,0 +1,341 @@
+//! The API over its sockets: what it answers, to whom, and that it does what its description says.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{HeaderMap, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use longhaul_agent::agent::Program;
+use longhaul_agent::{Agent, JobRequest, Settings, Store, http};
+use longhaul_api::access::Token;
+use longhaul_api::{Gate, listen};
+use longhaul_jobs::Limits;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+/// An API on loopback, of an agent that does not run.
+struct Bench {
+    _dir: tempfile::TempDir,
+    address: std::net::SocketAddr,
+    token: String,
+    _stop: watch::Sender<bool>,
+}
+
+fn understood(request: &JobRequest) -> Result<(), String> {
+    match request.destination.contains("nonsense") {
+        true => Err("nonsense".into()),
+        false => Ok(()),
+    }
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::sqlite(&dir.path().join("jobs.sqlite")).await.unwrap();
+        let settings = Settings {
+            name: "bench".into(),
+            instance: "bench".into(),
+            program: Program {
+                file: "/bin/false".into(),
+                arguments: Vec::new(),
+            },
+            limits: Limits {
+                in_all: 1,
+                per_place: 1,
+                per_user: None,
+            },
+            history: Duration::from_secs(3600),
+            check: understood,
+        };
+        let token = Token::random().unwrap();
+        let gate = Gate {
+            uid: rustix::process::getuid().as_raw(),
+            user: "ana".into(),
+            token: Some(token.clone()),
+        };
+        let (stop, stopped) = watch::channel(false);
+        let listener = listen::loopback("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = http::router(Agent::new(store, settings), gate, stopped.clone());
+        tokio::spawn(listen::serve_loopback(listener, router, stopped));
+        Self {
+            _dir: dir,
+            address,
+            token: token.text().to_owned(),
+            _stop: stop,
+        }
+    }
+
+    /// Sends a request as it is.
+    async fn raw(&self, request: Request<Full<Bytes>>) -> (StatusCode, HeaderMap, Bytes) {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let response = sender.send_request(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        (
+            parts.status,
+            parts.headers,
+            body.collect().await.unwrap().to_bytes(),
+        )
+    }
+
+    fn request(&self, method: &str, path: &str) -> hyper::http::request::Builder {
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", self.address.to_string())
+            .header("authorization", format!("Bearer {}", self.token))
+    }
+
+    /// Asks in good form.
+    async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+        let request = self
+            .request(method, path)
+            .header("content-type", "application/json");
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        let (status, _, bytes) = self.raw(request.body(Full::new(body.into())).unwrap()).await;
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+}
+
+fn copy() -> Value {
+    json!({"sources": ["/data"], "destination": "dtn:/store/"})
+}
+
+#[tokio::test]
+async fn jobs_are_submitted_asked_for_and_changed() {
+    let bench = Bench::new().await;
+    let (status, job) = bench.ask("POST", "/api/v1/jobs", Some(copy())).await;
+    assert_eq!(status, StatusCode::CREATED);
+    assert_eq!(
+        (job["id"].as_i64(), job["user"].as_str(), job["state"].as_str()),
+        (Some(1), Some("ana"), Some("queued"))
+    );
+    for (verb, state) in [
+        ("pause", "paused"),
+        ("resume", "queued"),
+        ("cancel", "cancelled"),
+        ("retry", "queued"),
+    ] {
+        let (status, job) = bench.ask("POST", &format!("/api/v1/jobs/1/{verb}"), None).await;
+        assert_eq!((status, job["state"].as_str()), (StatusCode::OK, Some(state)));
+    }
+    let (status, problem) = bench.ask("POST", "/api/v1/jobs/1/resume", None).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert_eq!(problem["detail"], "the job is queued");
+    let (status, page) = bench.ask("GET", "/api/v1/jobs?state=queued&limit=1", None).await;
+    assert_eq!(
+        (status, page["items"][0]["id"].as_i64(), &page["next"]),
+        (StatusCode::OK, Some(1), &Value::Null)
+    );
+    let (_, info) = bench.ask("GET", "/api/v1/agent", None).await;
+    assert_eq!(info["jobs"], json!({"queued": 1}));
+    assert_eq!(
+        bench.ask("GET", "/api/v1/jobs/1/report", None).await.0,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(
+        bench.ask("DELETE", "/api/v1/jobs/1", None).await.0,
+        StatusCode::CONFLICT
+    );
+    bench.ask("POST", "/api/v1/jobs/1/cancel", None).await;
+    assert_eq!(
+        bench.ask("DELETE", "/api/v1/jobs/1", None).await.0,
+        StatusCode::NO_CONTENT
+    );
+    assert_eq!(
+        bench.ask("GET", "/api/v1/jobs/1", None).await.0,
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test]
+async fn a_key_makes_one_job_of_a_request_that_is_sent_twice() {
+    let bench = Bench::new().await;
+    let send = async |body: Value, key: &'static str| {
+        let request = bench
+            .request("POST", "/api/v1/jobs")
+            .header("content-type", "application/json");
+        let request = request
+            .header("idempotency-key", key)
+            .body(Full::new(body.to_string().into()));
+        bench.raw(request.unwrap()).await.0
+    };
+    assert_eq!(send(copy(), "a").await, StatusCode::CREATED);
+    assert_eq!(send(copy(), "a").await, StatusCode::OK);
+    let other = json!({"sources": ["/other"], "destination": "dtn:/store/"});
+    assert_eq!(send(other, "a").await, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(send(copy(), "").await, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_a_problem_of_its_kind_in_one_line() {
+    let bench = Bench::new().await;
+    let with = |change: fn(&mut Value)| {
+        let mut body = copy();
+        change(&mut body);
+        body
+    };
+    let wrong = [
+        json!(null),
+        json!([]),
+        json!({"sources": ["/a"]}),
+        with(|body| body["sources"] = json!([])),
+        with(|body| body["sources"] = json!(["relative"])),
+        with(|body| body["sources"] = json!([7])),
+        with(|body| body["unknown"] = json!(1)),
+        with(|body| body["options"] = json!({"unknown": 1})),
+        with(|body| body["options"] = json!({"streams": -1})),
+        with(|body| body["priority"] = json!(i64::MIN)),
+        with(|body| body["not_before"] = json!("soon\n<script>")),
+        with(|body| body["on_end"] = json!([])),
+        with(|body| body["destination"] = json!("dtn:/nonsense")),
+        with(|body| body["label"] = json!("x".repeat(5000))),
+    ];
+    for body in wrong {
+        let (status, problem) = bench.ask("POST", "/api/v1/jobs", Some(body.clone())).await;
+        assert!(status.is_client_error(), "{body}");
+        assert_eq!(problem["status"].as_u64(), Some(u64::from(status.as_u16())));
+        assert!(
+            problem["type"]
+                .as_str()
+                .unwrap()
+                .starts_with("urn:longhaul:problem:")
+        );
+        assert!(!problem["detail"].as_str().unwrap().contains('\n'));
+    }
+    for (method, path, status) in [
+        ("GET", "/api/v1/jobs/0", 404),
+        ("GET", "/api/v1/jobs/x", 404),
+        ("GET", "/api/v1/jobs/99999999999999999999", 404),
+        ("GET", "/api/v1/jobs?limit=0", 400),
+        ("GET", "/api/v1/jobs?state=lost", 400),
+        ("GET", "/api/v1/jobs?x=1", 400),
+        ("PUT", "/api/v1/jobs", 405),
+        ("GET", "/", 404),
+        ("POST", "/api/v1/jobs/1/destroy", 404),
+    ] {
+        let (found, problem) = bench.ask(method, path, None).await;
+        assert_eq!(
+            (found.as_u16(), problem["status"].as_u64()),
+            (status, Some(u64::from(status))),
+            "{method} {path}"
+        );
+    }
+    let large = json!({"sources": ["/a"], "destination": "x".repeat(2 << 20)});
+    assert_eq!(
+        bench.ask("POST", "/api/v1/jobs", Some(large)).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
+}
+
+#[tokio::test]
+async fn nobody_is_let_in_whom_the_user_does_not_know() {
+    let bench = Bench::new().await;
+    let host = bench.address.to_string();
+    let ask = async |headers: &[(&str, &str)]| {
+        let mut request = Request::builder().uri("/api/v1/jobs");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (status, headers, body) = bench.raw(request.body(Full::default()).unwrap()).await;
+        if !status.is_success() {
+            assert_eq!(headers["content-type"], "application/problem+json");
+            assert!(!String::from_utf8_lossy(&body).contains(&bench.token));
+        }
+        status.as_u16()
+    };
+    let token = format!("Bearer {}", bench.token);
+    assert_eq!(ask(&[("host", &host), ("authorization", &token)]).await, 200);
+    assert_eq!(ask(&[("host", &host)]).await, 401);
+    assert_eq!(
+        ask(&[("host", &host), ("authorization", "Bearer stale")]).await,
+        401
+    );
+    // A page whose name was made to resolve to this machine.
+    assert_eq!(
+        ask(&[("host", "evil.example"), ("authorization", &token)]).await,
+        403
+    );
+    // A page of another site.
+    assert_eq!(
+        ask(&[
+            ("host", &host),
+            ("authorization", &token),
+            ("origin", "http://evil.example")
+        ])
+        .await,
+        403
+    );
+    let own = format!("http://{host}");
+    assert_eq!(
+        ask(&[("host", &host), ("authorization", &token), ("origin", &own)]).await,
+        200
+    );
+}
+
+#[tokio::test]
+async fn its_description_is_of_what_it_does() {
+    let bench = Bench::new().await;
+    let (status, document) = bench.ask("GET", "/api/v1/openapi.json", None).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+    let mut described = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            described.insert((method.to_uppercase(), path.clone()));
+            // What is described is there: it answers with something else than that there is no such thing to ask.
+            if !path.ends_with("/events") {
+                let (status, problem) = bench
+                    .ask(&method.to_uppercase(), &path.replace("{id}", "7"), None)
+                    .await;
+                assert_ne!(status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+                assert!(
+                    !problem["detail"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .contains("openapi.json"),
+                    "{method} {path}"
+                );
+            }
+        }
+    }
+    assert_eq!(described.len(), 12, "{described:?}");
+    // Nothing is referred to that is not there.
+    let text = document.to_string();
+    for part in text.split("\"#/components/schemas/").skip(1) {
+        let name = part.split('"').next().unwrap();
+        assert!(document["components"]["schemas"][name].is_object(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn changes_are_sent_as_they_happen_and_none_is_missed() {
+    let bench = Bench::new().await;
+    bench.ask("POST", "/api/v1/jobs", Some(copy())).await;
+    let stream = TcpStream::connect(bench.address).await.unwrap();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let request = bench
+        .request("GET", "/api/v1/events?after=0")
+        .body(Full::<Bytes>::default())
+        .unwrap();
+    let mut body = sender.send_request(request).await.unwrap().into_body();
+    let mut said = String::new();
+    let mut until = async |wanted: &str| {
+        while !said.contains(wanted) {
+            let frame = body.frame().await.unwrap().unwrap();
+            said.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+        }
+    };
+    until("\"state\":\"queued\"").await;
+    bench.ask("POST", "/api/v1/jobs/1/cancel", None).await;
+    until("\"state\":\"cancelled\"").await;
+}

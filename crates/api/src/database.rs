@@ -1,0 +1,165 @@
+//! The store: SQLite in a file, or PostgreSQL by its URL. One set of queries serves both, with `$1` for what is bound.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::migrate::Migrator;
+use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
+
+/// Connections at once: a service asks little, and each of them costs memory.
+const MAX_CONNECTIONS: u32 = 4;
+/// How long a request waits for a connection, and in SQLite for another writer.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// What each connection to SQLite begins with: readers beside a writer, and what was committed is on the disk.
+const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 10000; \
+    PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 256; PRAGMA cache_size = -2048";
+
+/// Which program keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A file that one service has for itself.
+    Sqlite,
+    /// A server that several share.
+    Postgres,
+}
+
+/// The store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Neither of the two.
+    #[error(
+        "the store's URL does not begin with postgres://: give that, or nothing for a file of this user's"
+    )]
+    Url,
+    /// The path has characters that its URL could not have.
+    #[error("the store's path, {0}, is not UTF-8")]
+    Path(String),
+    /// It does not answer, or is not ours.
+    #[error("cannot open the store: {0}")]
+    Connect(#[from] sqlx::Error),
+    /// It was made by a newer release, or by somebody else.
+    #[error("cannot bring the store to this release's form: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+}
+
+/// The store.
+#[derive(Debug, Clone)]
+pub struct Database {
+    pool: AnyPool,
+    kind: Kind,
+}
+
+impl Database {
+    /// That in a file, which is made if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be opened, or brought to the form that `migrations` give.
+    pub async fn sqlite(file: &Path, migrations: &Migrator) -> Result<Self, OpenError> {
+        let Some(path) = file.to_str() else {
+            return Err(OpenError::Path(file.display().to_string()));
+        };
+        let escaped = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        Self::open(&format!("sqlite://{escaped}?mode=rwc"), Kind::Sqlite, migrations).await
+    }
+
+    /// That at a server: `postgres://user@host/name`.
+    ///
+    /// # Errors
+    /// It cannot be reached, or brought to the form that `migrations` give.
+    pub async fn postgres(url: &str, migrations: &Migrator) -> Result<Self, OpenError> {
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(OpenError::Url);
+        }
+        Self::open(url, Kind::Postgres, migrations).await
+    }
+
+    async fn open(url: &str, kind: Kind, migrations: &Migrator) -> Result<Self, OpenError> {
+        sqlx::any::install_default_drivers();
+        let options = AnyConnectOptions::from_str(url)?;
+        // A pool would try again for as long as it may, and not say why.
+        let mut first = AnyConnection::connect_with(&options).await?;
+        if kind == Kind::Sqlite {
+            first.execute(SQLITE_SETTINGS).await?;
+        }
+        first.close().await?;
+        let pool = AnyPoolOptions::new()
+            .max_connections(MAX_CONNECTIONS)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    if kind == Kind::Sqlite {
+                        connection.execute(SQLITE_SETTINGS).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .connect_lazy_with(options);
+        migrations.run(&pool).await?;
+        Ok(Self { pool, kind })
+    }
+
+    /// Which program keeps it.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// For queries that change nothing.
+    pub fn pool(&self) -> &AnyPool {
+        &self.pool
+    }
+
+    /// Begins a transaction that changes something. In SQLite there is one at a time; in PostgreSQL, rows that it has read to change them are
+    /// to be locked ([`Self::for_update`]).
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn write(&self) -> sqlx::Result<Transaction<'static, Any>> {
+        match self.kind {
+            Kind::Sqlite => self.pool.begin_with("BEGIN IMMEDIATE").await,
+            Kind::Postgres => self.pool.begin().await,
+        }
+    }
+
+    /// What ends a query for rows that the transaction goes on to change.
+    pub fn for_update(&self) -> &'static str {
+        match self.kind {
+            Kind::Sqlite => "",
+            Kind::Postgres => " FOR UPDATE",
+        }
+    }
+
+    /// The same, leaving out those that another transaction has under way.
+    pub fn for_update_skip_locked(&self) -> &'static str {
+        match self.kind {
+            Kind::Sqlite => "",
+            Kind::Postgres => " FOR UPDATE SKIP LOCKED",
+        }
+    }
+
+    /// Milliseconds since the Unix epoch, by the clock that all who share the store have in common.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn now(&self, connection: &mut AnyConnection) -> sqlx::Result<i64> {
+        match self.kind {
+            Kind::Sqlite => Ok(system_now()),
+            Kind::Postgres => {
+                let now = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now";
+                sqlx::query(now).fetch_one(connection).await?.try_get("now")
+            }
+        }
+    }
+
+    /// Closes it, when all that was begun has ended.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// Milliseconds since the Unix epoch, by this machine's clock.
+pub fn system_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}

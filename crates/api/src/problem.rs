@@ -1,0 +1,177 @@
+//! Errors as an HTTP service tells them: RFC 9457, `application/problem+json`.
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use longhaul_proto::text::printable;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What kind of error: the last part of a problem's `type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// The request cannot be understood, or asks for what cannot be.
+    Invalid,
+    /// Who asks has not shown who they are.
+    Unauthenticated,
+    /// Who asks may not, or asks in a way that only somebody else's page would.
+    Forbidden,
+    /// There is no such thing.
+    NotFound,
+    /// It is there, but not asked for in this way.
+    Method,
+    /// It cannot be done in the state that things are in.
+    Conflict,
+    /// The same idempotency key came with another request before.
+    KeyReused,
+    /// Too much in one request.
+    TooLarge,
+    /// The service cannot do it now.
+    Unavailable,
+}
+
+impl ProblemKind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not-found",
+            Self::Method => "method",
+            Self::Conflict => "conflict",
+            Self::KeyReused => "idempotency-key-reused",
+            Self::TooLarge => "too-large",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Invalid => "The request is not valid",
+            Self::Unauthenticated => "A token is needed",
+            Self::Forbidden => "Not allowed",
+            Self::NotFound => "Not found",
+            Self::Method => "Not a method of this",
+            Self::Conflict => "Not possible now",
+            Self::KeyReused => "The idempotency key was used for another request",
+            Self::TooLarge => "The request is too large",
+            Self::Unavailable => "Not available now",
+        }
+    }
+
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Invalid => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Conflict => StatusCode::CONFLICT,
+            Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// An error, as it is sent (RFC 9457).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema, thiserror::Error)]
+#[error("{detail}")]
+pub struct Problem {
+    /// What kind: `urn:longhaul:problem:` and a word.
+    #[serde(rename = "type")]
+    #[schema(example = "urn:longhaul:problem:not-found")]
+    pub kind: String,
+    /// The kind, for people.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What it is this time, in one line for people.
+    pub detail: String,
+}
+
+impl Problem {
+    /// One of `kind`; `detail` is one line for people, and may quote what came with the request.
+    pub fn new(kind: ProblemKind, detail: impl AsRef<str>) -> Self {
+        Self {
+            kind: format!("urn:longhaul:problem:{}", kind.word()),
+            title: kind.title().to_owned(),
+            status: kind.status().as_u16(),
+            detail: printable(detail.as_ref().as_bytes()),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self)).into_response();
+        let problem_json = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, problem_json);
+        response
+    }
+}
+
+impl From<sqlx::Error> for Problem {
+    fn from(error: sqlx::Error) -> Self {
+        tracing::warn!(%error, "the store failed");
+        Self::new(
+            ProblemKind::Unavailable,
+            "the store does not answer: see the log, and try again",
+        )
+    }
+}
+
+/// A body in JSON, which may have no fields that nobody knows if its type says so.
+#[derive(Debug)]
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        match Json::<T>::from_request(request, state).await {
+            Ok(Json(value)) => Ok(Self(value)),
+            Err(rejection) => Err(match &rejection {
+                JsonRejection::BytesRejection(_) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                    Problem::new(ProblemKind::TooLarge, rejection.body_text())
+                }
+                _ => Problem::new(ProblemKind::Invalid, rejection.body_text()),
+            }),
+        }
+    }
+}
+
+/// What stands behind `?`.
+#[derive(Debug)]
+pub struct Asked<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query
+            .map(|Query(value)| Self(value))
+            .map_err(|rejection: QueryRejection| Problem::new(ProblemKind::Invalid, rejection.body_text()))
+    }
+}
+
+/// What the path names.
+#[derive(Debug)]
+pub struct Named<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Named<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        // A name that cannot be one names nothing.
+        path.map(|Path(value)| Self(value))
+            .map_err(|rejection: PathRejection| Problem::new(ProblemKind::NotFound, rejection.body_text()))
+    }
+}

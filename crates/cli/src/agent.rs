@@ -1,0 +1,228 @@
+//! `longhaul agent`: the resident program that makes copies in the background.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use longhaul_agent::agent::Program;
+use longhaul_agent::{Agent, Settings, Store, http};
+use longhaul_api::access::Token;
+use longhaul_api::{Gate, listen};
+use longhaul_jobs::Limits;
+use rustix::fs::{FlockOperation, flock};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::agent_client::{agent_dir, in_runtime, socket};
+use crate::exit::Exit;
+use crate::{answer, cp, home, logging};
+
+/// Longest path of a Unix socket, in bytes, as the system has it.
+const MAX_SOCKET_PATH_BYTES: usize = 107;
+
+/// Run the agent: it makes copies in the background, as `longhaul submit` asks for them.
+///
+/// It is for one user, who asks it over a socket that nobody else can open. Jobs are kept in a file of that user's, or with --store in PostgreSQL, where any
+/// number of agents on any number of hosts take them from one queue. Whatever ends an agent, its jobs go on where they were when it, or another one of the
+/// same store, is there again. `longhaul submit` starts it by itself.
+#[derive(Args)]
+pub struct Resident {
+    /// PostgreSQL to keep jobs in, as postgres://user@host/name (also $LONGHAUL_STORE; a password belongs into that or into ~/.pgpass) [default: a file].
+    #[arg(long, value_name = "URL", env = "LONGHAUL_STORE", hide_env_values = true)]
+    store: Option<String>,
+    /// Jobs that run here at once.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    max_jobs: usize,
+    /// Jobs that run at once to or from one far host, over all agents of the store.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    max_jobs_per_place: usize,
+    /// Jobs of one user that run at once, over all agents of the store [default: as many as there is room for].
+    #[arg(long, value_name = "N")]
+    max_jobs_per_user: Option<usize>,
+    /// Answer HTTP at this loopback address too, for those who bring the token (in the file `token` of the agent's directory) [default: the socket only].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// What other agents and people know it by [default: this host's name].
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// Days for which jobs that have ended are kept.
+    #[arg(long, value_name = "DAYS", default_value_t = 90)]
+    history: u32,
+    /// Say in one JSON object on standard output when it is ready, and where it listens.
+    #[arg(long)]
+    json: bool,
+    /// Leave the terminal that it was started from.
+    #[arg(long, hide = true)]
+    detach: bool,
+}
+
+impl Resident {
+    /// Runs until it is told to stop.
+    pub fn run(self) -> Result<Exit> {
+        logging::start("info");
+        if self.detach {
+            // It fails only for the leader of a group, which is out of reach of its terminal already.
+            let _ = rustix::process::setsid();
+        }
+        let dir = agent_dir()?;
+        let mut builder = std::fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(&dir);
+        made.with_context(|| format!("cannot make the directory {}", dir.display()))?;
+        // For as long as it is held, nobody else is the agent here.
+        let _lock = lock(&dir)?;
+        // On one thread: it waits for the store and for processes, and those end with the thread that started them.
+        in_runtime(self.serve(&dir))
+    }
+
+    async fn serve(&self, dir: &Path) -> Result<Exit> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let store = match &self.store {
+            Some(url) => Store::postgres(url).await?,
+            None => Store::sqlite(&dir.join("jobs.sqlite")).await?,
+        };
+        let agent = Agent::new(store, self.settings(dir)?);
+        let uid = rustix::process::getuid().as_raw();
+        let mut gate = Gate {
+            uid,
+            user: user(uid),
+            token: None,
+        };
+        let socket = socket(dir);
+        if socket.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
+            bail!(
+                "{}: too long for a socket: set LONGHAUL_STATE to a shorter directory",
+                home::shown(&socket)
+            );
+        }
+        let unix = listen::unix(&socket)?;
+        let (stop, stopped) = watch::channel(false);
+        let router = |gate: &Gate| http::router(agent.clone(), gate.clone(), stopped.clone());
+        let mut served = tokio::task::JoinSet::new();
+        served.spawn(listen::serve_unix(unix, router(&gate), stopped.clone()));
+        let mut http = None;
+        if let Some(address) = self.listen {
+            let listener = listen::loopback(address).await?;
+            let address = listener.local_addr()?;
+            let token = Token::random()?;
+            let file = dir.join("token");
+            token
+                .save(&file)
+                .with_context(|| format!("cannot write {}", home::shown(&file)))?;
+            gate.token = Some(token);
+            served.spawn(listen::serve_loopback(listener, router(&gate), stopped.clone()));
+            http = Some(address.to_string());
+        }
+        self.tell_ready(agent.settings(), &socket, http);
+        let work = {
+            let (agent, stopped) = (agent.clone(), stopped.clone());
+            tokio::spawn(async move { agent.run(stopped).await })
+        };
+        let failed = tokio::select! {
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+            ended = served.join_next() => ended,
+        };
+        stop.send_replace(true);
+        work.await.context("the agent failed")?;
+        while served.join_next().await.is_some() {}
+        // It may be another's by the time that this process has ended.
+        let _ = std::fs::remove_file(&socket);
+        match failed {
+            Some(Ok(Err(error))) => Err(error).context("cannot go on listening"),
+            Some(Err(error)) => Err(error).context("cannot go on listening"),
+            _ => Ok(Exit::Success),
+        }
+    }
+
+    fn tell_ready(&self, settings: &Settings, socket: &Path, http: Option<String>) {
+        let (name, socket) = (&settings.name, home::shown(socket));
+        if self.json {
+            answer::line(json!({"event": "ready", "name": name, "socket": socket, "http": http}));
+            return;
+        }
+        answer::line(format!("agent {name} is ready at {socket}"));
+        if let Some(address) = http {
+            answer::line(format!("HTTP at http://{address}, for who brings the token"));
+        }
+    }
+
+    fn settings(&self, dir: &Path) -> Result<Settings> {
+        let file = std::env::current_exe().context("cannot tell where this program is")?;
+        let own = std::process::id().to_string();
+        let arguments = ["cp", "--json", "-B", "--parent", &own];
+        Ok(Settings {
+            name: self.name.clone().unwrap_or_else(host_name),
+            instance: instance(dir)?,
+            program: Program {
+                file,
+                arguments: arguments.map(str::to_owned).to_vec(),
+            },
+            limits: Limits {
+                in_all: self.max_jobs,
+                per_place: self.max_jobs_per_place,
+                per_user: self.max_jobs_per_user,
+            },
+            history: Duration::from_secs(u64::from(self.history) * 24 * 3600),
+            check: cp::is_understood,
+        })
+    }
+}
+
+/// Makes this process the only agent of the directory.
+fn lock(dir: &Path) -> Result<File> {
+    let path: PathBuf = dir.join("lock");
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path);
+    let file = file.with_context(|| format!("cannot open {}", home::shown(&path)))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {
+            // For people who look for it.
+            file.set_len(0)?;
+            writeln!(&file, "{}", std::process::id())?;
+            Ok(file)
+        }
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            bail!(
+                "an agent runs already for {}: longhaul jobs asks it",
+                home::shown(dir)
+            )
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot lock {}", home::shown(&path))),
+    }
+}
+
+/// What tells the agent of this directory from all others, for as long as the directory is there.
+fn instance(dir: &Path) -> Result<String> {
+    let path = dir.join("instance");
+    match std::fs::read_to_string(&path) {
+        Ok(instance) if !instance.trim().is_empty() => Ok(instance.trim().to_owned()),
+        _ => {
+            let instance = Token::random()?;
+            instance
+                .save(&path)
+                .with_context(|| format!("cannot write {}", home::shown(&path)))?;
+            Ok(instance.text().to_owned())
+        }
+    }
+}
+
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// The user's name, as the system has it; else the number.
+fn user(uid: u32) -> String {
+    let name = uzers::get_user_by_uid(uid).map(|user| user.name().to_string_lossy().into_owned());
+    name.unwrap_or_else(|| uid.to_string())
+}

@@ -1,0 +1,204 @@
+//! A command line of `cp` as a job's request, and a job's request as a command line.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, Command, FromArgMatches};
+use longhaul_agent::{CopyOptions, JobRequest};
+use longhaul_proto::text::printable;
+
+use super::Cp;
+use crate::failure;
+use crate::target::Target;
+
+impl Cp {
+    /// What it asks for, as a job: with paths that mean the same wherever the agent was started.
+    ///
+    /// # Errors
+    /// It makes no sense, or names what cannot be said in JSON.
+    pub fn request(&self) -> Result<JobRequest> {
+        self.understood()?;
+        let paths: Result<Vec<String>> = self.paths.iter().map(|path| absolute(path)).collect();
+        let mut paths = paths?;
+        let destination = paths
+            .pop()
+            .ok_or_else(|| anyhow!("name what to copy and where to"))?;
+        let file = |path: &Option<std::path::PathBuf>| path.as_deref().map(absolute_file).transpose();
+        let texts =
+            |values: &[OsString]| -> Result<Vec<String>> { values.iter().map(|value| text(value)).collect() };
+        let ssh = &self.ssh;
+        Ok(JobRequest {
+            sources: paths,
+            destination,
+            options: CopyOptions {
+                recursive: self.recursive,
+                overwrite: self.overwrite,
+                fsync: self.fsync,
+                no_resume: self.no_resume,
+                no_encrypt: self.no_encrypt,
+                checksum: self.checksum,
+                hard_links: self.hard_links,
+                fall_back: self.fall_back,
+                accept_new: self.accept_new,
+                bootstrap: ssh.bootstrap,
+                routes: self.route.iter().map(ToString::to_string).collect(),
+                source_addresses: self.source.iter().map(ToString::to_string).collect(),
+                streams: self.streams,
+                congestion: self.congestion.clone(),
+                host_key: self.host_key.map(|key| key.to_string()),
+                identity: file(&self.identity)?,
+                port_range: ssh.port_range.map(|range| range.to_string()),
+                ssh_port: ssh.port,
+                ssh_key: file(&ssh.login_key)?,
+                ssh_config: file(&ssh.settings)?,
+                ssh_jump: ssh.jump.as_deref().map(text).transpose()?,
+                ssh_options: texts(&ssh.option)?,
+                ssh_program: (ssh.ssh != "ssh").then(|| text(&ssh.ssh)).transpose()?,
+                ipv4: ssh.ipv4,
+                ipv6: ssh.ipv6,
+            },
+            label: None,
+            priority: 0,
+            not_before: None,
+            on_end: None,
+        })
+    }
+
+    /// To be told in JSON.
+    pub fn wants_json(&self) -> bool {
+        self.json
+    }
+}
+
+/// Whether `longhaul cp` makes sense of a request.
+///
+/// # Errors
+/// Says what it does not understand, in one line.
+pub fn is_understood(request: &JobRequest) -> Result<(), String> {
+    let command = Cp::augment_args(Command::new("cp").no_binary_name(true)).disable_help_flag(true);
+    let matches = command
+        .try_get_matches_from(request.arguments())
+        .map_err(|error| {
+            let told = error.to_string();
+            let line = told.lines().next().unwrap_or_default();
+            line.strip_prefix("error: ").unwrap_or(line).to_owned()
+        })?;
+    let cp = Cp::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+    cp.understood().map(|_| ()).map_err(|error| failure::line(&error))
+}
+
+/// A path of the command line, as it is understood from anywhere.
+fn absolute(path: &OsStr) -> Result<String> {
+    match Target::parse(path)? {
+        // Joined, not cleaned: a slash or a dot at the end means something.
+        Target::Local(path) => absolute_file(&path),
+        Target::Login(_) | Target::Remote(_) => text(path),
+    }
+}
+
+fn absolute_file(path: &Path) -> Result<String> {
+    let here = std::env::current_dir().context("cannot tell which directory this is")?;
+    text(here.join(path).as_os_str())
+}
+
+fn text(value: &OsStr) -> Result<String> {
+    let text = value.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        let shown = printable(value.as_encoded_bytes());
+        anyhow!("{shown}: a job's names must be UTF-8: copy it with longhaul cp, or name the directory that it is in")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(arguments: &[&str]) -> Result<JobRequest> {
+        let command = Cp::augment_args(Command::new("cp").no_binary_name(true));
+        let matches = command.try_get_matches_from(arguments).unwrap();
+        Cp::from_arg_matches(&matches).unwrap().request()
+    }
+
+    #[test]
+    fn what_a_command_line_asks_for_is_what_its_job_asks_for() {
+        let key = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+        let all = [
+            "-r",
+            "--overwrite",
+            "--fsync",
+            "--no-resume",
+            "--no-encrypt",
+            "--checksum",
+            "-H",
+            "--fall-back",
+            "--accept-new",
+            "--route",
+            "direct",
+            "--route",
+            "one.example,two.example",
+            "--source",
+            "192.0.2.1",
+            "--streams",
+            "3",
+            "--congestion",
+            "bbr",
+            "--identity",
+            "/key",
+            "/a",
+            "lh://dtn.example/b/",
+        ];
+        let over_ssh = [
+            "--bootstrap",
+            "-P",
+            "2222",
+            "-i",
+            "/id",
+            "-F",
+            "/config",
+            "-J",
+            "jump",
+            "-o",
+            "LogLevel=quiet",
+            "-o",
+            "User=x",
+            "-4",
+            "-S",
+            "/usr/bin/ssh",
+            "--port-range",
+            "5000-5010",
+            "ana@host:a",
+            "/b",
+        ];
+        for line in [&all[..], &over_ssh] {
+            let first = request(line).unwrap();
+            assert_eq!(is_understood(&first), Ok(()));
+            let arguments = first.arguments();
+            let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            assert_eq!(request(&words).unwrap(), first);
+        }
+        let _ = key;
+    }
+
+    #[test]
+    fn paths_mean_the_same_from_anywhere_and_keep_their_ends() {
+        let here = std::env::current_dir().unwrap();
+        let asked = request(&["a", "./b:c", "/d/", "e/."]).unwrap();
+        let here = |path: &str| here.join(path).to_str().unwrap().to_owned();
+        assert_eq!(asked.sources, [here("a"), here("./b:c"), "/d/".into()]);
+        assert!(asked.destination.ends_with("/e/."));
+    }
+
+    #[test]
+    fn what_cp_does_not_understand_is_told_before_it_is_a_job() {
+        let mut asked = request(&["/a", "lh://dtn.example/b"]).unwrap();
+        asked.options.ssh_jump = Some("jump".into());
+        assert!(is_understood(&asked).unwrap_err().contains("-J"));
+        asked.options.ssh_jump = None;
+        asked.options.streams = Some(1_000_000);
+        assert!(is_understood(&asked).unwrap_err().contains("1000000"));
+        asked.options.streams = None;
+        asked.options.host_key = Some("lhk1:short".into());
+        assert!(!is_understood(&asked).unwrap_err().contains('\n'));
+    }
+}

@@ -1,0 +1,222 @@
+//! `longhaul jobs`, `job`, `pause`, `resume`, `cancel` and `retry`: what the agent does, and what it is to do.
+
+mod show;
+
+use std::ops::ControlFlow;
+
+use anyhow::Result;
+use clap::Args;
+use longhaul_agent::http::{AgentInfo, JobPage};
+use longhaul_agent::{Job as TheJob, JobState};
+use serde_json::Value;
+
+use crate::agent_client::{AgentClient, in_runtime};
+use crate::exit::Exit;
+use crate::{answer, logging};
+
+/// Jobs that are asked for at a time.
+const PAGE_JOBS: u32 = 500;
+
+/// List the agent's jobs, newest first.
+#[derive(Args)]
+pub struct Jobs {
+    /// Only those in this state: queued, running, paused, waiting, done, failed or cancelled.
+    #[arg(long, value_name = "STATE", value_parser = ["queued", "running", "paused", "waiting", "done", "failed", "cancelled"])]
+    state: Option<String>,
+    /// Most jobs to list [default: 50].
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value_t = 50,
+        hide_default_value = true
+    )]
+    number: u32,
+    /// One JSON object a line for each.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show a job of the agent.
+#[derive(Args)]
+pub struct Job {
+    /// Its number.
+    id: i64,
+    /// Show how it goes until it has ended; the exit status is then that of its copy.
+    #[arg(short, long)]
+    follow: bool,
+    /// The closing report of its last attempt, as of `longhaul cp --json`.
+    #[arg(long, conflicts_with = "follow")]
+    report: bool,
+    /// JSON: one object, or with --follow one a line.
+    #[arg(long)]
+    json: bool,
+    /// Remove it from the history. It must have ended.
+    #[arg(long, conflicts_with_all = ["follow", "report", "json"])]
+    forget: bool,
+}
+
+macro_rules! request {
+    ($(#[doc = $doc:literal])* $name:ident, $verb:literal) => {
+        $(#[doc = $doc])*
+        #[derive(Args)]
+        pub struct $name {
+            /// Their numbers.
+            #[arg(required = true, value_name = "ID")]
+            ids: Vec<i64>,
+            /// One JSON object a line for each.
+            #[arg(long)]
+            json: bool,
+        }
+
+        impl $name {
+            /// Asks for it.
+            pub fn run(self) -> Result<Exit> {
+                request(&self.ids, $verb, self.json)
+            }
+        }
+    };
+}
+
+request! {
+    /// Have jobs of the agent rest. One that runs stops first; what it has copied is kept.
+    Pause, "pause"
+}
+request! {
+    /// Have jobs of the agent that rest go on.
+    Resume, "resume"
+}
+request! {
+    /// End jobs of the agent that are not wanted any more. What they have copied stays.
+    Cancel, "cancel"
+}
+request! {
+    /// Have jobs of the agent that failed, were cancelled, or wait for their next attempt be tried now.
+    Retry, "retry"
+}
+
+fn request(ids: &[i64], verb: &str, as_json: bool) -> Result<Exit> {
+    logging::start("error");
+    in_runtime(async {
+        let agent = AgentClient::of_this_user()?;
+        for id in ids {
+            let job: TheJob = agent
+                .ask("POST", &format!("/jobs/{id}/{verb}"), None, None)
+                .await?;
+            match as_json {
+                true => answer::line(serde_json::to_string(&job)?),
+                false => answer::line(show::state(&job)),
+            }
+        }
+        Ok(Exit::Success)
+    })
+}
+
+impl Jobs {
+    /// Lists them.
+    pub fn run(self) -> Result<Exit> {
+        logging::start("error");
+        in_runtime(async {
+            let agent = AgentClient::of_this_user()?;
+            let (mut left, mut before) = (self.number, None);
+            if !self.json {
+                let info: AgentInfo = agent.ask("GET", "/agent", None, None).await?;
+                answer::line(show::counts(&info));
+            }
+            while left > 0 {
+                let mut path = format!("/jobs?limit={}", left.min(PAGE_JOBS));
+                if let Some(state) = &self.state {
+                    path.push_str(&format!("&state={state}"));
+                }
+                if let Some(before) = before {
+                    path.push_str(&format!("&before={before}"));
+                }
+                let page: JobPage = agent.ask("GET", &path, None, None).await?;
+                left = left.saturating_sub(u32::try_from(page.items.len()).unwrap_or(u32::MAX));
+                let lines: Result<Vec<String>> = match self.json {
+                    true => page
+                        .items
+                        .iter()
+                        .map(|job| Ok(serde_json::to_string(job)?))
+                        .collect(),
+                    false => Ok(page.items.iter().map(show::row).collect()),
+                };
+                if !answer::lines(lines?.into_iter()) {
+                    break;
+                }
+                before = page.next;
+                if before.is_none() {
+                    break;
+                }
+            }
+            Ok(Exit::Success)
+        })
+    }
+}
+
+impl Job {
+    /// Shows it.
+    pub fn run(self) -> Result<Exit> {
+        logging::start("error");
+        in_runtime(async {
+            let agent = AgentClient::of_this_user()?;
+            let path = format!("/jobs/{}", self.id);
+            if self.forget {
+                let () = agent.ask("DELETE", &path, None, None).await?;
+                return Ok(Exit::Success);
+            }
+            if self.report {
+                let report: Value = agent.ask("GET", &format!("{path}/report"), None, None).await?;
+                answer::line(report);
+                return Ok(Exit::Success);
+            }
+            let job: TheJob = agent.ask("GET", &path, None, None).await?;
+            if self.follow {
+                return self.follow(&agent, job).await;
+            }
+            match self.json {
+                true => answer::line(serde_json::to_string(&job)?),
+                false => answer::line(show::whole(&job)),
+            }
+            Ok(Exit::Success)
+        })
+    }
+
+    async fn follow(&self, agent: &AgentClient, mut job: TheJob) -> Result<Exit> {
+        let lines = show::Following::new(self.json);
+        lines.job(&job)?;
+        // What it is now is known; from its last change on, nothing is missed.
+        while !longhaul_jobs::State::from(job.state).is_end() {
+            let heard = agent.events(job.change, |name, data| {
+                match name {
+                    "job" => {
+                        let changed: TheJob = serde_json::from_str(data)?;
+                        if changed.id == self.id {
+                            job = changed;
+                            lines.job(&job)?;
+                        }
+                    }
+                    "progress" => lines.progress(self.id, data)?,
+                    _ => {}
+                }
+                Ok(match longhaul_jobs::State::from(job.state).is_end() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                })
+            });
+            heard.await?;
+            if !longhaul_jobs::State::from(job.state).is_end() {
+                // The agent has ended, and may be back.
+                job = agent
+                    .ask("GET", &format!("/jobs/{}", self.id), None, None)
+                    .await?;
+            }
+        }
+        lines.end();
+        Ok(match job.state {
+            JobState::Done => Exit::Success,
+            JobState::Cancelled => Exit::Interrupted,
+            _ => Exit::from_code(job.exit_code).unwrap_or(Exit::SomeFailed),
+        })
+    }
+}

@@ -1,0 +1,224 @@
+//! How jobs are shown to people.
+
+use std::cell::Cell;
+use std::io::{IsTerminal, Write};
+
+use anyhow::Result;
+use longhaul_agent::http::{AgentInfo, JobProgress};
+use longhaul_agent::model::Stopping;
+use longhaul_agent::{Job, JobState, Progress};
+use longhaul_proto::text::printable;
+use quantities::{ByteCount, Rate, Time};
+
+use crate::answer;
+
+/// Most characters of a path in a list.
+const MAX_LISTED_CHARS: usize = 40;
+
+/// What the agent has to do, in a line.
+pub fn counts(info: &AgentInfo) -> String {
+    let order = [
+        "running",
+        "queued",
+        "waiting",
+        "paused",
+        "done",
+        "failed",
+        "cancelled",
+    ];
+    let counts = order.iter().filter_map(|state| {
+        let jobs = info.jobs.get(*state)?;
+        Some(format!("{jobs} {state}"))
+    });
+    let counts: Vec<String> = counts.collect();
+    match counts.is_empty() {
+        true => "no jobs: longhaul submit takes the arguments of longhaul cp".to_owned(),
+        false => counts.join(", "),
+    }
+}
+
+/// A job's number and state, in a line.
+pub fn state(job: &Job) -> String {
+    format!("job {}: {}", job.id, state_word(job))
+}
+
+fn state_word(job: &Job) -> String {
+    let word = longhaul_jobs::State::from(job.state).word();
+    match (job.state, job.stopping) {
+        (JobState::Running, Some(Stopping::Pause)) => "pausing".to_owned(),
+        (JobState::Running, Some(Stopping::Cancel)) => "stopping".to_owned(),
+        (JobState::Waiting, _) => match &job.due {
+            Some(due) => format!("waiting until {}", to_the_second(due)),
+            None => word.to_owned(),
+        },
+        _ => word.to_owned(),
+    }
+}
+
+/// A job, in a line of a list.
+pub fn row(job: &Job) -> String {
+    let word = match job.state {
+        JobState::Waiting => "waiting".to_owned(),
+        _ => state_word(job),
+    };
+    let name = match &job.request.label {
+        Some(label) => printable(label.as_bytes()),
+        None => {
+            let first = job.request.sources.first().map_or("", String::as_str);
+            let more = match job.request.sources.len() {
+                0 | 1 => String::new(),
+                sources => format!(" and {} more", sources - 1),
+            };
+            format!("{}{more} -> {}", listed(first), listed(&job.request.destination))
+        }
+    };
+    let come = job.progress.as_ref().map_or(String::new(), progress);
+    format!("{:>6}  {word:<9}  {name}  {come}", job.id)
+        .trim_end()
+        .to_owned()
+}
+
+/// The end of a path says most.
+fn listed(path: &str) -> String {
+    let shown = printable(path.as_bytes());
+    let chars = shown.chars().count();
+    match chars > MAX_LISTED_CHARS {
+        true => {
+            let end: String = shown.chars().skip(chars - MAX_LISTED_CHARS + 3).collect();
+            format!("...{end}")
+        }
+        false => shown,
+    }
+}
+
+/// How far a copy has come, in a line.
+fn progress(come: &Progress) -> String {
+    let bytes = ByteCount::nearest(come.bytes as f64);
+    let mut line = match come.walk_complete && come.bytes_found > 0 {
+        true => format!(
+            "{bytes} of {} ({:.0} %)",
+            ByteCount::nearest(come.bytes_found as f64),
+            100.0 * come.bytes as f64 / come.bytes_found as f64
+        ),
+        false => bytes.to_string(),
+    };
+    if come.bps > 0.0 && come.bytes < come.bytes_found {
+        line.push_str(&format!(", {}", Rate::nearest(come.bps)));
+        let left = come.bytes_found.saturating_sub(come.bytes) as f64 * 8.0 / come.bps;
+        if come.walk_complete && left.is_finite() {
+            line.push_str(&format!(", {} left", Time::from_seconds(left.ceil())));
+        }
+    }
+    line
+}
+
+/// A job, in several lines.
+pub fn whole(job: &Job) -> String {
+    let mut lines = vec![state(job)];
+    let mut add =
+        |name: &str, value: String| lines.push(format!("  {name:<9}  {}", printable(value.as_bytes())));
+    if let Some(label) = &job.request.label {
+        add("label", label.clone());
+    }
+    for source in &job.request.sources {
+        add("from", source.clone());
+    }
+    add("to", job.request.destination.clone());
+    let options = job.request.options.arguments();
+    if !options.is_empty() {
+        add("options", options.join(" "));
+    }
+    if let Some(come) = &job.progress {
+        add("copied", progress(come));
+    }
+    if let Some(error) = &job.error {
+        add("error", error.clone());
+    }
+    let moments = [
+        ("submitted", Some(&job.created)),
+        ("due", job.due.as_ref().filter(|due| **due > job.created)),
+        ("started", job.started.as_ref()),
+        ("ended", job.ended.as_ref()),
+    ];
+    for (name, moment) in moments {
+        if let Some(moment) = moment {
+            add(name, to_the_second(moment));
+        }
+    }
+    if job.attempts > 1 {
+        add("attempts", job.attempts.to_string());
+    }
+    lines.join("\n")
+}
+
+/// A moment of the API, without what is below a second.
+fn to_the_second(moment: &str) -> String {
+    match moment.split_once('.') {
+        Some((seconds, _)) => format!("{seconds}Z"),
+        None => moment.to_owned(),
+    }
+}
+
+/// Shows a job as it goes.
+pub struct Following {
+    json: bool,
+    /// Progress is written over in place.
+    in_place: bool,
+    /// A line of progress stands there.
+    written: Cell<bool>,
+}
+
+impl Following {
+    /// In JSON lines, or for people.
+    pub fn new(json: bool) -> Self {
+        Self {
+            json,
+            in_place: !json && std::io::stdout().is_terminal(),
+            written: Cell::new(false),
+        }
+    }
+
+    /// The job has changed.
+    pub fn job(&self, job: &Job) -> Result<()> {
+        if self.json {
+            answer::line(serde_json::to_string(job)?);
+            return Ok(());
+        }
+        self.end();
+        let mut line = state(job);
+        if let Some(error) = &job.error {
+            line.push_str(&format!(": {}", printable(error.as_bytes())));
+        }
+        if job.state == JobState::Done
+            && let Some(come) = &job.progress
+        {
+            line.push_str(&format!(", {}", ByteCount::nearest(come.bytes as f64)));
+        }
+        answer::line(line);
+        Ok(())
+    }
+
+    /// It has come further.
+    pub fn progress(&self, id: i64, data: &str) -> Result<()> {
+        let come: JobProgress = serde_json::from_str(data)?;
+        if come.id != id {
+            return Ok(());
+        }
+        if self.json {
+            answer::line(data);
+        } else if self.in_place {
+            let mut out = std::io::stdout().lock();
+            // A terminal that is gone has seen enough.
+            let _ = write!(out, "\r\x1b[K{}", progress(&come.progress)).and_then(|()| out.flush());
+            self.written.set(true);
+        }
+        Ok(())
+    }
+
+    /// Nothing is written over any more.
+    pub fn end(&self) {
+        if self.written.replace(false) {
+            answer::line("");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `longhaul submit`, and `longhaul cp --background`: copies that the agent makes.
+
+use anyhow::Result;
+use clap::Args;
+use longhaul_agent::{Job, JobRequest};
+use serde_json::json;
+
+use crate::agent_client::{AgentClient, in_runtime};
+use crate::cp::Cp;
+use crate::exit::Exit;
+use crate::{answer, logging};
+
+/// Have the agent make a copy in the background; it takes the arguments of `longhaul cp`.
+///
+/// The agent is started if it does not run. It makes the copy even if this terminal is closed, tries again what breaks off, and goes on
+/// where it was after a crash or a reboot. `longhaul jobs` lists what it does, `longhaul job NUMBER --follow` watches.
+#[derive(Args)]
+#[command(override_usage = "longhaul submit [OPTIONS] <SRC>... <DST>")]
+pub struct Submit {
+    /// What to call the job.
+    #[arg(long, value_name = "TEXT")]
+    label: Option<String>,
+    /// Greater is sooner among your jobs, from -100 to 100.
+    #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true)]
+    priority: i64,
+    /// Not before this moment, as 2030-01-31T18:00:00Z.
+    #[arg(long, value_name = "MOMENT")]
+    not_before: Option<String>,
+    /// Program to run when the job has ended, with the job in JSON on its standard input. Repeat for its arguments.
+    #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true)]
+    on_end: Vec<String>,
+    /// Name of this request: sent again with the same name, it makes no second job.
+    #[arg(long, value_name = "TEXT")]
+    key: Option<String>,
+    #[command(flatten)]
+    cp: Cp,
+}
+
+impl Submit {
+    /// Submits.
+    pub fn run(self) -> Result<Exit> {
+        logging::start("error");
+        let request = JobRequest {
+            label: self.label,
+            priority: self.priority,
+            not_before: self.not_before,
+            on_end: Some(self.on_end).filter(|command| !command.is_empty()),
+            ..self.cp.request()?
+        };
+        submit(&request, self.key.as_deref(), self.cp.wants_json())
+    }
+}
+
+/// Submits what `cp` was asked for.
+pub fn background(cp: &Cp) -> Result<Exit> {
+    submit(&cp.request()?, None, cp.wants_json())
+}
+
+fn submit(request: &JobRequest, key: Option<&str>, as_json: bool) -> Result<Exit> {
+    request.check()?;
+    in_runtime(async {
+        let agent = AgentClient::of_a_running_one().await?;
+        let job: Job = agent.ask("POST", "/jobs", Some(&json!(request)), key).await?;
+        match as_json {
+            true => answer::line(serde_json::to_string(&job)?),
+            false => answer::line(format!(
+                "job {}: longhaul job {} --follow shows how it goes",
+                job.id, job.id
+            )),
+        }
+        Ok(Exit::Success)
+    })
+}

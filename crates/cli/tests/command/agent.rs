@@ -1,0 +1,304 @@
+//! The agent: jobs that are submitted, watched, paused, that break off and go on, whoever is killed.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::stage::*;
+
+const LARGE_BYTES: usize = 30_000_000;
+/// A depot on the way holds the rate, so that there is a middle.
+const RATE: &str = "60 Mbit/s";
+
+/// An agent under way, with `root` and `here` of its stage.
+struct Agent<'a> {
+    stage: &'a Stage,
+    child: Child,
+    _out: BufReader<ChildStdout>,
+}
+
+impl<'a> Agent<'a> {
+    fn start(stage: &'a Stage) -> Self {
+        Self::start_with(stage, &[])
+    }
+
+    fn start_with(stage: &'a Stage, more: &[&str]) -> Self {
+        let mut command = stage.longhaul("me");
+        let mut child = command
+            .args(["agent", "--json"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert!(line.contains("\"ready\""), "{line}");
+        Self {
+            stage,
+            child,
+            _out: out,
+        }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, and its exit code.
+    fn terminate(mut self) -> Option<i32> {
+        signal(&self.child, "TERM");
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Agent<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Copies end with it, but not before it.
+        let _ = self.stage;
+    }
+}
+
+/// What a command of the agent's answers in JSON, and its exit code.
+fn ask(stage: &Stage, arguments: &[&str]) -> (Value, Option<i32>) {
+    let output = stage
+        .longhaul("me")
+        .args(arguments)
+        .arg("--json")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let last = text.lines().last().unwrap_or_default();
+    let value = serde_json::from_str(last).unwrap_or_else(|_| Value::String(errors(&output)));
+    (value, output.status.code())
+}
+
+/// Submits a copy, and says the number of its job.
+fn submit(stage: &Stage, arguments: &[&str]) -> String {
+    let (job, code) = ask(stage, &[&["submit"], arguments].concat());
+    assert_eq!(code, Some(0), "{job}");
+    job["id"].to_string()
+}
+
+/// Follows a job to its end: the job, and the exit code.
+fn end(stage: &Stage, id: &str) -> (Value, Option<i32>) {
+    ask(stage, &["job", id, "--follow"])
+}
+
+/// Follows a job until `pleases` says so of something that is told of it.
+fn until(stage: &Stage, id: &str, pleases: impl Fn(&Value) -> bool) {
+    let mut command: Command = stage.longhaul("me");
+    let mut child = command
+        .args(["job", id, "--follow", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let found = lines
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .any(|value: Value| pleases(&value));
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(found, "it ended before that");
+}
+
+/// Some of it is there.
+fn some_is_there(told: &Value) -> bool {
+    told["progress"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0)
+}
+
+/// A server, a depot that holds the rate, and the arguments of a copy over it.
+fn slow_copy(stage: &Stage) -> (Service, Service, Vec<String>, Vec<u8>) {
+    let data = stage.noise("here/large", LARGE_BYTES);
+    let depot = stage.depot("d", Some(RATE));
+    let server = stage.serve(&[]);
+    let to = format!("lh://{}/large", server.address);
+    let arguments = [
+        "--route",
+        &depot.address,
+        "--host-key",
+        &server.key,
+        "here/large",
+        &to,
+    ];
+    let arguments = arguments.map(str::to_owned).to_vec();
+    (server, depot, arguments, data)
+}
+
+fn words(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_job_is_submitted_from_anywhere_and_made() {
+    let stage = Stage::new();
+    let data = stage.noise("here/file", 300_000);
+    let _agent = Agent::start(&stage);
+    let id = submit(&stage, &["here/file", "root/", "--label", "first"]);
+    let (job, code) = end(&stage, &id);
+    assert_eq!((job["state"].as_str(), code), (Some("done"), Some(0)), "{job}");
+    assert_eq!(std::fs::read(stage.path("root/file")).unwrap(), data);
+    let (report, _) = ask(&stage, &["job", &id, "--report"]);
+    assert_eq!(
+        (report["bytes"].as_u64(), report["ok"].as_bool()),
+        (Some(300_000), Some(true))
+    );
+    // People are told the same in words.
+    let shown = stage.longhaul("me").args(["jobs"]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.starts_with("1 done\n") && shown.contains("first"),
+        "{shown}"
+    );
+    let (_, code) = ask(&stage, &["job", "99"]);
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+fn whoever_is_killed_the_job_goes_on_where_it_was() {
+    let stage = Stage::new();
+    let (_server, _depot, arguments, data) = slow_copy(&stage);
+    let agent = Agent::start(&stage);
+    let id = submit(&stage, &words(&arguments));
+    until(&stage, &id, some_is_there);
+    agent.kill();
+    let (refused, code) = ask(&stage, &["jobs"]);
+    assert_eq!(code, Some(3), "{refused}");
+    // It went on, and is told to end in good order.
+    let agent = Agent::start(&stage);
+    until(&stage, &id, some_is_there);
+    assert_eq!(agent.terminate(), Some(0));
+    let _agent = Agent::start(&stage);
+    let (job, code) = end(&stage, &id);
+    assert_eq!((job["state"].as_str(), code), (Some("done"), Some(0)), "{job}");
+    assert_eq!(job["attempts"].as_u64(), Some(3));
+    assert!(std::fs::read(stage.path("root/large")).unwrap() == data);
+    let (report, _) = ask(&stage, &["job", &id, "--report"]);
+    assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
+}
+
+#[test]
+fn a_job_is_paused_resumed_and_cancelled() {
+    let stage = Stage::new();
+    let (_server, _depot, arguments, data) = slow_copy(&stage);
+    let _agent = Agent::start(&stage);
+    let id = submit(&stage, &words(&arguments));
+    until(&stage, &id, some_is_there);
+    let (job, code) = ask(&stage, &["pause", &id]);
+    assert_eq!(
+        (job["stopping"].as_str(), code),
+        (Some("pause"), Some(0)),
+        "{job}"
+    );
+    until(&stage, &id, |told| told["state"] == "paused");
+    // A job that rests is in nobody's way.
+    let other = submit(&stage, &["here/large", "root/other"]);
+    assert_eq!(end(&stage, &other).1, Some(0));
+    ask(&stage, &["resume", &id]);
+    let (job, code) = end(&stage, &id);
+    assert_eq!(
+        (job["state"].as_str(), job["attempts"].as_u64(), code),
+        (Some("done"), Some(2), Some(0)),
+        "{job}"
+    );
+    assert!(std::fs::read(stage.path("root/large")).unwrap() == data);
+    std::fs::remove_file(stage.path("root/large")).unwrap();
+    let id = submit(&stage, &words(&arguments));
+    until(&stage, &id, some_is_there);
+    ask(&stage, &["cancel", &id]);
+    let (job, code) = end(&stage, &id);
+    assert_eq!(
+        (job["state"].as_str(), code),
+        (Some("cancelled"), Some(130)),
+        "{job}"
+    );
+    assert!(!stage.path("root/large").exists());
+}
+
+#[test]
+fn what_trying_again_does_not_mend_ends_at_once_and_the_rest_is_tried_again() {
+    let stage = Stage::new();
+    let _agent = Agent::start(&stage);
+    let id = submit(&stage, &["here/missing", "root/"]);
+    let (job, code) = end(&stage, &id);
+    assert_eq!(
+        (job["state"].as_str(), job["attempts"].as_u64(), code),
+        (Some("failed"), Some(1), Some(2)),
+        "{job}"
+    );
+    assert!(job["error"].as_str().unwrap().contains("here/missing"), "{job}");
+    stage.noise("here/missing", 1000);
+    ask(&stage, &["retry", &id]);
+    assert_eq!(end(&stage, &id).1, Some(0));
+    // A server that is not there may be there later.
+    let mut server = stage.serve(&[]);
+    let (address, key) = (server.address.clone(), server.key.clone());
+    server.kill();
+    let to = format!("lh://{address}/");
+    let id = submit(&stage, &["--host-key", &key, "here/missing", &to]);
+    until(&stage, &id, |told| told["state"] == "waiting");
+    let _server = stage.serve_at(&address);
+    ask(&stage, &["retry", &id]);
+    assert_eq!(end(&stage, &id).1, Some(0));
+}
+
+#[test]
+fn an_agent_is_started_when_it_is_needed_and_there_is_one_only() {
+    let stage = Stage::new();
+    stage.noise("here/file", 1000);
+    let state = |stage: &Stage| -> PathBuf { stage.path("me/state/agent") };
+    /// Ends what was started in the background.
+    struct Background(String);
+    impl Drop for Background {
+        fn drop(&mut self) {
+            let _ = Command::new("kill").args(["-KILL", &self.0]).status();
+        }
+    }
+    let id = submit(&stage, &["here/file", "root/"]);
+    let background = Background(
+        std::fs::read_to_string(state(&stage).join("lock"))
+            .unwrap()
+            .trim()
+            .to_owned(),
+    );
+    assert_eq!(end(&stage, &id).1, Some(0));
+    let second = stage.longhaul("me").args(["agent"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(2));
+    assert!(
+        errors(&second).contains("an agent runs already"),
+        "{}",
+        errors(&second)
+    );
+    drop(background);
+}
+
+#[test]
+fn the_network_reaches_it_only_where_it_was_asked_to_and_with_the_token() {
+    let stage = Stage::new();
+    let outside = stage
+        .longhaul("me")
+        .args(["agent", "--listen", "0.0.0.0:0"])
+        .output()
+        .unwrap();
+    assert_eq!(outside.status.code(), Some(2));
+    assert!(errors(&outside).contains("loopback"), "{}", errors(&outside));
+    let _agent = Agent::start_with(&stage, &["--listen", "127.0.0.1:0"]);
+    let token = stage.path("me/state/agent/token");
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(token.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        stage
+            .path("me/state/agent")
+            .metadata()
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o700
+    );
+}

@@ -1,0 +1,167 @@
+//! Three agents, one PostgreSQL: agents are killed and the database is, and every job is done once.
+//!
+//! `LONGHAUL_TEST_JOBS`, `LONGHAUL_TEST_KILLS` and `LONGHAUL_TEST_CRASHES` make it larger: 300, 100 and 5 take a few minutes.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::postgres::Postgres;
+use crate::stage::*;
+
+const AGENTS: usize = 3;
+const FILE_BYTES: usize = 2_000_000;
+/// A depot on the way holds the rate, so that jobs are killed in their middle.
+const RATE: &str = "100 Mbit/s";
+
+fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// The command with the keys of `me`, for the agent of that number.
+fn as_agents(stage: &Stage, which: usize) -> Command {
+    let mut command = stage.longhaul("me");
+    command.env("LONGHAUL_STATE", stage.path(&format!("a{which}")));
+    command
+}
+
+struct Agent {
+    child: Child,
+    _out: BufReader<ChildStdout>,
+}
+
+impl Agent {
+    fn start(stage: &Stage, url: &str, which: usize) -> Self {
+        let mut command = as_agents(stage, which);
+        let mut child = command
+            .args(["agent", "--json", "--max-jobs", "3", "--max-jobs-per-place", "9"])
+            .args(["--name", &format!("a{which}")])
+            .env("LONGHAUL_STORE", url)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert!(line.contains("\"ready\""), "{line}");
+        Self { child, _out: out }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// All jobs, as agent `which` lists them; none while it cannot.
+fn jobs(stage: &Stage, which: usize) -> Option<Vec<Value>> {
+    let output = as_agents(stage, which)
+        .args(["jobs", "-n", "1000", "--json"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let all = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    output.status.success().then(|| all.collect())
+}
+
+/// How many jobs have begun, and how many have ended.
+fn come(jobs: &[Value]) -> u64 {
+    let attempts = jobs.iter().map(|job| job["attempts"].as_u64().unwrap());
+    let ended = jobs.iter().filter(|job| job["ended"].is_string()).count() as u64;
+    attempts.sum::<u64>() + ended
+}
+
+#[test]
+fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_once() {
+    let (all, kills, crashes) = (
+        number("LONGHAUL_TEST_JOBS", 30),
+        number("LONGHAUL_TEST_KILLS", 9),
+        number("LONGHAUL_TEST_CRASHES", 2),
+    );
+    let stage = Stage::new();
+    let data = stage.noise("here/file", FILE_BYTES);
+    let depot = stage.depot("d", Some(RATE));
+    let server = stage.serve(&[]);
+    let mut database = Postgres::start();
+    database.create_database("jobs");
+    let url = database.url_of("jobs");
+    let mut agents: Vec<Agent> = (0..AGENTS)
+        .map(|which| Agent::start(&stage, &url, which))
+        .collect();
+    let ended = stage.path("ended");
+    let hook = format!("echo $LONGHAUL_JOB >> {}", ended.display());
+    for job in 0..all {
+        let to = format!("lh://{}/{job}", server.address);
+        let submitted = as_agents(&stage, 0)
+            .args([
+                "submit",
+                "--route",
+                &depot.address,
+                "--host-key",
+                &server.key,
+                "here/file",
+                &to,
+            ])
+            .args(["--on-end", "sh", "--on-end", "-c", "--on-end", &hook])
+            .output()
+            .unwrap();
+        assert!(submitted.status.success(), "{}", errors(&submitted));
+    }
+    // Whenever something has happened since, one is killed: any of them, at any moment.
+    let (mut before, mut while_running) = (0, 0);
+    for kill in 0..kills {
+        let which = (kill * 7 + kill / 3) % AGENTS;
+        let asked = (which + 1) % AGENTS;
+        loop {
+            let Some(jobs) = jobs(&stage, asked) else { continue };
+            let now = come(&jobs);
+            let left = jobs.iter().any(|job| !job["ended"].is_string());
+            if now > before || !left {
+                before = now;
+                while_running += u32::from(left);
+                break;
+            }
+        }
+        agents[which].kill();
+        if crashes > 0 && kill % kills.div_ceil(crashes) == 0 {
+            database.crash_and_restart();
+        }
+        agents[which] = Agent::start(&stage, &url, which);
+    }
+    loop {
+        let Some(jobs) = jobs(&stage, 0) else { continue };
+        assert_eq!(jobs.len(), all);
+        if jobs.iter().all(|job| job["ended"].is_string()) {
+            for job in &jobs {
+                assert_eq!(job["state"], "done", "{job}");
+            }
+            break;
+        }
+    }
+    println!("{kills} kills, {while_running} of them while jobs were left; {before} attempts and ends");
+    for job in 0..all {
+        assert!(
+            std::fs::read(stage.path(&format!("root/{job}"))).unwrap() == data,
+            "{job}"
+        );
+    }
+    assert!(no_temps(&stage.path("root")));
+    drop(agents);
+    // The program for the end: at most once for each.
+    let mut times: BTreeMap<&str, u32> = BTreeMap::new();
+    let said = std::fs::read_to_string(&ended).unwrap();
+    for job in said.lines() {
+        *times.entry(job).or_default() += 1;
+    }
+    assert!(times.values().all(|&times| times == 1), "{times:?}");
+    assert!(times.len() + kills >= all, "{}", times.len());
+}
