@@ -154,7 +154,7 @@ async fn last_words(errors: Option<impl AsyncRead + Unpin>) -> String {
     printable(line.unwrap_or_default())
 }
 
-/// What an exit code of `longhaul cp` means for the job: those that a later attempt may mend are a lost path and a route that was not there.
+/// What the end of `longhaul cp` means for the job: what a later attempt may mend its report says, and without one its exit code.
 fn ended(
     status: Option<ExitStatus>,
     was_stopped: bool,
@@ -174,9 +174,13 @@ fn ended(
     let travelled = there.saturating_sub(before.iter().sum());
     let advanced = travelled > 0;
     let code = status.and_then(|status| status.code());
+    let worth_retrying = report
+        .as_ref()
+        .and_then(|report| report.get("worth_retrying")?.as_bool());
     let end = match code {
         Some(DONE) => End::Done,
         _ if was_stopped => End::Stopped,
+        _ if worth_retrying == Some(true) => End::BrokeOff { advanced },
         Some(NO_ROUTE | BROKE_OFF | INTERRUPTED) | None => End::BrokeOff { advanced },
         Some(_) => End::Failed,
     };
@@ -247,6 +251,8 @@ mod tests {
             );
             assert_eq!(with_code(code, true, report(10, 9)).end, End::Stopped);
         }
+        let busy = with_code(1, false, Some(json!({"worth_retrying": true})));
+        assert_eq!(busy.end, End::BrokeOff { advanced: false });
         let broke = with_code(5, false, report(10, 4));
         assert_eq!(broke.with.error.as_deref(), Some("the path is gone"));
         assert_eq!((broke.with.travelled, broke.with.exit_code), (6, Some(5)));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drs::{Limit, Tally};
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Outcome, Picture, StreamCounters, depots_of, explain};
+use longhaul_transfer::{Error, Outcome, Picture, StreamCounters, depots_of, explain};
 use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
@@ -27,6 +27,8 @@ pub struct Report {
     exit_code: u8,
     /// What ended the copy early, in one line.
     error: Option<String>,
+    /// Whether another attempt may do what this one did not: no route, the copy broke off, or a bound on what may be held at once was met.
+    worth_retrying: bool,
     /// It ended early, and what is there of large files is kept for the next copy.
     pub kept: bool,
     /// Bytes of the files in place, holes included.
@@ -147,6 +149,8 @@ impl Report {
             error: result
                 .err()
                 .map(|error| printable(failure::line(error).as_bytes())),
+            worth_retrying: matches!(exit, Exit::NoRoute | Exit::BrokeOff)
+                || result.is_err_and(|error| matches!(error.downcast_ref(), Some(Error::Limit(_)))),
             kept: false,
             bytes,
             resumed_bytes,
@@ -183,20 +187,7 @@ impl Report {
 
     /// The exit code it stands for.
     pub fn exit(&self) -> Exit {
-        use Exit::*;
-        [
-            Success,
-            SomeFailed,
-            Usage,
-            NoRoute,
-            Unauthorised,
-            BrokeOff,
-            Disagreement,
-            Interrupted,
-        ]
-        .into_iter()
-        .find(|exit| exit.code() == self.exit_code)
-        .unwrap_or(Usage)
+        Exit::from_code(Some(i64::from(self.exit_code))).unwrap_or(Exit::Usage)
     }
 
     /// For people, on standard error; with `explain`, also what limited the copy.

@@ -9,6 +9,7 @@ use longhaul_proto::PublicKey;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
+use crate::account::Exhausted;
 use crate::account::{Account, Accounts, Resource};
 use crate::client::{Transport, close};
 use crate::error::Error;
@@ -19,7 +20,7 @@ use crate::lock::Locked;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
 use crate::send::{ClearData, send_stream};
 use crate::store::confine::Dir;
-use crate::wire::{Frame, Request, Token, VERSION};
+use crate::wire::{Frame, RefusalKind, Request, Token, VERSION};
 
 mod copy;
 mod files;
@@ -58,7 +59,7 @@ type Ending = (PublicKey, Request, mpsc::Receiver<()>);
 
 /// A refusal as it goes to the client.
 struct Refusal {
-    unauthorised: bool,
+    kind: RefusalKind,
     detail: String,
 }
 
@@ -132,7 +133,7 @@ impl Server {
         let _stream_held = match stream_held {
             Ok(held) => held,
             Err(exhausted) => {
-                self.refuse(reader, writer, refusal(exhausted.to_string())).await;
+                self.refuse(reader, writer, full(&exhausted)).await;
                 return Err(exhausted.into());
             }
         };
@@ -255,7 +256,7 @@ impl Server {
     ) {
         let mut out = Vec::new();
         Frame::Refuse {
-            unauthorised: refusal.unauthorised,
+            kind: refusal.kind,
             detail: refusal.detail,
         }
         .encode(&mut out);
@@ -298,8 +299,16 @@ impl Copies {
 
 fn refusal(detail: impl Into<String>) -> Refusal {
     Refusal {
-        unauthorised: false,
+        kind: RefusalKind::What,
         detail: detail.into(),
+    }
+}
+
+/// A bound is met.
+fn full(exhausted: &Exhausted) -> Refusal {
+    Refusal {
+        kind: RefusalKind::When,
+        detail: exhausted.to_string(),
     }
 }
 
@@ -307,9 +316,13 @@ impl Refusal {
     /// What the client is told of an error, if it is told.
     fn of(error: &Error) -> Option<Self> {
         match error {
-            Error::Protocol(detail) | Error::Limit(detail) | Error::Refused(detail) => Some(refusal(detail)),
+            Error::Protocol(detail) | Error::Refused(detail) => Some(refusal(detail)),
+            Error::Limit(detail) => Some(Self {
+                kind: RefusalKind::When,
+                detail: detail.clone(),
+            }),
             Error::Unauthorised(detail) => Some(Self {
-                unauthorised: true,
+                kind: RefusalKind::WhoAsks,
                 detail: detail.clone(),
             }),
             _ => None,

@@ -53,6 +53,26 @@ pub(crate) const FRAME_HEAD: usize = 5;
 /// A failure that belongs to no numbered entry carries this number (LH-COPY-25).
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
+/// What a REFUSE is a question of. The number is its code on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RefusalKind {
+    /// Of what is asked for.
+    What = 0,
+    /// Of who asks.
+    WhoAsks = 1,
+    /// Of when: a bound on what may be held at once is met.
+    When = 2,
+}
+
+impl RefusalKind {
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        [Self::What, Self::WhoAsks, Self::When]
+            .into_iter()
+            .find(|kind| *kind as u8 == code)
+    }
+}
+
 /// Which frame: the type byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -193,8 +213,8 @@ pub(crate) enum Frame {
         /// HARD_LINK is understood, and may be said (LH-COPY-45).
         hard_links: bool,
     },
-    /// Server: no, and why. `unauthorised` if it is a question of who asks.
-    Refuse { unauthorised: bool, detail: String },
+    /// Server: no, and why.
+    Refuse { kind: RefusalKind, detail: String },
     /// A file that comes in blocks; said on each stream before its first block there (LH-COPY-13).
     File {
         head: Head,

@@ -186,8 +186,8 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 queue.accepted(instance, present, hard_links)?;
                 return Ok(Vec::new());
             }
-            Some(Incoming::Frame(Frame::Refuse { unauthorised, detail })) => {
-                return Err(refused(unauthorised, detail));
+            Some(Incoming::Frame(Frame::Refuse { kind, detail })) => {
+                return Err(refused(kind, detail));
             }
             Some(Incoming::Frame(Frame::KeepAlive | Frame::Flow(_))) => {}
             Some(_) => return Err(Error::Protocol("it answers before it accepts".into())),

@@ -10,7 +10,8 @@ use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
-    Block, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, Piece, Request, Token, VERSION, Written,
+    Block, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, Piece, RefusalKind, Request, Token,
+    VERSION, Written,
 };
 
 pub(super) use exchanges::{receivers, senders};
@@ -60,7 +61,7 @@ fn all() -> Vec<(&'static str, Frame)> {
         (
             "refuse",
             Frame::Refuse {
-                unauthorised: true,
+                kind: RefusalKind::WhoAsks,
                 detail: "no grant".to_owned(),
             },
         ),

@@ -20,7 +20,7 @@ use crate::receive::ledger::Answer;
 use crate::receive::receiver::{BlockData, Receiver, Reply};
 use crate::store::{Announced, Store};
 use crate::tree_hash::{BlockHasher, Subtree};
-use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, MAX_HAVE_SUBTREES};
+use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, MAX_HAVE_SUBTREES, RefusalKind};
 
 /// Answers that may wait to be written.
 const MAX_WAITING_ANSWERS: usize = 1024;
@@ -317,7 +317,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 }
                 Frame::KeepAlive => {}
                 Frame::Flow(report) => counters.hear(report),
-                Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
+                Frame::Refuse { kind, detail } => return Err(refused(kind, detail)),
                 Frame::Hello(_)
                 | Frame::Ack { .. }
                 | Frame::Result { .. }
@@ -335,11 +335,11 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
 }
 
 /// REFUSE as an error.
-pub(crate) fn refused(unauthorised: bool, detail: String) -> Error {
-    if unauthorised {
-        Error::Unauthorised(detail)
-    } else {
-        Error::Refused(detail)
+pub(crate) fn refused(kind: RefusalKind, detail: String) -> Error {
+    match kind {
+        RefusalKind::What => Error::Refused(detail),
+        RefusalKind::WhoAsks => Error::Unauthorised(detail),
+        RefusalKind::When => Error::Limit(detail),
     }
 }
 

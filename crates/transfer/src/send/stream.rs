@@ -272,7 +272,7 @@ async fn read_answers<R: AsyncRead + Unpin>(
                 queue.accepted(instance, present, hard_links)?;
             }
             Frame::KeepAlive => {}
-            Frame::Refuse { unauthorised, detail } => return Err(refused(unauthorised, detail)),
+            Frame::Refuse { kind, detail } => return Err(refused(kind, detail)),
             _ => return Err(Error::Protocol("it sends what only a sender sends".into())),
         }
     }

@@ -8,7 +8,7 @@ use longhaul_proto::text::printable;
 use tokio::sync::{OnceCell, watch};
 
 use super::heard::LastHeard;
-use super::{Refusal, Server, refusal};
+use super::{Refusal, Server, full, refusal};
 use crate::account::{Account, Held, Resource};
 use crate::error::Error;
 use crate::grants::Access;
@@ -18,7 +18,7 @@ use crate::receive::StreamEnd;
 use crate::receive::{Asked, Receiver};
 use crate::send::{Presence, Queue, Sources};
 use crate::store::{Destination, WriteOptions};
-use crate::wire::{CopyInstance, Hello, Request, Token};
+use crate::wire::{CopyInstance, Hello, RefusalKind, Request, Token};
 
 /// A copy under way.
 pub(super) struct Copy {
@@ -83,11 +83,7 @@ fn hello_bytes(hello: &Hello) -> u64 {
 
 impl Copy {
     fn new(hello: Hello, account: &Arc<Account>, principal: PublicKey) -> Result<Arc<Self>, Refusal> {
-        let take = |what, units| {
-            account
-                .take(what, units)
-                .map_err(|full| refusal(full.to_string()))
-        };
+        let take = |what, units| account.take(what, units).map_err(|exhausted| full(&exhausted));
         let held = (
             take(Resource::Copies, 1)?,
             take(Resource::Bookkeeping, hello_bytes(&hello))?,
@@ -163,7 +159,7 @@ impl Server {
             // LH-COPY-10.
             if copy.principal != principal || copy.hello.request != hello.request {
                 return Err(Refusal {
-                    unauthorised: true,
+                    kind: RefusalKind::WhoAsks,
                     detail: "this stream does not belong to that copy".into(),
                 });
             }
@@ -206,7 +202,7 @@ impl Server {
         match denied {
             None => Ok(()),
             Some((verb, path)) => Err(Refusal {
-                unauthorised: true,
+                kind: RefusalKind::WhoAsks,
                 detail: format!(
                     "the server does not let key {principal} {verb} /{}; ask its operator",
                     printable(path.as_bytes())

@@ -37,7 +37,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             }
         }
         FrameType::Refuse => Frame::Refuse {
-            unauthorised: fields.flag()?,
+            kind: RefusalKind::from_code(fields.u8()?).ok_or(WireError::Value("refusal"))?,
             detail: fields.text()?,
         },
         FrameType::File => {

@@ -71,8 +71,8 @@ impl Frame {
                     put_option(out, options::HARD_LINKS, &[]);
                 }
             }
-            Frame::Refuse { unauthorised, detail } => {
-                out.push(u8::from(*unauthorised));
+            Frame::Refuse { kind, detail } => {
+                out.push(*kind as u8);
                 put_text(out, detail);
             }
             Frame::File {

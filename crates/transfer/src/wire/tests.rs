@@ -129,8 +129,10 @@ fn frame() -> impl Strategy<Value = Frame> {
             })
         }),
         (0..MAX_FILE).prop_map(|id| Frame::Want { id }),
-        (any::<bool>(), "[ -~]{0,50}")
-            .prop_map(|(unauthorised, detail)| Frame::Refuse { unauthorised, detail }),
+        (0u8..3, "[ -~]{0,50}").prop_map(|(kind, detail)| Frame::Refuse {
+            kind: RefusalKind::from_code(kind).unwrap(),
+            detail,
+        }),
         (head(), meta(), 0..MAX_FILE, BLOCK_LOG2, any::<Option<[u8; 32]>>()).prop_map(
             |(head, meta, size, block_log2, identity)| Frame::File {
                 head,

@@ -387,7 +387,7 @@ async fn more_streams_or_copies_than_the_server_bears_are_refused_and_the_copy_g
     let run = bench
         .push(bench.pipes(), &[bench.local("f")], "/f", WriteOptions::default())
         .await;
-    assert!(matches!(run.result, Err(Error::Refused(_))), "{:?}", run.result);
+    assert!(matches!(run.result, Err(Error::Limit(_))), "{:?}", run.result);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
