@@ -51,3 +51,11 @@ CREATE TABLE counters (
 );
 
 INSERT INTO counters (name, value) VALUES ('job', 0), ('change', 0), ('chooser', 0);
+
+-- Ends of copies that their owner has given a name.
+CREATE TABLE places (
+    owner TEXT NOT NULL,
+    name TEXT NOT NULL,
+    root TEXT NOT NULL,
+    PRIMARY KEY (owner, name)
+);

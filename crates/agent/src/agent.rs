@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 pub use crate::attempt::Program;
 use crate::attempt::{self, Ended};
 use crate::model::{Job, JobRequest, Progress};
+use crate::places::{Browse, Place};
 use crate::store::{AttemptEnd, Gone, Holder, Kept, Store, StoreError};
 
 /// How long a job is its agent's after that was last heard of: no job is stuck for longer when its agent dies.
@@ -47,6 +48,10 @@ pub struct Settings {
     pub limits: Limits,
     /// How long jobs that have ended are kept.
     pub history: Duration,
+    /// Places that are always there.
+    pub places: Vec<Place>,
+    /// What reaches places.
+    pub browse: Arc<dyn Browse>,
     /// Whether `longhaul cp` understands a request, and if not, why.
     pub check: fn(&JobRequest) -> Result<(), String>,
 }

@@ -3,6 +3,7 @@
 #![allow(unused_qualifications, reason = "in what utoipa makes of its attributes")]
 
 mod events;
+mod places;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,19 +12,21 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
 pub use events::JobProgress;
 use longhaul_api::access::guard;
 use longhaul_api::problem::{Asked, Body, Named};
 use longhaul_api::{Caller, Gate, Problem, ProblemKind};
 use longhaul_jobs::Event;
+pub use places::{NewDirectory, NewName, PlaceList, PlaceTest, Removal};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use crate::agent::Agent;
 use crate::model::{CopyOptions, Job, JobRequest, JobState, Progress, Stopping};
+use crate::places::{FileEntry, FileKind, FilePage, Place, PlaceRoot};
 use crate::store::StoreError;
 
 /// Most bytes of a request's body.
@@ -39,6 +42,17 @@ const MAX_KEY_BYTES: usize = 200;
 struct Service {
     agent: Agent,
     stop: watch::Receiver<bool>,
+}
+
+impl Service {
+    /// A place that is always there.
+    fn builtin(&self, name: &str) -> Option<&Place> {
+        self.agent
+            .settings()
+            .places
+            .iter()
+            .find(|place| place.name == name)
+    }
 }
 
 /// The API's description.
@@ -61,7 +75,15 @@ struct Service {
         retry,
         report,
         events::events,
-        openapi
+        openapi,
+        places::places,
+        places::put,
+        places::remove,
+        places::test,
+        places::files,
+        places::mkdir,
+        places::rename,
+        places::remove_files
     ),
     components(schemas(
         AgentInfo,
@@ -73,7 +95,17 @@ struct Service {
         Progress,
         Stopping,
         Problem,
-        JobProgress
+        JobProgress,
+        Place,
+        PlaceRoot,
+        PlaceList,
+        PlaceTest,
+        FileEntry,
+        FileKind,
+        FilePage,
+        NewDirectory,
+        NewName,
+        Removal
     ))
 )]
 struct Description;
@@ -89,6 +121,13 @@ pub fn router(agent: Agent, gate: Gate, stop: watch::Receiver<bool>) -> Router {
         .route("/jobs/{id}/cancel", post(cancel))
         .route("/jobs/{id}/retry", post(retry))
         .route("/jobs/{id}/report", get(report))
+        .route("/places", get(places::places))
+        .route("/places/{name}", put(places::put).delete(places::remove))
+        .route("/places/{name}/test", post(places::test))
+        .route("/files", get(places::files))
+        .route("/files/mkdir", post(places::mkdir))
+        .route("/files/rename", post(places::rename))
+        .route("/files/remove", post(places::remove_files))
         .route("/events", get(events::events))
         .route("/openapi.json", get(openapi))
         .with_state(Service { agent, stop });

@@ -6,6 +6,7 @@
 //! | [`store`] | keeps jobs, in SQLite or PostgreSQL; each change is one transaction around a step of [`longhaul_jobs::Life`] |
 //! | `attempt` | one attempt: a process of this program that copies |
 //! | [`agent`] | which jobs run here, and what becomes of them |
+//! | [`places`] | named ends of copies, and what is in them |
 //! | [`http`] | the API |
 //!
 //! A job is carried out by `longhaul cp --json`, in a process of its own: an attempt that fails takes nothing else with it, and one that is killed
@@ -15,6 +16,7 @@ pub mod agent;
 mod attempt;
 pub mod http;
 pub mod model;
+pub mod places;
 pub mod store;
 
 pub use agent::{Agent, Settings};

@@ -283,6 +283,12 @@ fn far_end(path: &str) -> Option<&str> {
     (!host.contains('/')).then_some(host)
 }
 
+/// Whether it is an absolute path here, `user@host:path` or `lh://host/path`.
+pub(crate) fn is_location(text: &str) -> bool {
+    let is_text = !text.is_empty() && text.len() <= MAX_TEXT_BYTES && !text.contains('\0');
+    is_text && (text.starts_with('/') || far_end(text).is_some())
+}
+
 /// Where a job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

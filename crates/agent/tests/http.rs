@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -11,6 +12,9 @@ use hyper::client::conn::http1;
 use hyper::{HeaderMap, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use longhaul_agent::agent::Program;
+use longhaul_agent::places::{
+    Answer, Browse, Change, FileEntry, FileKind, FilePage, Place, PlaceError, PlaceErrorKind,
+};
 use longhaul_agent::{Agent, JobRequest, Settings, Store, http};
 use longhaul_api::access::Token;
 use longhaul_api::{Gate, listen};
@@ -25,6 +29,48 @@ struct Bench {
     address: std::net::SocketAddr,
     token: String,
     _stop: watch::Sender<bool>,
+}
+
+/// Places with one entry, of which one is not there.
+#[derive(Debug)]
+struct Fake;
+
+impl Browse for Fake {
+    fn list<'a>(&'a self, at: &'a str, _: Option<&'a str>, _: u32) -> Answer<'a, FilePage> {
+        Box::pin(async move {
+            if at.starts_with("gone") {
+                return Err(PlaceError {
+                    kind: PlaceErrorKind::Unreachable,
+                    detail: format!("{at} is not there\nat all"),
+                });
+            }
+            let entry = FileEntry {
+                name: "<b>\u{202e}".into(),
+                addressable: true,
+                kind: FileKind::File,
+                bytes: 1,
+                mode: "0644".into(),
+                modified: None,
+                target: None,
+            };
+            Ok(FilePage {
+                entries: vec![entry],
+                next: None,
+            })
+        })
+    }
+
+    fn change<'a>(&'a self, change: &'a Change) -> Answer<'a, ()> {
+        Box::pin(async move {
+            match change {
+                Change::MakeDirectory { .. } => Ok(()),
+                _ => Err(PlaceError {
+                    kind: PlaceErrorKind::Denied,
+                    detail: "no".into(),
+                }),
+            }
+        })
+    }
 }
 
 fn understood(request: &JobRequest) -> Result<(), String> {
@@ -51,6 +97,8 @@ impl Bench {
                 per_user: None,
             },
             history: Duration::from_secs(3600),
+            places: vec![Place::new("home", "/home/ana/").unwrap()],
+            browse: Arc::new(Fake),
             check: understood,
         };
         let token = Token::random().unwrap();
@@ -282,6 +330,80 @@ async fn nobody_is_let_in_whom_the_user_does_not_know() {
 }
 
 #[tokio::test]
+async fn places_are_named_tested_and_looked_into() {
+    let bench = Bench::new().await;
+    let put = async |name: &str, root: &str| {
+        bench
+            .ask(
+                "PUT",
+                &format!("/api/v1/places/{name}"),
+                Some(json!({ "root": root })),
+            )
+            .await
+            .0
+            .as_u16()
+    };
+    assert_eq!(put("store", "ana@dtn:").await, 200);
+    assert_eq!(put("gone", "gone:").await, 200);
+    assert_eq!(put("home", "dtn:").await, 409);
+    assert_eq!(put("store", "relative").await, 400);
+    assert_eq!(put("a%2fb", "/a/").await, 400);
+    let (_, list) = bench.ask("GET", "/api/v1/places", None).await;
+    let names: Vec<&str> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|place| place["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["home", "gone", "store"]);
+    let test = async |name: &str| {
+        bench
+            .ask("POST", &format!("/api/v1/places/{name}/test"), None)
+            .await
+    };
+    assert_eq!(test("home").await.1["ok"], true);
+    let (status, gone) = test("gone").await;
+    assert_eq!((status.as_u16(), &gone["ok"]), (200, &json!(false)));
+    assert_eq!(test("missing").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(
+        bench.ask("DELETE", "/api/v1/places/gone", None).await.0,
+        StatusCode::NO_CONTENT
+    );
+    assert_eq!(
+        bench.ask("DELETE", "/api/v1/places/gone", None).await.0,
+        StatusCode::NOT_FOUND
+    );
+    let (_, page) = bench.ask("GET", "/api/v1/files?at=ana@dtn:", None).await;
+    assert_eq!(page["entries"][0]["name"], "<b>\u{202e}");
+    let (status, problem) = bench.ask("GET", "/api/v1/files?at=gone:", None).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(!problem["detail"].as_str().unwrap().contains('\n'));
+    assert_eq!(
+        bench.ask("GET", "/api/v1/files", None).await.0,
+        StatusCode::BAD_REQUEST
+    );
+    assert_eq!(
+        bench.ask("GET", "/api/v1/files?at=/&limit=1001", None).await.0,
+        StatusCode::BAD_REQUEST
+    );
+    let change = async |what: &str, body: Value| {
+        bench
+            .ask("POST", &format!("/api/v1/files/{what}"), Some(body))
+            .await
+            .0
+    };
+    assert_eq!(change("mkdir", json!({"at": "/a"})).await, StatusCode::NO_CONTENT);
+    assert_eq!(
+        change("rename", json!({"from": "/a", "to": "/b"})).await,
+        StatusCode::FORBIDDEN
+    );
+    assert_eq!(
+        change("remove", json!({"at": "/a", "recursive": 1})).await,
+        StatusCode::BAD_REQUEST
+    );
+}
+
+#[tokio::test]
 async fn its_description_is_of_what_it_does() {
     let bench = Bench::new().await;
     let (status, document) = bench.ask("GET", "/api/v1/openapi.json", None).await;
@@ -294,7 +416,11 @@ async fn its_description_is_of_what_it_does() {
             // What is described is there: it answers with something else than that there is no such thing to ask.
             if !path.ends_with("/events") {
                 let (status, problem) = bench
-                    .ask(&method.to_uppercase(), &path.replace("{id}", "7"), None)
+                    .ask(
+                        &method.to_uppercase(),
+                        &path.replace("{id}", "7").replace("{name}", "x"),
+                        None,
+                    )
                     .await;
                 assert_ne!(status, StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
                 assert!(
@@ -307,7 +433,7 @@ async fn its_description_is_of_what_it_does() {
             }
         }
     }
-    assert_eq!(described.len(), 12, "{described:?}");
+    assert_eq!(described.len(), 20, "{described:?}");
     // Nothing is referred to that is not there.
     let text = document.to_string();
     for part in text.split("\"#/components/schemas/").skip(1) {

@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 mod postgres;
 
+use longhaul_agent::places::Place;
 use longhaul_agent::store::{AttemptEnd, Gone, Holder};
 use longhaul_agent::{CopyOptions, JobRequest, JobState, Store, StoreError};
 use longhaul_jobs::{End, Event, Limits, Refused, State, Wish};
@@ -241,6 +242,17 @@ async fn changes_come_in_their_order_and_pages_end(store: Store) {
     store.close().await;
 }
 
+async fn places_are_their_owners(store: Store) {
+    let place = |root: &str| Place::new("store", root).unwrap();
+    store.put_place("ana", &place("dtn:")).await.unwrap();
+    store.put_place("ana", &place("other:")).await.unwrap();
+    assert_eq!(store.places("ana").await.unwrap(), [place("other:")]);
+    assert!(store.places("ben").await.unwrap().is_empty());
+    assert!(!store.remove_place("ben", "store").await.unwrap());
+    assert!(store.remove_place("ana", "store").await.unwrap());
+    store.close().await;
+}
+
 /// Four that take at once what one of them can have.
 async fn no_two_take_the_same(store: Store) {
     for number in 0..40 {
@@ -303,6 +315,7 @@ on_both!(
     whoever_is_gone_loses_what_it_had,
     one_that_runs_is_paused_by_its_agent,
     changes_come_in_their_order_and_pages_end,
+    places_are_their_owners,
     no_two_take_the_same,
 );
 

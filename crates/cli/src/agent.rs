@@ -1,15 +1,19 @@
 //! `longhaul agent`: the resident program that makes copies in the background.
 
+mod browse;
+
 use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use longhaul_agent::agent::Program;
+use longhaul_agent::places::Place;
 use longhaul_agent::{Agent, Settings, Store, http};
 use longhaul_api::access::Token;
 use longhaul_api::{Gate, listen};
@@ -70,6 +74,9 @@ impl Resident {
             // It fails only for the leader of a group, which is out of reach of its terminal already.
             let _ = rustix::process::setsid();
         }
+        // Nobody is there to be asked.
+        let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
+        rustix::stdio::dup2_stdin(&nothing).context("cannot let go of standard input")?;
         let dir = agent_dir()?;
         let mut builder = std::fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&dir);
@@ -170,6 +177,8 @@ impl Resident {
                 per_user: self.max_jobs_per_user,
             },
             history: Duration::from_secs(u64::from(self.history) * 24 * 3600),
+            places: builtin_places(),
+            browse: Arc::new(browse::Places::default()),
             check: cp::is_understood,
         })
     }
@@ -214,6 +223,20 @@ fn instance(dir: &Path) -> Result<String> {
             Ok(instance.text().to_owned())
         }
     }
+}
+
+/// The user's own directory, and all of this machine.
+fn builtin_places() -> Vec<Place> {
+    let place = |name: &str, root: String| Place {
+        name: name.to_owned(),
+        root,
+        builtin: true,
+    };
+    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+    let home = home.map(|home| place("home", format!("{}/", home.trim_end_matches('/'))));
+    home.into_iter()
+        .chain([place("this machine", "/".to_owned())])
+        .collect()
 }
 
 fn host_name() -> String {

@@ -24,6 +24,7 @@ mod logging;
 mod manual;
 mod perf;
 mod place;
+mod places;
 mod quantity;
 mod report;
 mod serve;
@@ -66,6 +67,7 @@ enum Command {
     Resume(jobs::Resume),
     Cancel(jobs::Cancel),
     Retry(jobs::Retry),
+    Places(places::Places),
     Agent(agent::Resident),
     Serve(serve::Serve),
     Depot(depot::Relay),
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Resume(resume) => resume.run(),
         Command::Cancel(cancel) => cancel.run(),
         Command::Retry(retry) => retry.run(),
+        Command::Places(places) => places.run(),
         Command::Agent(agent) => agent.run(),
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),

@@ -302,3 +302,35 @@ fn the_network_reaches_it_only_where_it_was_asked_to_and_with_the_token() {
         0o700
     );
 }
+
+#[test]
+fn places_have_names_and_a_test_says_what_is_wrong_and_what_to_do() {
+    let stage = Stage::new();
+    stage.noise("root/file", 1000);
+    let _agent = Agent::start(&stage);
+    let server = stage.serve(&[]);
+    let root = format!("lh://{}/", server.address);
+    assert_eq!(ask(&stage, &["places", "add", "store", &root]).1, Some(0));
+    assert_eq!(ask(&stage, &["places", "add", "store", "relative"]).1, Some(1));
+    // Its key is not known.
+    let (test, code) = ask(&stage, &["places", "test", "store"]);
+    assert_eq!((&test["ok"], code), (&Value::Bool(false), Some(3)));
+    assert!(
+        test["detail"].as_str().unwrap().contains("--accept-new"),
+        "{test}"
+    );
+    let known = stage
+        .longhaul("me")
+        .args(["ls", "--accept-new", &root])
+        .output()
+        .unwrap();
+    assert!(known.status.success(), "{}", errors(&known));
+    let (test, code) = ask(&stage, &["places", "test", "store"]);
+    assert_eq!((&test["ok"], code), (&Value::Bool(true), Some(0)), "{test}");
+    drop(server);
+    assert_eq!(ask(&stage, &["places", "test", "store"]).1, Some(3));
+    let shown = stage.longhaul("me").args(["places"]).output().unwrap();
+    assert!(String::from_utf8(shown.stdout).unwrap().contains(&root));
+    assert_eq!(ask(&stage, &["places", "remove", "store"]).1, Some(0));
+    assert_eq!(ask(&stage, &["places", "test", "store"]).1, Some(1));
+}

@@ -1,0 +1,229 @@
+//! Places, what is in them, and changes of names there.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::StatusCode;
+use longhaul_api::problem::{Asked, Body, Named};
+use longhaul_api::{Caller, Problem, ProblemKind};
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+use utoipa::{IntoParams, ToSchema};
+
+use super::Service;
+use crate::places::{Answer, Change, FilePage, Place, PlaceError, PlaceErrorKind, PlaceRoot};
+
+/// How long a place may take to answer: a login with a jump host on the way takes seconds, a large directory to be removed longer.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Entries in one answer, unless asked otherwise, and at most.
+const DEFAULT_ENTRIES: u32 = 1000;
+const MAX_ENTRIES: u32 = 1000;
+
+impl From<PlaceError> for Problem {
+    fn from(error: PlaceError) -> Self {
+        let kind = match error.kind {
+            PlaceErrorKind::Invalid => ProblemKind::Invalid,
+            PlaceErrorKind::NotFound => ProblemKind::NotFound,
+            PlaceErrorKind::Denied => ProblemKind::Forbidden,
+            PlaceErrorKind::Conflict => ProblemKind::Conflict,
+            PlaceErrorKind::Unreachable => ProblemKind::Unavailable,
+        };
+        Self::new(kind, error.detail)
+    }
+}
+
+/// Waits for a place, not for ever.
+async fn answered<T>(answer: Answer<'_, T>) -> Result<T, PlaceError> {
+    timeout(PLACE_TIMEOUT, answer).await.unwrap_or_else(|_| {
+        Err(PlaceError {
+            kind: PlaceErrorKind::Unreachable,
+            detail: format!(
+                "it did not answer within {} s: test the place",
+                PLACE_TIMEOUT.as_secs()
+            ),
+        })
+    })
+}
+
+/// All places.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlaceList {
+    /// Those that are always there first, then by name.
+    pub items: Vec<Place>,
+}
+
+#[utoipa::path(get, path = "/api/v1/places", responses((status = OK, body = PlaceList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn places(
+    State(service): State<Service>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<PlaceList>, Problem> {
+    let mut items = service.agent.settings().places.clone();
+    items.extend(service.agent.store().places(&caller.user).await?);
+    Ok(Json(PlaceList { items }))
+}
+
+/// Names a place, or gives a name another root.
+#[utoipa::path(put, path = "/api/v1/places/{name}", params(("name" = String, Path)), request_body = PlaceRoot, responses((status = OK, body = Place), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn put(
+    State(service): State<Service>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<String>,
+    Body(root): Body<PlaceRoot>,
+) -> Result<Json<Place>, Problem> {
+    let place = Place::new(&name, &root.root)
+        .map_err(|error| Problem::new(ProblemKind::Invalid, error.to_string()))?;
+    if service.builtin(&name).is_some() {
+        return Err(Problem::new(
+            ProblemKind::Conflict,
+            format!("{name} is always there: take another name"),
+        ));
+    }
+    service.agent.store().put_place(&caller.user, &place).await?;
+    Ok(Json(place))
+}
+
+/// Removes a name; what is there stays.
+#[utoipa::path(delete, path = "/api/v1/places/{name}", params(("name" = String, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn remove(
+    State(service): State<Service>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<String>,
+) -> Result<StatusCode, Problem> {
+    match service.agent.store().remove_place(&caller.user, &name).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(no_place(&name)),
+    }
+}
+
+fn no_place(name: &str) -> Problem {
+    Problem::new(ProblemKind::NotFound, format!("there is no place {name:?}"))
+}
+
+/// What came of a test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlaceTest {
+    /// It answers.
+    pub ok: bool,
+    /// What it says, or what is wrong and what to do, in one line.
+    pub detail: String,
+}
+
+/// Tries to reach a place, and says what is wrong if that fails.
+#[utoipa::path(post, path = "/api/v1/places/{name}/test", params(("name" = String, Path)), responses((status = OK, body = PlaceTest), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn test(
+    State(service): State<Service>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<String>,
+) -> Result<Json<PlaceTest>, Problem> {
+    let root = match service.builtin(&name) {
+        Some(place) => place.root.clone(),
+        None => {
+            let places = service.agent.store().places(&caller.user).await?;
+            let place = places.into_iter().find(|place| place.name == name);
+            place.ok_or_else(|| no_place(&name))?.root
+        }
+    };
+    let browse = &service.agent.settings().browse;
+    let (ok, detail) = match answered(browse.list(&root, None, 1)).await {
+        Ok(page) if page.entries.is_empty() => (true, "it answers, and is empty".to_owned()),
+        Ok(_) => (true, "it answers".to_owned()),
+        Err(error) => (false, error.detail),
+    };
+    Ok(Json(PlaceTest { ok, detail }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListQuery {
+    /// The directory's location.
+    at: String,
+    /// Only names behind this one: `next` of the answer before.
+    after: Option<String>,
+    /// Most entries of one answer.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// What is in a directory.
+#[utoipa::path(get, path = "/api/v1/files", params(ListQuery), responses((status = OK, body = FilePage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn files(
+    State(service): State<Service>,
+    Asked(query): Asked<ListQuery>,
+) -> Result<Json<FilePage>, Problem> {
+    let limit = query.limit.unwrap_or(DEFAULT_ENTRIES);
+    if !(1..=MAX_ENTRIES).contains(&limit) {
+        return Err(Problem::new(
+            ProblemKind::Invalid,
+            format!("limit: between 1 and {MAX_ENTRIES}"),
+        ));
+    }
+    let browse = &service.agent.settings().browse;
+    Ok(Json(
+        answered(browse.list(&query.at, query.after.as_deref(), limit)).await?,
+    ))
+}
+
+async fn change(service: &Service, change: Change) -> Result<StatusCode, Problem> {
+    answered(service.agent.settings().browse.change(&change)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Where a directory is to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewDirectory {
+    /// Its location.
+    pub at: String,
+}
+
+#[utoipa::path(post, path = "/api/v1/files/mkdir", request_body = NewDirectory, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn mkdir(
+    State(service): State<Service>,
+    Body(asked): Body<NewDirectory>,
+) -> Result<StatusCode, Problem> {
+    change(&service, Change::MakeDirectory { at: asked.at }).await
+}
+
+/// An entry's name, and another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewName {
+    /// Its location.
+    pub from: String,
+    /// The new one, in the same place.
+    pub to: String,
+    /// A file that is there is replaced.
+    #[serde(default)]
+    pub overwrite: bool,
+}
+
+#[utoipa::path(post, path = "/api/v1/files/rename", request_body = NewName, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn rename(
+    State(service): State<Service>,
+    Body(asked): Body<NewName>,
+) -> Result<StatusCode, Problem> {
+    let NewName { from, to, overwrite } = asked;
+    change(&service, Change::Rename { from, to, overwrite }).await
+}
+
+/// What is to be removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Removal {
+    /// Its location.
+    pub at: String,
+    /// A directory goes with all it holds.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+#[utoipa::path(post, path = "/api/v1/files/remove", request_body = Removal, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn remove_files(
+    State(service): State<Service>,
+    Body(asked): Body<Removal>,
+) -> Result<StatusCode, Problem> {
+    let Removal { at, recursive } = asked;
+    change(&service, Change::Remove { at, recursive }).await
+}

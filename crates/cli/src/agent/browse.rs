@@ -1,0 +1,293 @@
+//! Reaches places for the agent, by the command line's own ways. A place that was reached stays open for a while: the next question then takes no
+//! login.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Command, FromArgMatches};
+use longhaul_agent::places::{
+    Answer, Browse, Change, FileEntry, FileKind, FilePage, PlaceError, PlaceErrorKind,
+};
+use longhaul_proto::text::printable;
+use longhaul_transfer::files::message::{
+    Entry, EntryKind, FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::failure;
+use crate::place::{Location, Place, PlaceOptions, Spot};
+
+/// How long a place stays open after it was last asked something.
+const OPEN_AFTER_USE: Duration = Duration::from_secs(60);
+/// Places that are open at once.
+const MAX_OPEN_PLACES: usize = 16;
+
+/// See the module.
+#[derive(Default)]
+pub struct Places {
+    open: Mutex<HashMap<String, Open>>,
+}
+
+struct Open {
+    place: Arc<Mutex<Option<Place>>>,
+    used: Instant,
+}
+
+impl std::fmt::Debug for Places {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Places")
+    }
+}
+
+impl Browse for Places {
+    fn list<'a>(&'a self, at: &'a str, after: Option<&'a str>, limit: u32) -> Answer<'a, FilePage> {
+        Box::pin(async move {
+            let spot = spot(at)?;
+            let ask = FilesAsk::Look {
+                path: spot.path.clone(),
+                list: true,
+                after: after.map(|name| PathBytes(name.as_bytes().to_vec())),
+                limit: Some(limit),
+            };
+            match self.ask(&spot, ask).await? {
+                FilesAnswer::Entries { entries, next } => Ok(FilePage {
+                    entries: entries.iter().map(entry).collect(),
+                    next: next.map(|name| String::from_utf8_lossy(&name.0).into_owned()),
+                }),
+                other => Err(failed(&spot.location, other)),
+            }
+        })
+    }
+
+    fn change<'a>(&'a self, change: &'a Change) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let (spot, ask) = question(change)?;
+            match self.ask(&spot, ask).await? {
+                FilesAnswer::Changed => Ok(()),
+                other => Err(failed(&spot.location, other)),
+            }
+        })
+    }
+}
+
+impl Places {
+    async fn ask(&self, spot: &Spot, ask: FilesAsk) -> Result<FilesAnswer, PlaceError> {
+        let key = spot.location.shown(&PathBytes::default());
+        let place = self.of(&key).await;
+        // One question at a time: a place answers in turn.
+        let mut place = place.lock().await;
+        let was_open = place.is_some();
+        let mut open = match place.take() {
+            Some(open) => open,
+            None => opened(&spot.location).await?,
+        };
+        match open.ask(ask.clone()).await {
+            Ok(answer) => {
+                *place = Some(open);
+                Ok(answer)
+            }
+            // It may have gone since the last question. Looking twice does no harm; a change that may have been made is not asked for again.
+            Err(_) if was_open && matches!(ask, FilesAsk::Look { .. }) => {
+                let mut open = opened(&spot.location).await?;
+                let answer = open.ask(ask).await.map_err(|error| unreachable(&error))?;
+                *place = Some(open);
+                Ok(answer)
+            }
+            Err(error) => Err(unreachable(&error)),
+        }
+    }
+
+    /// The place of that name, open or not. Those that nobody has asked for a while are closed.
+    async fn of(&self, key: &str) -> Arc<Mutex<Option<Place>>> {
+        let mut open = self.open.lock().await;
+        let now = Instant::now();
+        open.retain(|other, open| other == key || now.duration_since(open.used) < OPEN_AFTER_USE);
+        if open.len() >= MAX_OPEN_PLACES && !open.contains_key(key) {
+            let oldest = open
+                .iter()
+                .min_by_key(|(_, open)| open.used)
+                .map(|(key, _)| key.clone());
+            oldest.map(|oldest| open.remove(&oldest));
+        }
+        let entry = open.entry(key.to_owned()).or_insert_with(|| Open {
+            place: Arc::default(),
+            used: now,
+        });
+        entry.used = now;
+        entry.place.clone()
+    }
+}
+
+async fn opened(location: &Location) -> Result<Place, PlaceError> {
+    // Nobody is there to type a password.
+    let command = PlaceOptions::augment_args(Command::new("place").no_binary_name(true));
+    let matches = command.try_get_matches_from(["-B"]);
+    let options = matches.and_then(|matches| PlaceOptions::from_arg_matches(&matches));
+    let options = options.map_err(|error| unreachable(&error.into()))?;
+    Place::open(location, &options)
+        .await
+        .map_err(|error| unreachable(&error))
+}
+
+fn unreachable(error: &anyhow::Error) -> PlaceError {
+    PlaceError {
+        kind: PlaceErrorKind::Unreachable,
+        detail: printable(failure::line(error).as_bytes()),
+    }
+}
+
+/// Where a location is. A local one lies beneath the root of this machine, as one at a server beneath the server's.
+fn spot(at: &str) -> Result<Spot, PlaceError> {
+    let invalid = |detail: String| PlaceError {
+        kind: PlaceErrorKind::Invalid,
+        detail,
+    };
+    let spot = Spot::parse(OsStr::new(at)).map_err(|error| invalid(failure::line(&error)))?;
+    let Location::Here(path) = &spot.location else {
+        return Ok(spot);
+    };
+    let Some(beneath) = path.to_str().and_then(|path| path.strip_prefix('/')) else {
+        return Err(invalid(format!(
+            "{}: not an absolute path, user@host:path or lh://host/path",
+            printable(at.as_bytes())
+        )));
+    };
+    let beneath = beneath.trim_matches('/');
+    Ok(Spot {
+        location: Location::Here(PathBuf::from("/")),
+        path: PathBytes(beneath.as_bytes().to_vec()),
+    })
+}
+
+fn question(change: &Change) -> Result<(Spot, FilesAsk), PlaceError> {
+    Ok(match change {
+        Change::MakeDirectory { at } => {
+            let spot = spot(at)?;
+            let path = spot.path.clone();
+            (spot, FilesAsk::MakeDirectory { path, parents: false })
+        }
+        Change::Rename { from, to, overwrite } => {
+            let (from, to) = (spot(from)?, spot(to)?);
+            if from.location != to.location {
+                return Err(PlaceError {
+                    kind: PlaceErrorKind::Invalid,
+                    detail: format!("{to} is on another host than {from}: copy it there"),
+                });
+            }
+            let ask = FilesAsk::Rename {
+                from: from.path.clone(),
+                to: to.path,
+                overwrite: *overwrite,
+            };
+            (from, ask)
+        }
+        Change::Remove { at, recursive } => {
+            let spot = spot(at)?;
+            let (path, recursive) = (spot.path.clone(), *recursive);
+            (spot, FilesAsk::Remove { path, recursive })
+        }
+    })
+}
+
+fn entry(entry: &Entry) -> FileEntry {
+    let name = std::str::from_utf8(&entry.name.0);
+    FileEntry {
+        name: name.map_or_else(|_| printable(&entry.name.0), str::to_owned),
+        addressable: name.is_ok(),
+        kind: match entry.kind {
+            EntryKind::File => FileKind::File,
+            EntryKind::Directory => FileKind::Directory,
+            EntryKind::Symlink => FileKind::Symlink,
+            EntryKind::Other => FileKind::Other,
+        },
+        bytes: entry.size,
+        mode: format!("{:04o}", entry.mode),
+        modified: jiff::Timestamp::from_second(entry.modified)
+            .ok()
+            .map(|time| time.to_string()),
+        target: entry.target.as_ref().map(|target| printable(&target.0)),
+    }
+}
+
+fn failed(location: &Location, answer: FilesAnswer) -> PlaceError {
+    let FilesAnswer::Failed(failure) = answer else {
+        return PlaceError {
+            kind: PlaceErrorKind::Unreachable,
+            detail: "it answers another question: do both sides run the same release?".to_owned(),
+        };
+    };
+    PlaceError {
+        kind: kind(&failure),
+        detail: printable(location.failed(&failure).as_bytes()),
+    }
+}
+
+fn kind(failure: &FilesFailure) -> PlaceErrorKind {
+    use FilesFailureKind::*;
+    match failure.kind {
+        NotFound => PlaceErrorKind::NotFound,
+        PermissionDenied | NotGranted | RefusedPath | ReservedName => PlaceErrorKind::Denied,
+        NotUnderstood => PlaceErrorKind::Invalid,
+        Exists | NotADirectory | IsDirectory | NotEmpty | OtherFileSystem | IntoItself | DiskFull | Limit
+        | Io => PlaceErrorKind::Conflict,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn directories_here_are_listed_in_pages_and_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let places = Places::default();
+        let at = format!("{}/", dir.path().display());
+        let first = places.list(&at, None, 2).await.unwrap();
+        let names: Vec<&str> = first.entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!((names, first.next.as_deref()), (vec!["a", "b"], Some("b")));
+        let rest = places.list(&at, first.next.as_deref(), 2).await.unwrap();
+        assert_eq!((rest.entries.len(), rest.next), (1, None));
+        let change = async |change: Change| places.change(&change).await.map_err(|error| error.kind);
+        let made = Change::MakeDirectory { at: format!("{at}d") };
+        assert_eq!(change(made.clone()).await, Ok(()));
+        assert_eq!(change(made).await, Err(PlaceErrorKind::Conflict));
+        let moved = |from: &str, to: &str| Change::Rename {
+            from: format!("{at}{from}"),
+            to: format!("{at}{to}"),
+            overwrite: false,
+        };
+        assert_eq!(change(moved("a", "d/a")).await, Ok(()));
+        assert_eq!(change(moved("b", "c")).await, Err(PlaceErrorKind::Conflict));
+        let removed = |what: &str, recursive| Change::Remove {
+            at: format!("{at}{what}"),
+            recursive,
+        };
+        assert_eq!(change(removed("d", false)).await, Err(PlaceErrorKind::Conflict));
+        assert_eq!(change(removed("d", true)).await, Ok(()));
+        assert_eq!(change(removed("d", true)).await, Err(PlaceErrorKind::NotFound));
+        for nowhere in ["relative", "", "lh://", "/missing/at/all"] {
+            assert!(places.list(nowhere, None, 1).await.is_err(), "{nowhere}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_leads_out_of_a_directory_by_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/etc", dir.path().join("link")).unwrap();
+        let places = Places::default();
+        let at = format!("{}/link/hostname", dir.path().display());
+        let error = places
+            .change(&Change::Remove { at, recursive: true })
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind, PlaceErrorKind::Denied, "{error}");
+    }
+}

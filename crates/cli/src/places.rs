@@ -1,0 +1,101 @@
+//! `longhaul places`: named ends of copies, for the agent and its page.
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use longhaul_agent::http::{PlaceList, PlaceTest};
+use longhaul_agent::places::Place;
+use longhaul_proto::text::printable;
+use serde_json::json;
+
+use crate::agent_client::{AgentClient, in_runtime};
+use crate::exit::Exit;
+use crate::{answer, logging};
+
+/// Name the ends of copies: a server, a host where you can log in, a directory.
+#[derive(Args)]
+pub struct Places {
+    #[command(subcommand)]
+    command: Option<PlaceCommand>,
+    /// One JSON object a line for each.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum PlaceCommand {
+    /// List them.
+    List,
+    /// Give a place a name, or a name another place.
+    Add {
+        /// The name.
+        name: String,
+        /// Where all that is in it lies: /path/, user@host: or user@host:path/, lh://host[:port]/path/.
+        root: String,
+    },
+    /// Remove a name; what is there stays.
+    Remove {
+        /// The name.
+        name: String,
+    },
+    /// Try to reach a place, and say what is wrong if that fails.
+    Test {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Places {
+    /// Does it.
+    pub fn run(self) -> Result<Exit> {
+        logging::start("error");
+        in_runtime(async {
+            let agent = AgentClient::of_a_running_one().await?;
+            match &self.command {
+                None | Some(PlaceCommand::List) => {
+                    let list: PlaceList = agent.ask("GET", "/places", None, None).await?;
+                    list.items.iter().for_each(|place| self.show(place));
+                }
+                Some(PlaceCommand::Add { name, root }) => {
+                    let path = format!("/places/{}", escaped(name));
+                    let place: Place = agent
+                        .ask("PUT", &path, Some(&json!({ "root": root })), None)
+                        .await?;
+                    self.show(&place);
+                }
+                Some(PlaceCommand::Remove { name }) => {
+                    let () = agent
+                        .ask("DELETE", &format!("/places/{}", escaped(name)), None, None)
+                        .await?;
+                }
+                Some(PlaceCommand::Test { name }) => {
+                    let path = format!("/places/{}/test", escaped(name));
+                    let test: PlaceTest = agent.ask("POST", &path, None, None).await?;
+                    match self.json {
+                        true => answer::line(serde_json::to_string(&test)?),
+                        false => answer::line(format!("{name}: {}", printable(test.detail.as_bytes()))),
+                    }
+                    if !test.ok {
+                        return Ok(Exit::NoRoute);
+                    }
+                }
+            }
+            Ok(Exit::Success)
+        })
+    }
+
+    fn show(&self, place: &Place) {
+        match self.json {
+            true => answer::line(json!(place)),
+            false => answer::line(format!("{:<20} {}", place.name, printable(place.root.as_bytes()))),
+        }
+    }
+}
+
+/// A name as it stands in a path.
+fn escaped(name: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => char::from(byte).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    name.bytes().map(escape).collect()
+}
