@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 pub use crate::attempt::Program;
 use crate::attempt::{self, Ended};
+use crate::http::Asset;
 use crate::model::{Job, JobRequest, Progress};
 use crate::places::{Browse, Place};
 use crate::store::{AttemptEnd, Gone, Holder, Kept, Store, StoreError};
@@ -50,6 +51,8 @@ pub struct Settings {
     pub history: Duration,
     /// Places that are always there.
     pub places: Vec<Place>,
+    /// The files of the page; none if this program was built without it.
+    pub assets: &'static [Asset],
     /// What reaches places.
     pub browse: Arc<dyn Browse>,
     /// Whether `longhaul cp` understands a request, and if not, why.

@@ -4,6 +4,7 @@
 
 mod events;
 mod places;
+mod web;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
 pub use events::JobProgress;
-use longhaul_api::access::guard;
+use longhaul_api::access::{guard, guard_way};
 use longhaul_api::problem::{Asked, Body, Named};
 use longhaul_api::{Caller, Gate, Problem, ProblemKind};
 use longhaul_jobs::Event;
@@ -23,6 +24,7 @@ pub use places::{NewDirectory, NewName, PlaceList, PlaceTest, Removal};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use utoipa::{IntoParams, OpenApi, ToSchema};
+pub use web::{Asset, PageAddress, Ticket, Web};
 
 use crate::agent::Agent;
 use crate::model::{CopyOptions, Job, JobRequest, JobState, Progress, Stopping};
@@ -41,6 +43,7 @@ const MAX_KEY_BYTES: usize = 200;
 #[derive(Debug, Clone)]
 struct Service {
     agent: Agent,
+    web: Option<Arc<Web>>,
     stop: watch::Receiver<bool>,
 }
 
@@ -83,7 +86,9 @@ impl Service {
         places::files,
         places::mkdir,
         places::rename,
-        places::remove_files
+        places::remove_files,
+        web::tickets,
+        web::session
     ),
     components(schemas(
         AgentInfo,
@@ -105,13 +110,18 @@ impl Service {
         FilePage,
         NewDirectory,
         NewName,
-        Removal
+        Removal,
+        PageAddress,
+        Ticket
     ))
 )]
 struct Description;
 
-/// The API of `agent`, for those whom `gate` lets in. Answers that go on for as long as somebody listens end when `stop` is true.
-pub fn router(agent: Agent, gate: Gate, stop: watch::Receiver<bool>) -> Router {
+/// The API of `agent`, for those whom `gate` lets in, and the page. `web` is what tickets open pages at, where they are given. Answers that go on for
+/// as long as somebody listens end when `stop` is true.
+pub fn router(agent: Agent, gate: Gate, web: Option<Arc<Web>>, stop: watch::Receiver<bool>) -> Router {
+    let gate = Arc::new(gate);
+    let service = Service { agent, web, stop };
     let api = Router::new()
         .route("/agent", get(agent_info))
         .route("/jobs", get(list).post(submit))
@@ -129,19 +139,26 @@ pub fn router(agent: Agent, gate: Gate, stop: watch::Receiver<bool>) -> Router {
         .route("/files/rename", post(places::rename))
         .route("/files/remove", post(places::remove_files))
         .route("/events", get(events::events))
+        .route("/tickets", post(web::tickets))
         .route("/openapi.json", get(openapi))
-        .with_state(Service { agent, stop });
+        .fallback(async || Problem::new(ProblemKind::NotFound, "see /api/v1/openapi.json"))
+        .method_not_allowed_fallback(async || Problem::new(ProblemKind::Method, "see /api/v1/openapi.json"))
+        .layer(middleware::from_fn_with_state(gate.clone(), guard))
+        // Who signs in is not known yet.
+        .route("/session", post(web::session))
+        .with_state(service.clone());
+    let headers = |mut response: Response| async {
+        response.headers_mut().extend(web::HEADERS);
+        response
+    };
     Router::new()
         .nest("/api/v1", api)
-        .fallback(async || {
-            Problem::new(
-                ProblemKind::NotFound,
-                "the API is beneath /api/v1: see /api/v1/openapi.json",
-            )
-        })
-        .method_not_allowed_fallback(async || Problem::new(ProblemKind::Method, "see /api/v1/openapi.json"))
+        .fallback(web::asset)
+        .with_state(service)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(Arc::new(gate), guard))
+        .layer(Extension(gate.clone()))
+        .layer(middleware::from_fn_with_state(gate, guard_way))
+        .layer(middleware::map_response(headers))
 }
 
 impl From<StoreError> for Problem {

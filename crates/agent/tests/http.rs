@@ -12,11 +12,12 @@ use hyper::client::conn::http1;
 use hyper::{HeaderMap, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use longhaul_agent::agent::Program;
+use longhaul_agent::http::Asset;
 use longhaul_agent::places::{
     Answer, Browse, Change, FileEntry, FileKind, FilePage, Place, PlaceError, PlaceErrorKind,
 };
 use longhaul_agent::{Agent, JobRequest, Settings, Store, http};
-use longhaul_api::access::Token;
+use longhaul_api::access::{Sessions, Token};
 use longhaul_api::{Gate, listen};
 use longhaul_jobs::Limits;
 use serde_json::{Value, json};
@@ -28,6 +29,7 @@ struct Bench {
     _dir: tempfile::TempDir,
     address: std::net::SocketAddr,
     token: String,
+    sessions: Arc<Sessions>,
     _stop: watch::Sender<bool>,
 }
 
@@ -98,24 +100,32 @@ impl Bench {
             },
             history: Duration::from_secs(3600),
             places: vec![Place::new("home", "/home/ana/").unwrap()],
+            assets: &[Asset {
+                path: "/index.html",
+                media_type: "text/html; charset=utf-8",
+                bytes: b"<!doctype html>",
+            }],
             browse: Arc::new(Fake),
             check: understood,
         };
         let token = Token::random().unwrap();
+        let sessions = Arc::new(Sessions::default());
         let gate = Gate {
             uid: rustix::process::getuid().as_raw(),
             user: "ana".into(),
             token: Some(token.clone()),
+            sessions: sessions.clone(),
         };
         let (stop, stopped) = watch::channel(false);
         let listener = listen::loopback("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = http::router(Agent::new(store, settings), gate, stopped.clone());
+        let router = http::router(Agent::new(store, settings), gate, None, stopped.clone());
         tokio::spawn(listen::serve_loopback(listener, router, stopped));
         Self {
             _dir: dir,
             address,
             token: token.text().to_owned(),
+            sessions,
             _stop: stop,
         }
     }
@@ -267,7 +277,7 @@ async fn what_is_wrong_is_a_problem_of_its_kind_in_one_line() {
         ("GET", "/api/v1/jobs?state=lost", 400),
         ("GET", "/api/v1/jobs?x=1", 400),
         ("PUT", "/api/v1/jobs", 405),
-        ("GET", "/", 404),
+        ("GET", "/other", 404),
         ("POST", "/api/v1/jobs/1/destroy", 404),
     ] {
         let (found, problem) = bench.ask(method, path, None).await;
@@ -404,6 +414,81 @@ async fn places_are_named_tested_and_looked_into() {
 }
 
 #[tokio::test]
+async fn a_page_is_let_in_by_its_ticket_and_told_what_it_may_do() {
+    let bench = Bench::new().await;
+    let host = bench.address.to_string();
+    let send = async |method: &str, path: &str, headers: &[(&str, &str)], body: Value| {
+        let mut request = Request::builder().method(method).uri(path).header("host", &host);
+        request = request.header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        bench
+            .raw(request.body(Full::new(body.to_string().into())).unwrap())
+            .await
+    };
+    // Tickets are given over the socket alone.
+    assert_eq!(
+        bench.ask("POST", "/api/v1/tickets", None).await.0,
+        StatusCode::FORBIDDEN
+    );
+    assert_eq!(
+        send("POST", "/api/v1/tickets", &[], json!({})).await.0,
+        StatusCode::UNAUTHORIZED
+    );
+    let ticket = bench.sessions.ticket(std::time::Instant::now()).unwrap();
+    let body = json!({"ticket": ticket.text()});
+    let elsewhere = [("origin", "http://evil.example")];
+    assert_eq!(
+        send("POST", "/api/v1/session", &elsewhere, body.clone()).await.0,
+        StatusCode::FORBIDDEN
+    );
+    let (status, headers, _) = send("POST", "/api/v1/session", &[], body.clone()).await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+    assert_eq!(
+        send("POST", "/api/v1/session", &[], body).await.0,
+        StatusCode::UNAUTHORIZED
+    );
+    let cookie = headers["set-cookie"]
+        .to_str()
+        .unwrap()
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned();
+    let (status, headers, _) = send("GET", "/api/v1/jobs", &[("cookie", &cookie)], json!(null)).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(
+        headers["content-security-policy"]
+            .to_str()
+            .unwrap()
+            .starts_with("default-src 'none';")
+    );
+    assert_eq!(
+        (
+            headers["x-content-type-options"].to_str().unwrap(),
+            headers["cache-control"].to_str().unwrap()
+        ),
+        ("nosniff", "no-store")
+    );
+    // The page itself is for everybody who is on this machine, by one of its names.
+    let (status, headers, body) = send("GET", "/", &[("sec-fetch-site", "cross-site")], json!(null)).await;
+    assert_eq!(
+        (status, headers["content-type"].to_str().unwrap()),
+        (StatusCode::OK, "text/html; charset=utf-8")
+    );
+    assert_eq!(&body[..], b"<!doctype html>");
+    assert_eq!(
+        send("GET", "/etc/passwd", &[], json!(null)).await.0,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(
+        send("GET", "/../index.html", &[], json!(null)).await.0,
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test]
 async fn its_description_is_of_what_it_does() {
     let bench = Bench::new().await;
     let (status, document) = bench.ask("GET", "/api/v1/openapi.json", None).await;
@@ -433,7 +518,7 @@ async fn its_description_is_of_what_it_does() {
             }
         }
     }
-    assert_eq!(described.len(), 20, "{described:?}");
+    assert_eq!(described.len(), 22, "{described:?}");
     // Nothing is referred to that is not there.
     let text = document.to_string();
     for part in text.split("\"#/components/schemas/").skip(1) {

@@ -5,19 +5,21 @@
 //!
 //! - name this machine in `Host`: a page of another site that has its name resolved to 127.0.0.1 (DNS rebinding) does not;
 //! - have no `Origin`, or that of the service itself: no other page can have it sent;
-//! - bring the token, which only who can read the user's files has.
+//! - bring the token, which only who can read the user's files has, or the cookie of a page that was opened with a ticket ([`Sessions`]).
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
+use blake3::Hash;
 use data_encoding::BASE64URL_NOPAD;
 use tokio::net::{TcpListener, UnixListener};
 
@@ -110,9 +112,90 @@ impl Token {
         &self.text
     }
 
+    fn hash(&self) -> Hash {
+        blake3::hash(self.text.as_bytes())
+    }
+
     /// Whether `other` is the same, in a time that does not depend on where they differ.
     fn is(&self, other: &str) -> bool {
-        blake3::hash(self.text.as_bytes()) == blake3::hash(other.as_bytes())
+        self.hash() == blake3::hash(other.as_bytes())
+    }
+}
+
+/// Pages in browsers that may ask. A page is opened with a *ticket*, which stands in the part of its address that no server sees, is good once, and for
+/// a minute; it exchanges it for a cookie, which no script can read and no other site's page has sent.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    inner: Mutex<SessionsInner>,
+}
+
+#[derive(Debug, Default)]
+struct SessionsInner {
+    /// Until when each is good.
+    tickets: Vec<(Hash, Instant)>,
+    /// The oldest first.
+    sessions: Vec<Hash>,
+}
+
+/// How long a ticket is good for.
+const TICKET_LIFE: Duration = Duration::from_secs(60);
+/// Tickets that are good at once: the oldest goes for a new one.
+const MAX_TICKETS: usize = 8;
+/// Pages that are signed in at once: the oldest goes for a new one.
+const MAX_SESSIONS: usize = 64;
+/// The name of the cookie.
+const COOKIE: &str = "longhaul";
+
+impl Sessions {
+    fn inner(&self) -> MutexGuard<'_, SessionsInner> {
+        // What is in there is whole at any moment.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A ticket for a page that is about to be opened.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn ticket(&self, now: Instant) -> io::Result<Token> {
+        let ticket = Token::random()?;
+        let mut inner = self.inner();
+        inner.tickets.retain(|(_, until)| *until > now);
+        if inner.tickets.len() >= MAX_TICKETS {
+            inner.tickets.remove(0);
+        }
+        inner.tickets.push((ticket.hash(), now + TICKET_LIFE));
+        Ok(ticket)
+    }
+
+    /// The value of `Set-Cookie` for who brings a ticket that is good; it is not any more.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn sign_in(&self, ticket: &str, now: Instant) -> io::Result<Option<String>> {
+        let hash = blake3::hash(ticket.as_bytes());
+        let session = Token::random()?;
+        let mut inner = self.inner();
+        let is_it = |(known, until): &(Hash, Instant)| *known == hash && *until > now;
+        let Some(found) = inner.tickets.iter().position(is_it) else {
+            return Ok(None);
+        };
+        inner.tickets.remove(found);
+        if inner.sessions.len() >= MAX_SESSIONS {
+            inner.sessions.remove(0);
+        }
+        inner.sessions.push(session.hash());
+        Ok(Some(format!(
+            "{COOKIE}={}; Path=/api/; HttpOnly; SameSite=Strict",
+            session.text()
+        )))
+    }
+
+    /// Whether one of the cookies is that of a page that was opened with a ticket.
+    fn knows(&self, cookies: &str) -> bool {
+        let named = cookies.split(';');
+        let mut values = named.filter_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='));
+        let inner = self.inner();
+        values.any(|value| inner.sessions.contains(&blake3::hash(value.as_bytes())))
     }
 }
 
@@ -125,6 +208,8 @@ pub struct Gate {
     pub user: String,
     /// What callers on loopback bring; none: nobody is let in there.
     pub token: Option<Token>,
+    /// Pages that may ask there.
+    pub sessions: Arc<Sessions>,
 }
 
 impl Gate {
@@ -133,35 +218,55 @@ impl Gate {
     /// # Errors
     /// Says why not.
     pub fn admit(&self, peer: Peer, headers: &HeaderMap) -> Result<Caller, Problem> {
-        let forbidden = |detail: &str| Problem::new(ProblemKind::Forbidden, detail);
+        self.reached(peer, headers)?;
         match peer {
             Peer::Local(Some(uid)) if uid == self.uid || uid == 0 => Ok(self.caller()),
             Peer::Local(_) => Err(forbidden("this service is another user's")),
             Peer::Network(_) => {
-                let host = text(headers, header::HOST).unwrap_or_default();
-                if !is_this_machine(host) {
-                    return Err(forbidden(
-                        "Host does not name this machine: open http://127.0.0.1 with the port",
-                    ));
-                }
-                if let Some(origin) = text(headers, header::ORIGIN)
-                    && origin.strip_prefix("http://") != Some(host)
-                {
+                // Newer browsers say so themselves. A page may be led to from anywhere, but only it may ask.
+                let site = text(headers, HeaderName::from_static("sec-fetch-site"));
+                if !matches!(site, None | Some("same-origin" | "none")) {
                     return Err(forbidden("a page of another site asks"));
                 }
-                if headers.get(header::ORIGIN).is_some() && text(headers, header::ORIGIN).is_none() {
-                    return Err(forbidden("a page of another site asks"));
-                }
-                let token =
+                let bearer =
                     text(headers, header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-                match (&self.token, token) {
-                    (Some(expected), Some(token)) if expected.is(token) => Ok(self.caller()),
-                    _ => Err(Problem::new(
+                let by_token =
+                    matches!((&self.token, bearer), (Some(expected), Some(token)) if expected.is(token));
+                let by_cookie =
+                    || text(headers, header::COOKIE).is_some_and(|cookies| self.sessions.knows(cookies));
+                match by_token || by_cookie() {
+                    true => Ok(self.caller()),
+                    false => Err(Problem::new(
                         ProblemKind::Unauthenticated,
-                        "bring the agent's token: Authorization: Bearer TOKEN",
+                        "open the page with longhaul ui, or bring the agent's token: Authorization: Bearer TOKEN",
                     )),
                 }
             }
+        }
+    }
+
+    /// Whether a request came the way that only this machine's own programs and pages take, whoever asks.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn reached(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
+        let Peer::Network(_) = peer else {
+            return Ok(());
+        };
+        let host = text(headers, header::HOST).unwrap_or_default();
+        if !is_this_machine(host) {
+            return Err(forbidden(
+                "Host does not name this machine: open http://127.0.0.1 with the port",
+            ));
+        }
+        let is_own = |origin: &HeaderValue| {
+            origin
+                .to_str()
+                .is_ok_and(|origin| origin.strip_prefix("http://") == Some(host))
+        };
+        match headers.get(header::ORIGIN).is_none_or(is_own) {
+            true => Ok(()),
+            false => Err(forbidden("a page of another site asks")),
         }
     }
 
@@ -172,7 +277,11 @@ impl Gate {
     }
 }
 
-fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+fn forbidden(detail: &str) -> Problem {
+    Problem::new(ProblemKind::Forbidden, detail)
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
@@ -186,6 +295,19 @@ fn is_this_machine(host: &str) -> bool {
                     .is_some_and(|port| port.parse::<u16>().is_ok())
         })
     })
+}
+
+/// Lets on what came the way that only this machine's own programs and pages take.
+pub async fn guard_way(
+    State(gate): State<Arc<Gate>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match gate.reached(peer, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }
 
 /// Lets a request on to its handler with its [`Caller`], or answers with the reason.
@@ -206,8 +328,6 @@ pub async fn guard(
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
     fn gate() -> Gate {
@@ -215,6 +335,7 @@ mod tests {
             uid: 1000,
             user: "ana".into(),
             token: Some(Token { text: "right".into() }),
+            sessions: Arc::default(),
         }
     }
 
@@ -222,7 +343,7 @@ mod tests {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(
-                header::HeaderName::try_from(*name).unwrap(),
+                HeaderName::try_from(*name).unwrap(),
                 HeaderValue::from_bytes(value).unwrap(),
             );
         }
@@ -294,6 +415,47 @@ mod tests {
         }
         let closed = Gate { token: None, ..gate };
         assert_eq!(ask(&closed, &[host, token]), Err(401));
+    }
+
+    #[test]
+    fn a_ticket_is_good_once_and_for_a_minute_and_its_cookie_for_no_other_site() {
+        let gate = gate();
+        let now = Instant::now();
+        let ticket = gate.sessions.ticket(now).unwrap();
+        let late = gate.sessions.ticket(now).unwrap();
+        let sign_in = |ticket: &str, at| gate.sessions.sign_in(ticket, at).unwrap();
+        assert_eq!(sign_in("made up", now), None);
+        assert_eq!(sign_in(late.text(), now + TICKET_LIFE), None);
+        let cookie = sign_in(ticket.text(), now).unwrap();
+        assert_eq!(sign_in(ticket.text(), now), None);
+        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
+        let (cookie, _) = cookie.split_once(';').unwrap();
+        let host = ("host", b"127.0.0.1:7512".as_slice());
+        let with = ("cookie", cookie.as_bytes());
+        assert_eq!(ask(&gate, &[host, with]), Ok(()));
+        let among_others = format!("a=b; {cookie}; longhaul2=x");
+        assert_eq!(ask(&gate, &[host, ("cookie", among_others.as_bytes())]), Ok(()));
+        assert_eq!(ask(&gate, &[host, ("cookie", b"longhaul=made-up")]), Err(401));
+        // The right cookie does not help another site's page.
+        let others = [
+            ("origin", "http://evil.example"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+        ];
+        for (name, value) in others {
+            assert_eq!(ask(&gate, &[host, with, (name, value.as_bytes())]), Err(403));
+        }
+        // A crowd of tickets and pages is bounded.
+        let first = gate.sessions.ticket(now).unwrap();
+        for _ in 0..MAX_TICKETS {
+            gate.sessions.ticket(now).unwrap();
+        }
+        assert_eq!(sign_in(first.text(), now), None);
+        for _ in 0..MAX_SESSIONS {
+            let ticket = gate.sessions.ticket(now).unwrap();
+            sign_in(ticket.text(), now).unwrap();
+        }
+        assert_eq!(ask(&gate, &[host, with]), Err(401));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `longhaul agent`: the resident program that makes copies in the background.
 
+mod assets;
 mod browse;
 
 use std::fs::File;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use longhaul_agent::agent::Program;
+use longhaul_agent::http::Web;
 use longhaul_agent::places::Place;
 use longhaul_agent::{Agent, Settings, Store, http};
 use longhaul_api::access::Token;
@@ -96,10 +98,11 @@ impl Resident {
         };
         let agent = Agent::new(store, self.settings(dir)?);
         let uid = rustix::process::getuid().as_raw();
-        let mut gate = Gate {
+        let gate = |token| Gate {
             uid,
             user: user(uid),
-            token: None,
+            token,
+            sessions: Arc::default(),
         };
         let socket = socket(dir);
         if socket.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
@@ -110,22 +113,24 @@ impl Resident {
         }
         let unix = listen::unix(&socket)?;
         let (stop, stopped) = watch::channel(false);
-        let router = |gate: &Gate| http::router(agent.clone(), gate.clone(), stopped.clone());
+        let token = match self.listen {
+            None => None,
+            Some(_) => {
+                let (token, file) = (Token::random()?, dir.join("token"));
+                token
+                    .save(&file)
+                    .with_context(|| format!("cannot write {}", home::shown(&file)))?;
+                Some(token)
+            }
+        };
+        let web = Web::new(agent.clone(), gate(token), stopped.clone());
+        let http = match self.listen {
+            None => None,
+            Some(address) => Some(web.listen_at(address).await?.to_string()),
+        };
+        let router = http::router(agent.clone(), gate(None), Some(web), stopped.clone());
         let mut served = tokio::task::JoinSet::new();
-        served.spawn(listen::serve_unix(unix, router(&gate), stopped.clone()));
-        let mut http = None;
-        if let Some(address) = self.listen {
-            let listener = listen::loopback(address).await?;
-            let address = listener.local_addr()?;
-            let token = Token::random()?;
-            let file = dir.join("token");
-            token
-                .save(&file)
-                .with_context(|| format!("cannot write {}", home::shown(&file)))?;
-            gate.token = Some(token);
-            served.spawn(listen::serve_loopback(listener, router(&gate), stopped.clone()));
-            http = Some(address.to_string());
-        }
+        served.spawn(listen::serve_unix(unix, router, stopped.clone()));
         self.tell_ready(agent.settings(), &socket, http);
         let work = {
             let (agent, stopped) = (agent.clone(), stopped.clone());
@@ -178,6 +183,7 @@ impl Resident {
             },
             history: Duration::from_secs(u64::from(self.history) * 24 * 3600),
             places: builtin_places(),
+            assets: assets::ASSETS,
             browse: Arc::new(browse::Places::default()),
             check: cp::is_understood,
         })

@@ -33,6 +33,7 @@ mod ssh_options;
 mod submit;
 mod target;
 mod trust;
+mod ui;
 mod watch;
 
 const AFTER_HELP: &str = "\
@@ -68,6 +69,7 @@ enum Command {
     Cancel(jobs::Cancel),
     Retry(jobs::Retry),
     Places(places::Places),
+    Ui(ui::Ui),
     Agent(agent::Resident),
     Serve(serve::Serve),
     Depot(depot::Relay),
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Command::Cancel(cancel) => cancel.run(),
         Command::Retry(retry) => retry.run(),
         Command::Places(places) => places.run(),
+        Command::Ui(ui) => ui.run(),
         Command::Agent(agent) => agent.run(),
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),

@@ -334,3 +334,58 @@ fn places_have_names_and_a_test_says_what_is_wrong_and_what_to_do() {
     assert_eq!(ask(&stage, &["places", "remove", "store"]).1, Some(0));
     assert_eq!(ask(&stage, &["places", "test", "store"]).1, Some(1));
 }
+
+#[test]
+fn a_page_is_opened_by_a_ticket_that_nobody_else_sees() {
+    let stage = Stage::new();
+    let _agent = Agent::start(&stage);
+    let printed = stage.longhaul("me").args(["ui", "--print"]).output().unwrap();
+    let url = String::from_utf8(printed.stdout).unwrap();
+    let (address, ticket) = url.trim().split_once("/#ticket=").unwrap();
+    assert!(address.starts_with("http://127.0.0.1:"), "{url}");
+    assert_eq!(ticket.len(), 43);
+    // A browser is led there by a file, not by its arguments.
+    let seen = stage.path("seen");
+    let browser = stage.path("browser");
+    std::fs::write(
+        &browser,
+        format!(
+            "#!/bin/sh\nprintf %s \"$*\" > {0}\ncat \"$1\" >> {0}.content\n",
+            seen.display()
+        ),
+    )
+    .unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let opened = stage
+        .longhaul("me")
+        .env("BROWSER", &browser)
+        .args(["ui"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&opened.stdout),
+        "opened in the browser\n",
+        "{}",
+        errors(&opened)
+    );
+    let arguments = std::fs::read_to_string(&seen).unwrap();
+    assert!(
+        !arguments.contains("ticket") && arguments.ends_with("open.html"),
+        "{arguments}"
+    );
+    assert!(
+        std::fs::read_to_string(stage.path("seen.content"))
+            .unwrap()
+            .contains("/#ticket=")
+    );
+    assert_eq!(
+        std::path::Path::new(&arguments)
+            .metadata()
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o600
+    );
+}

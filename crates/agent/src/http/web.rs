@@ -1,0 +1,176 @@
+//! The page: its files, and how a browser is let in.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use longhaul_api::listen::{self, ListenError};
+use longhaul_api::problem::Body;
+use longhaul_api::{Gate, Problem, ProblemKind};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Mutex, watch};
+use utoipa::ToSchema;
+
+use super::Service;
+use crate::agent::Agent;
+
+/// Where the page is, if nobody else listens there.
+const PAGE_PORT: u16 = 7512;
+
+/// A file of the page.
+#[derive(Debug, Clone, Copy)]
+pub struct Asset {
+    /// Its path, as `/assets/index.js`.
+    pub path: &'static str,
+    /// Its media type.
+    pub media_type: &'static str,
+    /// Its content.
+    pub bytes: &'static [u8],
+}
+
+/// Headers of every answer: what a browser may do with it.
+pub(super) const HEADERS: [(HeaderName, HeaderValue); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
+             form-action 'none'; frame-ancestors 'none'",
+        ),
+    ),
+    (
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    ),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    // What is asked for changes, and the page's files have the same names in every release.
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+];
+
+/// Listens on loopback for a page, once one is asked for.
+#[derive(Debug)]
+pub struct Web {
+    agent: Agent,
+    gate: Gate,
+    stop: watch::Receiver<bool>,
+    address: Mutex<Option<SocketAddr>>,
+}
+
+impl Web {
+    /// It does not listen yet. `gate` is that of loopback.
+    pub fn new(agent: Agent, gate: Gate, stop: watch::Receiver<bool>) -> Arc<Self> {
+        Arc::new(Self {
+            agent,
+            gate,
+            stop,
+            address: Mutex::default(),
+        })
+    }
+
+    /// Listens at that address, or says where it does already.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub async fn listen_at(&self, address: SocketAddr) -> Result<SocketAddr, ListenError> {
+        let mut open = self.address.lock().await;
+        if let Some(address) = *open {
+            return Ok(address);
+        }
+        let listener = listen::loopback(address).await?;
+        let address = listener.local_addr().map_err(|source| ListenError::Socket {
+            place: address.to_string(),
+            source,
+        })?;
+        let router = super::router(self.agent.clone(), self.gate.clone(), None, self.stop.clone());
+        tokio::spawn(listen::serve_loopback(listener, router, self.stop.clone()));
+        *open = Some(address);
+        Ok(address)
+    }
+
+    /// The same, at its usual port, or another where that is taken.
+    async fn listen(&self) -> Result<SocketAddr, ListenError> {
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        match self.listen_at(at(PAGE_PORT)).await {
+            Err(ListenError::Socket { .. }) => self.listen_at(at(0)).await,
+            other => other,
+        }
+    }
+}
+
+/// Where a page is opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PageAddress {
+    /// Its address, with a ticket behind `#`: good once, and for a minute.
+    pub url: String,
+}
+
+/// Lets a page be opened. Only over the Unix socket.
+#[utoipa::path(post, path = "/api/v1/tickets", responses((status = OK, body = PageAddress), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn tickets(State(service): State<Service>) -> Result<Json<PageAddress>, Problem> {
+    let Some(web) = &service.web else {
+        return Err(Problem::new(
+            ProblemKind::Forbidden,
+            "tickets are given over the agent's socket only",
+        ));
+    };
+    let unavailable = |detail: String| Problem::new(ProblemKind::Unavailable, detail);
+    let address = web
+        .listen()
+        .await
+        .map_err(|error| unavailable(error.to_string()))?;
+    let ticket = web.gate.sessions.ticket(Instant::now());
+    let ticket = ticket.map_err(|error| unavailable(error.to_string()))?;
+    Ok(Json(PageAddress {
+        url: format!("http://{address}/#ticket={}", ticket.text()),
+    }))
+}
+
+/// A ticket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ticket {
+    /// As it stands in the page's address.
+    pub ticket: String,
+}
+
+/// Signs a page in: exchanges its ticket for a cookie.
+#[utoipa::path(post, path = "/api/v1/session", request_body = Ticket, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn session(
+    Extension(gate): Extension<Arc<Gate>>,
+    Body(asked): Body<Ticket>,
+) -> Result<Response, Problem> {
+    let signed_in = gate.sessions.sign_in(&asked.ticket, Instant::now());
+    let signed_in = signed_in.map_err(|error| Problem::new(ProblemKind::Unavailable, error.to_string()))?;
+    let cookie = signed_in.ok_or_else(|| {
+        Problem::new(
+            ProblemKind::Unauthenticated,
+            "the ticket is not good any more: longhaul ui opens the page with a new one",
+        )
+    })?;
+    Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
+}
+
+/// A file of the page.
+pub(super) async fn asset(State(service): State<Service>, uri: Uri) -> Response {
+    let assets = service.agent.settings().assets;
+    let path = match uri.path() {
+        "/" => "/index.html",
+        other => other,
+    };
+    match assets.iter().find(|asset| asset.path == path) {
+        Some(asset) => ([(header::CONTENT_TYPE, asset.media_type)], asset.bytes).into_response(),
+        None if assets.is_empty() && path == "/index.html" => Problem::new(
+            ProblemKind::NotFound,
+            "this program was built without the page: make build brings it along",
+        )
+        .into_response(),
+        None => Problem::new(
+            ProblemKind::NotFound,
+            "the API is beneath /api/v1: see /api/v1/openapi.json",
+        )
+        .into_response(),
+    }
+}

@@ -1,0 +1,83 @@
+//! `longhaul ui`: opens the agent's page in a browser.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use longhaul_agent::http::PageAddress;
+
+use crate::agent_client::{AgentClient, agent_dir, in_runtime};
+use crate::exit::Exit;
+use crate::{answer, home, logging};
+
+/// Open the agent's page in a browser: two panes with files of any place, and the jobs.
+///
+/// The agent is started if it does not run. It answers the page on this machine alone, and only where it was opened by this command: its address holds a
+/// ticket that is good once, and for a minute.
+#[derive(Args)]
+pub struct Ui {
+    /// Print the address and open nothing: for a browser elsewhere, by way of ssh -L.
+    #[arg(long)]
+    print: bool,
+}
+
+impl Ui {
+    /// Opens it.
+    pub fn run(self) -> Result<Exit> {
+        logging::start("error");
+        in_runtime(async {
+            let agent = AgentClient::of_a_running_one().await?;
+            let page: PageAddress = agent.ask("POST", "/tickets", None, None).await?;
+            if self.print {
+                answer::line(&page.url);
+                return Ok(Exit::Success);
+            }
+            let file = led_by(&page.url, &agent_dir()?)?;
+            match open(&file) {
+                true => answer::line("opened in the browser"),
+                false => {
+                    answer::line("no browser was found (xdg-open, or $BROWSER); within a minute, open");
+                    answer::line(&page.url);
+                }
+            }
+            Ok(Exit::Success)
+        })
+    }
+}
+
+/// A file that leads a browser there. The address itself would be seen by everybody who lists processes.
+fn led_by(url: &str, dir: &Path) -> Result<PathBuf> {
+    let file = dir.join("open.html");
+    let _ = std::fs::remove_file(&file);
+    let written = || -> std::io::Result<()> {
+        let mut new = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&file)?;
+        // Its characters are those of an address: none of them means anything in HTML.
+        writeln!(
+            new,
+            "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={url}\">"
+        )
+    };
+    written().with_context(|| format!("cannot write {}", home::shown(&file)))?;
+    Ok(file)
+}
+
+/// Whether a browser could be started.
+fn open(file: &Path) -> bool {
+    let browser = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
+    let program = browser.unwrap_or_else(|| "xdg-open".into());
+    let started = Command::new(program)
+        .arg(file)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    started.is_ok_and(|status| status.success())
+}
