@@ -13,7 +13,7 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::experiments::attacks::{Attack, Attacks};
 use crate::experiments::copy::OVER_SSH;
 use crate::experiments::drs_run::{self, DrsRun, Hosts};
-use crate::experiments::{attacks, kills, lsr, multipath};
+use crate::experiments::{attacks, jobs, kills, lsr, multipath};
 use crate::noise::Noise;
 use crate::page::Page;
 use crate::record::{Key, Record};
@@ -63,6 +63,11 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
         );
         let cells = kills::Cell::demonstrated().map(|cell| key(cell, first_seed));
         act(&kills::Kills, &tools, &cells, &mut failed)?;
+        println!(
+            "\nA file of 512 MiB over 100 ms and 1 Gbit/s as a job in the background, and with its agent killed at half of it and started again:"
+        );
+        let cells = jobs::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
+        act(&jobs::Jobs, &tools, &cells, &mut failed)?;
         println!(
             "\nFive files of 250 MB over three paths at once (400, 100 and 400 Mbit/s), of which the first goes and comes back in mid-copy:"
         );

@@ -8,6 +8,7 @@ pub mod copy;
 pub mod depots;
 pub mod drs_run;
 pub mod first_byte;
+pub mod jobs;
 pub mod kills;
 pub mod lsr;
 pub mod multipath;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(multipath::Multipath),
         Box::new(beside::Beside),
         Box::new(kills::Kills),
+        Box::new(jobs::Jobs),
         Box::new(scale::Scale),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,

@@ -1,0 +1,213 @@
+//! Copies that are submitted as jobs: beside the same copy by hand, with the agent killed in its middle, and what an agent with nothing to do takes.
+
+mod run;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::copy::Source;
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page, Table, cell};
+use crate::runs::Runs;
+use crate::stats::Spread;
+use crate::tools::Tools;
+
+/// The experiment.
+pub struct Jobs;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cell {
+    /// `longhaul cp`.
+    Command,
+    /// `longhaul submit`, and `longhaul job --follow` until it has ended.
+    Job,
+    /// The same; the agent is killed when half of the bytes are there, and started again at once.
+    Killed,
+    /// An agent that has nothing to do.
+    Idle,
+}
+
+/// What it came to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Seen {
+    /// From the start of the first command to the end of the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    /// Bytes that arrived and are not those of the source, or did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wrong_bytes: Option<u64>,
+    /// Of the idle agent: what it holds in memory, its text included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resident_mib: Option<f64>,
+    /// Of the idle agent: how often its threads woke in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wakeups_per_second: Option<f64>,
+}
+
+impl Cell {
+    const ALL: [Self; 4] = [Self::Command, Self::Job, Self::Killed, Self::Idle];
+
+    /// What is demonstrated.
+    pub const DEMONSTRATED: [Self; 2] = [Self::Job, Self::Killed];
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Command => "`longhaul cp`",
+            Self::Job => "`longhaul submit`, followed to its end",
+            Self::Killed => "the same, the agent killed at half of it and started again",
+            Self::Idle => "an agent with nothing to do",
+        }
+    }
+}
+
+impl Experiment for Jobs {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = Source;
+
+    fn name(&self) -> &'static str {
+        "jobs"
+    }
+
+    fn title(&self) -> &'static str {
+        "Copies as jobs: beside the same copy by hand, and with the agent killed"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        Cell::ALL.to_vec()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        3
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        let seconds = match cell {
+            Cell::Command | Cell::Job => 7.0,
+            Cell::Killed => 11.0,
+            Cell::Idle => run::IDLE_SECONDS + 3.0,
+        };
+        Cost { share: 1.0, seconds }
+    }
+
+    fn prepare(&self, tools: &Tools) -> Result<Source> {
+        Source::sized(tools, run::BYTES)
+    }
+
+    fn network(&self, _tools: &Tools, _setup: &Source, _cell: &Cell, _seed: u64) -> Result<Network> {
+        Ok(Network::of_text("jobs", run::LAB))
+    }
+
+    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Seen> {
+        run::run(here, *cell)
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        match (
+            seen.seconds,
+            seen.wrong_bytes,
+            seen.resident_mib,
+            seen.wakeups_per_second,
+        ) {
+            (Some(seconds), Some(wrong), ..) => format!("{seconds:.2} s, {wrong} bytes wrong"),
+            (_, _, Some(resident), Some(wakeups)) => {
+                format!("{resident:.1} MiB, {wakeups:.2} wake-ups a second")
+            }
+            _ => "nothing".to_owned(),
+        }
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        let mut table = Table::new([
+            "",
+            "seconds",
+            "by `longhaul cp`",
+            "wrong bytes",
+            "resident MiB",
+            "wake-ups a second",
+            "runs",
+        ]);
+        for one in Cell::ALL {
+            let of = |value: fn(&Seen) -> Option<f64>| {
+                let values = runs
+                    .cell(&one)
+                    .iter()
+                    .filter_map(|record| value(&record.seen))
+                    .collect::<Vec<_>>();
+                cell(Spread::of(&values), 2)
+            };
+            let by_command = match one {
+                Cell::Job | Cell::Killed => cell(Spread::of(&ratios(runs, one)), 3),
+                Cell::Command | Cell::Idle => "-".to_owned(),
+            };
+            table.row([
+                one.words().to_owned(),
+                of(|seen| seen.seconds),
+                by_command,
+                of(|seen| seen.wrong_bytes.map(|bytes| bytes as f64)),
+                of(|seen| seen.resident_mib),
+                of(|seen| seen.wakeups_per_second),
+                runs.cell(&one).len().to_string(),
+            ]);
+        }
+        Ok(Page::new(HEAD).table(&table).paragraph(FOOT))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        let ratio = Spread::of(&ratios(runs, Cell::Job));
+        let figure = ratio.map(|ratio| {
+            Figure::new(
+                "job-by-command",
+                "the time of a copy as a job by that of the same copy by hand",
+                format!("{:.3}", ratio.median),
+            )
+        });
+        figure.into_iter().collect()
+    }
+}
+
+/// The time of `cell` by that of the copy by hand.
+fn ratios(runs: &Runs<'_, Cell, Seen>, cell: Cell) -> Vec<f64> {
+    let ratios = runs.ratios(&cell, &Cell::Command, |seen| seen.seconds.unwrap_or(f64::NAN));
+    ratios.into_iter().filter(|ratio| ratio.is_finite()).collect()
+}
+
+const HEAD: &str = "A file of 512 MiB from a server over 100 ms and 1 Gbit/s, with nothing set: by `longhaul cp`; by `longhaul submit` to an agent that runs, and `longhaul job --follow` until it says that the job is done; \
+    and with the agent killed (SIGKILL) when half of the bytes are there, and started again at once. Then the file is compared with its source. The time is from the start of the first command to the end of the last.";
+
+const FOOT: &str = "An idle agent is one that was started and asked nothing. *Resident* is what the kernel counts for its process (`VmRSS`), the pages of its program included; *wake-ups* are the voluntary context switches of all of \
+    its threads over 20 s.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::tests::record;
+
+    #[test]
+    fn a_job_is_compared_with_the_command_of_the_same_seed() {
+        let seen = |seconds| Seen {
+            seconds: Some(seconds),
+            wrong_bytes: Some(0),
+            ..Seen::default()
+        };
+        let records = [
+            record(Cell::Command, 1, seen(10.0), true),
+            record(Cell::Job, 1, seen(10.1), true),
+            record(Cell::Command, 2, seen(8.0), true),
+            record(Cell::Job, 2, seen(8.0), true),
+        ];
+        let runs = Runs::of(&records);
+        assert_eq!(Jobs.figures(&runs)[0].text, "1.005");
+        let text = Jobs.page(&runs).unwrap().text;
+        assert!(
+            text.contains("| 1.005 (1.000..1.010) | 0.00 (0.00..0.00) |"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! One copy, by hand or as a job.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::{Cell, Seen};
+use crate::children::{Server, output_within};
+use crate::copy::{SERVER_PORT, Source, in_node, serve};
+use crate::experiment::Here;
+
+/// A long path that is slow beside the machine.
+pub const LAB: &str = r#"
+title = "a client and a server, 100 ms and 1 Gbit/s"
+[nodes.client]
+buffers = "64 MB"
+[nodes.server]
+buffers = "64 MB"
+[links.path]
+ends = ["client", "server"]
+delay = "50 ms"
+rate = "1 Gbit/s"
+queue = "1 bdp"
+"#;
+/// Size of the file.
+pub const BYTES: u64 = 512 << 20;
+/// How long an idle agent is looked at.
+pub const IDLE_SECONDS: f64 = 20.0;
+
+/// A command that has not ended by then has failed.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Does it.
+///
+/// # Errors
+/// A program cannot be started, or the copy does not come to its end.
+pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Seen> {
+    if cell == Cell::Idle {
+        return idle(here);
+    }
+    let _server = serve(here.tools, here.lab, "server", &here.setup.root)?;
+    let arrived = here.folder.join("arrived");
+    let from = format!(
+        "lh://{}:{SERVER_PORT}/{}",
+        here.lab.address("server")?,
+        here.setup.name
+    );
+    let copy = [
+        "--host-key".as_ref(),
+        here.tools.identities.server_key.as_ref(),
+        from.as_ref(),
+        arrived.as_os_str(),
+    ];
+    let seconds = match cell {
+        Cell::Command => {
+            let mut cp = command(here)?;
+            cp.args(["cp", "--quiet"]).args(copy);
+            let started = Instant::now();
+            succeed(cp, "longhaul cp")?;
+            started.elapsed()
+        }
+        _ => {
+            let agent = agent(here)?;
+            let mut submit = command(here)?;
+            submit.args(["submit", "--json"]).args(copy);
+            let started = Instant::now();
+            let job: Value = serde_json::from_str(&succeed(submit, "longhaul submit")?)?;
+            let id = job["id"].to_string();
+            let _agent = match cell {
+                Cell::Killed => {
+                    until_half(here, &id)?;
+                    drop(agent);
+                    self::agent(here)?
+                }
+                _ => agent,
+            };
+            let mut follow = command(here)?;
+            follow.args(["job", &id, "--follow"]);
+            succeed(follow, "longhaul job")?;
+            started.elapsed()
+        }
+    };
+    Ok(Seen {
+        seconds: Some(seconds.as_secs_f64()),
+        wrong_bytes: Some(wrong_bytes(&here.setup.root.join(&here.setup.name), &arrived)?),
+        ..Seen::default()
+    })
+}
+
+fn idle(here: &Here<'_, Source>) -> Result<Seen> {
+    let agent = agent(here)?;
+    let process = agent.process();
+    // What it does when it starts is over.
+    std::thread::sleep(Duration::from_secs(1));
+    let before = voluntary_switches(process)?;
+    std::thread::sleep(Duration::from_secs_f64(IDLE_SECONDS));
+    let wakeups = voluntary_switches(process)?.saturating_sub(before);
+    Ok(Seen {
+        resident_mib: Some(resident_kib(process)? / 1024.0),
+        wakeups_per_second: Some(wakeups as f64 / IDLE_SECONDS),
+        ..Seen::default()
+    })
+}
+
+/// `longhaul` at the client, with the agent and the memory of this run alone.
+fn command(here: &Here<'_, Source>) -> Result<Command> {
+    let mut command = in_node(here.tools, here.lab, "client", &here.tools.identities.client_home)?;
+    command.env("LONGHAUL_STATE", here.folder.join("state"));
+    Ok(command)
+}
+
+fn agent(here: &Here<'_, Source>) -> Result<Server> {
+    let mut agent = command(here)?;
+    agent.arg("agent");
+    Server::start(agent, "longhaul agent", "is ready")
+}
+
+fn succeed(command: Command, name: &str) -> Result<String> {
+    let (status, out, errors) = output_within(command, name, COMMAND_TIMEOUT)?;
+    ensure!(status.success(), "{name} ended with {status}: {}", errors.trim());
+    Ok(out)
+}
+
+/// Follows a job until half of its bytes are there.
+fn until_half(here: &Here<'_, Source>, id: &str) -> Result<()> {
+    let mut follow = command(here)?;
+    follow
+        .args(["job", id, "--follow", "--json"])
+        .stdout(Stdio::piped());
+    let mut child = follow.spawn().context("cannot start longhaul job")?;
+    let out = child.stdout.take().context("it has no output")?;
+    let is_half = |line: &str| {
+        let told: Value = serde_json::from_str(line).unwrap_or_default();
+        told["progress"]["bytes"]
+            .as_u64()
+            .is_some_and(|bytes| bytes >= BYTES / 2)
+    };
+    let found = BufReader::new(out)
+        .lines()
+        .map_while(Result::ok)
+        .any(|line| is_half(&line));
+    let _ = child.kill();
+    let _ = child.wait();
+    match found {
+        true => Ok(()),
+        false => bail!("the job ended before it was half done"),
+    }
+}
+
+/// Bytes of `arrived` that are not those of `source`, or are missing.
+fn wrong_bytes(source: &Path, arrived: &Path) -> Result<u64> {
+    let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let (source, arrived) = (read(source)?, read(arrived)?);
+    let differ = source
+        .iter()
+        .zip(&arrived)
+        .filter(|(one, other)| one != other)
+        .count();
+    Ok((differ + source.len().abs_diff(arrived.len())) as u64)
+}
+
+/// The number in `field` of /proc/PID/status or of a thread's.
+fn status_field(file: &Path, field: &str) -> Result<u64> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let number = line.and_then(|rest| {
+        rest.trim_start_matches(':')
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    });
+    number.with_context(|| format!("{} has no {field}", file.display()))
+}
+
+fn resident_kib(process: u32) -> Result<f64> {
+    Ok(status_field(format!("/proc/{process}/status").as_ref(), "VmRSS")? as f64)
+}
+
+/// Of all threads.
+fn voluntary_switches(process: u32) -> Result<u64> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).context("the agent has ended")?;
+    threads
+        .map(|thread| status_field(&thread?.path().join("status"), "voluntary_ctxt_switches"))
+        .sum()
+}
