@@ -2,6 +2,7 @@
 
 mod assets;
 mod browse;
+mod install;
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use longhaul_agent::agent::Program;
 use longhaul_agent::http::Web;
 use longhaul_agent::places::Place;
@@ -38,7 +39,10 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 /// number of agents on any number of hosts take them from one queue. Whatever ends an agent, its jobs go on where they were when it, or another one of the
 /// same store, is there again. `longhaul submit` starts it by itself.
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Resident {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// PostgreSQL to keep jobs in, as postgres://user@host/name (also $LONGHAUL_STORE; a password belongs into that or into ~/.pgpass) [default: a file].
     #[arg(long, value_name = "URL", env = "LONGHAUL_STORE", hide_env_values = true)]
     store: Option<String>,
@@ -68,9 +72,18 @@ pub struct Resident {
     detach: bool,
 }
 
+#[derive(Subcommand)]
+enum Action {
+    /// Write a unit for systemd that runs the agent for this user, and say how to start it.
+    Install,
+}
+
 impl Resident {
     /// Runs until it is told to stop.
     pub fn run(self) -> Result<Exit> {
+        if let Some(Action::Install) = self.action {
+            return install::install();
+        }
         logging::start("info");
         if self.detach {
             // It fails only for the leader of a group, which is out of reach of its terminal already.
