@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_unit_names_the_program_and_where_it_keeps_what_is_its_own() {
         let kept = [
-            ("LONGHAUL_HOME", Some("/a \"b\" 100%".to_owned())),
+            ("LONGHAUL_HOME", Some("/a \"b\" $c 100%".to_owned())),
             ("LONGHAUL_STATE", None),
         ];
         let unit = unit(Path::new("/opt/long haul/$x/longhaul"), &kept);

@@ -389,3 +389,47 @@ fn a_page_is_opened_by_a_ticket_that_nobody_else_sees() {
         0o600
     );
 }
+
+#[test]
+fn a_job_is_lost_in_no_state_that_its_agent_is_killed_in() {
+    let stage = Stage::new();
+    let (mut server, _depot, arguments, data) = slow_copy(&stage);
+    let address = server.address.clone();
+    let state = |id: &str| ask(&stage, &["job", id]).0["state"].as_str().unwrap().to_owned();
+    // Queued: this agent takes none.
+    let agent = Agent::start_with(&stage, &["--max-jobs", "0"]);
+    let id = submit(&stage, &words(&arguments));
+    agent.kill();
+    // As soon as it runs, and amid it.
+    for sign in [|told: &Value| told["state"] == "running", some_is_there] {
+        let agent = Agent::start(&stage);
+        until(&stage, &id, sign);
+        agent.kill();
+    }
+    // Told to pause, and killed before it has.
+    let agent = Agent::start(&stage);
+    until(&stage, &id, some_is_there);
+    ask(&stage, &["pause", &id]);
+    agent.kill();
+    for _ in 0..2 {
+        let agent = Agent::start(&stage);
+        until(&stage, &id, |told| told["state"] == "paused");
+        agent.kill();
+    }
+    // Waiting for a server that is not there.
+    server.kill();
+    let agent = Agent::start(&stage);
+    ask(&stage, &["resume", &id]);
+    until(&stage, &id, |told| told["state"] == "waiting");
+    agent.kill();
+    let server = stage.serve_at(&address);
+    let agent = Agent::start(&stage);
+    ask(&stage, &["retry", &id]);
+    let (job, code) = end(&stage, &id);
+    assert_eq!((job["state"].as_str(), code), (Some("done"), Some(0)), "{job}");
+    assert!(std::fs::read(stage.path("root/large")).unwrap() == data);
+    agent.kill();
+    let _agent = Agent::start(&stage);
+    assert_eq!(state(&id), "done");
+    drop(server);
+}
