@@ -21,13 +21,8 @@ export default defineConfig({
       '/api': {
         target: agent,
         changeOrigin: true,
-        headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
         // The agent takes requests of its own origin only.
-        configure: (proxy) => {
-          proxy.on('proxyReq', (request) => {
-            request.removeHeader('origin');
-          });
-        },
+        headers: { origin: agent, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) },
       },
     },
   },

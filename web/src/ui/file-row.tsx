@@ -1,9 +1,17 @@
 import type { Entry, EntryKind } from '../api/types';
 import { display } from '../model/display';
 import { moment, size, t } from '../state/settings';
+import type { Key } from '../texts';
 import { Name } from './name';
 
 const SIGNS: Record<EntryKind, string> = { directory: '📁', file: '📄', symlink: '🔗', other: '⚙' };
+
+const KINDS: Record<EntryKind, Key> = {
+  directory: 'entry.directory',
+  file: 'entry.file',
+  symlink: 'entry.symlink',
+  other: 'entry.special',
+};
 
 interface Props {
   id: string;
@@ -41,7 +49,7 @@ export function FileRow(props: Props) {
       onDragEnter={props.onDragEnter}
     >
       <div role="gridcell" class="cell name" title={display(entry.name) + link}>
-        <span class="kind" role="img" aria-label={t(`kind.${entry.kind}`)}>
+        <span class="kind" role="img" aria-label={t(KINDS[entry.kind])}>
           {SIGNS[entry.kind]}
         </span>
         <Name text={entry.name} />
