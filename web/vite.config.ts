@@ -13,7 +13,7 @@ export default defineConfig({
     // Content-Security-Policy allows no data: URLs except for images, and few files are wanted.
     assetsInlineLimit: 0,
     cssCodeSplit: false,
-    rollupOptions: { output: { entryFileNames: 'assets/[name]-[hash].js' } },
+    rollupOptions: { output: { entryFileNames: 'assets/[name]-[hash].js', chunkFileNames: 'assets/[name]-[hash].js' } },
   },
   server: {
     host: '127.0.0.1',

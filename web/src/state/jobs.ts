@@ -15,8 +15,8 @@ const MAX_SERIES = 50;
 const store = new JobStore();
 const series = new Map<number, RateSeries>();
 
-/** Whether events arrive. */
-export const connected = signal(false);
+/** Whether events arrive; null before it was tried for the first time. */
+export const connected = signal<boolean | null>(null);
 export const filter = signal<HistoryFilter>('all');
 export const loadingHistory = signal(false);
 
@@ -185,7 +185,6 @@ export function stopFeed(): void {
   window.clearTimeout(retry);
   source?.close();
   source = null;
-  connected.value = false;
 }
 
 /** Asks something of a job. */

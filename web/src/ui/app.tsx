@@ -61,8 +61,8 @@ function Header() {
           ))}
         </nav>
       )}
-      <p class={connected.value ? 'status' : 'status away'} role="status">
-        {signedIn && (connected.value ? t('status.connected') : t('status.away'))}
+      <p class={connected.value === false ? 'status away' : 'status'} role="status">
+        {signedIn && connected.value !== null && t(connected.value ? 'status.connected' : 'status.away')}
       </p>
       <div class="choices">
         <select

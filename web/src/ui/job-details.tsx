@@ -127,7 +127,7 @@ function Fields({ job }: { job: Job }) {
           <Name text={options.join(', ')} />
         </Field>
       )}
-      {progress && (
+      {progress && (job.state !== 'done' || progress.walk_complete === true) && (
         <>
           <Field name={t('job.amount')}>
             {t(progress.walk_complete === true ? 'job.bytes' : 'job.bytesAtLeast', {

@@ -27,7 +27,7 @@ export function JobList({ label, jobs, current, height, onNearEnd }: Props) {
         onScroll();
         if (view.end + NEAR_END >= jobs.length) onNearEnd?.();
       }}
-      role="region"
+      role="group"
       aria-label={label}
       tabIndex={0}
     >

@@ -51,7 +51,8 @@ export function jobLine(job: Job): string {
   const progress = job.progress;
   if (progress) {
     const { bytes = 0, bytes_found: found = 0, walk_complete: complete = false, bps = 0 } = progress;
-    if (job.state === 'done') parts.push(size(bytes));
+    // Of a copy that took less than a second the last progress is not the end.
+    if (job.state === 'done') parts.push(...(complete ? [size(bytes)] : []));
     else parts.push(t(complete ? 'job.bytes' : 'job.bytesAtLeast', { bytes: size(bytes), found: size(found) }));
     if (job.state === 'running') {
       parts.push(rate(bps));

@@ -18,8 +18,11 @@ export function Modal({ title, action, danger = false, busy = false, onAccept, c
   const element = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => {
     const before = document.activeElement;
-    element.current?.showModal();
+    const opened = element.current;
+    opened?.showModal();
     return () => {
+      // While it is open as a modal one, nothing outside it takes the focus.
+      opened?.close();
       if (before instanceof HTMLElement) before.focus();
     };
   }, []);

@@ -56,7 +56,7 @@ function Breadcrumbs({ pane }: { pane: Pane }) {
   const path = pane.path.value;
   const place = placeNamed(pane.place.value);
   return (
-    <nav class="crumbs" aria-label={t('pane.path')}>
+    <nav class="crumbs" aria-label={`${t('pane.path')}: ${t(`pane.${pane.side}`)}`}>
       <ol>
         {[place?.root ?? '', ...path].map((name, depth) => (
           <li key={depth}>

@@ -1,5 +1,5 @@
 import { useEffect, useRef } from 'preact/hooks';
-import uPlot from 'uplot';
+import type uPlot from 'uplot';
 import type { RateSeries } from '../model/series';
 import { language, rate, t, theme } from '../state/settings';
 import { Name } from './name';
@@ -22,34 +22,23 @@ export function RatePlot({ series, label }: { series: RateSeries; label: string 
   useEffect(() => {
     const target = element.current;
     if (!target) return;
-    const style = getComputedStyle(target);
-    const axis: uPlot.Axis = {
-      stroke: style.color,
-      grid: { stroke: style.borderTopColor, width: 1 },
-      ticks: { stroke: style.borderTopColor, width: 1 },
-    };
-    const made = new uPlot(
-      {
-        width: target.clientWidth,
-        height: HEIGHT,
-        legend: { show: false },
-        cursor: { show: false },
-        scales: { y: { range: (_, __, highest) => [0, Math.max(1, highest * 1.05)] } },
-        axes: [
-          { ...axis, values: (_, times) => times.map((time) => clock(time)) },
-          { ...axis, size: 90, values: (_, rates) => rates.map((value) => rate(value)) },
-        ],
-        series: [{}, ...routes.map((_, index) => ({ stroke: colour(index), width: 2, spanGaps: false }))],
-      },
-      columns(series),
-      target,
-    );
-    plot.current = made;
-    const observer = new ResizeObserver(() => { made.setSize({ width: target.clientWidth, height: HEIGHT }); });
-    observer.observe(target);
+    let wanted = true;
+    let observer: ResizeObserver | null = null;
+    // Only when it is needed. Where it cannot be loaded (it refuses some of the languages that browsers say they have), the legend still
+    // has the figures.
+    import('uplot')
+      .then(({ default: Plot }) => {
+        if (!wanted) return;
+        const made = new Plot(optionsFor(target, routes.length), columns(series), target);
+        plot.current = made;
+        observer = new ResizeObserver(() => { made.setSize({ width: target.clientWidth, height: HEIGHT }); });
+        observer.observe(target);
+      })
+      .catch((error: unknown) => { console.warn('the plot cannot be shown', error); });
     return () => {
-      observer.disconnect();
-      made.destroy();
+      wanted = false;
+      observer?.disconnect();
+      plot.current?.destroy();
       plot.current = null;
     };
   }, [shape]);
@@ -76,6 +65,27 @@ export function RatePlot({ series, label }: { series: RateSeries; label: string 
       </figcaption>
     </figure>
   );
+}
+
+function optionsFor(target: HTMLElement, routes: number): uPlot.Options {
+  const style = getComputedStyle(target);
+  const axis: uPlot.Axis = {
+    stroke: style.color,
+    grid: { stroke: style.borderTopColor, width: 1 },
+    ticks: { stroke: style.borderTopColor, width: 1 },
+  };
+  return {
+    width: target.clientWidth,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { show: false },
+    scales: { y: { range: (_, __, highest) => [0, Math.max(1, highest * 1.05)] } },
+    axes: [
+      { ...axis, values: (_, times) => times.map((time) => clock(time)) },
+      { ...axis, size: 90, values: (_, rates) => rates.map((value) => rate(value)) },
+    ],
+    series: [{}, ...Array.from({ length: routes }, (_, index) => ({ stroke: colour(index), width: 2, spanGaps: false }))],
+  };
 }
 
 function columns(series: RateSeries): uPlot.AlignedData {
