@@ -1,0 +1,16 @@
+import { render } from 'preact';
+import 'uplot/dist/uPlot.min.css';
+import './style/base.css';
+import './style/files.css';
+import './style/jobs.css';
+import { followAddress, takeTicket } from './state/route';
+import { signIn } from './state/session';
+import { App } from './ui/app';
+
+// Before anything else: the ticket must not stay in the address.
+const ticket = takeTicket();
+followAddress();
+void signIn(ticket);
+
+const root = document.getElementById('app');
+if (root) render(<App />, root);

@@ -1,0 +1,94 @@
+import { moveBy, moveTo, selectAll, toggle, NOTHING } from '../model/selection';
+import { askCopy, askMkdir, askRemove, askRename } from '../state/dialogs';
+import type { Pane } from '../state/pane';
+
+interface Surroundings {
+  /** Rows that a page key moves by. */
+  page: number;
+  onOther: () => void;
+  /** Leaves the lists forwards, which Tab does not do. */
+  onPast: () => void;
+}
+
+/** What keys do in a list. Keys that mean nothing here are left to the browser. */
+export function onListKey(event: KeyboardEvent, pane: Pane, { page, onOther, onPast }: Surroundings): void {
+  // Buttons in the head of the list have their own keys.
+  if (event.target !== event.currentTarget || event.altKey || event.isComposing) return;
+  const selection = pane.selection.value;
+  const names = pane.names.value;
+  const keep = event.ctrlKey || event.metaKey;
+  const how = { range: event.shiftKey, keep };
+  const by = (rows: number): void => {
+    pane.selection.value = moveBy(selection, names, rows, how);
+  };
+  const to = (row: number): void => {
+    pane.selection.value = moveTo(selection, names, row, how);
+  };
+  const plain = !keep && !event.shiftKey;
+  switch (event.key) {
+    case 'ArrowUp':
+      by(-1);
+      break;
+    case 'ArrowDown':
+      by(1);
+      break;
+    case 'PageUp':
+      by(-page);
+      break;
+    case 'PageDown':
+      by(page);
+      break;
+    case 'Home':
+      to(0);
+      break;
+    case 'End':
+      to(names.length - 1);
+      break;
+    case ' ':
+      if (event.shiftKey) by(0);
+      else pane.selection.value = toggle(selection);
+      break;
+    case 'a':
+    case 'A':
+      if (!keep || event.shiftKey) return;
+      pane.selection.value = selectAll(selection, names);
+      break;
+    case 'Escape':
+      pane.selection.value = { ...NOTHING, cursor: selection.cursor };
+      break;
+    case 'Enter':
+      if (selection.cursor !== null) pane.enter(selection.cursor);
+      break;
+    case 'Backspace':
+      pane.up();
+      break;
+    case 'Tab':
+      // Backwards it leaves the list as everywhere.
+      if (!plain) return;
+      onOther();
+      break;
+    case 'F6':
+      onPast();
+      break;
+    case '/':
+      document.getElementById(`filter-${pane.side}`)?.focus();
+      break;
+    case 'F2':
+      askRename(pane);
+      break;
+    case 'F5':
+      // With Ctrl or Shift it reloads the page, as everywhere.
+      if (!plain) return;
+      askCopy(pane);
+      break;
+    case 'F7':
+      askMkdir(pane);
+      break;
+    case 'Delete':
+      askRemove(pane);
+      break;
+    default:
+      return;
+  }
+  event.preventDefault();
+}

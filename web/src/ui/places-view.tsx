@@ -1,0 +1,184 @@
+import { useSignal } from '@preact/signals';
+import { api } from '../api/client';
+import type { Place, PlaceTest } from '../api/types';
+import { asRoot, fitsKind, placeKind, type PlaceKind } from '../model/location';
+import { dialog } from '../state/dialogs';
+import { errorText, notify } from '../state/messages';
+import { loadPlaces, placeNamed, places } from '../state/places';
+import { t } from '../state/settings';
+import { Name } from './name';
+
+const KINDS: readonly PlaceKind[] = ['ssh', 'server', 'local'];
+
+export function PlacesView() {
+  return (
+    <div class="page wide">
+      <h2 id="places-title">{t('places.title')}</h2>
+      <table class="places" aria-labelledby="places-title">
+        <thead>
+          <tr>
+            <th scope="col">{t('places.name')}</th>
+            <th scope="col">{t('places.kind')}</th>
+            <th scope="col">{t('places.location')}</th>
+            <th scope="col">{t('places.actions')}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {places.value.map((place) => (
+            <PlaceRow key={place.name} place={place} />
+          ))}
+        </tbody>
+      </table>
+      <AddPlace />
+    </div>
+  );
+}
+
+type Outcome = 'testing' | PlaceTest | null;
+
+function PlaceRow({ place }: { place: Place }) {
+  const outcome = useSignal<Outcome>(null);
+  const test = async (): Promise<void> => {
+    outcome.value = 'testing';
+    try {
+      outcome.value = await api.testPlace(place.name);
+    } catch (error) {
+      outcome.value = { ok: false, detail: errorText(error) };
+    }
+  };
+  return (
+    <tr>
+      <th scope="row">
+        <Name text={place.name} />
+      </th>
+      <td>
+        {t(`places.kind.${placeKind(place.root)}`)}
+        {place.builtin && ` (${t('places.builtin')})`}
+      </td>
+      <td>
+        <Name text={place.root} />
+      </td>
+      <td>
+        <div class="place-actions">
+          <button
+            type="button"
+            aria-label={t('places.testOf', { name: place.name })}
+            disabled={outcome.value === 'testing'}
+            onClick={() => void test()}
+          >
+            {t('places.test')}
+          </button>
+          {!place.builtin && (
+            <button
+              type="button"
+              aria-label={t('places.removeOf', { name: place.name })}
+              onClick={() => { dialog.value = { kind: 'removePlace', name: place.name }; }}
+            >
+              {t('places.remove')}
+            </button>
+          )}
+        </div>
+        <p class="outcome" role="status">
+          <OutcomeText outcome={outcome.value} />
+        </p>
+      </td>
+    </tr>
+  );
+}
+
+function OutcomeText({ outcome }: { outcome: Outcome }) {
+  if (outcome === null) return null;
+  if (outcome === 'testing') return <>{t('places.testing')}</>;
+  return (
+    <>
+      <strong class={outcome.ok ? 'good' : 'fault'}>{t(outcome.ok ? 'places.ok' : 'places.notOk')}</strong>
+      {outcome.detail !== '' && (
+        <>
+          {': '}
+          <Name text={outcome.detail} />
+        </>
+      )}
+    </>
+  );
+}
+
+function AddPlace() {
+  const name = useSignal('');
+  const kind = useSignal<PlaceKind>('ssh');
+  const root = useSignal('');
+  const error = useSignal<string | null>(null);
+  const busy = useSignal(false);
+  const add = async (): Promise<void> => {
+    const wanted = name.value.trim();
+    error.value = null;
+    if (wanted === '') error.value = t('places.invalidName');
+    // Adding must not change a place that is there: PUT would.
+    else if (placeNamed(wanted)) error.value = t('places.exists');
+    else if (!fitsKind(root.value.trim(), kind.value)) error.value = t(`places.invalid.${kind.value}`);
+    if (error.value !== null || busy.value) return;
+    busy.value = true;
+    try {
+      await api.putPlace(wanted, asRoot(root.value));
+      notify(t('places.added', { name: wanted }));
+      name.value = '';
+      root.value = '';
+      await loadPlaces();
+    } catch (fault) {
+      error.value = errorText(fault);
+    }
+    busy.value = false;
+  };
+  return (
+    <form
+      class="add"
+      aria-labelledby="add-title"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void add();
+      }}
+    >
+      <h3 id="add-title">{t('places.add')}</h3>
+      <label class="field">
+        {t('places.name')}
+        <input
+          value={name.value}
+          autoComplete="off"
+          spellcheck={false}
+          onInput={(event) => { name.value = event.currentTarget.value; }}
+        />
+      </label>
+      <label class="field">
+        {t('places.kind')}
+        <select
+          value={kind.value}
+          onChange={(event) => { kind.value = KINDS.find((one) => one === event.currentTarget.value) ?? 'ssh'; }}
+        >
+          {KINDS.map((one) => (
+            <option key={one} value={one}>
+              {t(`places.kind.${one}`)}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label class="field">
+        {t('places.location')}
+        <input
+          value={root.value}
+          autoComplete="off"
+          spellcheck={false}
+          aria-describedby="root-hint"
+          onInput={(event) => { root.value = event.currentTarget.value; }}
+        />
+      </label>
+      <p id="root-hint" class="quiet">
+        {t(`places.invalid.${kind.value}`)}
+      </p>
+      <p class="fault" role="alert">
+        {error.value}
+      </p>
+      <button type="submit" class="primary" disabled={busy.value}>
+        {t('places.save')}
+      </button>
+    </form>
+  );
+}

@@ -1,0 +1,29 @@
+import { defineConfig } from 'vite';
+
+declare const process: { env: Record<string, string | undefined> };
+
+// For development only: requests go to a running agent, with its token from the environment. The token never is in the page.
+const agent = process.env['LONGHAUL_AGENT'] ?? 'http://127.0.0.1:7512';
+const token = process.env['LONGHAUL_TOKEN'];
+
+export default defineConfig({
+  build: {
+    target: 'es2022',
+    modulePreload: { polyfill: false },
+    // Content-Security-Policy allows no data: URLs except for images, and few files are wanted.
+    assetsInlineLimit: 0,
+    cssCodeSplit: false,
+    rollupOptions: { output: { entryFileNames: 'assets/[name]-[hash].js', chunkFileNames: 'assets/[name]-[hash].js' } },
+  },
+  server: {
+    host: '127.0.0.1',
+    proxy: {
+      '/api': {
+        target: agent,
+        changeOrigin: true,
+        // The agent takes requests of its own origin only.
+        headers: { origin: agent, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) },
+      },
+    },
+  },
+});
