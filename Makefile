@@ -13,7 +13,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small test web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -30,7 +30,8 @@ figures: bench-deps build
 figures-check:
 	$(CARGO) run --quiet --locked -p longhaul-figures -- figures --check
 
-test: deps
+test: deps web
+	scripts/web test
 	$(CARGO) test --workspace --locked
 
 bench: bench-deps build
@@ -61,12 +62,16 @@ fuzz:
 seeds:
 	$(CARGO) run --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET_DIR)/fuzz --example seeds
 
-build:
+# The agent's page, which the program takes in.
+web: deps
+	scripts/web build
+
+build: web
 	$(CARGO) build --release --workspace --locked
 
 deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base \
-		sshd:openssh-server ssh:openssh-client pg_ctlcluster:postgresql setpriv:util-linux
+		sshd:openssh-server ssh:openssh-client pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm
 
 bench-deps: deps
 	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 \

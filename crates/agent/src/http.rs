@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -117,6 +117,13 @@ impl Service {
 )]
 struct Description;
 
+/// The API's description (OpenAPI 3.1), as text that ends with a line.
+pub fn description() -> String {
+    // It is made of maps with texts for keys.
+    let text = serde_json::to_string_pretty(&Description::openapi()).unwrap_or_default();
+    text + "\n"
+}
+
 /// The API of `agent`, for those whom `gate` lets in, and the page. `web` is what tickets open pages at, where they are given. Answers that go on for
 /// as long as somebody listens end when `stop` is true.
 pub fn router(agent: Agent, gate: Gate, web: Option<Arc<Web>>, stop: watch::Receiver<bool>) -> Router {
@@ -148,7 +155,12 @@ pub fn router(agent: Agent, gate: Gate, web: Option<Arc<Web>>, stop: watch::Rece
         .route("/session", post(web::session))
         .with_state(service.clone());
     let headers = |mut response: Response| async {
-        response.headers_mut().extend(web::HEADERS);
+        let headers: &mut HeaderMap = response.headers_mut();
+        headers.extend(web::HEADERS);
+        // What is asked for changes.
+        headers
+            .entry(header::CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-store"));
         response
     };
     Router::new()

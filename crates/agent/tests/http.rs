@@ -519,6 +519,12 @@ async fn its_description_is_of_what_it_does() {
         }
     }
     assert_eq!(described.len(), 22, "{described:?}");
+    // What the page is built with is the same.
+    let kept: Value = serde_json::from_str(include_str!("../../../web/openapi.json")).unwrap();
+    assert_eq!(
+        kept, document,
+        "cargo run -p longhaul-agent --example openapi > web/openapi.json"
+    );
     // Nothing is referred to that is not there.
     let text = document.to_string();
     for part in text.split("\"#/components/schemas/").skip(1) {

@@ -33,7 +33,7 @@ pub struct Asset {
 }
 
 /// Headers of every answer: what a browser may do with it.
-pub(super) const HEADERS: [(HeaderName, HeaderValue); 4] = [
+pub(super) const HEADERS: [(HeaderName, HeaderValue); 3] = [
     (
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(
@@ -46,8 +46,6 @@ pub(super) const HEADERS: [(HeaderName, HeaderValue); 4] = [
         HeaderValue::from_static("nosniff"),
     ),
     (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-    // What is asked for changes, and the page's files have the same names in every release.
-    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];
 
 /// Listens on loopback for a page, once one is asked for.
@@ -161,7 +159,18 @@ pub(super) async fn asset(State(service): State<Service>, uri: Uri) -> Response 
         other => other,
     };
     match assets.iter().find(|asset| asset.path == path) {
-        Some(asset) => ([(header::CONTENT_TYPE, asset.media_type)], asset.bytes).into_response(),
+        Some(asset) => {
+            // Those have a hash of their content in their names.
+            let kept = match asset.path.starts_with("/assets/") {
+                true => "private, max-age=31536000, immutable",
+                false => "no-cache",
+            };
+            let headers = [
+                (header::CONTENT_TYPE, asset.media_type),
+                (header::CACHE_CONTROL, kept),
+            ];
+            (headers, asset.bytes).into_response()
+        }
         None if assets.is_empty() && path == "/index.html" => Problem::new(
             ProblemKind::NotFound,
             "this program was built without the page: make build brings it along",
