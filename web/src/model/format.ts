@@ -6,7 +6,7 @@ const RATES = ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s', 'Tbit/s'];
 const formats = new Map<string, Intl.NumberFormat>();
 
 /** A number with that many digits behind the point. */
-function decimal(value: number, digits: number, locale: string): string {
+export function decimal(value: number, digits: number, locale: string): string {
   // Formats are kept: making one costs more than using it, and lists show thousands.
   const key = `${locale} ${String(digits)}`;
   let format = formats.get(key);

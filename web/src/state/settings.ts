@@ -1,7 +1,7 @@
 // What a user has chosen, kept in this browser.
 
-import { effect, signal } from '@preact/signals';
-import { formatCount, formatMoment, formatRate, formatSize } from '../model/format';
+import { computed, effect, signal } from '@preact/signals';
+import { decimal, formatCount, formatDuration, formatMoment, formatRate, formatSize } from '../model/format';
 import { isLanguage, languageFor, plural, text, type Key, type Language, type PluralKey, type Values } from '../texts';
 
 export type Theme = 'auto' | 'light' | 'dark';
@@ -50,12 +50,28 @@ export function chooseTheme(value: string): void {
   keep('theme', theme.value);
 }
 
+/** The chosen language as it is used where the user is, for dates and figures. */
+const locale = computed(() => {
+  const local = navigator.languages.find((tag) => languageFor([tag]) === language.value && tag.startsWith(language.value));
+  try {
+    // Browsers name languages here that they do not know there (`en-US@posix`).
+    return Intl.getCanonicalLocales(local)[0] ?? language.value;
+  } catch {
+    return language.value;
+  }
+});
+
 /** Texts and figures in the chosen language; components that call these are drawn again when it changes. */
 export const t = (key: Key, values?: Values): string => text(language.value, key, values);
 export const tn = (key: PluralKey, count: number, values?: Values): string =>
-  plural(language.value, key, count, { number: formatCount(count, language.value), ...values });
-export const size = (bytes: number): string => formatSize(bytes, language.value);
-export const rate = (bps: number): string => formatRate(bps, language.value);
-export const count = (value: number): string => formatCount(value, language.value);
+  plural(language.value, key, count, { number: formatCount(count, locale.value), ...values });
+export const size = (bytes: number): string => formatSize(bytes, locale.value);
+export const rate = (bps: number): string => formatRate(bps, locale.value);
+export const count = (value: number): string => formatCount(value, locale.value);
 export const moment = (value: string | null | undefined, seconds = false): string =>
-  formatMoment(value, language.value, seconds);
+  formatMoment(value, locale.value, seconds);
+/** A time that has passed: short ones with a digit behind the point. */
+export const duration = (seconds: number): string =>
+  seconds < 9.95 ? `${decimal(seconds, 1, locale.value)} s` : formatDuration(seconds);
+/** A time of day, from seconds since the Unix epoch. */
+export const clock = (seconds: number): string => new Date(seconds * 1000).toLocaleTimeString(locale.value);

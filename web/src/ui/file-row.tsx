@@ -4,7 +4,13 @@ import { moment, size, t } from '../state/settings';
 import type { Key } from '../texts';
 import { Name } from './name';
 
-const SIGNS: Record<EntryKind, string> = { directory: '📁', file: '📄', symlink: '🔗', other: '⚙' };
+/** Outlines of the signs, in a square of 16. */
+const SIGNS: Record<EntryKind, string> = {
+  directory: 'M1.5 3.5h5l1.5 2h6.5v8h-13z',
+  file: 'M3.5 1.5h6l3 3v10h-9zM9.5 1.5v3h3',
+  symlink: 'M3 13c0-5 3-7 9-7M8.5 2.5 12 6l-3.5 3.5',
+  other: 'M8 2.5 13.5 8 8 13.5 2.5 8z',
+};
 
 const KINDS: Record<EntryKind, Key> = {
   directory: 'entry.directory',
@@ -49,9 +55,9 @@ export function FileRow(props: Props) {
       onDragEnter={props.onDragEnter}
     >
       <div role="gridcell" class="cell name" title={display(entry.name) + link}>
-        <span class="kind" role="img" aria-label={t(KINDS[entry.kind])}>
-          {SIGNS[entry.kind]}
-        </span>
+        <svg class="kind" viewBox="0 0 16 16" role="img" aria-label={t(KINDS[entry.kind])}>
+          <path d={SIGNS[entry.kind]} />
+        </svg>
         <Name text={entry.name} />
         {entry.target !== null && (
           <span class="link-target">

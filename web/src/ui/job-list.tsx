@@ -1,3 +1,4 @@
+import { useEffect } from 'preact/hooks';
 import type { Job } from '../api/types';
 import { useWindow } from './use-window';
 import { JobRow } from './job-row';
@@ -18,15 +19,15 @@ interface Props {
 /** Jobs below each other; only those in view are in the document. */
 export function JobList({ label, jobs, current, height, onNearEnd }: Props) {
   const { element, view, onScroll } = useWindow(ROW_HEIGHT, jobs.length);
+  useEffect(() => {
+    if (view.end + NEAR_END >= jobs.length) onNearEnd?.();
+  }, [view.end, jobs.length]);
   return (
     <div
       ref={element}
       class="jobs"
       style={height === undefined ? {} : { height: `${String(Math.min(height, jobs.length * ROW_HEIGHT))}px` }}
-      onScroll={() => {
-        onScroll();
-        if (view.end + NEAR_END >= jobs.length) onNearEnd?.();
-      }}
+      onScroll={onScroll}
       role="group"
       aria-label={label}
       tabIndex={0}

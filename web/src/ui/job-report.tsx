@@ -2,10 +2,9 @@ import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { api, ApiError } from '../api/client';
 import type { Job } from '../api/types';
-import { formatDuration } from '../model/format';
 import { readReport, type Report } from '../model/report';
 import { complain } from '../state/messages';
-import { count, rate, size, t, tn } from '../state/settings';
+import { count, duration, rate, size, t, tn } from '../state/settings';
 import { Name } from './name';
 
 /** What the last attempt reported when it had ended. */
@@ -42,7 +41,7 @@ function Words({ report }: { report: Report }) {
         <p>
           {tn('report.copied', files, {
             size: size(bytes),
-            time: formatDuration(seconds ?? 0),
+            time: duration(seconds ?? 0),
             rate: rate(goodputBps ?? 0),
           })}{' '}
           {report.unchangedFiles > 0 && tn('report.unchanged', report.unchangedFiles)}{' '}

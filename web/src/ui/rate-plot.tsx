@@ -1,7 +1,7 @@
 import { useEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 import type { RateSeries } from '../model/series';
-import { language, rate, t, theme } from '../state/settings';
+import { clock, language, rate, t, theme } from '../state/settings';
 import { Name } from './name';
 
 const HEIGHT = 200;
@@ -90,8 +90,4 @@ function optionsFor(target: HTMLElement, routes: number): uPlot.Options {
 
 function columns(series: RateSeries): uPlot.AlignedData {
   return [series.times, ...series.routes.values()];
-}
-
-function clock(seconds: number): string {
-  return new Date(seconds * 1000).toLocaleTimeString(language.value);
 }
