@@ -139,6 +139,7 @@ export const de: Texts = {
   'job.tryAgain': 'neuer Versuch um {moment}',
   'job.notBefore': 'nicht vor {moment}',
   'job.details': 'Einzelheiten zu Auftrag {id}',
+  'job.lastError': 'Der letzte Versuch endete:',
   'job.missing': 'Es gibt keinen Auftrag {id}.',
   'job.state': 'Zustand',
   'job.sources': 'Quellen',

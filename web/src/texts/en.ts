@@ -139,6 +139,7 @@ export const en = {
   'job.tryAgain': 'tries again at {moment}',
   'job.notBefore': 'not before {moment}',
   'job.details': 'Details of job {id}',
+  'job.lastError': 'The last attempt ended:',
   'job.missing': 'There is no job {id}.',
   'job.state': 'State',
   'job.sources': 'Sources',

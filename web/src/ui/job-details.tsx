@@ -6,6 +6,7 @@ import { formatDuration, secondsLeft } from '../model/format';
 import { hasEnded } from '../model/jobs';
 import { jobNumbered, ratesOf, readJob } from '../state/jobs';
 import { complain } from '../state/messages';
+import { go } from '../state/route';
 import { count, moment, rate, size, t } from '../state/settings';
 import { JobActions, JobProgress, jobLine, stateText } from './job-row';
 import { JobReport } from './job-report';
@@ -16,6 +17,7 @@ import { RatePlot } from './rate-plot';
 export function JobDetails({ id }: { id: number }) {
   const job = jobNumbered(id);
   const missing = useSignal(false);
+  const seen = useRef(false);
   const title = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     title.current?.focus();
@@ -25,6 +27,11 @@ export function JobDetails({ id }: { id: number }) {
       .catch(complain);
     // Once: the component is made anew for another job.
   }, []);
+  useEffect(() => {
+    if (job !== undefined) seen.current = true;
+    // It was removed from the history.
+    else if (seen.current) go({ view: 'jobs', job: null });
+  }, [job === undefined]);
   return (
     <aside class="details" aria-label={t('job.details', { id })}>
       <div class="section-head">
@@ -50,6 +57,7 @@ function Details({ job }: { job: Job }) {
       <JobProgress job={job} />
       {job.error !== null && job.error !== undefined && (
         <p class="error-text">
+          {!hasEnded(job) && `${t('job.lastError')} `}
           <Name text={job.error} />
         </p>
       )}
