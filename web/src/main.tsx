@@ -1,6 +1,7 @@
 import { render } from 'preact';
 import 'uplot/dist/uPlot.min.css';
 import './style/base.css';
+import './style/page.css';
 import './style/files.css';
 import './style/jobs.css';
 import { followAddress, takeTicket } from './state/route';

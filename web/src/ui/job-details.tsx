@@ -13,6 +13,9 @@ import { JobReport } from './job-report';
 import { Name } from './name';
 import { RatePlot } from './rate-plot';
 
+/** Sources that are shown at once. */
+const MAX_SOURCES = 20;
+
 /** All there is to know of a job. */
 export function JobDetails({ id }: { id: number }) {
   const job = jobNumbered(id);
@@ -101,6 +104,18 @@ function optionTexts(job: Job): string[] {
   });
 }
 
+function Sources({ sources }: { sources: readonly string[] }) {
+  return (
+    <ul class="names">
+      {sources.map((source, index) => (
+        <li key={index}>
+          <Name text={source} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 function Fields({ job }: { job: Job }) {
   const { request, progress } = job;
   const options = optionTexts(job);
@@ -119,13 +134,13 @@ function Fields({ job }: { job: Job }) {
         </Field>
       )}
       <Field name={t('job.sources')}>
-        <ul class="names">
-          {request.sources.map((source, index) => (
-            <li key={index}>
-              <Name text={source} />
-            </li>
-          ))}
-        </ul>
+        <Sources sources={request.sources.slice(0, MAX_SOURCES)} />
+        {request.sources.length > MAX_SOURCES && (
+          <details>
+            <summary>{t('names.more', { number: count(request.sources.length - MAX_SOURCES) })}</summary>
+            <Sources sources={request.sources.slice(MAX_SOURCES)} />
+          </details>
+        )}
       </Field>
       <Field name={t('job.destination')}>
         <Name text={request.destination} />
