@@ -1,15 +1,18 @@
 import { render } from 'preact';
 import 'uplot/dist/uPlot.min.css';
 import './style/base.css';
+import './style/page.css';
 import './style/files.css';
 import './style/jobs.css';
 import { followAddress, takeTicket } from './state/route';
+import { showWhatWasCopied } from './state/refresh';
 import { signIn } from './state/session';
 import { App } from './ui/app';
 
 // Before anything else: the ticket must not stay in the address.
 const ticket = takeTicket();
 followAddress();
+showWhatWasCopied();
 void signIn(ticket);
 
 const root = document.getElementById('app');

@@ -22,7 +22,7 @@ describe('texts', () => {
   });
 
   test('values are put in once, and written out', () => {
-    expect(text('en', 'remove.failed', { name: '{detail}', detail: 'a\u202eb' })).toBe('{detail}: a\\u{202e}b');
+    expect(text('en', 'remove.stopped', { name: '{detail}', detail: 'a\u202eb' })).toBe('Stopped at {detail}: a\\u{202e}b');
     expect(text('en', 'job.number')).toBe('Job {id}');
     expect(plural('de', 'remove.done', 1, { number: 1 })).toBe('1 Eintrag gelöscht.');
     expect(plural('en', 'remove.done', 3, { number: 3 })).toBe('Removed 3 entries.');

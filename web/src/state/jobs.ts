@@ -3,7 +3,7 @@
 import { computed, signal } from '@preact/signals';
 import { api, ApiError, eventsUrl, randomKey } from '../api/client';
 import type { Job, JobProgress, JobRequest } from '../api/types';
-import { ACTIVE_STATES, JobStore, type Action, type HistoryFilter } from '../model/jobs';
+import { ACTIVE_STATES, JobStore, hasEnded, type Action, type HistoryFilter } from '../model/jobs';
 import { RateSeries } from '../model/series';
 import { complain } from './messages';
 
@@ -66,8 +66,17 @@ function draw(isChange: boolean): void {
   }, 50);
 }
 
+/** Called when a job ends while the page is there. */
+let onEnd: (job: Job) => void = () => undefined;
+
+export function whenJobEnds(call: (job: Job) => void): void {
+  onEnd = call;
+}
+
 function put(job: Job): void {
+  const before = store.get(job.id);
   if (!store.put(job)) return;
+  if (before !== undefined && !hasEnded(before) && hasEnded(job)) onEnd(job);
   draw(true);
 }
 
@@ -112,7 +121,9 @@ async function catchUp(): Promise<void> {
       next = page.next;
     } while (next);
   }
-  store.meetPage('all', await api.jobs({ limit: PAGE }), newest);
+  const page = await api.jobs({ limit: PAGE });
+  page.items.forEach(put);
+  store.meetPage('all', page, newest);
   draw(true);
   // Those that ended or were removed in the gap.
   for (const id of before) if (!seen.has(id)) await readJob(id);

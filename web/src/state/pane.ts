@@ -77,6 +77,8 @@ export class Pane {
     this.path.value = path;
     this.view.value = { ...this.view.value, filter: '' };
     this.selection.value = { ...NOTHING, cursor };
+    // At once: nothing must be done to names of the directory before as if they were in this one.
+    this.#publish(new Listing(this.view.value));
     this.#keep();
     void this.reload();
   }
@@ -95,6 +97,8 @@ export class Pane {
 
   /** Reads the directory anew, page by page; what was being read is left. */
   async reload(): Promise<void> {
+    // What is shown stays until as much has come, so that the list does not jump.
+    const shown = this.total.value;
     this.#request?.abort();
     const request = new AbortController();
     this.#request = request;
@@ -114,9 +118,9 @@ export class Pane {
         const page = await api.files(at, after, PAGE, request.signal);
         if (request.signal.aborted) return;
         listing.append(page.entries);
-        this.#publish(listing);
         // A server that names the same place again would keep the page busy for ever.
         after = page.next === after || listing.cut ? null : page.next;
+        if (after === null || listing.total >= shown) this.#publish(listing);
       } while (after !== null);
     } catch (error) {
       if (request.signal.aborted) return;

@@ -40,6 +40,11 @@ async function begin(ticket: string | null): Promise<void> {
   void loadPlaces();
 }
 
+// Somebody who signed in by another tab comes back to this one.
+window.addEventListener('focus', () => {
+  if (session.value === 'out') void begin(null);
+});
+
 function signedOut(): void {
   stopFeed();
   session.value = 'out';

@@ -49,7 +49,7 @@ function Names({ names }: { names: readonly string[] }) {
           <Name text={name} />
         </li>
       ))}
-      {names.length > MAX_NAMES && <li>{t('remove.more', { number: count(names.length - MAX_NAMES) })}</li>}
+      {names.length > MAX_NAMES && <li>{t('names.more', { number: count(names.length - MAX_NAMES) })}</li>}
     </ul>
   );
 }

@@ -11,6 +11,7 @@ const KEYS: readonly (readonly [string, Key])[] = [
   ['Enter', 'help.enter'],
   ['Backspace', 'help.up'],
   ['/', 'help.filter'],
+  ['1 2 3', 'help.sort'],
   ['Tab', 'help.tab'],
   ['Shift Tab', 'help.before'],
   ['F6', 'help.after'],

@@ -6,16 +6,21 @@ import { formatDuration, secondsLeft } from '../model/format';
 import { hasEnded } from '../model/jobs';
 import { jobNumbered, ratesOf, readJob } from '../state/jobs';
 import { complain } from '../state/messages';
+import { go } from '../state/route';
 import { count, moment, rate, size, t } from '../state/settings';
 import { JobActions, JobProgress, jobLine, stateText } from './job-row';
 import { JobReport } from './job-report';
 import { Name } from './name';
 import { RatePlot } from './rate-plot';
 
+/** Sources that are shown at once. */
+const MAX_SOURCES = 20;
+
 /** All there is to know of a job. */
 export function JobDetails({ id }: { id: number }) {
   const job = jobNumbered(id);
   const missing = useSignal(false);
+  const seen = useRef(false);
   const title = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     title.current?.focus();
@@ -25,6 +30,11 @@ export function JobDetails({ id }: { id: number }) {
       .catch(complain);
     // Once: the component is made anew for another job.
   }, []);
+  useEffect(() => {
+    if (job !== undefined) seen.current = true;
+    // It was removed from the history.
+    else if (seen.current) go({ view: 'jobs', job: null });
+  }, [job === undefined]);
   return (
     <aside class="details" aria-label={t('job.details', { id })}>
       <div class="section-head">
@@ -50,6 +60,7 @@ function Details({ job }: { job: Job }) {
       <JobProgress job={job} />
       {job.error !== null && job.error !== undefined && (
         <p class="error-text">
+          {!hasEnded(job) && `${t('job.lastError')} `}
           <Name text={job.error} />
         </p>
       )}
@@ -93,6 +104,18 @@ function optionTexts(job: Job): string[] {
   });
 }
 
+function Sources({ sources }: { sources: readonly string[] }) {
+  return (
+    <ul class="names">
+      {sources.map((source, index) => (
+        <li key={index}>
+          <Name text={source} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 function Fields({ job }: { job: Job }) {
   const { request, progress } = job;
   const options = optionTexts(job);
@@ -111,13 +134,13 @@ function Fields({ job }: { job: Job }) {
         </Field>
       )}
       <Field name={t('job.sources')}>
-        <ul class="names">
-          {request.sources.map((source, index) => (
-            <li key={index}>
-              <Name text={source} />
-            </li>
-          ))}
-        </ul>
+        <Sources sources={request.sources.slice(0, MAX_SOURCES)} />
+        {request.sources.length > MAX_SOURCES && (
+          <details>
+            <summary>{t('names.more', { number: count(request.sources.length - MAX_SOURCES) })}</summary>
+            <Sources sources={request.sources.slice(MAX_SOURCES)} />
+          </details>
+        )}
       </Field>
       <Field name={t('job.destination')}>
         <Name text={request.destination} />

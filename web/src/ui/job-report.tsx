@@ -37,7 +37,7 @@ function Words({ report }: { report: Report }) {
   const { files, bytes, seconds, goodputBps } = report;
   return (
     <>
-      {files !== null && bytes !== null && (
+      {files !== null && bytes !== null && (files > 0 || bytes > 0) && (
         <p>
           {tn('report.copied', files, {
             size: size(bytes),

@@ -53,7 +53,8 @@ export function jobLine(job: Job): string {
     const { bytes = 0, bytes_found: found = 0, walk_complete: complete = false, bps = 0 } = progress;
     // Of a copy that took less than a second the last progress is not the end.
     if (job.state === 'done') parts.push(...(complete ? [size(bytes)] : []));
-    else parts.push(t(complete ? 'job.bytes' : 'job.bytesAtLeast', { bytes: size(bytes), found: size(found) }));
+    // Nothing was found yet, or the far end was not reached at all.
+    else if (complete || found > 0) parts.push(t(complete ? 'job.bytes' : 'job.bytesAtLeast', { bytes: size(bytes), found: size(found) }));
     if (job.state === 'running') {
       parts.push(rate(bps));
       const left = secondsLeft(progress);
@@ -112,7 +113,7 @@ export function JobRow({ job, current, top, position, of }: Props) {
         {!hasEnded(job) && <JobProgress job={job} />}
         <span class="job-words">
           {jobLine(job)}
-          {job.error !== null && job.error !== undefined && (
+          {job.state !== 'running' && job.error !== null && job.error !== undefined && (
             <span class="job-error">
               {' '}
               <Name text={job.error} />

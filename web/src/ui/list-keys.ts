@@ -1,6 +1,9 @@
+import type { SortKey } from '../model/listing';
 import { moveBy, moveTo, selectAll, toggle, NOTHING } from '../model/selection';
 import { askCopy, askMkdir, askRemove, askRename } from '../state/dialogs';
 import type { Pane } from '../state/pane';
+
+const SORT_KEYS: Readonly<Record<string, SortKey>> = { '1': 'name', '2': 'size', '3': 'modified' };
 
 interface Surroundings {
   /** Rows that a page key moves by. */
@@ -73,6 +76,15 @@ export function onListKey(event: KeyboardEvent, pane: Pane, { page, onOther, onP
     case '/':
       document.getElementById(`filter-${pane.side}`)?.focus();
       break;
+    case '1':
+    case '2':
+    case '3': {
+      // The headings are in the list, where Tab does not lead.
+      const key = SORT_KEYS[event.key];
+      if (!plain || key === undefined) return;
+      pane.sortBy(key);
+      break;
+    }
     case 'F2':
       askRename(pane);
       break;

@@ -81,7 +81,7 @@ function optionsFor(target: HTMLElement, routes: number): uPlot.Options {
     cursor: { show: false },
     scales: { y: { range: (_, __, highest) => [0, Math.max(1, highest * 1.05)] } },
     axes: [
-      { ...axis, values: (_, times) => times.map((time) => clock(time)) },
+      { ...axis, space: 110, values: (_, times) => times.map((time) => clock(time)) },
       { ...axis, size: 90, values: (_, rates) => rates.map((value) => rate(value)) },
     ],
     series: [{}, ...Array.from({ length: routes }, (_, index) => ({ stroke: colour(index), width: 2, spanGaps: false }))],
