@@ -9,7 +9,7 @@ import { errorText } from './messages';
 import { placeNamed } from './places';
 import { keep, kept } from './settings';
 
-const PAGE = 1000;
+const PAGE = 5000;
 
 export type Side = 'left' | 'right';
 

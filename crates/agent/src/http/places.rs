@@ -17,8 +17,8 @@ use crate::places::{Answer, Change, FilePage, Place, PlaceError, PlaceErrorKind,
 /// How long a place may take to answer: a login with a jump host on the way takes seconds, a large directory to be removed longer.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Entries in one answer, unless asked otherwise, and at most.
-const DEFAULT_ENTRIES: u32 = 1000;
-const MAX_ENTRIES: u32 = 1000;
+const DEFAULT_ENTRIES: u32 = 5000;
+const MAX_ENTRIES: u32 = 5000;
 
 impl From<PlaceError> for Problem {
     fn from(error: PlaceError) -> Self {
@@ -142,7 +142,7 @@ pub(super) struct ListQuery {
     /// Only names behind this one: `next` of the answer before.
     after: Option<String>,
     /// Most entries of one answer.
-    #[param(minimum = 1, maximum = 1000)]
+    #[param(minimum = 1, maximum = 5000)]
     limit: Option<u32>,
 }
 

@@ -16,7 +16,7 @@ use crate::path::RelPath;
 use crate::store::confine::Dir;
 
 /// Most entries in one answer (LH-FILES-7).
-pub const MAX_ENTRIES_PER_PAGE: usize = 1000;
+pub const MAX_ENTRIES_PER_PAGE: usize = 5000;
 /// Most bytes of names and targets of links in one answer; the last entry may go over it.
 const MAX_PAGE_BYTES: usize = 256 << 10;
 /// Memory for the names of one pass, in bytes (LH-FILES-7).

@@ -276,7 +276,12 @@ fn lh_files_7_a_page_is_never_larger_than_allowed() {
     for n in 0..super::MAX_ENTRIES_PER_PAGE + 5 {
         std::fs::write(large.join(format!("{n:05}")), "").unwrap();
     }
-    for (limit, expected) in [(Some(u32::MAX), 1000), (None, 1000), (Some(0), 1), (Some(7), 7)] {
+    for (limit, expected) in [
+        (Some(u32::MAX), super::MAX_ENTRIES_PER_PAGE),
+        (None, super::MAX_ENTRIES_PER_PAGE),
+        (Some(0), 1),
+        (Some(7), 7),
+    ] {
         let ask = FilesAsk::Look {
             path: bytes("large"),
             list: true,
