@@ -15,5 +15,12 @@ followAddress();
 showWhatWasCopied();
 void signIn(ticket);
 
+// A file of the desktop that is dropped here must not take the place of the page.
+window.addEventListener('dragover', (event) => {
+  if (event.dataTransfer?.types.includes('Files') !== true) return;
+  event.preventDefault();
+  event.dataTransfer.dropEffect = 'none';
+});
+
 const root = document.getElementById('app');
 if (root) render(<App />, root);

@@ -14,16 +14,17 @@ export function PlacesView() {
   return (
     <div class="page wide">
       <h2 id="places-title">{t('places.title')}</h2>
-      <table class="places" aria-labelledby="places-title">
-        <thead>
-          <tr>
-            <th scope="col">{t('places.name')}</th>
-            <th scope="col">{t('places.kind')}</th>
-            <th scope="col">{t('places.location')}</th>
-            <th scope="col">{t('places.actions')}</th>
+      {/* The roles are said since narrow screens show the table as blocks, which takes them away. */}
+      <table class="places" role="table" aria-labelledby="places-title">
+        <thead role="rowgroup">
+          <tr role="row">
+            <th scope="col" role="columnheader">{t('places.name')}</th>
+            <th scope="col" role="columnheader">{t('places.kind')}</th>
+            <th scope="col" role="columnheader">{t('places.location')}</th>
+            <th scope="col" role="columnheader">{t('places.actions')}</th>
           </tr>
         </thead>
-        <tbody>
+        <tbody role="rowgroup">
           {places.value.map((place) => (
             <PlaceRow key={place.name} place={place} />
           ))}
@@ -47,18 +48,18 @@ function PlaceRow({ place }: { place: Place }) {
     }
   };
   return (
-    <tr>
-      <th scope="row">
+    <tr role="row">
+      <th scope="row" role="rowheader">
         <Name text={place.name} />
       </th>
-      <td>
+      <td role="cell">
         {t(`places.kind.${placeKind(place.root)}`)}
         {place.builtin && ` (${t('places.builtin')})`}
       </td>
-      <td>
+      <td role="cell">
         <Name text={place.root} />
       </td>
-      <td>
+      <td role="cell">
         <div class="place-actions">
           <button
             type="button"
