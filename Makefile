@@ -2,6 +2,7 @@
 #
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
+#   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew
 #   make figures   every published measurement anew, with tables and plots in docs/results/; NAMES="lsr depots" measures some
 #   make bench     the relay beside HAProxy; what a copy costs, beside GridFTP and rsync (written to docs/results/engine.md)
 #   make fuzz      every parser of what strangers and operators write, ten minutes each
@@ -13,7 +14,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small test test-page web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -33,6 +34,11 @@ figures-check:
 test: deps web
 	scripts/web test
 	$(CARGO) test --workspace --locked
+
+# The page in Debian's Chromium, over a lab: what a person does with it, while the network goes away and the agent is killed.
+test-page: build
+	@scripts/install-deps chromium:chromium
+	e2e/run.sh $(SCREENSHOTS)
 
 bench: bench-deps build
 	benches/relay/run.sh

@@ -202,13 +202,35 @@ fn ended(
     Ended {
         end,
         with: AttemptEnd {
-            report: report.map(|report| report.to_string()),
             error,
             exit_code: code.map(i64::from),
-            progress: come.and_then(|come| serde_json::to_string(&come).ok()),
+            progress: come_to(report.as_ref(), come).and_then(|come| serde_json::to_string(&come).ok()),
             travelled: i64::try_from(travelled).unwrap_or(i64::MAX),
+            report: report.map(|report| report.to_string()),
         },
     }
+}
+
+/// How far it came: what was last said of that, with the closing report's figures in their place.
+fn come_to(report: Option<&Value>, last: Option<Progress>) -> Option<Progress> {
+    let Some(report) = report else {
+        return last;
+    };
+    let number = |name: &str| report.get(name).and_then(Value::as_u64);
+    let rate = |name: &str| report.get(name).and_then(Value::as_f64);
+    let last = last.unwrap_or_default();
+    let bytes = number("bytes").unwrap_or(last.bytes);
+    let is_done = report.get("ok").and_then(Value::as_bool) == Some(true);
+    Some(Progress {
+        seconds: rate("seconds").unwrap_or(last.seconds),
+        bytes,
+        bytes_found: last.bytes_found.max(bytes),
+        walk_complete: last.walk_complete || is_done,
+        files: number("files").unwrap_or(last.files),
+        entries_found: number("entries").unwrap_or(last.entries_found),
+        bps: rate("goodput_bps").unwrap_or(last.bps),
+        routes_bps: last.routes_bps,
+    })
 }
 
 #[cfg(test)]
@@ -256,6 +278,17 @@ mod tests {
         let broke = with_code(5, false, report(10, 4));
         assert_eq!(broke.with.error.as_deref(), Some("the path is gone"));
         assert_eq!((broke.with.travelled, broke.with.exit_code), (6, Some(5)));
+        // A short copy has said nothing of its progress before it reports.
+        let short = with_code(
+            0,
+            false,
+            Some(json!({"ok": true, "bytes": 7, "files": 1, "seconds": 0.1, "goodput_bps": 560.0})),
+        );
+        let come: Progress = serde_json::from_str(&short.with.progress.unwrap()).unwrap();
+        assert_eq!(
+            (come.bytes, come.bytes_found, come.walk_complete, come.files),
+            (7, 7, true, 1)
+        );
         let killed = ended(Some(ExitStatus::from_raw(9)), false, None, "", None);
         assert_eq!(killed.end, End::BrokeOff { advanced: false });
     }
