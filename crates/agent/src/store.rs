@@ -1,26 +1,26 @@
 //! Keeps jobs. Each change is one transaction around a step of [`longhaul_jobs::Life`], so that two agents, or an agent and a person, never
 //! change a job from the same state.
 
+mod claim;
+mod history;
+mod places;
 mod row;
 
 use std::collections::BTreeMap;
 
 use longhaul_api::Database;
 use longhaul_api::database::{Kind, OpenError};
-use longhaul_jobs::{Candidate, End, Event, Life, Limits, Load, Refused, RetryPolicy, choose};
+use longhaul_jobs::{End, Event, Life, Refused, RetryPolicy};
 use sqlx::migrate::Migrator;
-use sqlx::{Any, AnyConnection, AssertSqlSafe, Row as _, Transaction};
+use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 
+pub use claim::{Gone, Holder};
 use row::COLUMNS;
 pub use row::Kept;
 
 use crate::model::{Job, JobRequest, JobState};
-use crate::places::Place;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
-
-/// How far back it counts what users had of late, in milliseconds.
-const FAIR_SPAN: i64 = 24 * 3600 * 1000;
 
 /// A job cannot be kept, found or changed.
 #[derive(Debug, thiserror::Error)]
@@ -60,26 +60,6 @@ pub struct AttemptEnd {
     pub progress: Option<String>,
     /// Bytes that travelled.
     pub travelled: i64,
-}
-
-/// Which agents are gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone<'a> {
-    /// Those whose leases have run out.
-    Silent,
-    /// The one that had this instance's name, too: it is this one, started again.
-    Instance(&'a str),
-    /// All that there have been: nobody else has the store.
-    All,
-}
-
-/// Who takes a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Holder<'a> {
-    /// As people know it.
-    pub name: &'a str,
-    /// What tells it from others of that name, and stays when it is started again.
-    pub instance: &'a str,
 }
 
 /// See the module.
@@ -316,172 +296,6 @@ impl Store {
         Ok(self.job(id).await?.job)
     }
 
-    /// Takes from agents that are gone what they had.
-    ///
-    /// # Errors
-    /// The store does not answer.
-    pub async fn take_lost(&self, gone: &Gone<'_>) -> Result<usize, StoreError> {
-        let mut connection = self.database.pool().acquire().await?;
-        let now = self.database.now(&mut connection).await?;
-        let select = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= $1 OR holder_instance = $2 OR $3 = 1)";
-        let instance = match gone {
-            Gone::Instance(instance) => *instance,
-            Gone::Silent | Gone::All => "",
-        };
-        let lost = sqlx::query(select)
-            .bind(now)
-            .bind(instance)
-            .bind(i64::from(matches!(gone, Gone::All)))
-            .fetch_all(&mut *connection)
-            .await?;
-        drop(connection);
-        let known = !matches!(gone, Gone::Silent);
-        let mut taken = 0;
-        for row in lost {
-            let id = row.try_get("id")?;
-            match self
-                .change(id, Event::Lost { known }, &AttemptEnd::default())
-                .await
-            {
-                Ok(()) => taken += 1,
-                // Somebody was quicker, or its agent is back.
-                Err(StoreError::Refused(_) | StoreError::Missing(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(taken)
-    }
-
-    /// Takes jobs that are due for an agent, as many as it has room for, within `limits` of users and places over all agents.
-    ///
-    /// # Errors
-    /// The store does not answer.
-    pub async fn claim(
-        &self,
-        holder: Holder<'_>,
-        room: usize,
-        limits: &Limits,
-        for_how_long: i64,
-    ) -> Result<Vec<Kept>, StoreError> {
-        if room == 0 {
-            return Ok(Vec::new());
-        }
-        let mut transaction = self.database.write().await?;
-        // One chooses at a time, so that no two choose the same or pass a limit together.
-        let chooser = format!(
-            "SELECT value FROM counters WHERE name = 'chooser'{}",
-            self.database.for_update()
-        );
-        sqlx::query(AssertSqlSafe(chooser))
-            .fetch_one(&mut *transaction)
-            .await?;
-        let now = self.database.now(&mut transaction).await?;
-        let candidates = self.candidates(&mut transaction, now, room).await?;
-        if candidates.is_empty() {
-            transaction.rollback().await?;
-            return Ok(Vec::new());
-        }
-        let running = self.running(&mut transaction).await?;
-        let used = self.used_of_late(&mut transaction, now).await?;
-        let limits = Limits {
-            in_all: running.len().saturating_add(room),
-            ..*limits
-        };
-        let mut claimed = Vec::new();
-        for id in choose(&candidates, &running, &used, &limits) {
-            // One that somebody pauses in this moment is left to them.
-            let suffix = self.database.for_update_skip_locked();
-            let Some(kept) = self.locked(&mut transaction, id, suffix).await? else {
-                continue;
-            };
-            let until = now.saturating_add(for_how_long);
-            let Ok(life) = kept
-                .life
-                .after(Event::Claim { until }, now, &self.policy, seed(id))
-            else {
-                continue;
-            };
-            let change = self.next(&mut transaction, "change").await?;
-            let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, fence = $5, holder = $6, lease_until = $7, \
-                started = COALESCE(started, $8), error = NULL, exit_code = NULL, change_number = $9, holder_instance = $10 WHERE id = $11";
-            sqlx::query(update)
-                .bind(life.state.word())
-                .bind(life.wish.word())
-                .bind(life.due)
-                .bind(i64::from(life.attempts))
-                .bind(life.fence)
-                .bind(holder.name)
-                .bind(until)
-                .bind(now)
-                .bind(change)
-                .bind(holder.instance)
-                .bind(id)
-                .execute(&mut *transaction)
-                .await?;
-            claimed.push(Kept { life, ..kept });
-        }
-        transaction.commit().await?;
-        Ok(claimed)
-    }
-
-    /// Jobs that are due, of each user and place no more than there is room for.
-    async fn candidates(
-        &self,
-        connection: &mut AnyConnection,
-        now: i64,
-        room: usize,
-    ) -> Result<Vec<Candidate>, StoreError> {
-        let select = "SELECT id, owner, place, priority, due FROM (SELECT id, owner, place, priority, due, \
-            ROW_NUMBER() OVER (PARTITION BY owner, place ORDER BY priority DESC, due, id) AS turn FROM jobs \
-            WHERE state IN ('queued', 'waiting') AND due <= $1) AS waiting WHERE turn <= $2";
-        let rows = sqlx::query(select)
-            .bind(now)
-            .bind(i64::try_from(room).unwrap_or(i64::MAX))
-            .fetch_all(connection)
-            .await?;
-        let candidates = rows.iter().map(|row| {
-            Ok(Candidate {
-                id: row.try_get("id")?,
-                user: row.try_get("owner")?,
-                place: row.try_get("place")?,
-                priority: row.try_get("priority")?,
-                due: row.try_get("due")?,
-            })
-        });
-        candidates.collect()
-    }
-
-    async fn running(&self, connection: &mut AnyConnection) -> Result<Vec<Load>, StoreError> {
-        let rows = sqlx::query("SELECT owner, place FROM jobs WHERE state = 'running'")
-            .fetch_all(connection)
-            .await?;
-        let loads = rows.iter().map(|row| {
-            Ok(Load {
-                user: row.try_get("owner")?,
-                place: row.try_get("place")?,
-            })
-        });
-        loads.collect()
-    }
-
-    /// Bytes that travelled for each user in the last day.
-    async fn used_of_late(
-        &self,
-        connection: &mut AnyConnection,
-        now: i64,
-    ) -> Result<BTreeMap<String, u64>, StoreError> {
-        let select = "SELECT owner, CAST(SUM(travelled) AS BIGINT) AS travelled FROM jobs WHERE ended > $1 GROUP BY owner";
-        let rows = sqlx::query(select)
-            .bind(now.saturating_sub(FAIR_SPAN))
-            .fetch_all(connection)
-            .await?;
-        let used = rows.iter().map(|row| {
-            let travelled: i64 = row.try_get("travelled")?;
-            Ok((row.try_get("owner")?, u64::try_from(travelled).unwrap_or(0)))
-        });
-        used.collect()
-    }
-
     /// In how many milliseconds the next job is due, or the next lease runs out.
     ///
     /// # Errors
@@ -496,98 +310,6 @@ impl Store {
             .await?;
         let due: Option<i64> = row.map(|row| row.try_get("at")).transpose()?;
         Ok(due.map(|due| due.saturating_sub(now)))
-    }
-
-    /// Removes a job from the history.
-    ///
-    /// # Errors
-    /// It has not ended, there is no such job, or the store does not answer.
-    pub async fn forget(&self, id: i64) -> Result<(), StoreError> {
-        let mut transaction = self.database.write().await?;
-        let kept = self
-            .locked(&mut transaction, id, self.database.for_update())
-            .await?;
-        let kept = kept.ok_or(StoreError::Missing(id))?;
-        if !kept.life.state.is_end() {
-            return Err(Refused::State(kept.life.state).into());
-        }
-        sqlx::query("DELETE FROM request_keys WHERE job = $1")
-            .bind(id)
-            .execute(&mut *transaction)
-            .await?;
-        sqlx::query("DELETE FROM jobs WHERE id = $1")
-            .bind(id)
-            .execute(&mut *transaction)
-            .await?;
-        transaction.commit().await?;
-        Ok(())
-    }
-
-    /// Removes from the history what ended longer ago than so many milliseconds.
-    ///
-    /// # Errors
-    /// The store does not answer.
-    pub async fn forget_older(&self, age: i64) -> Result<u64, StoreError> {
-        let mut transaction = self.database.write().await?;
-        let before = self.database.now(&mut transaction).await?.saturating_sub(age);
-        sqlx::query("DELETE FROM request_keys WHERE job IN (SELECT id FROM jobs WHERE ended < $1)")
-            .bind(before)
-            .execute(&mut *transaction)
-            .await?;
-        let gone = sqlx::query("DELETE FROM jobs WHERE ended < $1")
-            .bind(before)
-            .execute(&mut *transaction)
-            .await?;
-        transaction.commit().await?;
-        Ok(gone.rows_affected())
-    }
-
-    /// The places that a user has named, by name.
-    ///
-    /// # Errors
-    /// The store does not answer.
-    pub async fn places(&self, owner: &str) -> Result<Vec<Place>, StoreError> {
-        let rows = sqlx::query("SELECT name, root FROM places WHERE owner = $1 ORDER BY name")
-            .bind(owner)
-            .fetch_all(self.database.pool())
-            .await?;
-        let places = rows.iter().map(|row| {
-            Ok(Place {
-                name: row.try_get("name")?,
-                root: row.try_get("root")?,
-                builtin: false,
-            })
-        });
-        places.collect()
-    }
-
-    /// Names a place, or gives a name another root.
-    ///
-    /// # Errors
-    /// The store does not answer.
-    pub async fn put_place(&self, owner: &str, place: &Place) -> Result<(), StoreError> {
-        let put = "INSERT INTO places (owner, name, root) VALUES ($1, $2, $3) \
-            ON CONFLICT (owner, name) DO UPDATE SET root = excluded.root";
-        sqlx::query(put)
-            .bind(owner)
-            .bind(&place.name)
-            .bind(&place.root)
-            .execute(self.database.pool())
-            .await?;
-        Ok(())
-    }
-
-    /// Removes a name. Whether it was there.
-    ///
-    /// # Errors
-    /// The store does not answer.
-    pub async fn remove_place(&self, owner: &str, name: &str) -> Result<bool, StoreError> {
-        let removed = sqlx::query("DELETE FROM places WHERE owner = $1 AND name = $2")
-            .bind(owner)
-            .bind(name)
-            .execute(self.database.pool())
-            .await?;
-        Ok(removed.rows_affected() > 0)
     }
 
     /// Closes it.

@@ -6,6 +6,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use axum::Router;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
@@ -72,26 +74,12 @@ pub async fn loopback(address: SocketAddr) -> Result<TcpListener, ListenError> {
 ///
 /// # Errors
 /// The system refuses to go on listening.
-pub async fn serve_unix(
-    listener: UnixListener,
-    router: Router,
-    stop: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let service = router.into_make_service_with_connect_info::<Peer>();
-    axum::serve(listener, service)
-        .with_graceful_shutdown(stopped(stop))
-        .await
-}
-
-/// Serves `router` there until `stop` is true.
-///
-/// # Errors
-/// The system refuses to go on listening.
-pub async fn serve_loopback(
-    listener: TcpListener,
-    router: Router,
-    stop: watch::Receiver<bool>,
-) -> io::Result<()> {
+pub async fn serve<L>(listener: L, router: Router, stop: watch::Receiver<bool>) -> io::Result<()>
+where
+    L: Listener,
+    L::Addr: std::fmt::Debug,
+    Peer: for<'a> Connected<IncomingStream<'a, L>>,
+{
     let service = router.into_make_service_with_connect_info::<Peer>();
     axum::serve(listener, service)
         .with_graceful_shutdown(stopped(stop))

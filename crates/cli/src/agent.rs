@@ -143,7 +143,7 @@ impl Resident {
         };
         let router = http::router(agent.clone(), gate(None), Some(web), stopped.clone());
         let mut served = tokio::task::JoinSet::new();
-        served.spawn(listen::serve_unix(unix, router, stopped.clone()));
+        served.spawn(listen::serve(unix, router, stopped.clone()));
         self.tell_ready(agent.settings(), &socket, http);
         let work = {
             let (agent, stopped) = (agent.clone(), stopped.clone());

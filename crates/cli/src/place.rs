@@ -132,6 +132,7 @@ impl Location {
             (FilesFailureKind::NotGranted, _) if !failure.detail.is_empty() => failure.to_string(),
             (_, Self::Server(server)) => format!("lh://{server}/{failure}"),
             (_, Self::Login(host)) => format!("{host}:{failure}"),
+            (_, Self::Here(directory)) if directory == Path::new("/") => format!("/{failure}"),
             (_, Self::Here(directory)) => format!("{}: {failure}", home::shown(directory)),
         }
     }

@@ -83,7 +83,7 @@ impl Web {
             source,
         })?;
         let router = super::router(self.agent.clone(), self.gate.clone(), None, self.stop.clone());
-        tokio::spawn(listen::serve_loopback(listener, router, self.stop.clone()));
+        tokio::spawn(listen::serve(listener, router, self.stop.clone()));
         *open = Some(address);
         Ok(address)
     }

@@ -188,7 +188,9 @@ fn huge_pages_long_lines_and_many_sessions_cost_their_sender_alone() {
     let answers = ask(&world, &server, &vec![huge.clone(); 5]);
     assert_eq!(answers.len(), 5);
     for answer in &answers {
-        assert!(answer["entries"].as_array().unwrap().len() <= 1000);
+        // LH-FILES-7: so few because their names are long; and LH-FILES-3.
+        assert!(answer["entries"].as_array().unwrap().len() < 2000);
+        assert!(answer.to_string().len() <= 1 << 20);
         assert!(answer["next"].is_string());
     }
     let target = world.target(&server, "attacker");

@@ -1,0 +1,199 @@
+//! Which agent has which job: taking those that are due, and those of agents that are gone.
+
+use std::collections::BTreeMap;
+
+use longhaul_jobs::{Candidate, Event, Limits, Load, choose};
+use sqlx::{AnyConnection, AssertSqlSafe, Row as _};
+
+use super::{AttemptEnd, Kept, Store, StoreError, seed};
+
+/// How far back it counts what users had of late, in milliseconds.
+const FAIR_SPAN: i64 = 24 * 3600 * 1000;
+
+/// Which agents are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone<'a> {
+    /// Those whose leases have run out.
+    Silent,
+    /// The one that had this instance's name, too: it is this one, started again.
+    Instance(&'a str),
+    /// All that there have been: nobody else has the store.
+    All,
+}
+
+/// Who takes a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder<'a> {
+    /// As people know it.
+    pub name: &'a str,
+    /// What tells it from others of that name, and stays when it is started again.
+    pub instance: &'a str,
+}
+
+impl Store {
+    /// Takes jobs that are due for an agent, as many as it has room for, within `limits` of users and places over all agents.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn claim(
+        &self,
+        holder: Holder<'_>,
+        room: usize,
+        limits: &Limits,
+        for_how_long: i64,
+    ) -> Result<Vec<Kept>, StoreError> {
+        if room == 0 {
+            return Ok(Vec::new());
+        }
+        let mut transaction = self.database.write().await?;
+        // One chooses at a time, so that no two choose the same or pass a limit together.
+        let chooser = format!(
+            "SELECT value FROM counters WHERE name = 'chooser'{}",
+            self.database.for_update()
+        );
+        sqlx::query(AssertSqlSafe(chooser))
+            .fetch_one(&mut *transaction)
+            .await?;
+        let now = self.database.now(&mut transaction).await?;
+        let candidates = self.candidates(&mut transaction, now, room).await?;
+        if candidates.is_empty() {
+            transaction.rollback().await?;
+            return Ok(Vec::new());
+        }
+        let running = self.running(&mut transaction).await?;
+        let used = self.used_of_late(&mut transaction, now).await?;
+        let limits = Limits {
+            in_all: running.len().saturating_add(room),
+            ..*limits
+        };
+        let mut claimed = Vec::new();
+        for id in choose(&candidates, &running, &used, &limits) {
+            // One that somebody pauses in this moment is left to them.
+            let suffix = self.database.for_update_skip_locked();
+            let Some(kept) = self.locked(&mut transaction, id, suffix).await? else {
+                continue;
+            };
+            let until = now.saturating_add(for_how_long);
+            let Ok(life) = kept
+                .life
+                .after(Event::Claim { until }, now, &self.policy, seed(id))
+            else {
+                continue;
+            };
+            let change = self.next(&mut transaction, "change").await?;
+            let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, fence = $5, holder = $6, lease_until = $7, \
+                started = COALESCE(started, $8), error = NULL, exit_code = NULL, change_number = $9, holder_instance = $10 WHERE id = $11";
+            sqlx::query(update)
+                .bind(life.state.word())
+                .bind(life.wish.word())
+                .bind(life.due)
+                .bind(i64::from(life.attempts))
+                .bind(life.fence)
+                .bind(holder.name)
+                .bind(until)
+                .bind(now)
+                .bind(change)
+                .bind(holder.instance)
+                .bind(id)
+                .execute(&mut *transaction)
+                .await?;
+            claimed.push(Kept { life, ..kept });
+        }
+        transaction.commit().await?;
+        Ok(claimed)
+    }
+
+    /// Jobs that are due, of each user and place no more than there is room for.
+    async fn candidates(
+        &self,
+        connection: &mut AnyConnection,
+        now: i64,
+        room: usize,
+    ) -> Result<Vec<Candidate>, StoreError> {
+        let select = "SELECT id, owner, place, priority, due FROM (SELECT id, owner, place, priority, due, \
+            ROW_NUMBER() OVER (PARTITION BY owner, place ORDER BY priority DESC, due, id) AS turn FROM jobs \
+            WHERE state IN ('queued', 'waiting') AND due <= $1) AS waiting WHERE turn <= $2";
+        let rows = sqlx::query(select)
+            .bind(now)
+            .bind(i64::try_from(room).unwrap_or(i64::MAX))
+            .fetch_all(connection)
+            .await?;
+        let candidates = rows.iter().map(|row| {
+            Ok(Candidate {
+                id: row.try_get("id")?,
+                user: row.try_get("owner")?,
+                place: row.try_get("place")?,
+                priority: row.try_get("priority")?,
+                due: row.try_get("due")?,
+            })
+        });
+        candidates.collect()
+    }
+
+    async fn running(&self, connection: &mut AnyConnection) -> Result<Vec<Load>, StoreError> {
+        let rows = sqlx::query("SELECT owner, place FROM jobs WHERE state = 'running'")
+            .fetch_all(connection)
+            .await?;
+        let loads = rows.iter().map(|row| {
+            Ok(Load {
+                user: row.try_get("owner")?,
+                place: row.try_get("place")?,
+            })
+        });
+        loads.collect()
+    }
+
+    /// Bytes that travelled for each user in the last day.
+    async fn used_of_late(
+        &self,
+        connection: &mut AnyConnection,
+        now: i64,
+    ) -> Result<BTreeMap<String, u64>, StoreError> {
+        let select = "SELECT owner, CAST(SUM(travelled) AS BIGINT) AS travelled FROM jobs WHERE ended > $1 GROUP BY owner";
+        let rows = sqlx::query(select)
+            .bind(now.saturating_sub(FAIR_SPAN))
+            .fetch_all(connection)
+            .await?;
+        let used = rows.iter().map(|row| {
+            let travelled: i64 = row.try_get("travelled")?;
+            Ok((row.try_get("owner")?, u64::try_from(travelled).unwrap_or(0)))
+        });
+        used.collect()
+    }
+
+    /// Takes from agents that are gone what they had.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn take_lost(&self, gone: &Gone<'_>) -> Result<usize, StoreError> {
+        let mut connection = self.database.pool().acquire().await?;
+        let now = self.database.now(&mut connection).await?;
+        let select = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= $1 OR holder_instance = $2 OR $3 = 1)";
+        let instance = match gone {
+            Gone::Instance(instance) => *instance,
+            Gone::Silent | Gone::All => "",
+        };
+        let lost = sqlx::query(select)
+            .bind(now)
+            .bind(instance)
+            .bind(i64::from(matches!(gone, Gone::All)))
+            .fetch_all(&mut *connection)
+            .await?;
+        drop(connection);
+        let known = !matches!(gone, Gone::Silent);
+        let mut taken = 0;
+        for row in lost {
+            let id = row.try_get("id")?;
+            match self
+                .change(id, Event::Lost { known }, &AttemptEnd::default())
+                .await
+            {
+                Ok(()) => taken += 1,
+                // Somebody was quicker, or its agent is back.
+                Err(StoreError::Refused(_) | StoreError::Missing(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    }
+}
