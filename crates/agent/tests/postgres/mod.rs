@@ -109,6 +109,9 @@ impl Postgres {
                 "max_connections=64",
                 "-c",
                 "shared_buffers=16MB",
+                // In the cluster, so that it goes with it whatever ends the server.
+                "-c",
+                "dynamic_shared_memory_type=mmap",
             ])
             .stdout(Stdio::null())
             .stderr(log)
