@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use axum::Router;
@@ -29,7 +28,7 @@ pub enum ListenError {
     },
 }
 
-/// Listens on a Unix socket, in a directory of the user's own that is made if it is not there. Whoever listened there before must be known to
+/// Listens on a Unix socket, in a directory that only the user can open. Whoever listened there before must be known to
 /// be gone: its socket is removed.
 ///
 /// # Errors
@@ -39,14 +38,6 @@ pub fn unix(path: &Path) -> Result<UnixListener, ListenError> {
         place: path.display().to_string(),
         source,
     };
-    if let Some(directory) = path.parent() {
-        let mut builder = std::fs::DirBuilder::new();
-        builder
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(failed)?;
-    }
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}

@@ -7,7 +7,6 @@ mod install;
 use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,9 +92,7 @@ impl Resident {
         let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
         rustix::stdio::dup2_stdin(&nothing).context("cannot let go of standard input")?;
         let dir = agent_dir()?;
-        let mut builder = std::fs::DirBuilder::new();
-        let made = builder.recursive(true).mode(0o700).create(&dir);
-        made.with_context(|| format!("cannot make the directory {}", dir.display()))?;
+        home::make_private(&dir)?;
         // For as long as it is held, nobody else is the agent here.
         let _lock = lock(&dir)?;
         // On one thread: it waits for the store and for processes, and those end with the thread that started them.

@@ -103,8 +103,7 @@ impl AgentClient {
 
     async fn start(&self) -> Result<()> {
         let dir = agent_dir()?;
-        std::fs::create_dir_all(&dir)
-            .with_context(|| format!("cannot make the directory {}", dir.display()))?;
+        home::make_private(&dir)?;
         let log_file = dir.join("log");
         let log = std::fs::OpenOptions::new()
             .append(true)

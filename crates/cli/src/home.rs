@@ -40,14 +40,16 @@ pub fn state_dir() -> Option<PathBuf> {
 
 /// The directory, made if it wasn't there, for its owner alone.
 pub fn make_dir() -> Result<PathBuf> {
-    use std::os::unix::fs::DirBuilderExt;
     let dir = dir()?;
-    let made = std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&dir);
-    made.with_context(|| format!("cannot make the directory {}", dir.display()))?;
+    make_private(&dir)?;
     Ok(dir)
+}
+
+/// Makes a directory, and those above it, for their owner alone, where they are not there.
+pub fn make_private(dir: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.with_context(|| format!("cannot make the directory {}", dir.display()))
 }
 
 /// A path as a person may see it.

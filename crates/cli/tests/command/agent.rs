@@ -1,7 +1,6 @@
 //! The agent: jobs that are submitted, watched, paused, that break off and go on, whoever is killed.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
@@ -12,20 +11,24 @@ const LARGE_BYTES: usize = 30_000_000;
 /// A depot on the way holds the rate, so that there is a middle.
 const RATE: &str = "60 Mbit/s";
 
-/// An agent under way, with `root` and `here` of its stage.
-struct Agent<'a> {
-    stage: &'a Stage,
+/// An agent under way. What it copies ends with it.
+pub struct Agent {
     child: Child,
+    // Kept open, lest its writes fail.
     _out: BufReader<ChildStdout>,
 }
 
-impl<'a> Agent<'a> {
-    fn start(stage: &'a Stage) -> Self {
+impl Agent {
+    fn start(stage: &Stage) -> Self {
         Self::start_with(stage, &[])
     }
 
-    fn start_with(stage: &'a Stage, more: &[&str]) -> Self {
-        let mut command = stage.longhaul("me");
+    fn start_with(stage: &Stage, more: &[&str]) -> Self {
+        Self::start_by(stage.longhaul("me"), more)
+    }
+
+    /// By a command of its own, with these arguments of `longhaul agent`.
+    pub fn start_by(mut command: Command, more: &[&str]) -> Self {
         let mut child = command
             .args(["agent", "--json"])
             .args(more)
@@ -36,14 +39,11 @@ impl<'a> Agent<'a> {
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
         assert!(line.contains("\"ready\""), "{line}");
-        Self {
-            stage,
-            child,
-            _out: out,
-        }
+        Self { child, _out: out }
     }
 
-    fn kill(mut self) {
+    /// kill -9.
+    pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -55,12 +55,10 @@ impl<'a> Agent<'a> {
     }
 }
 
-impl Drop for Agent<'_> {
+impl Drop for Agent {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Copies end with it, but not before it.
-        let _ = self.stage;
     }
 }
 
@@ -251,7 +249,6 @@ fn what_trying_again_does_not_mend_ends_at_once_and_the_rest_is_tried_again() {
 fn an_agent_is_started_when_it_is_needed_and_there_is_one_only() {
     let stage = Stage::new();
     stage.noise("here/file", 1000);
-    let state = |stage: &Stage| -> PathBuf { stage.path("me/state/agent") };
     /// Ends what was started in the background.
     struct Background(String);
     impl Drop for Background {
@@ -261,12 +258,15 @@ fn an_agent_is_started_when_it_is_needed_and_there_is_one_only() {
     }
     let id = submit(&stage, &["here/file", "root/"]);
     let background = Background(
-        std::fs::read_to_string(state(&stage).join("lock"))
+        std::fs::read_to_string(stage.path("me/state/agent/lock"))
             .unwrap()
             .trim()
             .to_owned(),
     );
     assert_eq!(end(&stage, &id).1, Some(0));
+    use std::os::unix::fs::PermissionsExt;
+    let dir = stage.path("me/state/agent").metadata().unwrap();
+    assert_eq!(dir.permissions().mode() & 0o777, 0o700);
     let second = stage.longhaul("me").args(["agent"]).output().unwrap();
     assert_eq!(second.status.code(), Some(2));
     assert!(

@@ -3,11 +3,11 @@
 //! `LONGHAUL_TEST_JOBS`, `LONGHAUL_TEST_KILLS` and `LONGHAUL_TEST_CRASHES` make it larger: 300, 100 and 5 take a few minutes.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
+use crate::agent::Agent;
 use crate::postgres::Postgres;
 use crate::stage::*;
 
@@ -27,39 +27,15 @@ fn as_agents(stage: &Stage, which: usize) -> Command {
     command
 }
 
-struct Agent {
-    child: Child,
-    _out: BufReader<ChildStdout>,
-}
-
-impl Agent {
-    fn start(stage: &Stage, url: &str, which: usize) -> Self {
-        let mut command = as_agents(stage, which);
-        let mut child = command
-            .args(["agent", "--json", "--max-jobs", "3", "--max-jobs-per-place", "9"])
-            .args(["--name", &format!("a{which}")])
-            .env("LONGHAUL_STORE", url)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        out.read_line(&mut line).unwrap();
-        assert!(line.contains("\"ready\""), "{line}");
-        Self { child, _out: out }
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The agent of that number, of three with one store.
+fn start(stage: &Stage, url: &str, which: usize) -> Agent {
+    let mut command = as_agents(stage, which);
+    command.env("LONGHAUL_STORE", url);
+    let name = format!("a{which}");
+    Agent::start_by(
+        command,
+        &["--max-jobs", "3", "--max-jobs-per-place", "9", "--name", &name],
+    )
 }
 
 /// All jobs, as agent `which` lists them; none while it cannot.
@@ -94,9 +70,7 @@ fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_onc
     let mut database = Postgres::start();
     database.create_database("jobs");
     let url = database.url_of("jobs");
-    let mut agents: Vec<Agent> = (0..AGENTS)
-        .map(|which| Agent::start(&stage, &url, which))
-        .collect();
+    let mut agents: Vec<Agent> = (0..AGENTS).map(|which| start(&stage, &url, which)).collect();
     let ended = stage.path("ended");
     let hook = format!("echo $LONGHAUL_JOB >> {}", ended.display());
     for job in 0..all {
@@ -131,11 +105,11 @@ fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_onc
                 break;
             }
         }
-        agents[which].kill();
+        agents.remove(which).kill();
         if crashes > 0 && kill % kills.div_ceil(crashes) == 0 {
             database.crash_and_restart();
         }
-        agents[which] = Agent::start(&stage, &url, which);
+        agents.insert(which, start(&stage, &url, which));
     }
     loop {
         let Some(jobs) = jobs(&stage, 0) else { continue };
