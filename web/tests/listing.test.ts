@@ -3,7 +3,7 @@ import type { Entry, EntryKind } from '../src/api/types';
 import { Listing, type Sort, type View } from '../src/model/listing';
 
 function entry(name: string, kind: EntryKind = 'file', bytes = 0, modified: string | null = null): Entry {
-  return { name, kind, bytes, mode: '0644', modified, target: null };
+  return { name, addressable: true, kind, bytes, mode: '0644', modified, target: null };
 }
 
 function view(sort: Partial<Sort> = {}, rest: Partial<View> = {}): View {

@@ -8,7 +8,7 @@ const { Pane } = await import('../src/state/pane');
 const { places } = await import('../src/state/places');
 
 function entry(name: string, kind: Entry['kind'] = 'file'): Entry {
-  return { name, kind, bytes: 1, mode: null, modified: null, target: null };
+  return { name, addressable: true, kind, bytes: 1, mode: '0644', modified: null, target: null };
 }
 
 const page = (names: string[], next: string | null = null): FilePage => ({ entries: names.map((name) => entry(name)), next });

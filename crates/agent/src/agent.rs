@@ -71,8 +71,8 @@ struct Shared {
     settings: Settings,
     /// Something is to be done.
     wake: Notify,
-    /// Counts what has changed here.
-    changes: watch::Sender<u64>,
+    /// Something has changed here.
+    changes: watch::Sender<()>,
     /// How far the jobs that run here have come.
     progress: Mutex<BTreeMap<i64, watch::Receiver<Option<Progress>>>>,
 }
@@ -95,6 +95,7 @@ struct Work {
     held: BTreeMap<i64, Held>,
     /// Ends that the store has not taken yet.
     unreported: Vec<(i64, i64, Ended)>,
+    /// None while nothing runs here.
     next_renewal: Option<Instant>,
     next_due: Option<Instant>,
     next_prune: Option<Instant>,
@@ -108,7 +109,7 @@ impl Agent {
                 store,
                 settings,
                 wake: Notify::new(),
-                changes: watch::Sender::new(0),
+                changes: watch::Sender::new(()),
                 progress: Mutex::default(),
             }),
         }
@@ -125,7 +126,7 @@ impl Agent {
     }
 
     /// Changes whenever something has changed here; not for what other agents do.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<()> {
         self.shared.changes.subscribe()
     }
 
@@ -181,16 +182,20 @@ impl Agent {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Something has changed, and something may be to be done.
     fn changed(&self) {
         self.shared.wake.notify_one();
-        self.shared
-            .changes
-            .send_modify(|changes| *changes = changes.wrapping_add(1));
+        self.announce();
+    }
+
+    /// Says to those who listen that something has changed.
+    fn announce(&self) {
+        self.shared.changes.send_replace(());
     }
 
     /// Runs the program that a job names for its end, if it has come to it.
     fn on_end(&self, job: &Job) {
-        if longhaul_jobs::State::from(job.state).is_end()
+        if job.state.is_end()
             && let Some(command) = &job.request.on_end
         {
             tokio::spawn(hook::run(command.clone(), job.clone()));
@@ -245,9 +250,7 @@ impl Agent {
             self.renew(work).await?;
         }
         if shared.store.is_shared() && shared.store.take_lost(&Gone::Silent).await? > 0 {
-            self.shared
-                .changes
-                .send_modify(|changes| *changes = changes.wrapping_add(1));
+            self.announce();
         }
         if work.next_prune.is_none_or(|at| at <= now) {
             let age = i64::try_from(shared.settings.history.as_millis()).unwrap_or(i64::MAX);
@@ -269,9 +272,7 @@ impl Agent {
             self.begin(work, kept);
         }
         if began {
-            self.shared
-                .changes
-                .send_modify(|changes| *changes = changes.wrapping_add(1));
+            self.announce();
         }
         let due = shared.store.next_due().await?;
         work.next_due = due.map(|due| Instant::now() + Duration::from_millis(due.max(1).unsigned_abs()));
@@ -287,11 +288,7 @@ impl Agent {
         // With nothing to do, what is old can wait for the next time that there is.
         let times = match retry {
             Some(retry) => [Some(retry), None, None],
-            None => [
-                shared,
-                work.next_due,
-                work.next_renewal.filter(|_| !work.held.is_empty()),
-            ],
+            None => [shared, work.next_due, work.next_renewal],
         };
         times.into_iter().flatten().min()
     }
@@ -354,9 +351,7 @@ impl Agent {
                 Err(error) => return Err(error),
             }
             work.unreported.pop();
-            self.shared
-                .changes
-                .send_modify(|changes| *changes = changes.wrapping_add(1));
+            self.announce();
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+pub use longhaul_jobs::State as JobState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -287,55 +288,6 @@ fn far_end(path: &str) -> Option<&str> {
 pub(crate) fn is_location(text: &str) -> bool {
     let is_text = !text.is_empty() && text.len() <= MAX_TEXT_BYTES && !text.contains('\0');
     is_text && (text.starts_with('/') || far_end(text).is_some())
-}
-
-/// Where a job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum JobState {
-    /// It runs as soon as it is its turn, and it is due.
-    Queued,
-    /// It is being carried out.
-    Running,
-    /// It rests until it is resumed.
-    Paused,
-    /// It broke off, and is tried again when it is due.
-    Waiting,
-    /// All was copied.
-    Done,
-    /// It ended with an error that trying again does not mend.
-    Failed,
-    /// It was not wanted any more.
-    Cancelled,
-}
-
-impl From<longhaul_jobs::State> for JobState {
-    fn from(state: longhaul_jobs::State) -> Self {
-        use longhaul_jobs::State;
-        match state {
-            State::Queued => Self::Queued,
-            State::Running => Self::Running,
-            State::Paused => Self::Paused,
-            State::Waiting => Self::Waiting,
-            State::Done => Self::Done,
-            State::Failed => Self::Failed,
-            State::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
-impl From<JobState> for longhaul_jobs::State {
-    fn from(state: JobState) -> Self {
-        match state {
-            JobState::Queued => Self::Queued,
-            JobState::Running => Self::Running,
-            JobState::Paused => Self::Paused,
-            JobState::Waiting => Self::Waiting,
-            JobState::Done => Self::Done,
-            JobState::Failed => Self::Failed,
-            JobState::Cancelled => Self::Cancelled,
-        }
-    }
 }
 
 /// What a job that runs is being stopped for.

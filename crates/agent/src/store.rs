@@ -197,7 +197,7 @@ impl Store {
         let select = format!(
             "SELECT {COLUMNS} FROM jobs WHERE id < $1 AND ($2 = '' OR state = $2) ORDER BY id DESC LIMIT $3"
         );
-        let state = state.map_or("", |state| longhaul_jobs::State::from(state).word());
+        let state = state.map_or("", JobState::word);
         let rows = sqlx::query(AssertSqlSafe(select))
             .bind(before.unwrap_or(i64::MAX))
             .bind(state)
@@ -256,7 +256,7 @@ impl Store {
         Ok(self.job(id).await?.job)
     }
 
-    /// What happened to a job's lease, at its agent.
+    /// A job's agent is alive: its lease is for so many milliseconds from now on, and this is how far it has come.
     ///
     /// # Errors
     /// The lease is another agent's by now, or the store does not answer.
@@ -269,10 +269,7 @@ impl Store {
     ) -> Result<Life, StoreError> {
         let mut transaction = self.database.write().await?;
         let now = self.database.now(&mut transaction).await?;
-        let kept = self
-            .locked(&mut transaction, id, self.database.for_update())
-            .await?;
-        let kept = kept.ok_or(StoreError::Missing(id))?;
+        let kept = self.to_change(&mut transaction, id).await?;
         let until = now.saturating_add(for_how_long);
         let life = kept
             .life
@@ -296,7 +293,7 @@ impl Store {
         Ok(self.job(id).await?.job)
     }
 
-    /// In how many milliseconds the next job is due, or the next lease runs out.
+    /// In how many milliseconds the next job is due; none if none is.
     ///
     /// # Errors
     /// The store does not answer.
@@ -321,10 +318,7 @@ impl Store {
     async fn change(&self, id: i64, event: Event, with: &AttemptEnd) -> Result<(), StoreError> {
         let mut transaction = self.database.write().await?;
         let now = self.database.now(&mut transaction).await?;
-        let kept = self
-            .locked(&mut transaction, id, self.database.for_update())
-            .await?;
-        let kept = kept.ok_or(StoreError::Missing(id))?;
+        let kept = self.to_change(&mut transaction, id).await?;
         let life = kept.life.after(event, now, &self.policy, seed(id))?;
         let change = self.next(&mut transaction, "change").await?;
         let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, in_vain = $5, fence = $6, lease_until = $7, \
@@ -350,6 +344,16 @@ impl Store {
             .await?;
         transaction.commit().await?;
         Ok(())
+    }
+
+    /// A job that the transaction goes on to change.
+    async fn to_change(
+        &self,
+        transaction: &mut Transaction<'static, Any>,
+        id: i64,
+    ) -> Result<Kept, StoreError> {
+        let kept = self.locked(transaction, id, self.database.for_update()).await?;
+        kept.ok_or(StoreError::Missing(id))
     }
 
     /// A job that the transaction may change; none if there is none, or another has it and `suffix` says not to wait.

@@ -186,7 +186,7 @@ impl Job {
         let lines = show::Following::new(self.json);
         lines.job(&job)?;
         // What it is now is known; from its last change on, nothing is missed.
-        while !longhaul_jobs::State::from(job.state).is_end() {
+        while !job.state.is_end() {
             let heard = agent.events(job.change, |name, data| {
                 match name {
                     "job" => {
@@ -199,13 +199,13 @@ impl Job {
                     "progress" => lines.progress(self.id, data)?,
                     _ => {}
                 }
-                Ok(match longhaul_jobs::State::from(job.state).is_end() {
+                Ok(match job.state.is_end() {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 })
             });
             heard.await?;
-            if !longhaul_jobs::State::from(job.state).is_end() {
+            if !job.state.is_end() {
                 // The agent has ended, and may be back.
                 job = agent
                     .ask("GET", &format!("/jobs/{}", self.id), None, None)

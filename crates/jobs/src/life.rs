@@ -13,13 +13,18 @@
 //! Pausing and cancelling work from every state that is not an end. A job that runs is asked to stop first ([`Wish`]): it is paused or cancelled when
 //! it has.
 
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
 use crate::retry::RetryPolicy;
 
 /// Milliseconds since the Unix epoch.
 pub type Moment = i64;
 
 /// Where a job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = JobState)]
 pub enum State {
     /// It runs as soon as it is its turn, and it is due.
     Queued,

@@ -1,4 +1,4 @@
-// What the API takes and gives. Jobs as the generated schema has them.
+// What the API takes and gives, as the generated schema has it.
 
 import type { components } from './schema';
 
@@ -12,35 +12,11 @@ export type JobProgress = Schemas['JobProgress'];
 export type Progress = Schemas['Progress'];
 export type AgentInfo = Schemas['AgentInfo'];
 
-// The checked-in document does not describe places and files yet; these stand here until it does.
-
-export interface Place {
-  name: string;
-  /** A location, which ends with a slash or a colon. */
-  root: string;
-  /** It cannot be changed or removed. */
-  builtin: boolean;
-}
-
-export interface PlaceTest {
-  ok: boolean;
-  detail: string;
-}
-
-export type EntryKind = 'file' | 'directory' | 'symlink' | 'other';
-
-export interface Entry {
-  name: string;
-  kind: EntryKind;
-  bytes: number;
-  mode: string | null;
-  modified: string | null;
-  /** Of a symbolic link: what it says. */
-  target: string | null;
-}
-
-export interface FilePage {
+// The agent leaves no field out: what may be absent is null.
+export type Place = Schemas['Place'];
+export type PlaceTest = Schemas['PlaceTest'];
+export type EntryKind = Schemas['FileKind'];
+export type Entry = Required<Schemas['FileEntry']>;
+export interface FilePage extends Required<Schemas['FilePage']> {
   entries: Entry[];
-  /** What to ask for as `after` for those that follow. */
-  next: string | null;
 }

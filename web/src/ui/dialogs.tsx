@@ -8,6 +8,7 @@ import { complain, errorText, notify } from '../state/messages';
 import { panes, type Pane } from '../state/pane';
 import { loadPlaces } from '../state/places';
 import { count, t, tn } from '../state/settings';
+import { Check } from './check';
 import { Help } from './help';
 import { Modal } from './modal';
 import { Name } from './name';
@@ -145,14 +146,9 @@ function Rename({ pane, name }: { pane: Pane; name: string }) {
   return (
     <Modal title={t('rename.title', { name })} action={t('rename.do')} busy={busy.value} onAccept={() => void accept()}>
       <NameField name={to.value} error={error.value} onName={(value) => { to.value = value; }} />
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={overwrite.value}
-          onChange={(event) => { overwrite.value = event.currentTarget.checked; }}
-        />
+      <Check checked={overwrite.value} onCheck={(checked) => { overwrite.value = checked; }}>
         {t('rename.overwrite')}
-      </label>
+      </Check>
     </Modal>
   );
 }
@@ -234,22 +230,12 @@ function Copy({ sources, into }: { sources: string[]; into: string }) {
       <p class="path">
         <Name text={into} />
       </p>
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={overwrite.value}
-          onChange={(event) => { overwrite.value = event.currentTarget.checked; }}
-        />
+      <Check checked={overwrite.value} onCheck={(checked) => { overwrite.value = checked; }}>
         {t('copy.overwrite')}
-      </label>
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={checksum.value}
-          onChange={(event) => { checksum.value = event.currentTarget.checked; }}
-        />
+      </Check>
+      <Check checked={checksum.value} onCheck={(checked) => { checksum.value = checked; }}>
         {t('copy.checksum')}
-      </label>
+      </Check>
       <label class="field">
         {t('copy.label')}
         <input

@@ -2,6 +2,7 @@ import type { Pane } from '../state/pane';
 import { placeNamed, places } from '../state/places';
 import { t } from '../state/settings';
 import { display } from '../model/display';
+import { Check } from './check';
 import { Name } from './name';
 
 /** Where the pane is, and how to go elsewhere. */
@@ -38,14 +39,9 @@ export function PaneBar({ pane }: { pane: Pane }) {
           value={filter}
           onInput={(event) => { pane.filterBy(event.currentTarget.value); }}
         />
-        <label class="check">
-          <input
-            type="checkbox"
-            checked={hidden}
-            onChange={(event) => { pane.showHidden(event.currentTarget.checked); }}
-          />
+        <Check checked={hidden} onCheck={(checked) => { pane.showHidden(checked); }}>
           {t('pane.hidden')}
-        </label>
+        </Check>
       </div>
       <Breadcrumbs pane={pane} />
     </div>

@@ -18,7 +18,7 @@ pub async fn run(command: Vec<String>, job: Job) {
     let Some((program, arguments)) = command.split_first() else {
         return;
     };
-    let state = longhaul_jobs::State::from(job.state).word();
+    let state = job.state.word();
     let spawned = Command::new(program)
         .args(arguments)
         .env("LONGHAUL_JOB", job.id.to_string())

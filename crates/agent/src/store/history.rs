@@ -11,10 +11,7 @@ impl Store {
     /// It has not ended, there is no such job, or the store does not answer.
     pub async fn forget(&self, id: i64) -> Result<(), StoreError> {
         let mut transaction = self.database.write().await?;
-        let kept = self
-            .locked(&mut transaction, id, self.database.for_update())
-            .await?;
-        let kept = kept.ok_or(StoreError::Missing(id))?;
+        let kept = self.to_change(&mut transaction, id).await?;
         if !kept.life.state.is_end() {
             return Err(Refused::State(kept.life.state).into());
         }

@@ -52,7 +52,7 @@ impl Kept {
             id,
             user: row.try_get("owner")?,
             request,
-            state: state.into(),
+            state,
             stopping: match wish {
                 Wish::Run => None,
                 Wish::Pause => Some(Stopping::Pause),

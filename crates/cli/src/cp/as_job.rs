@@ -122,7 +122,6 @@ mod tests {
 
     #[test]
     fn what_a_command_line_asks_for_is_what_its_job_asks_for() {
-        let key = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
         let all = [
             "-r",
             "--overwrite",
@@ -177,7 +176,6 @@ mod tests {
             let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
             assert_eq!(request(&words).unwrap(), first);
         }
-        let _ = key;
     }
 
     #[test]

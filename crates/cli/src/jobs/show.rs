@@ -43,7 +43,7 @@ pub fn state(job: &Job) -> String {
 }
 
 fn state_word(job: &Job) -> String {
-    let word = longhaul_jobs::State::from(job.state).word();
+    let word = job.state.word();
     match (job.state, job.stopping) {
         (JobState::Running, Some(Stopping::Pause)) => "pausing".to_owned(),
         (JobState::Running, Some(Stopping::Cancel)) => "stopping".to_owned(),

@@ -1,4 +1,6 @@
 use proptest::prelude::*;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
 
 use super::*;
 
@@ -134,6 +136,11 @@ fn an_end_is_an_end_until_somebody_retries() {
 fn words_are_read_back() {
     for state in State::ALL {
         assert_eq!(State::from_word(state.word()), Some(state));
+        // In JSON they are the same.
+        assert_eq!(
+            State::deserialize(IntoDeserializer::<ValueError>::into_deserializer(state.word())),
+            Ok(state)
+        );
     }
     for wish in Wish::ALL {
         assert_eq!(Wish::from_word(wish.word()), Some(wish));

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use longhaul_hostile::Usage;
 use serde_json::Value;
 
 use super::{Cell, Seen};
@@ -100,7 +101,7 @@ fn idle(here: &Here<'_, Source>) -> Result<Seen> {
     std::thread::sleep(Duration::from_secs_f64(IDLE_SECONDS));
     let wakeups = voluntary_switches(process)?.saturating_sub(before);
     Ok(Seen {
-        resident_mib: Some(resident_kib(process)? / 1024.0),
+        resident_mib: Some(Usage::of(process)?.resident as f64 / f64::from(1 << 20)),
         wakeups_per_second: Some(wakeups as f64 / IDLE_SECONDS),
         ..Seen::default()
     })
@@ -163,28 +164,17 @@ fn wrong_bytes(source: &Path, arrived: &Path) -> Result<u64> {
     Ok((differ + source.len().abs_diff(arrived.len())) as u64)
 }
 
-/// The number in `field` of /proc/PID/status or of a thread's.
-fn status_field(file: &Path, field: &str) -> Result<u64> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let line = text.lines().find_map(|line| line.strip_prefix(field));
-    let number = line.and_then(|rest| {
-        rest.trim_start_matches(':')
-            .split_whitespace()
-            .next()?
-            .parse()
-            .ok()
-    });
-    number.with_context(|| format!("{} has no {field}", file.display()))
-}
-
-fn resident_kib(process: u32) -> Result<f64> {
-    Ok(status_field(format!("/proc/{process}/status").as_ref(), "VmRSS")? as f64)
-}
-
-/// Of all threads.
+/// How often all threads of a process have waited for something, by proc(5).
 fn voluntary_switches(process: u32) -> Result<u64> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).context("the agent has ended")?;
     threads
-        .map(|thread| status_field(&thread?.path().join("status"), "voluntary_ctxt_switches"))
+        .map(|thread| {
+            let status = std::fs::read_to_string(thread?.path().join("status"))?;
+            let switches = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            let switches = switches.and_then(|number| number.trim().parse::<u64>().ok());
+            switches.context("the system does not count context switches")
+        })
         .sum()
 }

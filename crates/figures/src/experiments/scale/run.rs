@@ -127,19 +127,12 @@ fn copy(
     })
 }
 
-/// What a process has taken so far, by proc(5).
+/// What a process has taken so far.
 fn usage(process: u32) -> Option<Usage> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let peak_kib = peak.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Behind the name, which may hold anything: the state is the first field, user and system time are the 12th and 13th.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    let ticks: f64 = ticks.filter_map(|field| field.parse::<f64>().ok()).sum();
+    let usage = longhaul_hostile::Usage::of(process).ok()?;
     Some(Usage {
-        peak_mib: peak_kib.unwrap_or(0.0) / 1024.0,
-        cpu_seconds: ticks / rustix::param::clock_ticks_per_second() as f64,
+        peak_mib: usage.most_resident as f64 / f64::from(1 << 20),
+        cpu_seconds: usage.processor_seconds,
     })
 }
 

@@ -1,0 +1,21 @@
+import type { ComponentChildren } from 'preact';
+
+interface Props {
+  checked: boolean;
+  onCheck: (checked: boolean) => void;
+  children: ComponentChildren;
+}
+
+/** A box that is ticked or not, and what that means. */
+export function Check({ checked, onCheck, children }: Props) {
+  return (
+    <label class="check">
+      <input
+        type="checkbox"
+        checked={checked}
+        onChange={(event) => { onCheck(event.currentTarget.checked); }}
+      />
+      {children}
+    </label>
+  );
+}
