@@ -35,6 +35,15 @@ impl HostPattern {
         }
     }
 
+    /// Whether it speaks of a host that has this address, or has been found by this name, and no more than that: nobody is let through.
+    #[must_use]
+    pub fn matches(&self, address: Option<IpAddr>, name: Option<&str>) -> bool {
+        match self {
+            Self::Network(network) => address.is_some_and(|address| network.contains(address.to_canonical())),
+            _ => name.is_some_and(|name| self.names(name)),
+        }
+    }
+
     /// Whether this pattern lets a connection go to `host` as it is written, with nothing looked up.
     pub(crate) fn grants_as_written(&self, host: &Host, own: &OwnAddresses) -> bool {
         match host {

@@ -1,0 +1,265 @@
+//! `routes.toml`: by which route the connections of programs go that know nothing of routes. The first rule that fits decides; what
+//! none fits goes directly.
+//!
+//! ```toml
+//! [[route]]
+//! to = ["*.archive.example", "192.0.2.0/24"]     # names and networks of destinations
+//! ports = [2811, "50000-51000"]                  # their ports; all when left out
+//! via = "campus.example,backbone.example"        # depots to pass, as for --route; "direct" when left out
+//! offramp = "lhk1:...@gateway.example:7512"      # where the session ends, and plain TCP begins; its key as in known_hosts if left out
+//! always = true                                  # also where no gain is expected; false when left out
+//! fall_back = false                              # no direct connection where the route fails; true when left out
+//! ```
+//!
+//! In place of `offramp`, `acceptor = true` says that the destinations speak the session protocol themselves. With neither, a rule says
+//! that its destinations are connected to directly.
+#![deny(clippy::indexing_slicing)] // what is read here comes from a file
+
+use std::io;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use longhaul_depot::HostPattern;
+use longhaul_proto::text::printable;
+use longhaul_proto::{ACCEPTOR_PORT, Endpoint, PublicKey, Route};
+use serde::Deserialize;
+use toml::Spanned;
+
+/// Why a table of routes can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum RoutesError {
+    /// It cannot be read: check the path and its permissions.
+    #[error("{}: cannot read the table of routes: {source}", crate::home::shown(file))]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line of it does not say what it must: mend it.
+    #[error("{}:{line}: {problem}", crate::home::shown(file))]
+    Line {
+        /// The file.
+        file: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong, and what to write.
+        problem: String,
+    },
+}
+
+/// The rules of a file, in its order.
+#[derive(Debug, Clone, Default)]
+pub struct RouteTable {
+    rules: Vec<RouteRule>,
+}
+
+/// One rule.
+#[derive(Debug, Clone)]
+pub struct RouteRule {
+    to: Vec<HostPattern>,
+    /// All when it is empty.
+    ports: Vec<RangeInclusive<u16>>,
+    /// The line of the file on which it begins.
+    pub line: usize,
+    /// Depots to pass.
+    pub via: Route,
+    /// Where the session ends.
+    pub end: SessionEnd,
+    /// Whether it is taken also where no gain is expected.
+    pub always: bool,
+    /// Whether a direct connection takes its place where it fails before anything was sent.
+    pub fall_back: bool,
+}
+
+/// Where the session of a rule ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// There is none: the destinations are connected to directly.
+    None,
+    /// At the destination, which speaks the session protocol.
+    Destination,
+    /// At an off-ramp, which connects to the destination.
+    Offramp {
+        /// Where it listens.
+        at: Endpoint,
+        /// Its key; as it stands among the known servers if `None`.
+        key: Option<PublicKey>,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TableText {
+    #[serde(default)]
+    route: Vec<Spanned<RuleText>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    to: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    ports: Vec<Spanned<PortsText>>,
+    via: Option<Spanned<String>>,
+    offramp: Option<Spanned<String>>,
+    #[serde(default)]
+    acceptor: bool,
+    #[serde(default)]
+    always: bool,
+    #[serde(default = "yes")]
+    fall_back: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PortsText {
+    One(u16),
+    Range(String),
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl RouteTable {
+    /// Reads a file; one that is not there has no rules.
+    ///
+    /// # Errors
+    /// [`RoutesError`].
+    pub fn load(file: &Path) -> Result<Self, RoutesError> {
+        match std::fs::read_to_string(file) {
+            Ok(text) => Self::parse(&text, file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(RoutesError::Unreadable {
+                file: file.to_owned(),
+                source,
+            }),
+        }
+    }
+
+    /// Reads the text of such a file; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// [`RoutesError::Line`].
+    pub fn parse(text: &str, file: &Path) -> Result<Self, RoutesError> {
+        let line = |at| 1 + text.get(..at).unwrap_or(text).matches('\n').count();
+        let wrong = |at, problem: &str| RoutesError::Line {
+            file: file.to_owned(),
+            line: line(at),
+            problem: printable(problem.as_bytes()),
+        };
+        let table: TableText = toml::from_str(text)
+            .map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
+        let rules = table.route.into_iter().map(|rule| {
+            let begins = line(rule.span().start);
+            read(rule.into_inner(), begins).map_err(|(at, problem)| wrong(at, &problem))
+        });
+        Ok(Self {
+            rules: rules.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The rules, in the order of the file.
+    #[must_use]
+    pub fn rules(&self) -> &[RouteRule] {
+        &self.rules
+    }
+
+    /// The rule for a destination, by its address, the name that led to it, or both.
+    #[must_use]
+    pub fn rule(&self, address: Option<IpAddr>, name: Option<&str>, port: u16) -> Option<&RouteRule> {
+        let fits = |rule: &&RouteRule| {
+            let host = rule.to.iter().any(|pattern| pattern.matches(address, name));
+            host && (rule.ports.is_empty() || rule.ports.iter().any(|ports| ports.contains(&port)))
+        };
+        self.rules.iter().find(fits)
+    }
+}
+
+/// What is wrong, and the byte of the text where it stands.
+type Wrong = (usize, String);
+
+fn read(rule: RuleText, line: usize) -> Result<RouteRule, Wrong> {
+    if rule.to.get_ref().is_empty() {
+        return Err((
+            rule.to.span().start,
+            "to: is empty: such a rule fits nothing; remove it".to_owned(),
+        ));
+    }
+    let to = rule.to.get_ref().iter().map(|text| {
+        text.get_ref()
+            .parse()
+            .map_err(|problem: String| (text.span().start, format!("to: {problem}")))
+    });
+    let ports = rule.ports.iter().map(|text| {
+        ports(text.get_ref()).ok_or_else(|| {
+            (
+                text.span().start,
+                "ports: write ports of 1 to 65535, such as 2811 or \"50000-51000\"".to_owned(),
+            )
+        })
+    });
+    let via = match &rule.via {
+        None => Route::direct(),
+        Some(text) => text
+            .get_ref()
+            .parse()
+            .map_err(|error| (text.span().start, format!("via: {error}")))?,
+    };
+    let end = match &rule.offramp {
+        Some(text) if rule.acceptor => {
+            return Err((
+                text.span().start,
+                "offramp: the destinations are acceptors already: remove one of the two".to_owned(),
+            ));
+        }
+        Some(text) => {
+            offramp(text.get_ref()).map_err(|problem| (text.span().start, format!("offramp: {problem}")))?
+        }
+        None if rule.acceptor => SessionEnd::Destination,
+        None => SessionEnd::None,
+    };
+    if let (SessionEnd::None, false, Some(text)) = (&end, via.is_direct(), &rule.via) {
+        return Err((
+            text.span().start,
+            "via: say where the session ends: offramp = \"host\", or acceptor = true".to_owned(),
+        ));
+    }
+    Ok(RouteRule {
+        to: to.collect::<Result<_, _>>()?,
+        ports: ports.collect::<Result<_, _>>()?,
+        line,
+        via,
+        end,
+        always: rule.always,
+        fall_back: rule.fall_back,
+    })
+}
+
+fn ports(text: &PortsText) -> Option<RangeInclusive<u16>> {
+    let (first, last) = match text {
+        PortsText::One(port) => (*port, *port),
+        PortsText::Range(text) => {
+            let (first, last) = text.split_once('-')?;
+            (first.parse().ok()?, last.parse().ok()?)
+        }
+    };
+    (first != 0 && first <= last).then_some(first..=last)
+}
+
+fn offramp(text: &str) -> Result<SessionEnd, String> {
+    let (key, at) = match text.split_once('@') {
+        Some((key, at)) => {
+            let key = key.parse().map_err(|error| format!("{key:?} is {error}"))?;
+            (Some(key), at)
+        }
+        None => (None, text),
+    };
+    let at = Endpoint::parse_with_port(at, ACCEPTOR_PORT).map_err(|error| error.to_string())?;
+    Ok(SessionEnd::Offramp { at, key })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Fields of messages: written into a buffer of fixed size, read from a packet.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::{MAX_MESSAGE, VERSION};
+
+/// A packet that is no message: its sender is of another kind, or hostile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a message of the on-ramp's protocol: {0}")]
+pub struct Malformed(pub &'static str);
+
+/// A message's bytes, on the stack.
+#[derive(Clone)]
+pub struct MessageBytes {
+    bytes: [u8; MAX_MESSAGE],
+    length: usize,
+    /// Something did not fit.
+    overflowed: bool,
+}
+
+impl MessageBytes {
+    pub(crate) fn begin(kind: u8) -> Self {
+        let mut message = Self {
+            bytes: [0; MAX_MESSAGE],
+            length: 0,
+            overflowed: false,
+        };
+        message.put(&[VERSION, kind]);
+        message
+    }
+
+    fn put(&mut self, value: &[u8]) {
+        let end = self.length + value.len();
+        match self.bytes.get_mut(self.length..end) {
+            Some(room) => {
+                room.copy_from_slice(value);
+                self.length = end;
+            }
+            None => self.overflowed = true,
+        }
+    }
+
+    pub(crate) fn field(&mut self, tag: u8, value: &[u8]) {
+        let Ok(length) = u16::try_from(value.len()) else {
+            self.overflowed = true;
+            return;
+        };
+        self.put(&[tag]);
+        self.put(&length.to_be_bytes());
+        self.put(value);
+    }
+
+    pub(crate) fn text(&mut self, tag: u8, value: Option<&str>) {
+        if let Some(value) = value {
+            self.field(tag, value.as_bytes());
+        }
+    }
+
+    pub(crate) fn number(&mut self, tag: u8, value: Option<u64>) {
+        if let Some(value) = value {
+            self.field(tag, &value.to_be_bytes());
+        }
+    }
+
+    pub(crate) fn ip(&mut self, tag: u8, value: Option<IpAddr>) {
+        match value {
+            Some(IpAddr::V4(ip)) => self.field(tag, &ip.octets()),
+            Some(IpAddr::V6(ip)) => self.field(tag, &ip.octets()),
+            None => {}
+        }
+    }
+
+    /// An address and its port, without an IPv6 address's zone.
+    pub(crate) fn address(&mut self, tag: u8, value: SocketAddr) {
+        let port = value.port().to_be_bytes();
+        match value.ip() {
+            IpAddr::V4(ip) => {
+                let [a, b, c, d] = ip.octets();
+                let [high, low] = port;
+                self.field(tag, &[a, b, c, d, high, low]);
+            }
+            IpAddr::V6(ip) => {
+                let mut bytes = [0; 18];
+                let (address, end) = bytes.split_at_mut(16);
+                address.copy_from_slice(&ip.octets());
+                end.copy_from_slice(&port);
+                self.field(tag, &bytes);
+            }
+        }
+    }
+
+    /// What is to be sent.
+    ///
+    /// # Errors
+    /// [`Malformed`] if it is longer than [`MAX_MESSAGE`].
+    pub fn finished(&self) -> Result<&[u8], Malformed> {
+        match self.bytes.get(..self.length) {
+            Some(bytes) if !self.overflowed => Ok(bytes),
+            _ => Err(Malformed("it is too long")),
+        }
+    }
+}
+
+/// A message's kind and its fields.
+pub(crate) fn open(packet: &[u8]) -> Result<(u8, Fields<'_>), Malformed> {
+    match packet {
+        [VERSION, kind, fields @ ..] if packet.len() <= MAX_MESSAGE => Ok((*kind, Fields(fields))),
+        [VERSION, _, ..] => Err(Malformed("it is too long")),
+        [_, _, ..] => Err(Malformed("another version")),
+        _ => Err(Malformed("it is too short")),
+    }
+}
+
+/// The fields that are left.
+pub(crate) struct Fields<'a>(&'a [u8]);
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u8, &'a [u8]), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let [tag, high, low, rest @ ..] = self.0 else {
+            let left = !self.0.is_empty();
+            self.0 = &[];
+            return left.then_some(Err(Malformed("a field is cut short")));
+        };
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        match rest.split_at_checked(length) {
+            Some((value, left)) => {
+                self.0 = left;
+                Some(Ok((*tag, value)))
+            }
+            None => {
+                self.0 = &[];
+                Some(Err(Malformed("a field is cut short")))
+            }
+        }
+    }
+}
+
+pub(crate) fn text(value: &[u8], longest: usize) -> Result<&str, Malformed> {
+    match std::str::from_utf8(value) {
+        Ok(text) if text.len() <= longest => Ok(text),
+        Ok(_) => Err(Malformed("a text is too long")),
+        Err(_) => Err(Malformed("a text is not UTF-8")),
+    }
+}
+
+fn array<const N: usize>(value: &[u8]) -> Result<[u8; N], Malformed> {
+    value
+        .try_into()
+        .map_err(|_| Malformed("a field has another length"))
+}
+
+pub(crate) fn number(value: &[u8]) -> Result<u64, Malformed> {
+    array(value).map(u64::from_be_bytes)
+}
+
+pub(crate) fn key(value: &[u8]) -> Result<[u8; 32], Malformed> {
+    array(value)
+}
+
+pub(crate) fn ip(value: &[u8]) -> Result<IpAddr, Malformed> {
+    match value.len() {
+        4 => array::<4>(value).map(|octets| Ipv4Addr::from(octets).into()),
+        16 => array::<16>(value).map(|octets| Ipv6Addr::from(octets).into()),
+        _ => Err(Malformed("an address has another length")),
+    }
+}
+
+pub(crate) fn address(value: &[u8]) -> Result<SocketAddr, Malformed> {
+    let Some((address, port)) = value.split_last_chunk::<2>() else {
+        return Err(Malformed("an address has another length"));
+    };
+    Ok(SocketAddr::new(ip(address)?, u16::from_be_bytes(*port)))
+}

@@ -1,0 +1,194 @@
+//! What a program asks of the on-ramp.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::fields::{self, Malformed, MessageBytes};
+use crate::{MAX_FILL, MAX_NAME, MAX_PURPOSE, MAX_ROUTE};
+
+const ASK: u8 = 1;
+const BEGIN: u8 = 2;
+const PEER: u8 = 3;
+const LISTEN: u8 = 4;
+
+const ADDRESS: u8 = 1;
+const NAME: u8 = 2;
+const PORT: u8 = 3;
+const ROUTE: u8 = 4;
+const PURPOSE: u8 = 5;
+const SIZE: u8 = 6;
+const RATE: u8 = 7;
+const DURATION: u8 = 8;
+const FLAGS: u8 = 9;
+const TICKET: u8 = 10;
+const FILL: u8 = 11;
+const LOCAL: u8 = 12;
+
+/// The program's socket is one of IPv6.
+const FLAG_V6: u64 = 1;
+/// Without a route there is to be no connection.
+const FLAG_CLOSED: u64 = 2;
+/// The destination speaks the session protocol itself.
+const FLAG_ACCEPTOR: u64 = 4;
+
+/// What a connection is for, as far as its program knows. It rides to the depots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wish<'a> {
+    /// Words for the logs and policies of depots, at most [`MAX_PURPOSE`] bytes.
+    pub purpose: Option<&'a str>,
+    /// Bytes that will be sent.
+    pub size: Option<u64>,
+    /// Bits a second that are wished for.
+    pub rate: Option<u64>,
+    /// Seconds that it may take.
+    pub duration: Option<u64>,
+}
+
+/// How to reach a destination?
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ask<'a> {
+    /// The destination's address, if it has been resolved.
+    pub address: Option<IpAddr>,
+    /// The name that led to it, if there was one.
+    pub name: Option<&'a str>,
+    /// Its TCP port.
+    pub port: u16,
+    /// The route to take, in its text form, whatever the on-ramp's rules say.
+    pub route: Option<&'a str>,
+    /// What the connection is for.
+    pub wish: Wish<'a>,
+    /// Whether the program's socket is one of IPv6, so that it needs a listener of that family.
+    pub v6: bool,
+    /// Whether there is to be no connection where there is no route.
+    pub closed: bool,
+    /// Whether the destination speaks the session protocol itself (a program that listens through an on-ramp), rather than TCP alone.
+    pub acceptor: bool,
+}
+
+/// What a program asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// How to reach a destination. Answered at once.
+    Ask(Ask<'a>),
+    /// The program's socket is connected to the listener that it was sent to. Answered when the route stands or has failed.
+    Begin {
+        /// As it was given.
+        ticket: u64,
+        /// The address of the program's socket.
+        local: SocketAddr,
+        /// How many bytes in front of the program's own are to be read, and thrown away, once the route stands. At most [`MAX_FILL`].
+        fill: u32,
+    },
+    /// Where does the connection of the socket with this address lead? For a program that was given its descriptor.
+    Peer {
+        /// The address of the program's socket.
+        local: SocketAddr,
+    },
+    /// Takes sessions for this program at an address of this machine; port 0 leaves the choice to the on-ramp.
+    Listen {
+        /// Where.
+        at: SocketAddr,
+    },
+}
+
+impl<'a> Request<'a> {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> MessageBytes {
+        match self {
+            Self::Ask(ask) => {
+                let mut out = MessageBytes::begin(ASK);
+                out.ip(ADDRESS, ask.address);
+                out.text(NAME, ask.name);
+                out.number(PORT, Some(ask.port.into()));
+                out.text(ROUTE, ask.route);
+                out.text(PURPOSE, ask.wish.purpose);
+                out.number(SIZE, ask.wish.size);
+                out.number(RATE, ask.wish.rate);
+                out.number(DURATION, ask.wish.duration);
+                let flag = |set: bool, flag| if set { flag } else { 0 };
+                let flags =
+                    flag(ask.v6, FLAG_V6) | flag(ask.closed, FLAG_CLOSED) | flag(ask.acceptor, FLAG_ACCEPTOR);
+                out.number(FLAGS, (flags != 0).then_some(flags));
+                out
+            }
+            Self::Begin { ticket, local, fill } => {
+                let mut out = MessageBytes::begin(BEGIN);
+                out.number(TICKET, Some(*ticket));
+                out.address(LOCAL, *local);
+                out.number(FILL, (*fill != 0).then_some((*fill).into()));
+                out
+            }
+            Self::Peer { local } => {
+                let mut out = MessageBytes::begin(PEER);
+                out.address(LOCAL, *local);
+                out
+            }
+            Self::Listen { at } => {
+                let mut out = MessageBytes::begin(LISTEN);
+                out.address(LOCAL, *at);
+                out
+            }
+        }
+    }
+
+    /// Reads a packet.
+    ///
+    /// # Errors
+    /// [`Malformed`], which says what is wrong with it.
+    pub fn decode(packet: &'a [u8]) -> Result<Self, Malformed> {
+        let (kind, given) = fields::open(packet)?;
+        let mut ask = Ask::default();
+        let (mut ticket, mut local, mut fill, mut port) = (None, None, 0, None);
+        for field in given {
+            let (tag, value) = field?;
+            match tag {
+                ADDRESS => ask.address = Some(fields::ip(value)?),
+                NAME => ask.name = Some(fields::text(value, MAX_NAME)?),
+                PORT => {
+                    let number = u16::try_from(fields::number(value)?);
+                    port = Some(number.map_err(|_| Malformed("no port has that number"))?);
+                }
+                ROUTE => ask.route = Some(fields::text(value, MAX_ROUTE)?),
+                PURPOSE => ask.wish.purpose = Some(fields::text(value, MAX_PURPOSE)?),
+                SIZE => ask.wish.size = Some(fields::number(value)?),
+                RATE => ask.wish.rate = Some(fields::number(value)?),
+                DURATION => ask.wish.duration = Some(fields::number(value)?),
+                FLAGS => {
+                    let flags = fields::number(value)?;
+                    ask.v6 = flags & FLAG_V6 != 0;
+                    ask.closed = flags & FLAG_CLOSED != 0;
+                    ask.acceptor = flags & FLAG_ACCEPTOR != 0;
+                }
+                TICKET => ticket = Some(fields::number(value)?),
+                FILL => {
+                    let bytes = u32::try_from(fields::number(value)?).ok();
+                    fill = bytes
+                        .filter(|bytes| *bytes <= MAX_FILL)
+                        .ok_or(Malformed("more bytes in front than there may be"))?;
+                }
+                LOCAL => local = Some(fields::address(value)?),
+                _ => {}
+            }
+        }
+        let local = local.ok_or(Malformed("no address of a socket"));
+        Ok(match kind {
+            ASK => {
+                ask.port = port
+                    .filter(|port| *port != 0)
+                    .ok_or(Malformed("no port to connect to"))?;
+                if ask.address.is_none() && ask.name.is_none() {
+                    return Err(Malformed("no destination"));
+                }
+                Self::Ask(ask)
+            }
+            BEGIN => Self::Begin {
+                ticket: ticket.ok_or(Malformed("no ticket"))?,
+                local: local?,
+                fill,
+            },
+            PEER => Self::Peer { local: local? },
+            LISTEN => Self::Listen { at: local? },
+            _ => return Err(Malformed("an unknown kind")),
+        })
+    }
+}
