@@ -9,7 +9,11 @@ import { errorText } from './messages';
 import { placeNamed } from './places';
 import { keep, kept } from './settings';
 
-const PAGE = 5000;
+/** Entries that are asked for first, so that something is there soon, */
+const FIRST_PAGE = 1000;
+/** and with the last ones of a long directory. Each request asks for so many times more than the one before. */
+const LAST_PAGE = 20_000;
+const GROWTH = 5;
 
 export type Side = 'left' | 'right';
 
@@ -114,9 +118,11 @@ export class Pane {
     const at = this.location();
     try {
       let after: string | null = null;
+      let limit = FIRST_PAGE;
       do {
-        const page = await api.files(at, after, PAGE, request.signal);
+        const page = await api.files(at, after, limit, request.signal);
         if (request.signal.aborted) return;
+        limit = Math.min(limit * GROWTH, LAST_PAGE);
         listing.append(page.entries);
         // A server that names the same place again would keep the page busy for ever.
         after = page.next === after || listing.cut ? null : page.next;

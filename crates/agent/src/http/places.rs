@@ -18,7 +18,7 @@ use crate::places::{Answer, Change, FilePage, Place, PlaceError, PlaceErrorKind,
 const PLACE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Entries in one answer, unless asked otherwise, and at most.
 const DEFAULT_ENTRIES: u32 = 5000;
-const MAX_ENTRIES: u32 = 5000;
+const MAX_ENTRIES: u32 = 20_000;
 
 impl From<PlaceError> for Problem {
     fn from(error: PlaceError) -> Self {
@@ -141,8 +141,8 @@ pub(super) struct ListQuery {
     at: String,
     /// Only names behind this one: `next` of the answer before.
     after: Option<String>,
-    /// Most entries of one answer.
-    #[param(minimum = 1, maximum = 5000)]
+    /// Most entries of one answer; there may be fewer and others behind them. 5000 unless it is given.
+    #[param(minimum = 1, maximum = 20000)]
     limit: Option<u32>,
 }
 

@@ -246,7 +246,7 @@ async fn places_are_named_tested_and_looked_into() {
         StatusCode::BAD_REQUEST
     );
     assert_eq!(
-        bench.ask("GET", "/api/v1/files?at=/&limit=5001", None).await.0,
+        bench.ask("GET", "/api/v1/files?at=/&limit=20001", None).await.0,
         StatusCode::BAD_REQUEST
     );
     let change = async |what: &str, body: Value| {
