@@ -49,7 +49,7 @@ describe('a pane', () => {
     pane.open('home', []);
     await vi.waitFor(() => { expect(pane.loading.value).toBe(false); });
     expect(pane.total.value).toBe(100_000);
-    expect(files.mock.calls.map((call) => call[2])).toEqual([1000, 5000, 20_000, 20_000, 20_000, 20_000, 20_000]);
+    expect(files.mock.calls.map((call) => call[2])).toEqual([1000, 20_000, 20_000, 20_000, 20_000, 20_000]);
   });
 
   test('shows nothing of the directory before', async () => {

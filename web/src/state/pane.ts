@@ -2,7 +2,8 @@
 
 import { computed, signal } from '@preact/signals';
 import { api } from '../api/client';
-import { Listing, type Row, type Sort, type SortKey, type View } from '../model/listing';
+import type { FilePage } from '../api/types';
+import { Listing, MAX_ENTRIES, type Row, type Sort, type SortKey, type View } from '../model/listing';
 import { locate, locateInto } from '../model/location';
 import { NOTHING, subject, type Selection } from '../model/selection';
 import { errorText } from './messages';
@@ -11,9 +12,8 @@ import { keep, kept } from './settings';
 
 /** Entries that are asked for first, so that something is there soon, */
 const FIRST_PAGE = 1000;
-/** and with the last ones of a long directory. Each request asks for so many times more than the one before. */
-const LAST_PAGE = 20_000;
-const GROWTH = 5;
+/** and from then on, so that a long directory takes few requests and is sorted few times. */
+const FURTHER_PAGE = 20_000;
 
 export type Side = 'left' | 'right';
 
@@ -118,16 +118,17 @@ export class Pane {
     const at = this.location();
     try {
       let after: string | null = null;
-      let limit = FIRST_PAGE;
-      do {
-        const page = await api.files(at, after, limit, request.signal);
+      let asked: Promise<FilePage> | null = api.files(at, after, FIRST_PAGE, request.signal);
+      while (asked !== null) {
+        const page: FilePage = await asked;
         if (request.signal.aborted) return;
-        limit = Math.min(limit * GROWTH, LAST_PAGE);
-        listing.append(page.entries);
         // A server that names the same place again would keep the page busy for ever.
-        after = page.next === after || listing.cut ? null : page.next;
+        after = page.next === after || listing.total + page.entries.length > MAX_ENTRIES ? null : page.next;
+        // At once: the next page is on its way while this one is sorted.
+        asked = after === null ? null : api.files(at, after, FURTHER_PAGE, request.signal);
+        listing.append(page.entries);
         if (after === null || listing.total >= shown) this.#publish(listing);
-      } while (after !== null);
+      }
     } catch (error) {
       if (request.signal.aborted) return;
       this.#publish(listing);

@@ -132,6 +132,7 @@ pub struct Entry {
     /// Modification time in seconds since 1970-01-01 UTC.
     pub modified: i64,
     /// What a symbolic link leads to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<PathBytes>,
 }
 
