@@ -2,6 +2,7 @@
 
 #![allow(unused_qualifications, reason = "in what utoipa makes of its attributes")]
 
+mod describe;
 mod events;
 mod places;
 mod web;
@@ -15,6 +16,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
+use describe::Common;
 pub use events::JobProgress;
 use longhaul_api::access::{guard, guard_way};
 use longhaul_api::problem::{Asked, Body, Named};
@@ -66,6 +68,7 @@ impl Service {
         version = "1",
         description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on loopback the agent's token is needed."
     ),
+    modifiers(&Common),
     paths(
         agent_info,
         list,

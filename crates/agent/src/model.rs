@@ -22,13 +22,14 @@ pub struct JobRequest {
     #[schema(min_items = 1, max_items = 1000, example = json!(["/data/run-7"]))]
     pub sources: Vec<String>,
     /// Where to, in the same form.
-    #[schema(example = "ana@dtn.example.org:/store/")]
+    #[schema(min_length = 1, max_length = 4096, example = "ana@dtn.example.org:/store/")]
     pub destination: String,
     /// How.
     #[serde(default)]
     pub options: CopyOptions,
     /// What its owner calls it.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 4096)]
     pub label: Option<String>,
     /// Greater is sooner, among the jobs of one user.
     #[serde(default)]
@@ -40,6 +41,7 @@ pub struct JobRequest {
     pub not_before: Option<String>,
     /// A program and its arguments, run when the job has ended, with the job in JSON on its standard input.
     #[serde(default)]
+    #[schema(min_items = 1, max_items = 1000)]
     pub on_end: Option<Vec<String>>,
 }
 

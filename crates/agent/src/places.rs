@@ -31,7 +31,7 @@ pub struct Place {
 #[serde(deny_unknown_fields)]
 pub struct PlaceRoot {
     /// A location; it ends in `/` or `:`.
-    #[schema(example = "lh://dtn.example.org/runs/")]
+    #[schema(min_length = 1, max_length = 4096, example = "lh://dtn.example.org/runs/")]
     pub root: String,
 }
 

@@ -32,6 +32,8 @@ pub enum ProblemKind {
     TooLarge,
     /// The service cannot do it now.
     Unavailable,
+    /// The service works, but what it needs for this cannot be reached or does not answer.
+    Unreachable,
 }
 
 impl ProblemKind {
@@ -46,6 +48,7 @@ impl ProblemKind {
             Self::KeyReused => "idempotency-key-reused",
             Self::TooLarge => "too-large",
             Self::Unavailable => "unavailable",
+            Self::Unreachable => "unreachable",
         }
     }
 
@@ -60,6 +63,7 @@ impl ProblemKind {
             Self::KeyReused => "The idempotency key was used for another request",
             Self::TooLarge => "The request is too large",
             Self::Unavailable => "Not available now",
+            Self::Unreachable => "Not reached",
         }
     }
 
@@ -74,6 +78,7 @@ impl ProblemKind {
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unreachable => StatusCode::BAD_GATEWAY,
         }
     }
 }

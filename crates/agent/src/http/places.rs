@@ -27,7 +27,7 @@ impl From<PlaceError> for Problem {
             PlaceErrorKind::NotFound => ProblemKind::NotFound,
             PlaceErrorKind::Denied => ProblemKind::Forbidden,
             PlaceErrorKind::Conflict => ProblemKind::Conflict,
-            PlaceErrorKind::Unreachable => ProblemKind::Unavailable,
+            PlaceErrorKind::Unreachable => ProblemKind::Unreachable,
         };
         Self::new(kind, error.detail)
     }
@@ -138,6 +138,7 @@ pub(super) async fn test(
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
     /// The directory's location.
+    #[param(min_length = 1, max_length = 4096, example = "/data/")]
     at: String,
     /// Only names behind this one: `next` of the answer before.
     after: Option<String>,
@@ -175,6 +176,7 @@ async fn change(service: &Service, change: Change) -> Result<StatusCode, Problem
 #[serde(deny_unknown_fields)]
 pub struct NewDirectory {
     /// Its location.
+    #[schema(min_length = 1, max_length = 4096, example = "/data/new")]
     pub at: String,
 }
 
@@ -191,8 +193,10 @@ pub(super) async fn mkdir(
 #[serde(deny_unknown_fields)]
 pub struct NewName {
     /// Its location.
+    #[schema(min_length = 1, max_length = 4096, example = "/data/run-7")]
     pub from: String,
     /// The new one, in the same place.
+    #[schema(min_length = 1, max_length = 4096, example = "/data/run-8")]
     pub to: String,
     /// A file that is there is replaced.
     #[serde(default)]
@@ -213,6 +217,7 @@ pub(super) async fn rename(
 #[serde(deny_unknown_fields)]
 pub struct Removal {
     /// Its location.
+    #[schema(min_length = 1, max_length = 4096, example = "/data/run-6")]
     pub at: String,
     /// A directory goes with all it holds.
     #[serde(default)]
