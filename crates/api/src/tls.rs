@@ -18,6 +18,9 @@ use rustls::server::ParsedCertificate;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
 };
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// The one protocol inside.
 const ALPN: &[u8] = b"http/1.1";
@@ -27,6 +30,11 @@ const SPKI_PREFIX: [u8; 12] = [
 ];
 /// Bytes of a certificate's serial number (RFC 5280 allows 20).
 const SERIAL_BYTES: usize = 16;
+
+/// What a service makes its connections with.
+pub type ServerTls = Arc<ServerConfig>;
+/// What who asks makes them with.
+pub type ClientTls = Arc<ClientConfig>;
 
 /// A certificate, a key or roots cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +67,7 @@ pub enum TlsError {
 #[derive(Debug, Clone)]
 pub struct Certificate {
     /// What connections are made with.
-    pub config: Arc<ServerConfig>,
+    pub config: ServerTls,
     /// It and what it was signed with, in PEM form.
     pub pem: Option<String>,
 }
@@ -203,10 +211,7 @@ fn pem(der: &CertificateDer<'_>) -> String {
     pem
 }
 
-fn server(
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-) -> Result<Arc<ServerConfig>, TlsError> {
+fn server(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<ServerTls, TlsError> {
     let unusable = |error: rustls::Error| TlsError::Unusable(error.to_string());
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -249,7 +254,7 @@ impl std::fmt::Debug for Known {
 ///
 /// # Errors
 /// The certificates of authorities cannot be read.
-pub fn client(known: Known) -> Result<Arc<ClientConfig>, TlsError> {
+pub fn client(known: Known) -> Result<ClientTls, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let (authorities, is_trusted) = match known {
         Known::ByKey(is_trusted) => (None, Some(is_trusted)),
@@ -380,11 +385,12 @@ fn ed25519_key(certificate: &CertificateDer<'_>) -> Result<Option<PublicKey>, ru
     Ok(key.map(PublicKey::from_bytes))
 }
 
-/// The name that TLS is to verify, of a host as it stands in a URL.
+/// Makes a connection to the service at `host`, as that stands in a URL, secure.
 ///
 /// # Errors
-/// It is none.
-pub fn server_name(host: &str) -> io::Result<ServerName<'static>> {
+/// The service is not known so, or the connection broke off.
+pub async fn connect(tls: &ClientTls, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(io::Error::other)
+    let name = ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(io::Error::other)?;
+    TlsConnector::from(tls.clone()).connect(name, stream).await
 }
