@@ -57,7 +57,7 @@ pub enum KeysError {
         mode: u32,
     },
     /// A line cannot be understood.
-    #[error("{}:{line}: expected KEY NAME all|read, the name of letters, digits, '.', '_', '-' and '@': {why}", .path.display())]
+    #[error("{}:{line}: expected KEY NAME, and all or read, the name of letters, digits, '.', '_', '-' and '@': {why}", .path.display())]
     Line {
         /// Of which file.
         path: PathBuf,

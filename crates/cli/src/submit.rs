@@ -69,16 +69,18 @@ fn of_agent(agent: &AgentOptions) -> Result<PathsOf> {
     })
 }
 
-fn submit(agent: &AgentOptions, request: &JobRequest, key: Option<&str>, as_json: bool) -> Result<Exit> {
+fn submit(asked: &AgentOptions, request: &JobRequest, key: Option<&str>, as_json: bool) -> Result<Exit> {
     request.check()?;
     in_runtime(async {
-        let agent = AgentClient::of_a_running_one(agent).await?;
+        let agent = AgentClient::of_a_running_one(asked).await?;
         let job: Job = agent.ask("POST", "/jobs", Some(&json!(request)), key).await?;
         match as_json {
             true => answer::line(serde_json::to_string(&job)?),
             false => answer::line(format!(
-                "job {}: longhaul job {} --follow shows how it goes",
-                job.id, job.id
+                "job {}: longhaul job {}{} --follow shows how it goes",
+                job.id,
+                job.id,
+                asked.as_argument()
             )),
         }
         Ok(Exit::Success)

@@ -87,6 +87,17 @@ impl AgentOptions {
         }
     }
 
+    /// What names the agent to the next command, behind a space; nothing where that finds it by itself.
+    pub fn as_argument(&self) -> String {
+        let own = std::env::var("LONGHAUL_AGENT").ok();
+        match &self.agent {
+            Some(agent) if !agent.is_empty() && own.as_ref() != Some(agent) => {
+                format!(" --agent {}", printable(agent.as_bytes()))
+            }
+            _ => String::new(),
+        }
+    }
+
     /// Which agent elsewhere; none: the one here.
     ///
     /// # Errors
