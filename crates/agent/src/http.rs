@@ -19,8 +19,9 @@ use axum::{Extension, Json, Router};
 use describe::Common;
 pub use events::JobProgress;
 use longhaul_api::access::{guard, guard_way};
+use longhaul_api::key_gate::{MAX_BODY_BYTES, guard_keys};
 use longhaul_api::problem::{Asked, Body, Named};
-use longhaul_api::{Caller, Gate, Problem, ProblemKind};
+use longhaul_api::{Caller, Gate, KeyGate, Problem, ProblemKind};
 use longhaul_jobs::Event;
 pub use places::{NewDirectory, NewName, PlaceList, PlaceTest, Removal};
 use serde::{Deserialize, Serialize};
@@ -33,8 +34,6 @@ use crate::model::{CopyOptions, Job, JobRequest, JobState, Progress, Stopping};
 use crate::places::{FileEntry, FileKind, FilePage, Place, PlaceRoot};
 use crate::store::StoreError;
 
-/// Most bytes of a request's body.
-const MAX_BODY_BYTES: usize = 1 << 20;
 /// Jobs in one answer, unless asked otherwise, and at most.
 const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1000;
@@ -66,7 +65,7 @@ impl Service {
     info(
         title = "Longhaul agent",
         version = "1",
-        description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on loopback the agent's token is needed."
+        description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on loopback the agent's token is needed, and at other addresses requests are signed with a key (RFC 9421)."
     ),
     modifiers(&Common),
     paths(
@@ -132,7 +131,49 @@ pub fn description() -> String {
 pub fn router(agent: Agent, gate: Gate, web: Option<Arc<Web>>, stop: watch::Receiver<bool>) -> Router {
     let gate = Arc::new(gate);
     let service = Service { agent, web, stop };
-    let api = Router::new()
+    let api = api()
+        .layer(middleware::from_fn_with_state(gate.clone(), guard))
+        // Who signs in is not known yet.
+        .route("/session", post(web::session))
+        .with_state(service.clone());
+    Router::new()
+        .nest("/api/v1", api)
+        .fallback(web::asset)
+        .with_state(service)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(Extension(gate.clone()))
+        .layer(middleware::from_fn_with_state(gate, guard_way))
+        .layer(middleware::map_response(with_headers))
+}
+
+/// The API of `agent` for other machines: without the page, and for keys alone.
+pub fn router_for_keys(agent: Agent, gate: Arc<KeyGate>, stop: watch::Receiver<bool>) -> Router {
+    let service = Service {
+        agent,
+        web: None,
+        stop,
+    };
+    Router::new()
+        .nest("/api/v1", api().with_state(service))
+        .fallback(async || Problem::new(ProblemKind::NotFound, "the API is beneath /api/v1"))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(gate, guard_keys))
+        .layer(middleware::map_response(with_headers))
+}
+
+async fn with_headers(mut response: Response) -> Response {
+    let headers: &mut HeaderMap = response.headers_mut();
+    headers.extend(web::HEADERS);
+    // What is asked for changes.
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// What is asked by callers that are known.
+fn api() -> Router<Service> {
+    Router::new()
         .route("/agent", get(agent_info))
         .route("/jobs", get(list).post(submit))
         .route("/jobs/{id}", get(job).delete(forget))
@@ -153,27 +194,6 @@ pub fn router(agent: Agent, gate: Gate, web: Option<Arc<Web>>, stop: watch::Rece
         .route("/openapi.json", get(openapi))
         .fallback(async || Problem::new(ProblemKind::NotFound, "see /api/v1/openapi.json"))
         .method_not_allowed_fallback(async || Problem::new(ProblemKind::Method, "see /api/v1/openapi.json"))
-        .layer(middleware::from_fn_with_state(gate.clone(), guard))
-        // Who signs in is not known yet.
-        .route("/session", post(web::session))
-        .with_state(service.clone());
-    let headers = |mut response: Response| async {
-        let headers: &mut HeaderMap = response.headers_mut();
-        headers.extend(web::HEADERS);
-        // What is asked for changes.
-        headers
-            .entry(header::CACHE_CONTROL)
-            .or_insert(HeaderValue::from_static("no-store"));
-        response
-    };
-    Router::new()
-        .nest("/api/v1", api)
-        .fallback(web::asset)
-        .with_state(service)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(Extension(gate.clone()))
-        .layer(middleware::from_fn_with_state(gate, guard_way))
-        .layer(middleware::map_response(headers))
 }
 
 impl From<StoreError> for Problem {

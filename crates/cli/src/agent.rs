@@ -2,6 +2,7 @@
 
 mod assets;
 mod browse;
+mod elsewhere;
 mod install;
 
 use std::fs::File;
@@ -54,9 +55,12 @@ pub struct Resident {
     /// Jobs of one user that run at once, over all agents of the store [default: as many as there is room for].
     #[arg(long, value_name = "N")]
     max_jobs_per_user: Option<usize>,
-    /// Answer HTTP at this loopback address too, for those who bring the token (in the file `token` of the agent's directory) [default: the socket only].
+    /// Answer HTTP at this loopback address too, for those who bring the token (in the file `token` of the agent's directory); with --authorized-keys at any
+    /// address, by TLS, and for those keys instead [default: the socket only].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
+    #[command(flatten)]
+    elsewhere: elsewhere::Elsewhere,
     /// What other agents and people know it by [default: this host's name].
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
@@ -123,7 +127,12 @@ impl Resident {
         }
         let unix = listen::unix(&socket)?;
         let (stop, stopped) = watch::channel(false);
-        let token = match self.listen {
+        // What is for loopback, and what is for keys.
+        let (here, elsewhere) = match self.elsewhere.is_wanted() {
+            true => (None, self.listen),
+            false => (self.listen, None),
+        };
+        let token = match here {
             None => None,
             Some(_) => {
                 let (token, file) = (Token::random()?, dir.join("token"));
@@ -134,14 +143,23 @@ impl Resident {
             }
         };
         let web = Web::new(agent.clone(), gate(token), stopped.clone());
-        let http = match self.listen {
+        let http = match here {
             None => None,
-            Some(address) => Some(web.listen_at(address).await?.to_string()),
+            Some(address) => Some(web.listen_at(address).await?),
         };
         let router = http::router(agent.clone(), gate(None), Some(web), stopped.clone());
         let mut served = tokio::task::JoinSet::new();
+        let keyed = match elsewhere {
+            None => None,
+            Some(address) => {
+                let serve = self
+                    .elsewhere
+                    .serve(&agent, dir, address, stopped.clone(), &mut served);
+                Some(serve.await?)
+            }
+        };
         served.spawn(listen::serve(unix, router, stopped.clone()));
-        self.tell_ready(agent.settings(), &socket, http);
+        self.tell_ready(agent.settings(), &socket, http, keyed.as_ref());
         let work = {
             let (agent, stopped) = (agent.clone(), stopped.clone());
             tokio::spawn(async move { agent.run(stopped).await })
@@ -163,15 +181,35 @@ impl Resident {
         }
     }
 
-    fn tell_ready(&self, settings: &Settings, socket: &Path, http: Option<String>) {
+    fn tell_ready(
+        &self,
+        settings: &Settings,
+        socket: &Path,
+        http: Option<SocketAddr>,
+        keyed: Option<&elsewhere::Listening>,
+    ) {
         let (name, socket) = (&settings.name, home::shown(socket));
+        let https = keyed.map(|listening| listening.address);
+        let key = keyed.and_then(|listening| listening.key);
         if self.json {
-            answer::line(json!({"event": "ready", "name": name, "socket": socket, "http": http}));
+            let [http, https] = [http, https].map(|address| address.map(|address| address.to_string()));
+            let key = key.map(|key| key.to_string());
+            answer::line(
+                json!({"event": "ready", "name": name, "socket": socket, "http": http, "https": https, "key": key}),
+            );
             return;
         }
         answer::line(format!("agent {name} is ready at {socket}"));
         if let Some(address) = http {
             answer::line(format!("HTTP at http://{address}, for who brings the token"));
+        }
+        if let Some(address) = https {
+            answer::line(format!(
+                "HTTP at https://{address}, for the keys that are authorized"
+            ));
+        }
+        if let Some(key) = key {
+            answer::line(format!("its key is {key}"));
         }
     }
 

@@ -31,7 +31,7 @@ mod job;
 mod over_ssh;
 mod scp_options;
 
-pub use as_job::is_understood;
+pub use as_job::{PathsOf, is_understood};
 use job::Job;
 use scp_options::ScpOptions;
 

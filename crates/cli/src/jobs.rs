@@ -10,7 +10,7 @@ use longhaul_agent::http::{AgentInfo, JobPage};
 use longhaul_agent::{Job as TheJob, JobState};
 use serde_json::Value;
 
-use crate::agent_client::{AgentClient, in_runtime};
+use crate::agent_client::{AgentClient, AgentOptions, in_runtime};
 use crate::exit::Exit;
 use crate::{answer, logging};
 
@@ -35,6 +35,8 @@ pub struct Jobs {
     /// One JSON object a line for each.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    agent: AgentOptions,
 }
 
 /// Show a job of the agent.
@@ -54,6 +56,8 @@ pub struct Job {
     /// Remove it from the history. It must have ended.
     #[arg(long, conflicts_with_all = ["follow", "report", "json"])]
     forget: bool,
+    #[command(flatten)]
+    agent: AgentOptions,
 }
 
 macro_rules! request {
@@ -67,12 +71,14 @@ macro_rules! request {
             /// One JSON object a line for each.
             #[arg(long)]
             json: bool,
+            #[command(flatten)]
+            agent: AgentOptions,
         }
 
         impl $name {
             /// Asks for it.
             pub fn run(self) -> Result<Exit> {
-                request(&self.ids, $verb, self.json)
+                request(&self.ids, $verb, self.json, &self.agent)
             }
         }
     };
@@ -95,10 +101,10 @@ request! {
     Retry, "retry"
 }
 
-fn request(ids: &[i64], verb: &str, as_json: bool) -> Result<Exit> {
+fn request(ids: &[i64], verb: &str, as_json: bool, agent: &AgentOptions) -> Result<Exit> {
     logging::start("error");
     in_runtime(async {
-        let agent = AgentClient::of_this_user()?;
+        let agent = AgentClient::of(agent).await?;
         for id in ids {
             let job: TheJob = agent
                 .ask("POST", &format!("/jobs/{id}/{verb}"), None, None)
@@ -117,7 +123,7 @@ impl Jobs {
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         in_runtime(async {
-            let agent = AgentClient::of_this_user()?;
+            let agent = AgentClient::of(&self.agent).await?;
             let (mut left, mut before) = (self.number, None);
             if !self.json {
                 let info: AgentInfo = agent.ask("GET", "/agent", None, None).await?;
@@ -159,7 +165,7 @@ impl Job {
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         in_runtime(async {
-            let agent = AgentClient::of_this_user()?;
+            let agent = AgentClient::of(&self.agent).await?;
             let path = format!("/jobs/{}", self.id);
             if self.forget {
                 let () = agent.ask("DELETE", &path, None, None).await?;

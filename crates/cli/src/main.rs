@@ -61,7 +61,7 @@ enum Command {
     Mv(files::Mv),
     Rm(files::Rm),
     Leftovers(leftovers::Leftovers),
-    Submit(submit::Submit),
+    Submit(Box<submit::Submit>),
     Jobs(jobs::Jobs),
     Job(jobs::Job),
     Pause(jobs::Pause),

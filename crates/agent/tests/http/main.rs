@@ -4,6 +4,7 @@
 
 mod bench;
 mod hostile;
+mod keys;
 
 use std::collections::BTreeSet;
 

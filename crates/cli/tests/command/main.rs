@@ -6,6 +6,7 @@ mod agent;
 mod agents;
 mod copies;
 mod deaths;
+mod elsewhere;
 mod files;
 mod first_use;
 mod grants;
