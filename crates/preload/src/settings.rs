@@ -7,8 +7,8 @@ use drs::Mode;
 
 /// The settings of the process, read once when the library is loaded.
 pub struct Settings {
-    /// What may be done.
-    pub mode: Mode,
+    /// What may be done to connections, if anything.
+    pub mode: Option<Mode>,
     /// Where the log goes.
     pub log: Option<PathBuf>,
 }
@@ -24,6 +24,9 @@ impl Settings {
         let log = var_os("DRS_LOG")
             .filter(|path| !path.is_empty())
             .map(PathBuf::from);
-        Some(Self { mode, log })
+        Some(Self {
+            mode: Some(mode),
+            log,
+        })
     }
 }

@@ -25,18 +25,16 @@ pub enum Unfit {
     #[error("{0}: cannot be run: {1}")]
     NotExecutable(PathBuf, std::io::Error),
     /// It has no loader.
-    #[error(
-        "{0} is statically linked, so nothing can be loaded before it: run a dynamically linked build, or tune the host"
-    )]
-    Static(PathBuf),
+    #[error("{0} is statically linked, so nothing can be loaded before it: {1}")]
+    Static(PathBuf, &'static str),
     /// It runs with more rights than its caller.
     #[error(
         "{0} is {1}, and the loader loads nothing from outside into such programs: run it as the user that it would become"
     )]
     Privileged(PathBuf, &'static str),
     /// It is for another kind of machine.
-    #[error("{0} is built for another kind of machine than this drs: use the drs of that kind")]
-    Foreign(PathBuf),
+    #[error("{0} is built for another kind of machine than this {1}: use the {1} of that kind")]
+    Foreign(PathBuf, &'static str),
 }
 
 impl Unfit {
@@ -49,13 +47,22 @@ impl Unfit {
     }
 }
 
+/// Who starts programs, for what it says of those that it can't help.
+#[derive(Debug, Clone, Copy)]
+pub struct Starter {
+    /// Its name.
+    pub name: &'static str,
+    /// What to do with a program that is statically linked.
+    pub instead: &'static str,
+}
+
 /// Finds a program as the shell would, and makes sure that a library can be loaded before it.
 ///
 /// # Errors
 /// [`Unfit`] says why it cannot.
-pub fn find(name: &OsStr) -> Result<PathBuf, Unfit> {
+pub fn find(name: &OsStr, starter: Starter) -> Result<PathBuf, Unfit> {
     let path = in_path(name).ok_or_else(|| Unfit::Missing(name.into()))?;
-    check(&path, 0)?;
+    check(&path, 0, starter)?;
     Ok(path)
 }
 
@@ -74,7 +81,7 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o111 != 0)
 }
 
-fn check(path: &Path, scripts: u32) -> Result<(), Unfit> {
+fn check(path: &Path, scripts: u32, starter: Starter) -> Result<(), Unfit> {
     let not_executable = |error| Unfit::NotExecutable(path.into(), error);
     let mut file = File::open(path).map_err(not_executable)?;
     if !is_executable(path) {
@@ -88,7 +95,7 @@ fn check(path: &Path, scripts: u32) -> Result<(), Unfit> {
         .map_err(not_executable)?;
     if let Some(line) = start.strip_prefix(b"#!") {
         return match interpreter(line) {
-            Some(interpreter) if scripts < SCRIPTS => check(&interpreter, scripts + 1),
+            Some(interpreter) if scripts < SCRIPTS => check(&interpreter, scripts + 1, starter),
             _ => Ok(()),
         };
     }
@@ -100,7 +107,7 @@ fn check(path: &Path, scripts: u32) -> Result<(), Unfit> {
         (.., true) => return Err(Unfit::Privileged(path.into(), "given capabilities by its file")),
         _ => {}
     }
-    check_elf(path, &start)
+    check_elf(path, &start, starter)
 }
 
 /// What the first line of a script names.
@@ -116,7 +123,7 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
     in_path(OsStr::from_bytes(words.find(|word| !word.starts_with(b"-"))?))
 }
 
-fn check_elf(path: &Path, start: &[u8]) -> Result<(), Unfit> {
+fn check_elf(path: &Path, start: &[u8], starter: Starter) -> Result<(), Unfit> {
     let own = if cfg!(target_pointer_width = "64") {
         FileKind::Elf64
     } else {
@@ -124,7 +131,7 @@ fn check_elf(path: &Path, start: &[u8]) -> Result<(), Unfit> {
     };
     match FileKind::parse(start) {
         Ok(kind) if kind == own => {}
-        Ok(FileKind::Elf32 | FileKind::Elf64) => return Err(Unfit::Foreign(path.into())),
+        Ok(FileKind::Elf32 | FileKind::Elf64) => return Err(Unfit::Foreign(path.into(), starter.name)),
         // Something that the kernel knows to run and this does not: the kernel shall say.
         _ => return Ok(()),
     }
@@ -142,9 +149,9 @@ fn check_elf(path: &Path, start: &[u8]) -> Result<(), Unfit> {
     });
     match parts {
         Ok((machine, _)) if own_machine().is_some_and(|own| own != machine) => {
-            Err(Unfit::Foreign(path.into()))
+            Err(Unfit::Foreign(path.into(), starter.name))
         }
-        Ok((_, false)) => Err(Unfit::Static(path.into())),
+        Ok((_, false)) => Err(Unfit::Static(path.into(), starter.instead)),
         _ => Ok(()),
     }
 }
@@ -163,6 +170,15 @@ fn own_machine() -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const STARTER: Starter = Starter {
+        name: "test",
+        instead: "do without",
+    };
+
+    fn find(name: &OsStr) -> Result<PathBuf, Unfit> {
+        super::find(name, STARTER)
+    }
 
     #[test]
     fn what_a_script_names() {
@@ -195,14 +211,14 @@ mod tests {
     fn broken_headers_are_left_to_the_kernel() {
         let own = fs::read(env::current_exe().unwrap()).unwrap();
         for length in 0..200 {
-            let _ = check_elf(Path::new("cut"), &own[..length]);
+            let _ = check_elf(Path::new("cut"), &own[..length], STARTER);
         }
         let mut other = own[..4096].to_vec();
         other[18] ^= 0x55; // e_machine
         if own_machine().is_some() {
             assert!(matches!(
-                check_elf(Path::new("other"), &other),
-                Err(Unfit::Foreign(_))
+                check_elf(Path::new("other"), &other, STARTER),
+                Err(Unfit::Foreign(..))
             ));
         }
     }

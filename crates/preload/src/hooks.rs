@@ -1,16 +1,23 @@
-//! The functions of the C library that programs reach through here. Each calls the real one with what the program gave, and
-//! returns what that gave; what is done besides never shows in the result nor in `errno`.
+//! What stands in for the functions of the C library. Each calls the real one with what the program gave, and returns what that gave;
+//! what is done besides shows neither in the result nor in `errno`.
 //!
 //! They are few: those that open a connection or prepare one (`connect`, `listen`, `accept`, `accept4`), those that end or rename a
-//! descriptor (`close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`), and `_exit`, which ends a process without telling.
+//! descriptor (`close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`), `fork`, and `_exit`, which ends a process without telling.
 //! Reading and writing are not among them: the kernel keeps the accounts.
 //!
-//! They are `C-unwind` because `connect`, `accept` and `close` are points where a thread can be cancelled, which unwinds.
+//! All of them may be called in a signal handler (POSIX, 2.4.3), so all of this is fit for that: nothing is allocated, looked up or
+//! waited for without a bound, and on an alternate stack with little room nothing is done at all. `connect`, `accept` and `close` are
+//! points where a thread can be cancelled, which unwinds: in the real function, with nothing of this library's on the stack that would
+//! have to be put right.
+//!
+//! These are ordinary functions; the preload object gives them their names. Linked into a Rust program under those, they would take the
+//! place of libc's.
 
 use std::ffi::{c_int, c_uint};
 
 use libc::{sockaddr, socklen_t};
 
+use crate::context;
 use crate::process::{self, aside};
 use crate::real;
 
@@ -18,12 +25,13 @@ use crate::real;
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     aside(|process| process.before_connection(fd));
     // SAFETY: the program's arguments are passed on.
     let result = unsafe { real::connect(fd, address, length) };
-    aside(|process| process.connecting(fd, result == 0));
+    if result == 0 || matches!(context::errno(), libc::EINPROGRESS | libc::EINTR) {
+        aside(|process| process.opened(fd));
+    }
     result
 }
 
@@ -31,8 +39,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, address: *const sockaddr, len
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
+pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
     aside(|process| process.before_connection(fd));
     // SAFETY: the program's arguments are passed on.
     unsafe { real::listen(fd, backlog) }
@@ -42,11 +49,12 @@ pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub unsafe fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
     // SAFETY: the program's arguments are passed on.
     let accepted = unsafe { real::accept(fd, address, length) };
-    aside(|process| process.opened(accepted));
+    if accepted >= 0 {
+        aside(|process| process.opened(accepted));
+    }
     accepted
 }
 
@@ -54,16 +62,12 @@ pub unsafe extern "C-unwind" fn accept(fd: c_int, address: *mut sockaddr, length
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn accept4(
-    fd: c_int,
-    address: *mut sockaddr,
-    length: *mut socklen_t,
-    flags: c_int,
-) -> c_int {
+pub unsafe fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
     // SAFETY: the program's arguments are passed on.
     let accepted = unsafe { real::accept4(fd, address, length, flags) };
-    aside(|process| process.opened(accepted));
+    if accepted >= 0 {
+        aside(|process| process.opened(accepted));
+    }
     accepted
 }
 
@@ -71,12 +75,16 @@ pub unsafe extern "C-unwind" fn accept4(
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+pub unsafe fn close(fd: c_int) -> c_int {
     if process::is_ours(fd) {
         return bad_descriptor();
     }
-    aside(|process| process.closing(fd));
+    if process::process().is_some_and(|process| process.knows(fd) || process.wants_help()) {
+        aside(|process| {
+            process.closing(fd);
+            process.helper.attend(process);
+        });
+    }
     // SAFETY: the program's arguments are passed on.
     unsafe { real::close(fd) }
 }
@@ -85,8 +93,7 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
+pub unsafe fn dup(fd: c_int) -> c_int {
     // SAFETY: the program's arguments are passed on.
     let new = unsafe { real::dup(fd) };
     aside(|process| process.duplicated(fd, new));
@@ -97,8 +104,7 @@ pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
+pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
     aside(|process| process.replacing(old, new));
     // SAFETY: the program's arguments are passed on.
     let result = unsafe { real::dup2(old, new) };
@@ -110,8 +116,7 @@ pub unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     aside(|process| process.replacing(old, new));
     // SAFETY: the program's arguments are passed on.
     let result = unsafe { real::dup3(old, new, flags) };
@@ -123,8 +128,7 @@ pub unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     const CLOEXEC: c_int = 4;
     if flags & CLOEXEC == 0 {
         aside(|process| process.closing_range(first, last));
@@ -152,8 +156,7 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
+pub unsafe fn closefrom(first: c_int) {
     let lowest = c_uint::try_from(first).unwrap_or(0);
     // SAFETY: closing all descriptors from here on is what was asked for.
     if process::own_descriptor().is_some() && unsafe { close_range(lowest, c_uint::MAX, 0) } == 0 {
@@ -164,13 +167,25 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     unsafe { real::closefrom(first) }
 }
 
+/// `fork(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn fork() -> libc::pid_t {
+    // SAFETY: the program asked for it.
+    let child = unsafe { real::fork() };
+    if child == 0 {
+        aside(|process| process.helper.fork_is_over());
+    }
+    child
+}
+
 /// `_exit(2)`.
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn _exit(status: c_int) -> ! {
-    aside(|process| process.ending());
+pub unsafe fn _exit(status: c_int) -> ! {
+    process::ending();
     // SAFETY: the program's arguments are passed on.
     unsafe { real::_exit(status) };
     loop {
@@ -183,14 +198,13 @@ pub unsafe extern "C-unwind" fn _exit(status: c_int) -> ! {
 ///
 /// # Safety
 /// As the function of the C library.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn _Exit(status: c_int) -> ! {
+#[allow(non_snake_case)] // its name
+pub unsafe fn _Exit(status: c_int) -> ! {
     // SAFETY: the same function by another name.
     unsafe { _exit(status) }
 }
 
 fn bad_descriptor() -> c_int {
-    // SAFETY: this thread's errno.
-    unsafe { *libc::__errno_location() = libc::EBADF };
+    context::set_errno(libc::EBADF);
     -1
 }

@@ -2,11 +2,13 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
 
 use drs::{Limit, TcpInfo, TcpState};
 
-use crate::table::Inode;
+use crate::table::Kept;
+
+/// A socket's identity: the number of its inode, which no other socket has while this one lives.
+pub type Inode = u64;
 
 /// The account of one connection.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,6 +36,9 @@ pub struct Account {
     /// The other end's.
     pub peer: Address,
 }
+
+// SAFETY: numbers and truth values, of which zero is one.
+unsafe impl Kept for Account {}
 
 /// An address and port, or none; IPv4 as mapped into IPv6.
 #[derive(Debug, Clone, Copy, Default)]
@@ -90,10 +95,4 @@ pub fn tcp_inode(descriptor: BorrowedFd<'_>) -> Option<Inode> {
     let protocol = rustix::net::sockopt::socket_protocol(descriptor).ok()??;
     (protocol == rustix::net::ipproto::TCP).then_some(())?;
     rustix::fs::fstat(descriptor).ok().map(|stat| stat.st_ino)
-}
-
-/// Time since the machine came up, which every process counts alike.
-pub fn now() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Duration::try_from(now).unwrap_or_default()
 }

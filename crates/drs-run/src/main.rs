@@ -2,8 +2,6 @@
 //!
 //! `drs run -- program args` starts a program with the preload library in front of the C library; see `drs(1)`.
 
-mod library;
-mod program;
 mod run;
 mod summary;
 
@@ -12,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use longhaul_preload::launch::Unfit;
 
 /// Exit code when `drs` itself fails, as `env`, `nice` and `timeout` have it.
 const FAILED: u8 = 125;
@@ -73,9 +72,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("drs: {error:#}");
-            let code = error
-                .downcast_ref::<program::Unfit>()
-                .map(program::Unfit::exit_code);
+            let code = error.downcast_ref::<Unfit>().map(Unfit::exit_code);
             ExitCode::from(code.unwrap_or(FAILED))
         }
     }

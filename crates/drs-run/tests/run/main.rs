@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
 mod behaviour;
+mod dangers;
 mod lab;
 mod refusals;
 
@@ -10,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-/// The preload library, which cargo does not build for tests by itself: a test cannot link what it is.
+/// The preload object, which cargo does not build for these tests by itself: nothing links it.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["build", "--quiet", "--locked", "--lib", "--manifest-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+        .args(["build", "--quiet", "--locked", "--manifest-path"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload-object/Cargo.toml"))
         .arg("--target-dir")
         .arg(target);
     // What cargo tells this test of its own package is not for another build.
@@ -26,7 +27,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
         }
     }
     succeeded(&mut cargo);
-    target.join("debug/libdrs_preload.so")
+    target.join("debug/liblonghaul_preload_object.so")
 });
 
 /// `drs run` with options, up to the program.

@@ -20,7 +20,7 @@ pub struct Freed {
 /// Gives the receive buffer of a TCP socket that is not connected yet back to autotuning, if the program set it smaller than
 /// autotuning would let it grow. `None` when there was nothing to do, or the kernel cannot.
 pub fn free_the_window(socket: BorrowedFd<'_>, host: impl FnOnce() -> Host) -> Option<Freed> {
-    crate::account::tcp_inode(socket)?;
+    super::account::tcp_inode(socket)?;
     if !Locks::read(socket)?.receive {
         return None;
     }
