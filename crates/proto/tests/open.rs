@@ -227,7 +227,7 @@ fn unknown_options_pass_on_unchanged_unless_critical() {
         ];
     });
     let (found, _) = decode(&bytes(&open)).unwrap().unwrap();
-    let onward = found.onward(key().public(), Duration::ZERO).unwrap();
+    let onward = found.passed_on(key().public(), Duration::ZERO).unwrap();
     assert_eq!(onward.unknown, open.unknown);
     assert_eq!(onward.verify(), Ok(()));
     // What is not marked mutable is under the signature, known or not.
@@ -364,7 +364,7 @@ fn senseless_values_are_refused() {
 #[test]
 fn a_binding_is_the_opens_own() {
     let open = signed(|_| ());
-    let onward = open.onward(key().public(), Duration::from_secs(1)).unwrap();
+    let onward = open.passed_on(key().public(), Duration::from_secs(1)).unwrap();
     assert_eq!(onward.binding(), open.binding());
     let later = signed(|open| open.session_id = SessionId::from_bytes([1; 16]));
     assert_ne!(later.binding(), open.binding());
@@ -429,7 +429,7 @@ fn an_acceptor_takes_what_it_offers() {
 fn the_signature_covers_what_depots_may_not_change() {
     let open = signed(|open| open.size = Some(5));
     let mut moved = open
-        .onward(
+        .passed_on(
             SigningKey::generate().unwrap().public(),
             Duration::from_millis(500),
         )
@@ -477,26 +477,26 @@ fn a_route_is_walked_place_by_place() {
         (open.cursor, 3, 2)
     );
     assert_eq!(added.setup_budget, Duration::from_millis(19_400));
-    let second = added.onward(depot, Duration::ZERO).unwrap();
+    let second = added.passed_on(depot, Duration::ZERO).unwrap();
     assert!(matches!(second.next(), Next::Hop(hop) if hop.strict));
     assert!(matches!(
         second.detour(depot, Duration::ZERO),
         Err(Refusal::Misrouted(_))
     ));
-    let third = second.onward(depot, Duration::ZERO).unwrap();
+    let third = second.passed_on(depot, Duration::ZERO).unwrap();
     assert_eq!(third.next(), Next::Destination(&open.destination));
     assert!(matches!(
         third.detour(depot, Duration::ZERO),
         Err(Refusal::Misrouted(_))
     ));
     assert_eq!(
-        third.onward(depot, Duration::from_secs(20)),
+        third.passed_on(depot, Duration::from_secs(20)),
         Err(Refusal::SetupTimeout)
     );
-    let last = third.onward(depot, Duration::ZERO).unwrap();
+    let last = third.passed_on(depot, Duration::ZERO).unwrap();
     assert_eq!(last.next(), Next::Here);
     assert_eq!(last.hop_limit, 0);
-    assert_eq!(last.onward(depot, Duration::ZERO), Err(Refusal::HopLimit));
+    assert_eq!(last.passed_on(depot, Duration::ZERO), Err(Refusal::HopLimit));
 }
 
 prop_compose! {
