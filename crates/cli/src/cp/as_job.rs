@@ -62,6 +62,7 @@ impl Cp {
             priority: 0,
             not_before: None,
             on_end: None,
+            split: self.split,
         })
     }
 
