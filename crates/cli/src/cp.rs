@@ -111,7 +111,7 @@ pub struct Cp {
     #[arg(long)]
     background: bool,
     /// How many parts the agents carry it out in, each by any of them; for several nodes with one queue of jobs.
-    #[arg(long, value_name = "N", requires = "background")]
+    #[arg(long, value_name = "N")]
     split: Option<u32>,
     /// Only the files of part K of N; or `rest`, what parts have left.
     #[arg(long, hide = true, value_name = "K/N|rest", conflicts_with = "background")]
@@ -147,6 +147,9 @@ impl Cp {
         descriptors::raise();
         if self.background {
             return submit::background(&self);
+        }
+        if self.split.is_some() {
+            bail!("--split is for jobs: give --background with it, or use longhaul submit");
         }
         if let Some(parent) = self.parent {
             end_with(parent)?;
