@@ -17,9 +17,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 pub use crate::attempt::Program;
 use crate::attempt::{self, Ended};
 use crate::http::Asset;
-use crate::model::{Job, JobRequest, Progress};
+use crate::model::{Job, JobParts, JobRequest, Progress, shown_moment};
 use crate::places::{Browse, Place};
-use crate::store::{AttemptEnd, Gone, Holder, Kept, Store, StoreError};
+use crate::store::{AttemptEnd, Gone, Holder, Kept, PartsOf, Store, StoreError};
 
 /// How long a job is its agent's after that was last heard of: no job is stuck for longer when its agent dies.
 pub const LEASE: Duration = Duration::from_secs(20);
@@ -141,9 +141,9 @@ impl Agent {
         due: Option<i64>,
         key: Option<&str>,
     ) -> Result<(Job, bool), StoreError> {
-        let submitted = self.shared.store.submit(user, request, due, key).await?;
+        let (job, is_new) = self.shared.store.submit(user, request, due, key).await?;
         self.changed();
-        Ok(submitted)
+        Ok((self.shown(job).await?, is_new))
     }
 
     /// What a person asks of a job.
@@ -154,11 +154,74 @@ impl Agent {
         let job = self.shared.store.ask(id, event).await?;
         self.changed();
         self.on_end(&job);
-        Ok(self.with_progress(job))
+        self.shown(job).await
+    }
+
+    /// The job, with how far it has come by now if it runs here, and how its parts stand if it is split.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn shown(&self, job: Job) -> Result<Job, StoreError> {
+        let id = job.id;
+        let shown = self.all_shown(vec![job]).await?.pop();
+        shown.ok_or(StoreError::Missing(id))
+    }
+
+    /// The same of several.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn all_shown(&self, jobs: Vec<Job>) -> Result<Vec<Job>, StoreError> {
+        let split = jobs
+            .iter()
+            .filter(|job| job.request.split.is_some() && job.part.is_none());
+        let split: Vec<i64> = split.map(|job| job.id).collect();
+        let parts = self.shared.store.parts_of(&split).await?;
+        let shown = |job: Job| match parts.iter().find(|parts| parts.job == job.id) {
+            Some(parts) => self.with_parts(job, parts),
+            None => self.with_progress(job),
+        };
+        Ok(jobs.into_iter().map(shown).collect())
+    }
+
+    /// How far the jobs have come whose parts are worked on, here or elsewhere.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn split_progress(&self) -> Result<Vec<(i64, JobParts, Progress)>, StoreError> {
+        let split = self.shared.store.split_jobs().await?;
+        let parts = self.shared.store.parts_of(&split).await?;
+        let progress = parts
+            .iter()
+            .map(|parts| (parts.job, parts.counts, self.sum(parts)));
+        Ok(progress.collect())
+    }
+
+    fn with_parts(&self, job: Job, parts: &PartsOf) -> Job {
+        let mut job = self.with_progress(job);
+        // Once it has run itself, what came of that counts.
+        if job.progress.is_none() || !parts.counts.have_ended() {
+            job.progress = (!parts.progress.is_empty()).then(|| self.sum(parts));
+        }
+        let started = parts.started.map(shown_moment);
+        job.started = started.into_iter().chain(job.started).min();
+        job.parts = Some(parts.counts);
+        job
+    }
+
+    /// How far parts have come together; those that run here, by now.
+    fn sum(&self, parts: &PartsOf) -> Progress {
+        let here = self.progress();
+        let by_now = parts.progress.iter().map(|(id, kept)| {
+            let come = here.get(id).and_then(|come| come.borrow().clone());
+            come.unwrap_or_else(|| kept.clone())
+        });
+        let by_now: Vec<Progress> = by_now.collect();
+        Progress::sum(&by_now, parts.counts.of)
     }
 
     /// The job, with how far it has come by now if it runs here.
-    pub fn with_progress(&self, mut job: Job) -> Job {
+    fn with_progress(&self, mut job: Job) -> Job {
         if let Some(come) = self.progress().get(&job.id)
             && let Some(progress) = come.borrow().clone()
         {
@@ -193,9 +256,10 @@ impl Agent {
         self.shared.changes.send_replace(());
     }
 
-    /// Runs the program that a job names for its end, if it has come to it.
+    /// Runs the program that a job names for its end, if it has come to it. A part's end is none of the job.
     fn on_end(&self, job: &Job) {
         if job.state.is_end()
+            && job.part.is_none()
             && let Some(command) = &job.request.on_end
         {
             tokio::spawn(hook::run(command.clone(), job.clone()));
@@ -298,10 +362,10 @@ impl Agent {
         let (stop, stopped) = watch::channel(false);
         let (progress, come) = watch::channel(None);
         let program = self.shared.settings.program.clone();
-        let request = kept.job.request;
+        let arguments = kept.job.arguments();
         let task = work
             .attempts
-            .spawn(async move { attempt::run(&program, &request, stopped, &progress).await });
+            .spawn(async move { attempt::run(&program, &arguments, stopped, &progress).await });
         work.tasks.insert(task.id(), id);
         self.progress().insert(id, come.clone());
         let renewed = Instant::now();
@@ -345,7 +409,12 @@ impl Agent {
     async fn report_ends(&self, work: &mut Work) -> Result<(), StoreError> {
         while let Some((id, fence, ended)) = work.unreported.last() {
             match self.shared.store.ended(*id, *fence, ended.end, &ended.with).await {
-                Ok(job) => self.on_end(&job),
+                Ok((job, whole)) => {
+                    self.on_end(&job);
+                    if let Some(whole) = whole {
+                        self.on_end(&whole);
+                    }
+                }
                 // It is another agent's by now, or nobody's.
                 Err(StoreError::Refused(_) | StoreError::Missing(_) | StoreError::Unreadable { .. }) => {}
                 Err(error) => return Err(error),

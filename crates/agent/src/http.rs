@@ -30,9 +30,9 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 pub use web::{Asset, PageAddress, Ticket, Web};
 
 use crate::agent::Agent;
-use crate::model::{CopyOptions, Job, JobRequest, JobState, Progress, Stopping};
+use crate::model::{CopyOptions, Job, JobParts, JobRequest, JobState, PartOf, Progress, Stopping};
 use crate::places::{FileEntry, FileKind, FilePage, Place, PlaceRoot};
-use crate::store::StoreError;
+use crate::store::{Listed, StoreError};
 
 /// Jobs in one answer, unless asked otherwise, and at most.
 const DEFAULT_LIMIT: u32 = 100;
@@ -96,9 +96,11 @@ impl Service {
         AgentInfo,
         Job,
         JobPage,
+        JobParts,
         JobRequest,
         JobState,
         CopyOptions,
+        PartOf,
         Progress,
         Stopping,
         Problem,
@@ -200,7 +202,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let kind = match &error {
             StoreError::Missing(_) => ProblemKind::NotFound,
-            StoreError::Refused(_) => ProblemKind::Conflict,
+            StoreError::Refused(_) | StoreError::IsPart { .. } => ProblemKind::Conflict,
             StoreError::KeyReused(_) => ProblemKind::KeyReused,
             StoreError::Unreadable { .. } => ProblemKind::Unavailable,
             StoreError::Sql(_) => {
@@ -253,6 +255,10 @@ struct ListQuery {
     state: Option<JobState>,
     /// Only jobs with smaller numbers: `next` of the answer before.
     before: Option<i64>,
+    /// Parts of jobs too.
+    parts: Option<bool>,
+    /// Only the parts of this job.
+    part_of: Option<i64>,
     /// Most jobs of one answer.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -270,19 +276,21 @@ async fn list(
             format!("limit: between 1 and {MAX_LIMIT}"),
         ));
     }
+    let listed = match (query.part_of, query.parts) {
+        (Some(job), _) => Listed::PartsOf(job),
+        (None, Some(true)) => Listed::All,
+        (None, _) => Listed::Jobs,
+    };
     // One more than asked for says whether there are more.
     let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
     let store = service.agent.store();
     let mut items = store
-        .list(query.state, query.before, i64::from(limit) + 1)
+        .list(listed, query.state, query.before, i64::from(limit) + 1)
         .await?;
     let more = items.len() > wanted;
     items.truncate(wanted);
     let next = items.last().map(|job| job.id).filter(|_| more);
-    let items = items
-        .into_iter()
-        .map(|job| service.agent.with_progress(job))
-        .collect();
+    let items = service.agent.all_shown(items).await?;
     Ok(Json(JobPage { items, next }))
 }
 
@@ -319,7 +327,7 @@ async fn submit(
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
 async fn job(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
     let kept = service.agent.store().job(id).await?;
-    Ok(Json(service.agent.with_progress(kept.job)))
+    Ok(Json(service.agent.shown(kept.job).await?))
 }
 
 /// Removes a job that has ended from the history.

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use clap::Args;
 use longhaul_agent::http::{AgentInfo, JobPage};
+use longhaul_agent::model::MAX_PARTS;
 use longhaul_agent::{Job as TheJob, JobState};
 use serde_json::Value;
 
@@ -20,8 +21,8 @@ const PAGE_JOBS: u32 = 500;
 /// List the agent's jobs, newest first.
 #[derive(Args)]
 pub struct Jobs {
-    /// Only those in this state: queued, running, paused, waiting, done, failed or cancelled.
-    #[arg(long, value_name = "STATE", value_parser = ["queued", "running", "paused", "waiting", "done", "failed", "cancelled"])]
+    /// Only those in this state: queued, split (its parts run), running, paused, waiting, done, failed or cancelled.
+    #[arg(long, value_name = "STATE", value_parser = ["queued", "split", "running", "paused", "waiting", "done", "failed", "cancelled"])]
     state: Option<String>,
     /// Most jobs to list [default: 50].
     #[arg(
@@ -32,6 +33,9 @@ pub struct Jobs {
         hide_default_value = true
     )]
     number: u32,
+    /// Parts of jobs too.
+    #[arg(long)]
+    parts: bool,
     /// One JSON object a line for each.
     #[arg(long)]
     json: bool,
@@ -134,6 +138,9 @@ impl Jobs {
                 if let Some(state) = &self.state {
                     path.push_str(&format!("&state={state}"));
                 }
+                if self.parts {
+                    path.push_str("&parts=true");
+                }
                 if let Some(before) = before {
                     path.push_str(&format!("&before={before}"));
                 }
@@ -182,10 +189,25 @@ impl Job {
             }
             match self.json {
                 true => answer::line(serde_json::to_string(&job)?),
-                false => answer::line(show::whole(&job)),
+                false => {
+                    answer::line(show::whole(&job));
+                    if job.parts.is_some() {
+                        answer::lines(self.parts(&agent).await?.iter().map(show::part));
+                    }
+                }
             }
             Ok(Exit::Success)
         })
+    }
+
+    /// Its parts, by number.
+    async fn parts(&self, agent: &AgentClient) -> Result<Vec<TheJob>> {
+        // There are no more than go into one answer.
+        let path = format!("/jobs?part_of={}&limit={MAX_PARTS}", self.id);
+        let page: JobPage = agent.ask("GET", &path, None, None).await?;
+        let mut parts = page.items;
+        parts.sort_by_key(|part| part.id);
+        Ok(parts)
     }
 
     async fn follow(&self, agent: &AgentClient, mut job: TheJob) -> Result<Exit> {

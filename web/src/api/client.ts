@@ -102,7 +102,7 @@ export const api = {
   },
   agent: () => json<AgentInfo>('GET', '/agent'),
 
-  jobs: (query: { state?: JobState; before?: number; limit?: number }) => json<JobPage>('GET', '/jobs', { query }),
+  jobs: (query: { state?: JobState; part_of?: number; before?: number; limit?: number }) => json<JobPage>('GET', '/jobs', { query }),
   job: (id: number) => json<Job>('GET', `/jobs/${String(id)}`),
   submit: (request: JobRequest, key: string) =>
     json<Job>('POST', '/jobs', { body: request, headers: { 'Idempotency-Key': key } }),

@@ -17,6 +17,7 @@ mod perf;
 #[path = "../../../agent/tests/postgres/mod.rs"]
 mod postgres;
 mod resuming;
+mod split;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
 mod unchanged;
