@@ -2,7 +2,7 @@
 #
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
-#   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew
+#   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew, E2E_ASSERT_SPEED=1 asserts its speed
 #   make figures   every published measurement anew, with tables and plots in docs/results/; NAMES="lsr depots" measures some
 #   make bench     the relay beside HAProxy; what a copy costs, beside GridFTP and rsync (written to docs/results/engine.md)
 #   make fuzz      every parser of what strangers and operators write, ten minutes each
@@ -35,9 +35,10 @@ test: deps web
 	scripts/web test
 	$(CARGO) test --workspace --locked
 
-# The page in Debian's Chromium, over a lab: what a person does with it, while the network goes away and the agent is killed.
+# The page in Debian's Chromium, over a lab: all that a person does with it, while the network goes away and the agent is killed.
 test-page: build
-	@scripts/install-deps chromium:chromium
+	@scripts/install-deps chromium:chromium unshare:util-linux mount:mount
+	$(CARGO) build --release --workspace --locked --example history
 	e2e/run.sh $(SCREENSHOTS)
 
 bench: bench-deps build
