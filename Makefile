@@ -2,7 +2,7 @@
 #
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
-#   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew
+#   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew, E2E_ASSERT_SPEED=1 asserts its speed
 #   make test-api  a running agent against its API's description, with schemathesis, in a sandbox; EXAMPLES=1000 SEED=7 asks more, and other things
 #   make figures   every published measurement anew, with tables and plots in docs/results/; NAMES="lsr depots" measures some
 #   make bench     the relay beside HAProxy; what a copy costs, beside GridFTP and rsync (written to docs/results/engine.md)
@@ -41,9 +41,10 @@ test-api: deps web
 	$(CARGO) build --locked -p longhaul-cli --bin longhaul
 	LONGHAUL=$(TARGET_DIR)/debug/longhaul CARGO_TARGET_DIR=$(TARGET_DIR) scripts/api-fuzz
 
-# The page in Debian's Chromium, over a lab: what a person does with it, while the network goes away and the agent is killed.
+# The page in Debian's Chromium, over a lab: all that a person does with it, while the network goes away and the agent is killed.
 test-page: build
-	@scripts/install-deps chromium:chromium
+	@scripts/install-deps chromium:chromium unshare:util-linux mount:mount
+	$(CARGO) build --release --workspace --locked --example history
 	e2e/run.sh $(SCREENSHOTS)
 
 bench: bench-deps build

@@ -1,7 +1,7 @@
 // All jobs the page knows of, fed by lists and by events. Of two views of a job the one with the greater `change` is the newer, so it
 // does not matter in which order they arrive.
 
-import type { Job, JobPage, JobProgress, JobState } from '../api/types';
+import type { Job, JobAction, JobPage, JobProgress, JobState } from '../api/types';
 
 const ENDED: readonly JobState[] = ['done', 'failed', 'cancelled'];
 /** Queue order: what runs is on top. */
@@ -144,7 +144,7 @@ export class JobStore {
   }
 }
 
-export type Action = 'pause' | 'resume' | 'cancel' | 'retry' | 'forget';
+export type Action = JobAction | 'forget';
 
 /** What may be asked of a job as it stands. */
 export function actionsFor(job: Job): Action[] {

@@ -34,6 +34,7 @@ export const de: Texts = {
   'help.range': 'Bereich auswählen',
   'help.toggle': 'Auswählen oder abwählen',
   'help.all': 'Alles auswählen',
+  'help.none': 'Nichts auswählen',
   'help.enter': 'Verzeichnis öffnen',
   'help.up': 'Übergeordnetes Verzeichnis',
   'help.filter': 'Filter',

@@ -34,6 +34,7 @@ export const en = {
   'help.range': 'Select a range',
   'help.toggle': 'Select or deselect',
   'help.all': 'Select all',
+  'help.none': 'Select nothing',
   'help.enter': 'Open the directory',
   'help.up': 'Parent directory',
   'help.filter': 'Filter',
