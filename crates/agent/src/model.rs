@@ -7,6 +7,8 @@ pub use longhaul_jobs::State as JobState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::notice::Receiver;
+
 /// Most sources of one job, and most routes and the like of its options.
 const MAX_LIST_ENTRIES: usize = 1000;
 /// Most bytes of a path, an option, a label or an argument.
@@ -41,6 +43,11 @@ pub struct JobRequest {
     /// A program and its arguments, run when the job has ended, with the job in JSON on its standard input.
     #[serde(default)]
     pub on_end: Option<Vec<String>>,
+    /// An `http` or `https` URL that is told when the job has ended: a POST of the job in JSON.
+    // Where it is not used, what is kept stays as older releases read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 2048)]
+    pub on_end_url: Option<String>,
 }
 
 /// Options of `longhaul cp`, by the names that they have there.
@@ -185,6 +192,9 @@ pub enum InvalidRequest {
     /// No program.
     #[error("on_end: name a program")]
     NoProgram,
+    /// Nothing that can be told.
+    #[error("on_end_url: an http or https URL of up to 2048 characters, without a name or a password in it")]
+    Url,
     /// `longhaul cp` does not understand it.
     #[error("{0}")]
     Copy(String),
@@ -234,6 +244,13 @@ impl JobRequest {
         }
         if self.on_end.as_ref().is_some_and(Vec::is_empty) {
             return Err(InvalidRequest::NoProgram);
+        }
+        if self
+            .on_end_url
+            .as_deref()
+            .is_some_and(|url| Receiver::of(url).is_none())
+        {
+            return Err(InvalidRequest::Url);
         }
         self.due().map(|_| ())
     }
@@ -381,6 +398,7 @@ mod tests {
             priority: 0,
             not_before: None,
             on_end: None,
+            on_end_url: None,
         }
     }
 
@@ -430,6 +448,11 @@ mod tests {
             ..good()
         };
         assert_eq!(told(bad), InvalidRequest::NoProgram);
+        let bad = JobRequest {
+            on_end_url: Some("file:///etc/passwd".into()),
+            ..good()
+        };
+        assert_eq!(told(bad), InvalidRequest::Url);
     }
 
     #[test]

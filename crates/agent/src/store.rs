@@ -3,6 +3,7 @@
 
 mod claim;
 mod history;
+mod notices;
 mod places;
 mod row;
 
@@ -342,6 +343,9 @@ impl Store {
             .bind(id)
             .execute(&mut *transaction)
             .await?;
+        if life.state.is_end() {
+            self.keep_notice(&mut transaction, id, now).await?;
+        }
         transaction.commit().await?;
         Ok(())
     }

@@ -73,6 +73,7 @@ impl Cp {
             priority: 0,
             not_before: None,
             on_end: None,
+            on_end_url: None,
         })
     }
 
