@@ -3,6 +3,7 @@
 
 mod claim;
 mod history;
+mod notices;
 mod parts;
 mod places;
 mod row;
@@ -420,6 +421,9 @@ impl Store {
             .bind(id)
             .execute(&mut **transaction)
             .await?;
+        if life.state.is_end() {
+            self.keep_notice(transaction, id, now).await?;
+        }
         Ok(())
     }
 
