@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use longhaul_depot::HostPattern;
+use longhaul_policy::HostPattern;
 use longhaul_proto::text::printable;
 use longhaul_proto::{ACCEPTOR_PORT, Endpoint, PublicKey, Route};
 use serde::Deserialize;
