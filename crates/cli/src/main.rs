@@ -28,6 +28,7 @@ mod place;
 mod places;
 mod quantity;
 mod report;
+mod run;
 mod serve;
 mod server_options;
 mod ssh_options;
@@ -75,6 +76,7 @@ enum Command {
     Serve(serve::Serve),
     Depot(depot::Relay),
     Offramp(offramp::Ramp),
+    Run(run::Run),
     Perf(perf::Perf),
     Keys(keys::Keys),
     Doctor(doctor::Doctor),
@@ -84,8 +86,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    raise_descriptor_limit();
     let arguments = Arguments::parse();
+    // A program that is run has the limit that it was given.
+    if !matches!(arguments.command, Command::Run(_)) {
+        raise_descriptor_limit();
+    }
     let result = match arguments.command {
         Command::Cp(cp) => cp.run(started),
         Command::Ls(ls) => ls.run(),
@@ -107,6 +112,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
         Command::Offramp(offramp) => offramp.run(),
+        Command::Run(run) => return run.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
         Command::Doctor(doctor) => doctor.run(),
