@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longhaul_jobs::{End, Event, Limits, Wish};
+use longhaul_proto::SigningKey;
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -18,6 +19,7 @@ pub use crate::attempt::Program;
 use crate::attempt::{self, Ended};
 use crate::http::Asset;
 use crate::model::{Job, JobParts, JobRequest, Progress, shown_moment};
+use crate::notice;
 use crate::places::{Browse, Place};
 use crate::store::{AttemptEnd, Gone, Holder, Kept, PartsOf, Store, StoreError};
 
@@ -53,6 +55,10 @@ pub struct Settings {
     pub places: Vec<Place>,
     /// The files of the page; none if this program was built without it.
     pub assets: &'static [Asset],
+    /// What a job's end is told to, where the job does not say otherwise.
+    pub on_end_url: Option<String>,
+    /// What notices are signed with.
+    pub key: SigningKey,
     /// What reaches places.
     pub browse: Arc<dyn Browse>,
     /// Whether `longhaul cp` understands a request, and if not, why.
@@ -71,6 +77,8 @@ struct Shared {
     settings: Settings,
     /// Something is to be done.
     wake: Notify,
+    /// A job's end may be to be told.
+    notices: Notify,
     /// Something has changed here.
     changes: watch::Sender<()>,
     /// How far the jobs that run here have come.
@@ -109,6 +117,7 @@ impl Agent {
                 store,
                 settings,
                 wake: Notify::new(),
+                notices: Notify::new(),
                 changes: watch::Sender::new(()),
                 progress: Mutex::default(),
             }),
@@ -258,6 +267,9 @@ impl Agent {
 
     /// Runs the program that a job names for its end, if it has come to it. A part's end is none of the job.
     fn on_end(&self, job: &Job) {
+        if job.state.is_end() && job.part.is_none() && job.request.on_end_url.is_some() {
+            self.shared.notices.notify_one();
+        }
         if job.state.is_end()
             && job.part.is_none()
             && let Some(command) = &job.request.on_end
@@ -267,7 +279,29 @@ impl Agent {
     }
 
     /// Carries jobs out until `stop` is true; then lets those that run stop in good order, so that they are queued again.
-    pub async fn run(&self, mut stop: watch::Receiver<bool>) {
+    pub async fn run(&self, stop: watch::Receiver<bool>) {
+        let shared = self.shared.clone();
+        let notices = {
+            let stop = stop.clone();
+            let run = async move {
+                notice::run(
+                    shared.store.clone(),
+                    shared.settings.key.clone(),
+                    &shared.notices,
+                    stop,
+                )
+                .await;
+            };
+            tokio::spawn(run)
+        };
+        self.run_jobs(stop).await;
+        if let Err(error) = notices.await {
+            tracing::warn!(%error, "what tells of ends has failed");
+        }
+        self.shared.store.close().await;
+    }
+
+    async fn run_jobs(&self, mut stop: watch::Receiver<bool>) {
         let mut work = Work::default();
         let mut has_taken_own = false;
         loop {
@@ -303,7 +337,11 @@ impl Agent {
             true => Gone::Instance(&self.shared.settings.instance),
             false => Gone::All,
         };
-        self.shared.store.take_lost(&gone).await.map(|_| ())
+        if self.shared.store.take_lost(&gone).await? > 0 {
+            // One that was to be cancelled has ended with that.
+            self.shared.notices.notify_one();
+        }
+        Ok(())
     }
 
     async fn step(&self, work: &mut Work) -> Result<(), StoreError> {
@@ -315,6 +353,7 @@ impl Agent {
         }
         if shared.store.is_shared() && shared.store.take_lost(&Gone::Silent).await? > 0 {
             self.announce();
+            shared.notices.notify_one();
         }
         if work.next_prune.is_none_or(|at| at <= now) {
             let age = i64::try_from(shared.settings.history.as_millis()).unwrap_or(i64::MAX);
@@ -472,7 +511,6 @@ impl Agent {
             Ok(Err(error)) => tracing::warn!(%error, "the store did not take how the last attempts ended"),
             Err(_) => tracing::warn!("some attempts did not end"),
         }
-        self.shared.store.close().await;
     }
 }
 

@@ -301,8 +301,13 @@ async fn submit(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    Body(request): Body<JobRequest>,
+    Body(mut request): Body<JobRequest>,
 ) -> Result<Response, Problem> {
+    if request.on_end_url.is_none() {
+        request
+            .on_end_url
+            .clone_from(&service.agent.settings().on_end_url);
+    }
     let invalid = |detail: String| Problem::new(ProblemKind::Invalid, detail);
     request.check().map_err(|error| invalid(error.to_string()))?;
     (service.agent.settings().check)(&request).map_err(invalid)?;

@@ -7,6 +7,8 @@ pub use longhaul_jobs::State as JobState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::notice::Receiver;
+
 /// Most sources of one job, and most routes and the like of its options.
 const MAX_LIST_ENTRIES: usize = 1000;
 /// Most bytes of a path, an option, a label or an argument.
@@ -51,6 +53,11 @@ pub struct JobRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 2, maximum = 1000)]
     pub split: Option<u32>,
+    /// An `http` or `https` URL that is told when the job has ended: a POST of the job in JSON.
+    // Where it is not used, what is kept stays as older releases read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 2048)]
+    pub on_end_url: Option<String>,
 }
 
 /// Options of `longhaul cp`, by the names that they have there.
@@ -206,6 +213,9 @@ pub enum InvalidRequest {
     /// No program.
     #[error("on_end: name a program")]
     NoProgram,
+    /// Nothing that can be told.
+    #[error("on_end_url: an http or https URL of up to 2048 characters, without a name or a password in it")]
+    Url,
     /// `longhaul cp` does not understand it.
     #[error("{0}")]
     Copy(String),
@@ -257,6 +267,13 @@ impl JobRequest {
             return Err(InvalidRequest::NoProgram);
         }
         self.check_split()?;
+        if self
+            .on_end_url
+            .as_deref()
+            .is_some_and(|url| Receiver::of(url).is_none())
+        {
+            return Err(InvalidRequest::Url);
+        }
         self.due().map(|_| ())
     }
 
@@ -509,6 +526,7 @@ mod tests {
             not_before: None,
             on_end: None,
             split: None,
+            on_end_url: None,
         }
     }
 
@@ -558,6 +576,11 @@ mod tests {
             ..good()
         };
         assert_eq!(told(bad), InvalidRequest::NoProgram);
+        let bad = JobRequest {
+            on_end_url: Some("file:///etc/passwd".into()),
+            ..good()
+        };
+        assert_eq!(told(bad), InvalidRequest::Url);
     }
 
     #[test]

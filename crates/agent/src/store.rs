@@ -3,6 +3,7 @@
 
 mod claim;
 mod history;
+mod notices;
 mod parts;
 mod places;
 mod row;
@@ -384,6 +385,9 @@ impl Store {
         } else {
             let life = whole.life.after(event, now, &self.policy, seed(id))?;
             self.write_life(&mut transaction, id, life, now, with).await?;
+        }
+        if whole.job.request.on_end_url.is_some() && !whole.life.state.is_end() {
+            self.keep_notice(&mut transaction, job, now).await?;
         }
         transaction.commit().await?;
         Ok(has_ended.then_some(job))

@@ -28,6 +28,7 @@ fn request(destination: &str) -> JobRequest {
         not_before: None,
         on_end: None,
         split: None,
+        on_end_url: None,
     }
 }
 
@@ -255,6 +256,68 @@ async fn places_are_their_owners(store: Store) {
 }
 
 /// Four that take at once what one of them can have.
+/// Of those whose end is told to that URL.
+async fn end_of_one_told(store: &Store, url: &str) -> i64 {
+    let request = JobRequest {
+        on_end_url: Some(url.into()),
+        ..request("dtn:/told")
+    };
+    let id = store.submit("ana", &request, None, None).await.unwrap().0.id;
+    store.ask(id, Event::Cancel).await.unwrap();
+    id
+}
+
+async fn an_end_is_told_until_it_is_taken(store: Store) {
+    let take = async |room| store.take_notices(room, 2, 60_000).await.unwrap();
+    // No end, or nobody to tell.
+    let untold = submit(&store, "ana", "dtn:/a").await;
+    store.ask(untold, Event::Cancel).await.unwrap();
+    assert!(take(10).await.is_empty());
+    assert_eq!(store.next_notice().await.unwrap(), None);
+    let id = end_of_one_told(&store, "https://one.example/hook").await;
+    // It outlives the job, and says what that was.
+    store.forget(id).await.unwrap();
+    let first = take(10).await.remove(0);
+    let told: serde_json::Value = serde_json::from_str(&first.body).unwrap();
+    assert_eq!(
+        (told["id"].as_i64(), told["state"].as_str()),
+        (Some(id), Some("cancelled"))
+    );
+    assert_eq!(
+        (first.job, first.attempts, first.url.as_str()),
+        (id, 1, "https://one.example/hook")
+    );
+    // It is under way.
+    assert!(take(10).await.is_empty());
+    assert!(store.next_notice().await.unwrap().unwrap() > 0);
+    store.notice_later(&first, 0).await.unwrap();
+    let second = take(10).await.remove(0);
+    assert_eq!((second.id.as_str(), second.attempts), (first.id.as_str(), 2));
+    // An agent that has the store for itself knows that nobody else is telling it.
+    store.notices_lost().await.unwrap();
+    let second = take(10).await.remove(0);
+    assert_eq!(second.attempts, 3);
+    // Who was taken to be gone puts nothing off any more.
+    store.notice_later(&first, -1).await.unwrap();
+    assert!(take(10).await.is_empty());
+    store.notice_taken(&second.id).await.unwrap();
+    assert_eq!(store.next_notice().await.unwrap(), None);
+    // One receiver does not keep the others waiting, and each end is one of its own.
+    for _ in 0..4 {
+        end_of_one_told(&store, "https://one.example/hook").await;
+    }
+    let other = end_of_one_told(&store, "http://other.example/").await;
+    let (taken, more) = (take(10).await, take(10).await);
+    let jobs: Vec<i64> = taken.iter().map(|notice| notice.job).collect();
+    assert!(jobs.len() == 3 && jobs.contains(&other), "{jobs:?}");
+    assert_eq!(more.len(), 2);
+    let mut ids: Vec<String> = taken.into_iter().chain(more).map(|notice| notice.id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 5);
+    store.close().await;
+}
+
 async fn no_two_take_the_same(store: Store) {
     for number in 0..40 {
         submit(&store, "ana", &format!("dtn{number}:/a")).await;
@@ -517,6 +580,7 @@ on_both!(
     one_that_runs_is_paused_by_its_agent,
     changes_come_in_their_order_and_pages_end,
     places_are_their_owners,
+    an_end_is_told_until_it_is_taken,
     no_two_take_the_same,
     agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run,
     what_is_asked_of_a_job_is_asked_of_its_parts,

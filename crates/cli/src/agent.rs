@@ -16,11 +16,13 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use longhaul_agent::agent::Program;
 use longhaul_agent::http::Web;
+use longhaul_agent::notice::Receiver;
 use longhaul_agent::places::Place;
 use longhaul_agent::{Agent, Settings, Store, http};
 use longhaul_api::access::Token;
 use longhaul_api::{Gate, listen};
 use longhaul_jobs::Limits;
+use longhaul_session::Identity;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -61,6 +63,9 @@ pub struct Resident {
     listen: Option<SocketAddr>,
     #[command(flatten)]
     elsewhere: elsewhere::Elsewhere,
+    /// Tell this http or https URL when a job has ended that names none itself (`longhaul submit --on-end-url`).
+    #[arg(long, value_name = "URL", value_parser = receiver)]
+    on_end_url: Option<String>,
     /// What other agents and people know it by [default: this host's name].
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
@@ -110,7 +115,8 @@ impl Resident {
             Some(url) => Store::postgres(url).await?,
             None => Store::sqlite(&dir.join("jobs.sqlite")).await?,
         };
-        let agent = Agent::new(store, self.settings(dir)?);
+        let identity = own_identity(dir)?;
+        let agent = Agent::new(store, self.settings(dir, &identity)?);
         let uid = rustix::process::getuid().as_raw();
         let gate = |token| Gate {
             uid,
@@ -152,14 +158,14 @@ impl Resident {
         let keyed = match elsewhere {
             None => None,
             Some(address) => {
-                let serve = self
-                    .elsewhere
-                    .serve(&agent, dir, address, stopped.clone(), &mut served);
+                let serve =
+                    self.elsewhere
+                        .serve(&agent, dir, &identity, address, stopped.clone(), &mut served);
                 Some(serve.await?)
             }
         };
         served.spawn(listen::serve(unix, router, stopped.clone()));
-        self.tell_ready(agent.settings(), &socket, http, keyed.as_ref());
+        self.tell_ready(agent.settings(), &socket, http, keyed);
         let work = {
             let (agent, stopped) = (agent.clone(), stopped.clone());
             tokio::spawn(async move { agent.run(stopped).await })
@@ -186,14 +192,13 @@ impl Resident {
         settings: &Settings,
         socket: &Path,
         http: Option<SocketAddr>,
-        keyed: Option<&elsewhere::Listening>,
+        https: Option<SocketAddr>,
     ) {
         let (name, socket) = (&settings.name, home::shown(socket));
-        let https = keyed.map(|listening| listening.address);
-        let key = keyed.and_then(|listening| listening.key);
+        let key = settings.key.public();
         if self.json {
             let [http, https] = [http, https].map(|address| address.map(|address| address.to_string()));
-            let key = key.map(|key| key.to_string());
+            let key = key.to_string();
             answer::line(
                 json!({"event": "ready", "name": name, "socket": socket, "http": http, "https": https, "key": key}),
             );
@@ -205,15 +210,12 @@ impl Resident {
         }
         if let Some(address) = https {
             answer::line(format!(
-                "HTTP at https://{address}, for the keys that are authorized"
+                "HTTP at https://{address}, for the keys that are authorized; its own is {key}"
             ));
-        }
-        if let Some(key) = key {
-            answer::line(format!("its key is {key}"));
         }
     }
 
-    fn settings(&self, dir: &Path) -> Result<Settings> {
+    fn settings(&self, dir: &Path, identity: &Identity) -> Result<Settings> {
         let file = std::env::current_exe().context("cannot tell where this program is")?;
         let own = std::process::id().to_string();
         let arguments = ["cp", "--json", "-B", "--parent", &own];
@@ -232,9 +234,28 @@ impl Resident {
             history: Duration::from_secs(u64::from(self.history) * 24 * 3600),
             places: builtin_places(),
             assets: assets::ASSETS,
+            on_end_url: self.on_end_url.clone(),
+            key: identity.signing_key().clone(),
             browse: Arc::new(browse::Places::default()),
             check: cp::is_understood,
         })
+    }
+}
+
+/// A URL that can be told of ends.
+fn receiver(url: &str) -> Result<String, String> {
+    match Receiver::of(url) {
+        Some(_) => Ok(url.to_owned()),
+        None => Err("no http or https URL, or one with a name or a password in it".to_owned()),
+    }
+}
+
+/// The agent's own key, made when it is first needed.
+fn own_identity(dir: &Path) -> Result<Identity> {
+    let file = dir.join("identity");
+    match file.exists() {
+        true => Ok(Identity::load(&file)?),
+        false => Ok(Identity::create(&file)?),
     }
 }
 

@@ -30,6 +30,9 @@ pub struct Submit {
     /// Program to run when the job has ended, with the job in JSON on its standard input. Repeat for its arguments.
     #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true)]
     on_end: Vec<String>,
+    /// Tell this http or https URL when the job has ended: a POST of the job in JSON, signed by the agent [default: what the agent was told].
+    #[arg(long, value_name = "URL")]
+    on_end_url: Option<String>,
     /// Name of this request: sent again with the same name, it makes no second job.
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
@@ -49,6 +52,7 @@ impl Submit {
             priority: self.priority,
             not_before: self.not_before,
             on_end: Some(self.on_end).filter(|command| !command.is_empty()),
+            on_end_url: self.on_end_url,
             ..self.cp.request(of_agent(&agent)?)?
         };
         submit(&agent, &request, self.key.as_deref(), self.cp.wants_json())

@@ -18,6 +18,7 @@ use longhaul_agent::{Agent, JobRequest, Settings, Store, http};
 use longhaul_api::access::{Sessions, Token};
 use longhaul_api::{Gate, listen};
 use longhaul_jobs::Limits;
+use longhaul_proto::SigningKey;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -102,6 +103,8 @@ pub async fn agent_in(dir: &Path) -> Agent {
             media_type: "text/html; charset=utf-8",
             bytes: b"<!doctype html>",
         }],
+        on_end_url: None,
+        key: SigningKey::generate().unwrap(),
         browse: Arc::new(Fake),
         check: understood,
     };

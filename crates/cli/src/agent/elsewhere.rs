@@ -13,7 +13,7 @@ use longhaul_api::authorized_keys::AuthorizedKeys;
 use longhaul_api::tls::{Certificate, ServerTls};
 use longhaul_api::{KeyGate, listen};
 use longhaul_hop::unix_ms;
-use longhaul_proto::{Endpoint, Host, PublicKey};
+use longhaul_proto::{Endpoint, Host};
 use longhaul_session::Identity;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -40,35 +40,27 @@ pub struct Elsewhere {
     tls_key: Option<PathBuf>,
 }
 
-/// Where it listens, and what it is known by.
-pub struct Listening {
-    pub address: SocketAddr,
-    /// None where it shows a site's certificate.
-    pub key: Option<PublicKey>,
-}
-
 impl Elsewhere {
     /// Whether anybody else than this machine is answered.
     pub fn is_wanted(&self) -> bool {
         self.authorized_keys.is_some()
     }
 
-    /// Listens, and serves until `stop` is true.
+    /// Listens, serves until `stop` is true, and says where.
     pub async fn serve(
         &self,
         agent: &Agent,
         dir: &Path,
+        identity: &Identity,
         listen: SocketAddr,
         stop: watch::Receiver<bool>,
         served: &mut JoinSet<std::io::Result<()>>,
-    ) -> Result<Listening> {
+    ) -> Result<SocketAddr> {
         let keys = self.keys()?;
         let listener = listen::anywhere(listen).await?;
         let address = listener.local_addr().context("cannot tell where it listens")?;
         let names = self.names(address)?;
-        let identity = own_identity(dir)?;
-        let certificate = self.certificate(&identity, &names)?;
-        let key = certificate.pem.is_some().then(|| identity.public());
+        let certificate = self.certificate(identity, &names)?;
         if let Some(pem) = &certificate.pem {
             // For programs that know services by certificates: `curl --cacert`.
             let file = dir.join("certificate.pem");
@@ -85,7 +77,7 @@ impl Elsewhere {
         let mut hang_up = signal(SignalKind::hangup())?;
         let again = Again {
             options: self.clone(),
-            identity,
+            identity: identity.clone(),
             names,
         };
         tokio::spawn(async move {
@@ -97,7 +89,7 @@ impl Elsewhere {
                 }
             }
         });
-        Ok(Listening { address, key })
+        Ok(address)
     }
 
     fn keys(&self) -> Result<AuthorizedKeys> {
@@ -172,15 +164,6 @@ fn bare(host: &Host) -> String {
     match host {
         Host::Name(name) => name.clone(),
         Host::Ip(ip) => ip.to_string(),
-    }
-}
-
-/// The agent's own key, made when it is first needed.
-fn own_identity(dir: &Path) -> Result<Identity> {
-    let file = dir.join("identity");
-    match file.exists() {
-        true => Ok(Identity::load(&file)?),
-        false => Ok(Identity::create(&file)?),
     }
 }
 

@@ -74,6 +74,7 @@ impl Cp {
             not_before: None,
             on_end: None,
             split: self.split,
+            on_end_url: None,
         })
     }
 

@@ -13,7 +13,7 @@ use crate::stage::{Stage, errors, signal};
 struct Remote {
     child: Child,
     url: String,
-    key: Option<String>,
+    key: String,
     // Kept open, lest its writes fail.
     _out: BufReader<ChildStdout>,
 }
@@ -41,7 +41,7 @@ impl Remote {
         Self {
             child,
             url: format!("https://{}", told["https"].as_str().unwrap()),
-            key: told["key"].as_str().map(str::to_owned),
+            key: told["key"].as_str().unwrap().to_owned(),
             _out: out,
         }
     }
@@ -106,11 +106,7 @@ fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
     );
     let known = remote.ask(&stage, "me", &["jobs", "--accept-new"]);
     assert!(known.status.success(), "{}", errors(&known));
-    let pinned = remote.ask(
-        &stage,
-        "other",
-        &["jobs", "--host-key", remote.key.as_ref().unwrap()],
-    );
+    let pinned = remote.ask(&stage, "other", &["jobs", "--host-key", &remote.key]);
     assert!(pinned.status.success(), "{}", errors(&pinned));
 
     let data = stage.noise("here/data", 300_000);
@@ -144,7 +140,7 @@ fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
     );
 
     // Who may read changes nothing.
-    let trust = ["--host-key", remote.key.as_ref().unwrap()];
+    let trust = ["--host-key", &remote.key];
     let list = remote.ask(&stage, "other", &[&["jobs"], &trust[..]].concat());
     assert!(
         String::from_utf8_lossy(&list.stdout).contains("1 cancelled"),
@@ -167,7 +163,7 @@ fn a_key_that_is_taken_out_of_the_file_is_not_let_in_any_more() {
     let stage = Stage::new();
     let [me, other] = ["me", "other"].map(|who| format!("{} {who} all", stage.key(who)));
     let remote = Remote::start(&stage, std::slice::from_ref(&other), &[]);
-    let key = remote.key.clone().unwrap();
+    let key = remote.key.clone();
     let ask = |who| remote.ask(&stage, who, &["jobs", "--host-key", &key]);
     let refused = ask("me");
     assert_eq!(refused.status.code(), Some(4));
@@ -277,7 +273,6 @@ fn a_site_s_certificate_is_known_by_its_authority() {
     );
     let keys = [format!("{} ana all", stage.key("me"))];
     let remote = Remote::start(&stage, &keys, &["--tls-cert", "tls.pem", "--tls-key", "tls.key"]);
-    assert_eq!(remote.key, None);
     let trusted = remote.ask(&stage, "me", &["jobs", "--ca", "ca.pem"]);
     assert!(trusted.status.success(), "{}", errors(&trusted));
     for arguments in [

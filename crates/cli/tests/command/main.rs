@@ -13,6 +13,7 @@ mod grants;
 mod kills;
 mod leftovers;
 mod logs;
+mod notices;
 mod perf;
 #[path = "../../../agent/tests/postgres/mod.rs"]
 mod postgres;
