@@ -315,6 +315,16 @@ async fn an_end_is_told_until_it_is_taken(store: Store) {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 5);
+    // Of a job in parts one end is told: its own.
+    let split = JobRequest {
+        on_end_url: Some("http://third.example/".into()),
+        split: Some(3),
+        ..request("dtn:/told/")
+    };
+    let whole = store.submit("ana", &split, None, None).await.unwrap().0.id;
+    store.ask(whole, Event::Cancel).await.unwrap();
+    let told = take(10).await;
+    assert_eq!(told.iter().map(|notice| notice.job).collect::<Vec<_>>(), [whole]);
     store.close().await;
 }
 

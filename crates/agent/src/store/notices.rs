@@ -17,7 +17,13 @@ impl Store {
         let Some(kept) = self.locked(transaction, job, "").await? else {
             return Ok(());
         };
-        let Some(url) = kept.job.request.on_end_url.as_ref().filter(|_| kept.life.state.is_end()) else {
+        let Some(url) = kept
+            .job
+            .request
+            .on_end_url
+            .as_ref()
+            .filter(|_| kept.life.state.is_end())
+        else {
             return Ok(());
         };
         // Checked when it was submitted; one that is none would be told to nobody.
