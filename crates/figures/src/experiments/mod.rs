@@ -16,6 +16,7 @@ pub mod peers;
 pub mod rate_fit;
 pub mod right_sizing;
 pub mod scale;
+pub mod split;
 pub mod streams;
 
 use crate::listed::Listed;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(beside::Beside),
         Box::new(kills::Kills),
         Box::new(jobs::Jobs),
+        Box::new(split::Split),
         Box::new(scale::Scale),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,
