@@ -46,7 +46,7 @@ rate = "1 Gbit/s"
 queue = "1 bdp, at least 256 KB"
 "#;
 const FILES: u64 = 96;
-const FILE_BYTES: u64 = 2 << 20;
+const FILE_BYTES: u64 = 4 << 20;
 /// Of the whole tree.
 pub const BYTES: u64 = FILES * FILE_BYTES;
 /// Parts of a job that is split: four for each node.
