@@ -6,9 +6,9 @@
 #![cfg(not(test))] // the tests' own process keeps the C library's functions
 #![allow(unsafe_code)] // it stands in for functions of the C library
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use libc::{pid_t, sockaddr, socklen_t};
+use libc::{addrinfo, hostent, msghdr, pid_t, sockaddr, socklen_t, ssize_t};
 use longhaul_preload::{hooks, process};
 
 /// Gives hooks their names.
@@ -19,6 +19,7 @@ macro_rules! named {
         /// # Safety
         /// As the function of the C library.
         #[unsafe(no_mangle)]
+        #[allow(clippy::too_many_arguments)] // as many as it has
         pub unsafe extern "C-unwind" fn $name($($argument: $type),*) $(-> $result)? {
             // SAFETY: the caller's promise is the hook's.
             unsafe { hooks::$name($($argument),*) }
@@ -49,6 +50,33 @@ named! {
     fn closefrom(first: c_int);
     /// `fork(2)`.
     fn fork() -> pid_t;
+    /// `getpeername(2)`.
+    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    /// `getsockopt(2)`.
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int;
+    /// `sendto(2)`.
+    fn sendto(
+        fd: c_int, data: *const c_void, size: usize, flags: c_int, address: *const sockaddr, length: socklen_t,
+    ) -> ssize_t;
+    /// `sendmsg(2)`.
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    /// `getaddrinfo(3)`.
+    fn getaddrinfo(
+        node: *const c_char, service: *const c_char, hints: *const addrinfo, result: *mut *mut addrinfo,
+    ) -> c_int;
+    /// `gethostbyname(3)`.
+    fn gethostbyname(name: *const c_char) -> *mut hostent;
+    /// `gethostbyname2(3)`.
+    fn gethostbyname2(name: *const c_char, family: c_int) -> *mut hostent;
+    /// `gethostbyname_r(3)`.
+    fn gethostbyname_r(
+        name: *const c_char, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent, error: *mut c_int,
+    ) -> c_int;
+    /// `gethostbyname2_r(3)`.
+    fn gethostbyname2_r(
+        name: *const c_char, family: c_int, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent,
+        error: *mut c_int,
+    ) -> c_int;
     /// `_exit(2)`.
     fn _exit(status: c_int) -> !;
     /// `_Exit(3)`.

@@ -21,5 +21,6 @@ mod helper;
 mod log;
 mod real;
 mod right_sizing;
+mod routes;
 mod settings;
 mod table;

@@ -12,6 +12,7 @@ use crate::helper::Helper;
 use crate::log::Log;
 use crate::real;
 use crate::right_sizing::RightSizing;
+use crate::routes::Routes;
 use crate::settings::Settings;
 
 /// This process, once the library has been set up; null before, and where nothing is asked for.
@@ -21,6 +22,8 @@ static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 pub struct Process {
     /// What is done to its connections; none where that is not asked for.
     pub right_sizing: Option<RightSizing>,
+    /// How its connections are brought onto routes; none where that is not asked for.
+    pub routes: Option<Routes>,
     /// The log.
     pub log: Log,
     /// The library's own thread.
@@ -53,15 +56,27 @@ pub fn aside<T>(body: impl FnOnce(&'static Process) -> T) -> Option<T> {
     }
 }
 
-/// The log's descriptor, as the hooks that close many at once count.
-pub fn own_descriptor() -> Option<u32> {
-    u32::try_from(process()?.log.descriptor()).ok()
+/// The lowest descriptor from `first` to `last` that is this library's, as the hooks that close many at once count.
+pub fn own_between(first: u32, last: u32) -> Option<u32> {
+    let process = process()?;
+    let log = u32::try_from(process.log.descriptor()).ok();
+    let log = log.filter(|own| (first..=last).contains(own));
+    let control = process
+        .routes
+        .as_ref()
+        .and_then(|routes| routes.own_between(first, last));
+    log.into_iter().chain(control).min()
 }
 
 /// Whether a descriptor is this library's and not the program's.
 pub fn is_ours(descriptor: RawFd) -> bool {
     process().is_some_and(|process| {
-        descriptor >= 0 && process.log.descriptor() == descriptor && process.log.stands()
+        let is_log = descriptor >= 0 && process.log.descriptor() == descriptor && process.log.stands();
+        is_log
+            || process
+                .routes
+                .as_ref()
+                .is_some_and(|routes| routes.is_own(descriptor))
     })
 }
 
@@ -80,6 +95,9 @@ pub fn set_up() {
     }
     let process = Box::new(Process {
         right_sizing: settings.mode.map(RightSizing::new),
+        routes: settings
+            .routes
+            .map(|routes| Routes::new(routes, settings.ramp.as_deref())),
         log,
         helper: Helper::new(),
         owner: AtomicI32::new(own_number()),
@@ -99,6 +117,9 @@ extern "C" fn forked() {
         process.log.after_fork();
         if let Some(right_sizing) = &process.right_sizing {
             right_sizing.after_fork();
+        }
+        if let Some(routes) = &process.routes {
+            routes.after_fork();
         }
     }
 }
@@ -152,6 +173,10 @@ impl Process {
         self.right_sizing
             .as_ref()
             .is_some_and(|right_sizing| right_sizing.table.find(descriptor).is_some())
+            || self
+                .routes
+                .as_ref()
+                .is_some_and(|routes| routes.knows(descriptor))
     }
 
     /// Before a connection is opened, or a socket listens.
@@ -178,6 +203,9 @@ impl Process {
         if let Some(right_sizing) = &self.right_sizing {
             right_sizing.closing(descriptor, &self.log);
         }
+        if let Some(routes) = &self.routes {
+            routes.closing(descriptor);
+        }
     }
 
     /// All descriptors from `first` to `last` are about to be closed.
@@ -193,6 +221,9 @@ impl Process {
         let possible = old != new && borrow(old).is_some_and(|old| rustix::io::fcntl_getfd(old).is_ok());
         if possible {
             self.log.make_way(new);
+            if let Some(routes) = &self.routes {
+                routes.make_way(new);
+            }
             self.closing(new);
         }
     }
@@ -204,6 +235,9 @@ impl Process {
         }
         if let Some(right_sizing) = &self.right_sizing {
             right_sizing.duplicated(old, new);
+        }
+        if let Some(routes) = &self.routes {
+            routes.duplicated(old, new);
         }
     }
 }

@@ -2,10 +2,10 @@
 //! object is loaded, since `dlsym` takes locks, which a signal handler or the child of a fork would wait for in vain. Only what other
 //! objects call before that is looked up where it is called.
 
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use libc::{pid_t, sockaddr, socklen_t};
+use libc::{addrinfo, hostent, pid_t, sockaddr, socklen_t, ssize_t};
 
 /// The next function of a name.
 struct Next {
@@ -109,4 +109,33 @@ next! {
     fn fork() -> pid_t, else missing();
     /// `_exit(2)`: returns only where the C library has none.
     fn _exit(status: c_int), else { let _ = missing(); };
+    /// `getpeername(2)`.
+    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int, else missing();
+    /// `getsockopt(2)`.
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int, else missing();
+    /// `sendto(2)`.
+    fn sendto(
+        fd: c_int, data: *const c_void, size: usize, flags: c_int, address: *const sockaddr, length: socklen_t,
+    ) -> ssize_t, else missing() as ssize_t;
+    /// `sendmsg(2)`.
+    fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t, else missing() as ssize_t;
+    /// `recv(2)`, where a thread that waits can be cancelled.
+    fn recv(fd: c_int, room: *mut c_void, size: usize, flags: c_int) -> ssize_t, else missing() as ssize_t;
+    /// `getaddrinfo(3)`.
+    fn getaddrinfo(
+        node: *const c_char, service: *const c_char, hints: *const addrinfo, result: *mut *mut addrinfo,
+    ) -> c_int, else libc::EAI_SYSTEM;
+    /// `gethostbyname(3)`.
+    fn gethostbyname(name: *const c_char) -> *mut hostent, else std::ptr::null_mut();
+    /// `gethostbyname2(3)`.
+    fn gethostbyname2(name: *const c_char, family: c_int) -> *mut hostent, else std::ptr::null_mut();
+    /// `gethostbyname_r(3)`.
+    fn gethostbyname_r(
+        name: *const c_char, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent, error: *mut c_int,
+    ) -> c_int, else libc::ENOSYS;
+    /// `gethostbyname2_r(3)`.
+    fn gethostbyname2_r(
+        name: *const c_char, family: c_int, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent,
+        error: *mut c_int,
+    ) -> c_int, else libc::ENOSYS;
 }

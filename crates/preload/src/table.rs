@@ -38,6 +38,16 @@ impl Key {
         (entry != 0).then_some(Self(entry))
     }
 
+    /// As a number, which is never zero.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// From [`Self::number`]; `None` of zero.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::of(number)
+    }
+
     fn slot(self) -> usize {
         let number = self.0 & ((1 << SLOT_BITS) - 1);
         usize::try_from(number.wrapping_sub(1)).unwrap_or(usize::MAX)

@@ -13,6 +13,13 @@
 //! These are ordinary functions; the preload object gives them their names. Linked into a Rust program under those, they would take the
 //! place of libc's.
 
+mod routed;
+
+pub use routed::{
+    getaddrinfo, gethostbyname, gethostbyname_r, gethostbyname2, gethostbyname2_r, getpeername, getsockopt,
+    sendmsg, sendto,
+};
+
 use std::ffi::{c_int, c_uint};
 
 use libc::{sockaddr, socklen_t};
@@ -20,12 +27,17 @@ use libc::{sockaddr, socklen_t};
 use crate::context;
 use crate::process::{self, aside};
 use crate::real;
+use crate::routes;
 
 /// `connect(2)`.
 ///
 /// # Safety
 /// As the function of the C library.
 pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    // SAFETY: the program's arguments are passed on.
+    if let Some(result) = unsafe { routes::connect(fd, address, length) } {
+        return result;
+    }
     aside(|process| process.before_connection(fd));
     // SAFETY: the program's arguments are passed on.
     let result = unsafe { real::connect(fd, address, length) };
@@ -133,23 +145,22 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if flags & CLOEXEC == 0 {
         aside(|process| process.closing_range(first, last));
     }
-    let ours = process::own_descriptor().filter(|own| (first..=last).contains(own));
-    let Some(own) = ours else {
-        // SAFETY: the program's arguments are passed on.
-        return unsafe { real::close_range(first, last, flags) };
-    };
-    if own > first {
-        // SAFETY: the program's arguments are passed on, up to the log.
-        let below = unsafe { real::close_range(first, own - 1, flags) };
-        if below != 0 {
-            return below;
+    let mut from = first;
+    while let Some(own) = process::own_between(from, last) {
+        if own > from {
+            // SAFETY: the program's arguments are passed on, up to what is not the program's.
+            let below = unsafe { real::close_range(from, own - 1, flags) };
+            if below != 0 {
+                return below;
+            }
         }
+        if own == last {
+            return 0;
+        }
+        from = own + 1;
     }
-    if own == last {
-        return 0;
-    }
-    // SAFETY: the program's arguments are passed on, from the log on; it is less than `last`, so one more is no overflow.
-    unsafe { real::close_range(own + 1, last, flags) }
+    // SAFETY: the program's arguments are passed on, from behind what is not the program's.
+    unsafe { real::close_range(from, last, flags) }
 }
 
 /// `closefrom(3)`: leaves the log open where the kernel has `close_range`.
@@ -158,9 +169,11 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
 /// As the function of the C library.
 pub unsafe fn closefrom(first: c_int) {
     let lowest = c_uint::try_from(first).unwrap_or(0);
-    // SAFETY: closing all descriptors from here on is what was asked for.
-    if process::own_descriptor().is_some() && unsafe { close_range(lowest, c_uint::MAX, 0) } == 0 {
-        return;
+    if process::own_between(lowest, c_uint::MAX).is_some() {
+        // SAFETY: closing all descriptors from here on is what was asked for.
+        if unsafe { close_range(lowest, c_uint::MAX, 0) } == 0 {
+            return;
+        }
     }
     aside(|process| process.closing_range(lowest, c_uint::MAX));
     // SAFETY: the program's arguments are passed on.
