@@ -22,6 +22,7 @@ mod keys;
 mod leftovers;
 mod logging;
 mod manual;
+mod onramp;
 mod perf;
 mod place;
 mod places;
@@ -73,6 +74,7 @@ enum Command {
     Agent(agent::Resident),
     Serve(serve::Serve),
     Depot(depot::Relay),
+    Onramp(onramp::OnrampCommand),
     Perf(perf::Perf),
     Keys(keys::Keys),
     Doctor(doctor::Doctor),
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
         Command::Agent(agent) => agent.run(),
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
+        Command::Onramp(onramp) => onramp.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
         Command::Doctor(doctor) => doctor.run(),
