@@ -22,6 +22,7 @@ mod keys;
 mod leftovers;
 mod logging;
 mod manual;
+mod offramp;
 mod onramp;
 mod perf;
 mod place;
@@ -74,6 +75,7 @@ enum Command {
     Agent(agent::Resident),
     Serve(serve::Serve),
     Depot(depot::Relay),
+    Offramp(offramp::Ramp),
     Onramp(onramp::OnrampCommand),
     Perf(perf::Perf),
     Keys(keys::Keys),
@@ -106,6 +108,7 @@ fn main() -> ExitCode {
         Command::Agent(agent) => agent.run(),
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
+        Command::Offramp(offramp) => offramp.run(),
         Command::Onramp(onramp) => onramp.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),

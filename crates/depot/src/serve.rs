@@ -5,15 +5,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, RwLock};
 
 use longhaul_hop::{Conn, Entered, EventLog, Gate, Payer};
+use longhaul_policy::{Live, Policy, RateLimits};
 use longhaul_proto::{Admission, ReplayMemory, SigningKey};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::Timeouts;
 use crate::dial::Dialler;
-use crate::live::{Live, RateLimits};
 use crate::metrics::{EndedBy, Metrics, Reason, RefusedWith};
-use crate::policy::Policy;
 use crate::refusal::refuse;
 use crate::relay::hops::HopTallies;
 use crate::relay::pipe::PipePool;

@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use longhaul_config::routes::{RouteRule, SessionEnd};
-use longhaul_proto::Route;
 use quantities::{ByteCount, Time};
 
 /// Paths with a shorter round trip are connected over directly. A depot shortens the loop in which TCP grows its window and repairs
@@ -23,17 +22,26 @@ pub const SMALL: u64 = 64 * 1024;
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked<'a> {
+pub struct Asked {
     /// The destination's address, if it is known.
     pub address: Option<IpAddr>,
-    /// The route that the program names, whatever the rules say.
-    pub route: Option<&'a Route>,
+    /// What the program itself asks for, whatever the rules say.
+    pub named: Option<Named>,
     /// Bytes that the program will have carried, if it said so.
     pub size: Option<u64>,
     /// Whether there is to be no connection where there is no route.
     pub closed: bool,
     /// Whether the destination speaks the session protocol itself, as the program says. The rule may say so, too.
     pub acceptor: bool,
+}
+
+/// What a program itself may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    /// No route.
+    Direct,
+    /// A route that it names.
+    Route,
 }
 
 /// What is known of a destination from connections before.
@@ -128,13 +136,13 @@ impl Reason {
 
 /// Decides about one connection.
 #[must_use]
-pub fn choose(rule: Option<&RouteRule>, asked: &Asked<'_>, known: &Known) -> Decision {
+pub fn choose(rule: Option<&RouteRule>, asked: &Asked, known: &Known) -> Decision {
     let acceptor = asked.acceptor || rule.is_some_and(|rule| rule.end == SessionEnd::Destination);
     // Who speaks the session protocol understands no other, however short the path.
     let plain = if acceptor { Way::Session } else { Way::Direct };
-    match asked.route {
-        Some(route) if !route.is_direct() => return Reason::ProgramsRoute.go(Way::Route),
-        Some(_) if acceptor || !asked.closed => return Reason::ProgramsChoice.go(plain),
+    match asked.named {
+        Some(Named::Route) => return Reason::ProgramsRoute.go(Way::Route),
+        Some(Named::Direct) if acceptor || !asked.closed => return Reason::ProgramsChoice.go(plain),
         _ => {}
     }
     let routed = rule.is_some_and(|rule| rule.end != SessionEnd::None);

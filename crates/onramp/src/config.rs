@@ -1,11 +1,11 @@
 //! What an on-ramp is told: who it is, what its rules are, where it listens.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_depot::Network;
+use longhaul_policy::Network;
 use longhaul_proto::Endpoint;
 use longhaul_session::Identity;
 
@@ -68,8 +68,38 @@ pub struct Forward {
 pub struct Guests {
     /// The user and password that SOCKS5 and HTTP ask for (RFC 1929, RFC 7617); none are asked for if `None`.
     pub login: Option<Login>,
-    /// Networks that connections may come from; where it is empty, this machine alone.
+    /// Networks that connections may come from, to whatever entry. Where it is empty, who gives the password may come from anywhere, and
+    /// what needs no password is for this machine alone if it is a proxy.
     pub networks: Vec<Network>,
+}
+
+impl Guests {
+    /// Whether a connection from there is let in.
+    pub(crate) fn may(&self, from: IpAddr) -> bool {
+        let from = from.to_canonical();
+        self.networks.is_empty()
+            || from.is_loopback()
+            || self.networks.iter().any(|network| network.contains(from))
+    }
+
+    /// Whether a proxy at this address would serve anybody who reaches it.
+    pub(crate) fn leave_open(&self, address: SocketAddr) -> bool {
+        !address.ip().to_canonical().is_loopback() && self.login.is_none() && self.networks.is_empty()
+    }
+
+    /// Whether these are the user and password, if there are any.
+    pub(crate) fn log_in(&self, user: &[u8], password: &[u8]) -> bool {
+        self.login.as_ref().is_none_or(|login| {
+            // Both are compared whatever the first gives, in a time that depends on lengths alone.
+            same(user, login.user.as_bytes()) & same(password, login.password.as_bytes())
+        })
+    }
+}
+
+/// Whether both are the same, without saying by the time it takes where they differ.
+fn same(given: &[u8], expected: &[u8]) -> bool {
+    let differences = given.iter().zip(expected).fold(0, |all, (a, b)| all | (a ^ b));
+    std::hint::black_box(differences) == 0 && given.len() == expected.len()
 }
 
 /// A user and a password.
@@ -115,5 +145,41 @@ impl OnrampConfig {
             set_up: SET_UP,
             drain: DRAIN,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_come_in() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let (here, there) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
+        let mut guests = Guests::default();
+        assert!(!guests.leave_open(here) && guests.leave_open(there));
+        guests.networks = vec!["192.0.2.0/24".parse().unwrap()];
+        assert!(!guests.leave_open(there));
+        assert!(guests.may(ip("192.0.2.9")) && guests.may(ip("::ffff:192.0.2.9")) && guests.may(ip("::1")));
+        assert!(!guests.may(ip("198.51.100.1")));
+        assert!(guests.log_in(b"any", b""));
+        guests.login = Some(Login {
+            user: "u".to_owned(),
+            password: "secret".to_owned(),
+        });
+        assert!(guests.log_in(b"u", b"secret"));
+        for (user, password) in [
+            ("u", "secre"),
+            ("u", "secrets"),
+            ("v", "secret"),
+            ("", ""),
+            ("u", ""),
+        ] {
+            assert!(
+                !guests.log_in(user.as_bytes(), password.as_bytes()),
+                "{user} {password}"
+            );
+        }
+        assert!(!format!("{guests:?}").contains("secret"));
     }
 }

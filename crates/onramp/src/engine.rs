@@ -1,37 +1,47 @@
 //! What all entries share: the choice, the exits, the memory of destinations, the log.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_config::routes::{RouteRule, SessionEnd};
 use longhaul_hop::{Conn, Dialled, Options, Resolver, dial};
-use longhaul_proto::{Endpoint, Hop, PublicKey, Route};
-use longhaul_session::{ConnectOptions, Error, Identity, KnownHosts, ServerTrust, Service, connect};
+use longhaul_proto::{Endpoint, PublicKey, Route};
+use longhaul_session::{
+    Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions, Joined, KnownHosts,
+    ServerTrust, Service, Silence, connect, errno_of,
+};
 use rustix::io::Errno;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use crate::carry::{BufferRoom, Carry, Ending, Moved};
-use crate::choose::{Asked, Way, choose};
+use crate::choose::{Asked, Named, Way, choose};
 use crate::config::OnrampConfig;
 use crate::destination::{Destination, Wish};
 use crate::destinations::Destinations;
 use crate::exit::Exit;
-use crate::failure::{Failed, errno_of};
+use crate::failure::Failed;
 use crate::phase::{Phase, Phases};
+use crate::route::NamedRoute;
 use crate::table::Table;
 
 /// How long data of a direct connection may go unacknowledged, and its far end not read: as Linux does it by itself, roughly
 /// (`tcp_retries2`), so that a program notices no difference.
 const DIRECT_UNACKNOWLEDGED: Duration = Duration::from_secs(15 * 60);
 
-/// Where sessions with an off-ramp, and with a program that listens through an on-ramp, are had.
-const TCP: &str = "tcp";
-pub(crate) const STREAM: &str = "stream";
+/// How long a connection may be silent. Programs are silent for as long as they like; depots and off-ramps on the way have bounds of their
+/// own.
+const SILENCE: Silence = Silence {
+    open: FOR_EVER,
+    half_closed: FOR_EVER,
+};
+/// Longer than any connection lasts, and short enough to be added to a time.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Memory for buffers, over all connections, in bytes; 1024 directions in bulk.
+const BUFFERS: usize = 128 << 20;
 
 /// What an entry was asked for.
 #[derive(Debug, Clone)]
@@ -41,7 +51,7 @@ pub(crate) struct Request {
     pub(crate) destination: Destination,
     pub(crate) wish: Wish,
     /// The route that the program names, whatever the rules say.
-    pub(crate) route: Option<Route>,
+    pub(crate) route: Option<NamedRoute>,
     /// Whether there is to be no connection where there is no route.
     pub(crate) closed: bool,
     /// Whether the destination speaks the session protocol itself.
@@ -87,8 +97,6 @@ pub(crate) struct PlannedRoute {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) exit: Exit,
-    /// Where a direct connection leads.
-    pub(crate) address: Option<SocketAddr>,
 }
 
 /// What all entries share.
@@ -102,8 +110,7 @@ pub(crate) struct Engine {
     memory: Mutex<Destinations>,
     began: Instant,
     places: Arc<Semaphore>,
-    room: BufferRoom,
-    numbers: AtomicU64,
+    buffers: Arc<Buffers>,
     phases: Phases,
 }
 
@@ -118,8 +125,7 @@ impl Engine {
             memory: Mutex::default(),
             began: Instant::now(),
             places: Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS))),
-            room: BufferRoom::new(),
-            numbers: AtomicU64::new(1),
+            buffers: Buffers::new(BUFFERS),
             phases,
         }
     }
@@ -135,7 +141,10 @@ impl Engine {
         let rule = rules.rule(destination.address(), destination.name(), destination.port());
         let asked = Asked {
             address: destination.address(),
-            route: request.route.as_ref(),
+            named: request.route.as_ref().map(|route| match route.is_direct() {
+                true => Named::Direct,
+                false => Named::Route,
+            }),
             size: request.wish.size,
             closed: request.closed,
             acceptor: request.acceptor,
@@ -178,10 +187,7 @@ impl Engine {
         if let Some(rtt) = exit.round_trip() {
             self.memory().measured(address.ip(), rtt, self.began.elapsed());
         }
-        Ok(Opened {
-            exit,
-            address: Some(address),
-        })
+        Ok(Opened { exit })
     }
 
     async fn connected(&self, to: &Endpoint, deadline: Instant) -> io::Result<Dialled> {
@@ -212,7 +218,6 @@ impl Engine {
                 }
                 return Ok(Opened {
                     exit: Exit::Session(Box::new(session)),
-                    address: None,
                 });
             }
             Err(error) => error,
@@ -228,14 +233,19 @@ impl Engine {
     }
 
     fn options(&self, request: &Request, route: &PlannedRoute) -> Result<ConnectOptions, Failed> {
-        let (service, at, key) = match &route.end {
-            SessionEnd::Offramp { at, key } => (TCP, at.clone(), *key),
-            SessionEnd::Destination => (STREAM, request.destination.endpoint(), None),
+        let destination = request.destination.endpoint();
+        let (identity, via) = (Arc::clone(&self.identity), route.via.clone());
+        let options = match &route.end {
+            SessionEnd::Offramp { at, key } => {
+                let trust = self.trust(at, *key)?;
+                ConnectOptions::to_server(destination, via, at.clone(), identity, trust)
+            }
+            SessionEnd::Destination => {
+                let trust = self.trust(&destination, None)?;
+                ConnectOptions::new(Service::STREAM, via, destination, identity, trust)
+            }
             SessionEnd::None => return Err(Failed::new(Errno::INVAL, "the route has no end")),
         };
-        let invalid = |error: &dyn std::fmt::Display| Failed::new(Errno::INVAL, error.to_string());
-        let service: Service = service.parse().map_err(|error| invalid(&error))?;
-        let server = self.trust(&at, key)?;
         // A silent route must leave time for the direct way.
         let time = if route.falls_back_to_tcp() {
             self.set_up / 2
@@ -247,7 +257,9 @@ impl Engine {
             fall_back: route.fall_back && route.end == SessionEnd::Destination,
             purpose: request.wish.purpose.clone(),
             size: request.wish.size,
-            ..ConnectOptions::new(service, route.via.clone(), at, Arc::clone(&self.identity), server)
+            rate: request.wish.rate.filter(|&rate| rate > 0),
+            duration: request.wish.duration.filter(|&duration| duration > 0),
+            ..options
         })
     }
 
@@ -265,6 +277,12 @@ impl Engine {
     pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Failed> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         place.map_err(|_| Failed::new(Errno::AGAIN, "the on-ramp carries as many connections as it may"))
+    }
+
+    /// Plans and opens for an entry that connects in any case. Ends early, with `None`, when the program goes.
+    pub(crate) async fn open_for(&self, request: &Request, program: &Conn) -> Option<Result<Opened, Failed>> {
+        let plan = self.plan(request);
+        self.open_planned(request, &plan, program.broken()).await
     }
 
     /// Opens as planned; ends early, with `None`, when `gone` says that the program is.
@@ -288,36 +306,58 @@ impl Engine {
         Some(opened)
     }
 
-    /// Carries to the end, and says in the log what came of it.
-    pub(crate) async fn carry(&self, request: &Request, program: Conn, opened: Opened, early: Vec<u8>) {
+    /// Carries to the end, and says in the log what came of it. `early` is what was read from the program already.
+    pub(crate) async fn carry(&self, request: &Request, program: Conn, opened: Opened, early: &[u8]) {
         let began = Instant::now();
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let moved = Arc::new(Moved::default());
-        let mut carry = Carry::new(program, opened.exit, early, Arc::clone(&moved), &self.room);
-        let mut phases = self.phases.clone();
-        let ending = tokio::select! {
-            ending = &mut carry => ending,
-            () = phases.reached(Phase::Aborting) => Ending::Stopped,
-        };
-        let rtt = carry.round_trip();
-        drop(carry);
-        let (sent, received) = moved.bytes();
-        let now = self.began.elapsed();
+        let mut exit = opened.exit;
+        if !early.is_empty()
+            && let Err(error) = exit.write_all(early).await
         {
-            let mut memory = self.memory();
-            memory.carried(&request.destination, sent.saturating_add(received), now);
-            if let (Some(address), Some(rtt)) = (opened.address, rtt) {
-                memory.measured(address.ip(), rtt, now);
-            }
+            return self.ended(
+                request,
+                began,
+                early.len() as u64,
+                0,
+                &Ending::Died(End::Session, error),
+            );
         }
-        let (how, errno) = match &ending {
+        let joined = match exit {
+            Exit::Direct(conn) => self.join(conn, program).await,
+            Exit::Session(session) => self.join(*session, program).await,
+        };
+        let sent = joined.to_session.saturating_add(early.len() as u64);
+        self.ended(request, began, sent, joined.to_tcp, &joined.ending);
+    }
+
+    async fn join<F: Far>(&self, far: F, program: Conn) -> Joined {
+        let options = JoinOptions {
+            silence: SILENCE,
+            buffers: Arc::clone(&self.buffers),
+            ..JoinOptions::default()
+        };
+        let mut join = Join::new(far, program, options);
+        let mut phases = self.phases.clone();
+        tokio::select! {
+            joined = &mut join => joined,
+            () = phases.reached(Phase::Aborting) => join.abort(),
+        }
+    }
+
+    /// Remembers what a connection carried, and says in the log how it ended.
+    pub(crate) fn ended(&self, request: &Request, began: Instant, sent: u64, received: u64, ending: &Ending) {
+        let destination = &request.destination;
+        let bytes = sent.saturating_add(received);
+        self.memory().carried(destination, bytes, self.began.elapsed());
+        let (how, errno) = match ending {
             Ending::Finished => ("finished", None),
-            Ending::ProgramGone(error) => ("the program went", Some(errno_of(error).raw_os_error())),
-            Ending::FarGone(error) => ("the far side went", Some(errno_of(error).raw_os_error())),
-            Ending::Stopped => ("stopped", None),
+            Ending::Closed => ("finished; the program had closed before all was there", None),
+            Ending::Died(End::Tcp, error) => ("the program's side died", Some(errno_of(error))),
+            Ending::Died(End::Session, error) => ("the far side died", Some(errno_of(error))),
+            Ending::Idle | Ending::HalfClosed => ("silent for too long", None),
+            Ending::Aborted => ("reset: the on-ramp stops", None),
         };
         let seconds = began.elapsed().as_secs_f64();
-        tracing::info!(entry = request.entry, destination = %request.destination, number, sent, received, seconds, errno, "{how}");
+        tracing::info!(entry = request.entry, %destination, sent, received, seconds, errno, "{how}");
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Destinations> {
@@ -332,23 +372,16 @@ impl PlannedRoute {
     }
 }
 
-/// The program's own route, which ends at its last place, or the rule's.
+/// The program's own route, or the rule's.
 fn route_of(request: &Request, rule: Option<&RouteRule>) -> Option<PlannedRoute> {
     if let Some(route) = request.route.as_ref().filter(|route| !route.is_direct()) {
-        if request.acceptor {
-            return Some(PlannedRoute {
-                via: route.clone(),
-                end: SessionEnd::Destination,
-                fall_back: !request.closed,
-            });
-        }
-        let (Hop { endpoint, key, .. }, depots) = route.hops().split_last()?;
+        let end = match route.offramp.clone() {
+            Some((at, key)) => SessionEnd::Offramp { at, key },
+            None => SessionEnd::Destination,
+        };
         return Some(PlannedRoute {
-            via: Route::new(depots.to_vec()).ok()?,
-            end: SessionEnd::Offramp {
-                at: endpoint.clone(),
-                key: *key,
-            },
+            via: route.via.clone(),
+            end,
             fall_back: !request.closed,
         });
     }

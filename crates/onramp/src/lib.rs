@@ -12,19 +12,22 @@
 
 use std::time::Duration;
 
-mod carry;
 pub mod choose;
 mod config;
 mod destination;
 mod destinations;
+mod door;
 mod engine;
 mod error;
 mod exit;
 mod failure;
+mod forward;
 mod listening;
 mod onramp;
 mod peers;
 mod phase;
+mod route;
+mod socks;
 mod table;
 mod unix;
 mod waiting;
@@ -33,8 +36,6 @@ pub use config::{Forward, Guests, Login, OnrampConfig};
 pub use destination::{Destination, Wish};
 pub use destinations::Destinations;
 pub use error::OnrampError;
-pub use exit::Exit;
-pub use failure::Failed;
 pub use onramp::{Onramp, Places};
 
 /// How long a program on this machine may not read what is for it. A stopped program is not a dead one, and the kernel tells of dead ones.

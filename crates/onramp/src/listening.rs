@@ -15,9 +15,9 @@ use tokio_seqpacket::UnixSeqpacket;
 use tokio_seqpacket::ancillary::AncillaryMessageWriter;
 
 use crate::destination::{Destination, Wish};
-use crate::engine::{Opened, Request, STREAM};
+use crate::engine::{Opened, Request};
 use crate::exit::Exit;
-use crate::failure::{Failed, errno_of};
+use crate::failure::Failed;
 use crate::phase::{Phase, Phases};
 use crate::unix::{Programs, refuse, tell};
 use crate::waiting::KnownPeer;
@@ -58,22 +58,19 @@ pub(crate) async fn serve(
 }
 
 async fn listen(programs: &Arc<Programs>, at: SocketAddr) -> Result<Listener, Failed> {
-    let service: Service = STREAM
-        .parse()
-        .map_err(|_| Failed::new(Errno::INVAL, "no such service"))?;
     let peers = Arc::clone(&programs.peers);
     let options = ListenOptions::new(
         at,
         Arc::clone(&programs.engine.identity),
         Arc::new(move |key: &PublicKey| peers.may(key)),
-        vec![service],
+        vec![Service::STREAM],
     );
-    Listener::bind(options).await.map_err(|error| {
-        let errno = match &error {
-            Error::Listen { source, .. } => errno_of(source),
-            _ => Errno::INVAL,
-        };
-        Failed::new(errno, error.to_string())
+    Listener::bind(options).await.map_err(|error| match &error {
+        Error::Listen { source, .. } => Failed {
+            what: error.to_string(),
+            ..Failed::direct(source)
+        },
+        _ => Failed::new(Errno::INVAL, error.to_string()),
     })
 }
 
@@ -113,11 +110,10 @@ async fn hand_over(programs: &Arc<Programs>, socket: &UnixSeqpacket, session: Se
     let (programs, phases) = (Arc::clone(programs), phases.clone());
     let opened = Opened {
         exit: Exit::Session(Box::new(session)),
-        address: None,
     };
     tokio::spawn(async move {
         let _held: (KnownPeer, _, Phases) = (known, place, phases);
-        programs.engine.carry(&request, own, opened, Vec::new()).await;
+        programs.engine.carry(&request, own, opened, &[]).await;
     });
 }
 

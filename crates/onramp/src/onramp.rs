@@ -1,20 +1,24 @@
 //! An on-ramp's life: open the entries, serve, read the rules again, drain.
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::config::OnrampConfig;
+use crate::config::{Guests, OnrampConfig};
+use crate::door::{Door, Guest};
 use crate::engine::Engine;
 use crate::error::OnrampError;
 use crate::peers::Peers;
-use crate::phase::{Phase, Said, phases};
+use crate::phase::{Phase, Phases, Said, phases};
 use crate::table::Table;
 use crate::unix::{Programs, Socket};
 use crate::waiting::WaitingRoom;
+use crate::{forward, socks};
 
 /// An on-ramp that runs. Dropped, it ends at once: what it carries is reset.
 #[derive(Debug)]
@@ -56,18 +60,46 @@ impl Onramp {
             config.identity.public(),
         ));
         let engine = Arc::new(Engine::new(&config, table, phases.clone()));
-        let mut entries = JoinSet::new();
+        let mut opening = Opening {
+            engine: Arc::clone(&engine),
+            guests: Arc::new(config.guests.clone()),
+            phases: phases.clone(),
+            entries: JoinSet::new(),
+        };
         let mut places = Places::default();
+        for &address in &config.socks {
+            places
+                .socks
+                .push(opening.proxy(socks::ENTRY, address, socks::serve)?);
+        }
+        for forward in &config.forwards {
+            let to = forward.clone();
+            let serve = move |guest| forward::serve(guest, to.clone());
+            let at = opening.door(forward::FORWARD, forward.listen, |_| Ok(()), serve)?;
+            opening.warn_of_guests(forward::FORWARD, at);
+            places.forwards.push(at);
+        }
+        for &address in &config.redirect {
+            let at = opening.door(forward::REDIRECT, address, |_| Ok(()), forward::redirected)?;
+            places.redirect.push(at);
+        }
+        for &address in &config.tproxy {
+            let prepare = |listener: BorrowedFd<'_>| forward::let_take_any(listener, address);
+            let at = opening.door(forward::TPROXY, address, prepare, forward::handed_over)?;
+            places.tproxy.push(at);
+        }
+        // The last: what fails before leaves no socket behind that answers for a moment.
         if let Some(path) = &config.socket {
             let socket = Socket::open(path)?;
             let programs = Arc::new(Programs {
                 engine: Arc::clone(&engine),
-                waiting: WaitingRoom::open(&mut entries)?,
+                waiting: WaitingRoom::open(&mut opening.entries)?,
                 peers,
             });
             places.socket = Some(path.clone());
-            entries.spawn(socket.serve(programs, phases.clone()));
+            opening.entries.spawn(socket.serve(programs, phases));
         }
+        let entries = opening.entries;
         if entries.is_empty() {
             return Err(OnrampError::NoEntry);
         }
@@ -109,6 +141,53 @@ impl Onramp {
             tracing::warn!("the time to finish is over: what is left is reset");
             said.say(Phase::Aborting);
             said.all_gone().await;
+        }
+    }
+}
+
+/// Entries that are being opened.
+struct Opening {
+    engine: Arc<Engine>,
+    guests: Arc<Guests>,
+    phases: Phases,
+    entries: JoinSet<()>,
+}
+
+impl Opening {
+    /// Opens an entry over TCP; where it listens.
+    fn door<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        entry: &'static str,
+        address: SocketAddr,
+        prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+        serve: impl Fn(Guest) -> F + Send + Sync + 'static,
+    ) -> Result<SocketAddr, OnrampError> {
+        let door = Door::open(entry, address, &self.engine, &self.guests, &self.phases, prepare)?;
+        let at = door.at();
+        self.entries.spawn(door.serve(serve));
+        Ok(at)
+    }
+
+    /// Opens an entry whose clients say where they want to go.
+    fn proxy<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        entry: &'static str,
+        address: SocketAddr,
+        serve: impl Fn(Guest) -> F + Send + Sync + 'static,
+    ) -> Result<SocketAddr, OnrampError> {
+        if self.guests.leave_open(address) {
+            return Err(OnrampError::Open { address, entry });
+        }
+        let at = self.door(entry, address, |_| Ok(()), serve)?;
+        if !at.ip().is_loopback() && self.guests.login.is_some() {
+            tracing::warn!(entry, %at, "passwords come in unencrypted here");
+        }
+        Ok(at)
+    }
+
+    fn warn_of_guests(&self, entry: &'static str, at: SocketAddr) {
+        if !at.ip().is_loopback() && self.guests.networks.is_empty() {
+            tracing::warn!(entry, %at, "whoever reaches this address may use it: --allow-from says who may");
         }
     }
 }

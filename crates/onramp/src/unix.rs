@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use longhaul_config::home;
 use longhaul_hop::Conn;
-use longhaul_proto::Route;
 use longhaul_ramp::{Ask, MAX_MESSAGE, Reply};
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt;
@@ -23,6 +22,7 @@ use crate::failure::Failed;
 use crate::listening;
 use crate::peers::Peers;
 use crate::phase::{Phase, Phases};
+use crate::route::NamedRoute;
 use crate::waiting::WaitingRoom;
 
 /// Its name in the log.
@@ -271,8 +271,11 @@ impl Program {
 fn asked(ask: &Ask<'_>) -> Result<Request, Failed> {
     let destination = Destination::known_as(ask.name, ask.address, ask.port)
         .ok_or_else(|| Failed::new(Errno::INVAL, "no destination: neither a name nor an address"))?;
-    let route = ask.route.map(str::parse::<Route>).transpose();
-    let route = route.map_err(|error| Failed::new(Errno::INVAL, error.to_string()))?;
+    let route = ask
+        .route
+        .map(|text| NamedRoute::parse(text, ask.acceptor))
+        .transpose();
+    let route = route.map_err(|problem| Failed::new(Errno::INVAL, problem))?;
     let wish = Wish {
         purpose: ask.wish.purpose.map(str::to_owned),
         size: ask.wish.size,
@@ -339,7 +342,7 @@ impl Attempt {
         } = self;
         // Whether the program keeps its end open is its own business now.
         drop(socket);
-        programs.engine.carry(&request, program, opened, Vec::new()).await;
+        programs.engine.carry(&request, program, opened, &[]).await;
     }
 
     /// Completes when the program has given up: its socket is broken, or it has closed the Unix socket while its own is full of what it

@@ -24,7 +24,7 @@ fn rules() -> [RouteRule; 4] {
     ]
 }
 
-fn far(size: Option<u64>) -> Asked<'static> {
+fn far(size: Option<u64>) -> Asked {
     Asked {
         address: Some(FAR),
         size,
@@ -42,7 +42,7 @@ fn known(rtt_ms: Option<u64>, usually_below: Option<u64>) -> Known {
 #[test]
 fn a_rule_sends_by_its_route_what_gains_from_it() {
     let [direct, route, always, _] = rules();
-    let way = |rule: Option<&RouteRule>, asked: &Asked<'_>, known: &Known| choose(rule, asked, known).way;
+    let way = |rule: Option<&RouteRule>, asked: &Asked, known: &Known| choose(rule, asked, known).way;
     let nothing = Known::default();
     assert_eq!(way(None, &far(None), &nothing), Way::Direct);
     assert_eq!(way(Some(&direct), &far(None), &nothing), Way::Direct);
@@ -90,35 +90,31 @@ fn reasons_are_words() {
     assert_eq!(said(Reason::Rule { line: 7 }), "the rule of line 7");
 }
 
-fn any_asked() -> impl Strategy<Value = (Option<IpAddr>, Option<Route>, Option<u64>, bool)> {
-    let route = prop_oneof![
-        Just(None),
-        Just(Some(Route::direct())),
-        Just(Some("depot.example".parse().unwrap())),
-    ];
+fn any_asked() -> impl Strategy<Value = (Option<IpAddr>, Option<Named>, Option<u64>, bool)> {
+    let named = prop_oneof![Just(None), Just(Some(Named::Direct)), Just(Some(Named::Route))];
     let address = proptest::option::of(prop_oneof![
         any::<IpAddr>(),
         Just(FAR),
         Just([127, 0, 0, 1].into())
     ]);
-    (address, route, any::<Option<u64>>(), any::<bool>())
+    (address, named, any::<Option<u64>>(), any::<bool>())
 }
 
 proptest! {
     #[test]
     fn what_must_hold(
-        (address, route, size, closed) in any_asked(),
+        (address, asks, size, closed) in any_asked(),
         (which, acceptor) in (0usize..5, any::<bool>()),
         rtt in proptest::option::of(0u64..300_000),
         usually_below in any::<Option<u64>>(),
     ) {
         let rule = rules().get(which).cloned();
-        let asked = Asked { address, route: route.as_ref(), size, closed, acceptor };
+        let asked = Asked { address, named: asks, size, closed, acceptor };
         let known = Known { rtt: rtt.map(Duration::from_micros), usually_below };
         let Decision { way, reason } = choose(rule.as_ref(), &asked, &known);
 
         // Where a route is taken there is one.
-        let named = route.as_ref().is_some_and(|route| !route.is_direct());
+        let named = asks == Some(Named::Route);
         let ruled = rule.as_ref().is_some_and(|rule| rule.end != SessionEnd::None);
         prop_assert!(way != Way::Route || named || ruled);
         // A route that is named is taken.
@@ -135,7 +131,7 @@ proptest! {
         prop_assert!(closed && !speaks || way != Way::Nothing);
         // Always is always, unless the program itself wants it direct.
         let always = rule.as_ref().is_some_and(|rule| rule.always);
-        let wants_direct = route.as_ref().is_some_and(Route::is_direct) && (speaks || !closed);
+        let wants_direct = asks == Some(Named::Direct) && (speaks || !closed);
         prop_assert!(!always || wants_direct || way == Way::Route);
         // A longer path and more bytes never speak against the route.
         if way == Way::Route {

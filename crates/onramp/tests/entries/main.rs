@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)] // a test that fails may panic, in its helpers too
 
 mod programs;
+mod proxies;
 mod world;

@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use longhaul_offramp::{Listen, Offramp, OfframpConfig};
 use longhaul_onramp::{Onramp, OnrampConfig};
+use longhaul_policy::Policy;
 use longhaul_ramp::{Ask, MAX_MESSAGE, Reply, Request};
 use longhaul_session::Identity;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_seqpacket::UnixSeqpacket;
 
 /// A user of a machine.
@@ -217,8 +219,41 @@ pub async fn carries(mut near: TcpStream, mut far: TcpStream, length: usize) {
     );
 }
 
+/// An off-ramp that lets one user go to loopback, and where it is; it ends with the task that is returned.
+pub async fn offramp(friend: &User) -> (SocketAddr, String, tokio::task::JoinHandle<()>) {
+    let identity = Arc::new(Identity::generate().unwrap());
+    let key = identity.public().to_string();
+    let text = format!(
+        "[[allow]]\nprincipals = [\"{}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"1-65535\"]\n",
+        friend.key()
+    );
+    let file = friend.path("policy.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut config = OfframpConfig::new(identity, Policy::load(&file).unwrap());
+    config.listen = vec![Listen::at("127.0.0.1:0".parse().unwrap())];
+    config.reload_on_hangup = false;
+    let offramp = Offramp::bind(config).unwrap();
+    let at = offramp.local_addresses()[0];
+    (at, key, tokio::spawn(offramp.run(std::future::pending())))
+}
+
 /// A port at which nobody listens.
 pub fn deserted() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
+}
+/// Sends back what it gets, for as many connections as come.
+pub async fn echo_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut reader, mut writer) = stream.split();
+                let _ = tokio::io::copy(&mut reader, &mut writer).await;
+                let _ = writer.shutdown().await;
+            });
+        }
+    });
+    at
 }

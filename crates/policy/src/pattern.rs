@@ -7,8 +7,8 @@ use std::str::FromStr;
 use longhaul_proto::Host;
 use longhaul_proto::text::printable;
 
-use super::network::Network;
-use super::reach::{OwnAddresses, leads, leads_nowhere};
+use crate::network::Network;
+use crate::reach::{OwnAddresses, leads, leads_nowhere};
 
 /// A pattern for hosts: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`, `dtn.example.org`, `*.example.org`, or `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,8 @@ impl HostPattern {
     }
 
     /// Whether this pattern names `name`; a network names none.
-    pub(crate) fn names(&self, name: &str) -> bool {
+    #[must_use]
+    pub fn names(&self, name: &str) -> bool {
         let name = name.strip_suffix('.').unwrap_or(name);
         match self {
             Self::Network(_) => false,

@@ -28,20 +28,38 @@ fn dialled(policy: &Policy, destination: &str, hop: Option<&str>, resolved: &[&s
     let next = hop.as_ref().map_or(Next::Destination(&destination), Next::Hop);
     let addresses: Vec<SocketAddr> = resolved.iter().map(|a| a.parse().expect("address")).collect();
     let own = OwnAddresses::default();
-    let rules = policy.candidates(&key(), &destination, next, &own).rules;
+    let rules = policy
+        .candidates(
+            &key(),
+            Asked::Relay {
+                destination: &destination,
+                next,
+            },
+            &own,
+        )
+        .rules;
     rules
         .iter()
-        .map(|rule| rule.allowed(next, &addresses, &own))
+        .map(|rule| {
+            rule.allowed(
+                Asked::Relay {
+                    destination: &destination,
+                    next,
+                },
+                &addresses,
+                &own,
+            )
+        })
         .find(|found| !found.is_empty())
         .unwrap_or_default()
 }
 
 #[test]
 fn nothing_is_allowed_by_default() {
-    assert!(!Policy::deny_all().knows(&key()));
+    assert!(!Policy::deny_all().knows(&key(), Role::Depot));
     let other = PublicKey::from_bytes([7; 32]);
     let policy = policy_of("to = [\"192.0.2.0/24\"]");
-    assert!(policy.knows(&key()) && !policy.knows(&other));
+    assert!(policy.knows(&key(), Role::Depot) && !policy.knows(&other, Role::Depot));
     assert!(admitted(&policy, &other, "192.0.2.1:7511").rules.is_empty());
 }
 
@@ -49,7 +67,14 @@ fn nothing_is_allowed_by_default() {
 fn admitted(policy: &Policy, principal: &PublicKey, destination: &str) -> Candidates {
     let destination: Endpoint = destination.parse().expect("destination");
     let next = Next::Destination(&destination);
-    policy.candidates(principal, &destination, next, &OwnAddresses::default())
+    policy.candidates(
+        principal,
+        Asked::Relay {
+            destination: &destination,
+            next,
+        },
+        &OwnAddresses::default(),
+    )
 }
 
 #[test]
@@ -89,7 +114,7 @@ fn own_addresses_are_no_part_of_a_wide_network() {
         .map(|address| address.parse::<std::net::IpAddr>().expect("address"))
         .collect();
     let admits = |next: Next<'_>, destination: &Endpoint| {
-        let candidates = policy.candidates(&key(), destination, next, &own);
+        let candidates = policy.candidates(&key(), Asked::Relay { destination, next }, &own);
         !candidates.rules.is_empty()
     };
     let at = |text: &str| -> Endpoint { text.parse().expect(text) };
@@ -116,9 +141,13 @@ fn own_addresses_are_no_part_of_a_wide_network() {
     // A name may lead there by the rule, and is held against the addresses once it has.
     let name = at("dtn.example.org:7511");
     let next = Next::Destination(&name);
-    let rules = policy.candidates(&key(), &name, next, &own).rules;
+    let asked = Asked::Relay {
+        destination: &name,
+        next,
+    };
+    let rules = policy.candidates(&key(), asked, &own).rules;
     let answers = ["20.0.0.1:7511", "20.0.0.2:7511", "20.0.0.5:7511"].map(|a| a.parse().expect("address"));
-    assert_eq!(rules[0].allowed(next, &answers, &own), answers[1..]);
+    assert_eq!(rules[0].allowed(asked, &answers, &own), answers[1..]);
 }
 
 #[test]
@@ -269,9 +298,9 @@ proptest! {
             Host::Ip(address) => address,
             Host::Name(_) => answer,
         };
-        let candidates = policy.candidates(&key(), &destination, next, &own).rules;
+        let candidates = policy.candidates(&key(), Asked::Relay { destination: &destination, next }, &own).rules;
         let addresses = [SocketAddr::new(address, endpoint.port)];
-        let allowed = |rule: &Arc<Rule>| !rule.allowed(next, &addresses, &own).is_empty();
+        let allowed = |rule: &Arc<Rule>| !rule.allowed(Asked::Relay { destination: &destination, next }, &addresses, &own).is_empty();
         if matches!(endpoint.host, Host::Ip(_)) {
             prop_assert!(candidates.iter().all(allowed), "an address is granted or not");
         }

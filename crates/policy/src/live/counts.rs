@@ -26,7 +26,7 @@ enum Bound {
 
 /// Why a session has no place under its rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoPlace {
+pub enum NoPlace {
     /// The rule has as many sessions as it allows.
     Full,
     /// The rule is not in force any more.

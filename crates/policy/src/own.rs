@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::policy::OwnAddresses;
+use crate::OwnAddresses;
 
 /// Addresses that were read longer ago are read again before they are used.
 const MAX_AGE: Duration = Duration::from_secs(2);
@@ -18,7 +18,7 @@ const MAX_AGE: Duration = Duration::from_secs(2);
 /// addresses that routes alone make local (`ip route add local`). A policy that grants networks with such addresses
 /// grants this machine with them.
 #[derive(Debug)]
-pub(crate) struct OwnAddressReader(Mutex<Latest>);
+pub struct OwnAddressReader(Mutex<Latest>);
 
 #[derive(Debug)]
 struct Latest {
@@ -31,7 +31,7 @@ impl OwnAddressReader {
     ///
     /// # Errors
     /// The kernel's, as when there are no descriptors left.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         Ok(Self(Mutex::new(Latest {
             addresses: Arc::new(read()?),
             read: Instant::now(),
@@ -39,7 +39,7 @@ impl OwnAddressReader {
     }
 
     /// The addresses. When they cannot be read again, the last that were read stay.
-    pub(crate) fn addresses(&self) -> Arc<OwnAddresses> {
+    pub fn addresses(&self) -> Arc<OwnAddresses> {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.read.elapsed() >= MAX_AGE {
             match read() {

@@ -10,14 +10,15 @@ mod counts;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::policy::{Policy, Rule};
-use crate::relay::rate::RateLimit;
+use longhaul_hop::RateLimit;
+
+use crate::{Policy, Rule};
 use counts::Counts;
-pub(crate) use counts::NoPlace;
+pub use counts::NoPlace;
 
 /// The sessions and rates of all rules.
 #[derive(Debug)]
-pub(crate) struct Live(Mutex<State>);
+pub struct Live(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -28,16 +29,16 @@ struct State {
 
 /// The rate of a rule, shared by all its sessions.
 #[derive(Debug, Clone)]
-pub(crate) struct RateLimits {
+pub struct RateLimits {
     /// Towards the acceptor.
-    pub(crate) forward: Arc<RateLimit>,
+    pub forward: Arc<RateLimit>,
     /// Towards the initiator.
-    pub(crate) backward: Arc<RateLimit>,
+    pub backward: Arc<RateLimit>,
 }
 
 /// One session's place under its rule; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct RuleSession {
+pub struct RuleSession {
     live: Arc<Live>,
     rule: Arc<str>,
     limits: RateLimits,
@@ -45,14 +46,15 @@ pub(crate) struct RuleSession {
 
 impl Live {
     /// The counters of `policy`, which is in force.
-    pub(crate) fn new(policy: &Policy) -> Arc<Self> {
+    #[must_use]
+    pub fn new(policy: &Policy) -> Arc<Self> {
         let live = Self(Mutex::default());
         live.reload(policy);
         Arc::new(live)
     }
 
     /// Takes over the bounds of `policy`, which is in force from now on.
-    pub(crate) fn reload(&self, policy: &Policy) {
+    pub fn reload(&self, policy: &Policy) {
         let mut state = self.state();
         let State { counts, limits } = &mut *state;
         counts.reload(policy.rules().map(|rule| (&rule.name, rule.max_sessions)));
@@ -69,7 +71,7 @@ impl Live {
     ///
     /// # Errors
     /// [`NoPlace`], by the policy that is in force now, which need not be the one that `rule` was found in.
-    pub(crate) fn enter(self: &Arc<Self>, rule: &Rule) -> Result<RuleSession, NoPlace> {
+    pub fn enter(self: &Arc<Self>, rule: &Rule) -> Result<RuleSession, NoPlace> {
         let mut state = self.state();
         let limits = state.limits.get(&rule.name).ok_or(NoPlace::Gone)?.clone();
         state.counts.enter(&rule.name)?;
@@ -87,11 +89,14 @@ impl Live {
 
 impl RuleSession {
     /// The name of the rule.
-    pub(crate) fn rule(&self) -> &str {
+    #[must_use]
+    pub fn rule(&self) -> &str {
         &self.rule
     }
 
-    pub(crate) fn limits(&self) -> RateLimits {
+    /// The rate of its rule.
+    #[must_use]
+    pub fn limits(&self) -> RateLimits {
         self.limits.clone()
     }
 }
@@ -125,7 +130,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::relay::rate::Grant;
+    use longhaul_hop::Grant;
 
     fn policy(rules: &[(&str, &str)]) -> Policy {
         let rule = |(name, more): &(&str, &str)| {

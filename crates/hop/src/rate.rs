@@ -1,4 +1,4 @@
-//! A token bucket: at most so many bytes a second, for all sessions of one policy rule in one direction.
+//! A token bucket: at most so many bytes a second, for all that draw from it in one direction.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,9 @@ const MIN_BURST: u64 = 64 * 1024;
 const MIN_GRANT: u64 = 16 * 1024;
 const YEAR_NANOS: u64 = 365 * 24 * 3600 * 1_000_000_000;
 
-/// Tokens are bytes; they arrive at the rule's rate and are shared by all that draw from the bucket.
+/// Tokens are bytes; they arrive at the rate and are shared by all that draw from the bucket.
 #[derive(Debug)]
-pub(crate) struct RateLimit {
+pub struct RateLimit {
     /// Whether there is a rate: without one nobody waits for the lock.
     capped: AtomicBool,
     bucket: Mutex<Bucket>,
@@ -36,7 +36,7 @@ struct Rate(u64);
 
 /// What [`RateLimit::draw`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Grant {
+pub enum Grant {
     /// So many bytes may pass now.
     Bytes(usize),
     /// None may; ask again after this long.
@@ -45,7 +45,8 @@ pub(crate) enum Grant {
 
 impl RateLimit {
     /// A bucket that starts full; without a cap when `bits_per_second` is `None`. Under 8 counts as one byte a second.
-    pub(crate) fn new(bits_per_second: Option<u64>) -> Self {
+    #[must_use]
+    pub fn new(bits_per_second: Option<u64>) -> Self {
         let rate = bits_per_second.map(Rate::of_bits);
         Self {
             capped: AtomicBool::new(rate.is_some()),
@@ -54,14 +55,14 @@ impl RateLimit {
     }
 
     /// Changes the rate from now on. What was drawn stays drawn; a bucket that had no rate starts full.
-    pub(crate) fn set(&self, bits_per_second: Option<u64>) {
+    pub fn set(&self, bits_per_second: Option<u64>) {
         let mut bucket = self.bucket();
         bucket.set(bits_per_second.map(Rate::of_bits), Instant::now());
         self.capped.store(bucket.rate.is_some(), Ordering::Relaxed);
     }
 
     /// Draws up to `want` bytes' worth. What is not used goes back with [`RateLimit::refund`].
-    pub(crate) fn draw(&self, want: usize) -> Grant {
+    pub fn draw(&self, want: usize) -> Grant {
         if self.capped.load(Ordering::Relaxed) {
             self.bucket().draw(want, Instant::now())
         } else {
@@ -70,7 +71,7 @@ impl RateLimit {
     }
 
     /// Gives back what was drawn and not used.
-    pub(crate) fn refund(&self, bytes: usize) {
+    pub fn refund(&self, bytes: usize) {
         if self.capped.load(Ordering::Relaxed) {
             self.bucket().refund(bytes);
         }

@@ -15,7 +15,7 @@ use quantities::Rate;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::{NextHop, PortRange, Ports, Principals, Rule};
+use super::{Leads, NextHop, PortRange, Ports, Principals, Rule};
 
 /// Longest name of a rule, in characters: it goes into log lines and statuses.
 const MAX_NAME: usize = 64;
@@ -67,7 +67,8 @@ struct PolicyText {
 struct RuleText {
     name: Option<Spanned<String>>,
     principals: Spanned<Vec<Spanned<String>>>,
-    to: Spanned<Vec<Spanned<String>>>,
+    to: Option<Spanned<Vec<Spanned<String>>>>,
+    servers: Option<Spanned<Vec<Spanned<String>>>>,
     ports: Option<Spanned<Vec<Spanned<Value>>>>,
     next_hops: Option<Spanned<Vec<Spanned<String>>>>,
     max_rate: Option<Spanned<String>>,
@@ -144,10 +145,7 @@ impl Source<'_> {
     }
 
     fn rule(&self, rule: RuleText) -> Result<Rule, PolicyError> {
-        let next_hops = match &rule.next_hops {
-            None => vec![NextHop::Direct],
-            Some(list) => self.list("next_hops", list, next_hop)?,
-        };
+        let leads = self.leads(&rule)?;
         let max_sessions = rule.max_sessions.map(|bound| {
             let problem = "must be 1 or more: remove the rule to allow nothing";
             usize::try_from(*bound.get_ref())
@@ -161,12 +159,47 @@ impl Source<'_> {
         Ok(Rule {
             name: self.name(rule.name)?,
             principals: self.principals(&rule.principals)?,
-            to: self.list("to", &rule.to, str::parse)?,
             ports: self.ports(rule.ports)?,
-            next_hops,
+            leads,
             max_rate: max_rate.transpose()?,
             max_sessions: max_sessions.transpose()?,
         })
+    }
+
+    /// Where the rule leads: what it has in `to` and `next_hops`, or in `servers`.
+    fn leads(&self, rule: &RuleText) -> Result<Leads, PolicyError> {
+        let begin = rule.principals.span().start;
+        match (&rule.to, &rule.servers) {
+            (Some(to), None) => Ok(Leads::Relay {
+                to: self.list("to", to, str::parse)?,
+                next_hops: match &rule.next_hops {
+                    None => vec![NextHop::Direct],
+                    Some(list) => self.list("next_hops", list, next_hop)?,
+                },
+            }),
+            (None, Some(servers)) => {
+                if let Some(next_hops) = &rule.next_hops {
+                    let problem =
+                        "an off-ramp connects to servers itself: next_hops belongs to rules with `to`";
+                    return Err(self.error(next_hops.span().start, "next_hops", problem));
+                }
+                if rule.ports.is_none() {
+                    let problem = "must be said in a rule with servers: their ports, or \"any\"";
+                    return Err(self.error(servers.span().start, "ports", problem));
+                }
+                Ok(Leads::Servers(self.list("servers", servers, str::parse)?))
+            }
+            (Some(_), Some(servers)) => {
+                let problem =
+                    "stands beside `to`: a rule leads through a depot or from an off-ramp; write two rules";
+                Err(self.error(servers.span().start, "servers", problem))
+            }
+            (None, None) => {
+                let problem =
+                    "is missing: say where sessions may end, or which servers an off-ramp may connect to";
+                Err(self.error(begin, "to", problem))
+            }
+        }
     }
 
     fn name(&self, name: Option<Spanned<String>>) -> Result<Arc<str>, PolicyError> {

@@ -7,12 +7,12 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::network::Network;
+use crate::network::Network;
 
 /// The addresses of the machine that a depot runs on, as its interfaces have them. An input of the policy: what reads
-/// them is [`crate::own::OwnAddressReader`].
+/// them is [`crate::OwnAddressReader`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct OwnAddresses(BTreeSet<IpAddr>);
+pub struct OwnAddresses(BTreeSet<IpAddr>);
 
 impl OwnAddresses {
     fn contain(&self, address: IpAddr) -> bool {
