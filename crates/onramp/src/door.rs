@@ -41,7 +41,14 @@ pub(crate) struct Guest {
 #[derive(Debug)]
 pub(crate) struct Held {
     _place: OwnedSemaphorePermit,
-    _phases: Phases,
+    phases: Phases,
+}
+
+impl Held {
+    /// How far the on-ramp's life has come.
+    pub(crate) fn phases(&self) -> Phases {
+        self.phases.clone()
+    }
 }
 
 impl Door {
@@ -117,7 +124,7 @@ impl Door {
                 Ok(conn) => {
                     let held = Held {
                         _place: place,
-                        _phases: self.phases.clone(),
+                        phases: self.phases.clone(),
                     };
                     let guest = Guest {
                         listener: self.at,

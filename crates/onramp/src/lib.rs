@@ -22,6 +22,7 @@ mod error;
 mod exit;
 mod failure;
 mod forward;
+mod http;
 mod listening;
 mod onramp;
 mod peers;

@@ -18,7 +18,7 @@ use crate::phase::{Phase, Phases, Said, phases};
 use crate::table::Table;
 use crate::unix::{Programs, Socket};
 use crate::waiting::WaitingRoom;
-use crate::{forward, socks};
+use crate::{forward, http, socks};
 
 /// An on-ramp that runs. Dropped, it ends at once: what it carries is reset.
 #[derive(Debug)]
@@ -71,6 +71,11 @@ impl Onramp {
             places
                 .socks
                 .push(opening.proxy(socks::ENTRY, address, socks::serve)?);
+        }
+        for &address in &config.http {
+            places
+                .http
+                .push(opening.proxy(http::ENTRY, address, http::serve)?);
         }
         for forward in &config.forwards {
             let to = forward.clone();

@@ -236,3 +236,161 @@ async fn a_forward_leads_to_one_destination() {
     let mut refused = TcpStream::connect(onramp.places().forwards[0]).await.unwrap();
     assert!(refused.read(&mut [0]).await.is_err());
 }
+
+/// A server that answers one request a connection, with what it was asked.
+async fn web_server() -> SocketAddr {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut heard = Vec::new();
+            while !heard.ends_with(b"\r\n\r\n") {
+                if stream.read_buf(&mut heard).await.unwrap() == 0 {
+                    return;
+                }
+            }
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nKeep-Alive: 5\r\n\r\n",
+                heard.len()
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.write_all(&heard).await.unwrap();
+        }
+    });
+    at
+}
+
+fn http(user: &User, guests: Guests) -> (Onramp, SocketAddr) {
+    let onramp = Onramp::start(OnrampConfig {
+        http: vec![loopback()],
+        guests,
+        socket: None,
+        ..user.config()
+    });
+    let onramp = onramp.unwrap();
+    let at = onramp.places().http[0];
+    (onramp, at)
+}
+
+/// The head of what is answered, as text, and the connection behind it.
+async fn head(proxy: SocketAddr, request: &str) -> (String, TcpStream) {
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    while !heard.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).await.unwrap();
+        heard.extend(byte);
+    }
+    (String::from_utf8(heard).unwrap(), stream)
+}
+
+#[tokio::test]
+async fn http_opens_tunnels_and_says_why_not() {
+    let user = User::new();
+    let server = echo_server().await;
+    let (_onramp, proxy) = http(&user, Guests::default());
+    let connect = |to: &str| format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n");
+    let (answer, stream) = head(proxy, &connect(&server.to_string())).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    echoes(stream, 3_000_000).await;
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    stream
+        .write_all((connect(&server.to_string()) + "early").as_bytes())
+        .await
+        .unwrap();
+    stream.shutdown().await.unwrap();
+    let mut all = String::new();
+    stream.read_to_string(&mut all).await.unwrap();
+    assert!(
+        all.starts_with("HTTP/1.1 200 ") && all.ends_with("\r\n\r\nearly"),
+        "{all}"
+    );
+    let (answer, _) = head(proxy, &connect(&deserted().to_string())).await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert!(
+        answer.contains("proxy-status: longhaul; error=connection_refused"),
+        "{answer}"
+    );
+    for (request, status) in [
+        (connect("h.example"), "400"),
+        ("GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(), "404"),
+        (
+            "GET https://h.example/ HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(),
+            "501",
+        ),
+    ] {
+        let (answer, _) = head(proxy, &request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+    let (answer, _) = head(proxy, "GET /proxy.pac HTTP/1.1\r\nHost: h\r\n\r\n").await;
+    assert!(
+        answer.contains("content-type: application/x-ns-proxy-autoconfig"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn http_relays_requests_in_absolute_form_without_what_is_between_client_and_proxy() {
+    let user = User::new();
+    let server = web_server().await;
+    let (_onramp, proxy) = http(&user, Guests::default());
+    let request = format!(
+        "GET http://{server}/a?b=c HTTP/1.1\r\nHost: other\r\nX-Own: kept\r\nX-Hop: gone\r\nConnection: x-hop\r\nProxy-Connection: keep-alive\r\n\r\n"
+    );
+    let (answer, mut stream) = head(proxy, &request).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains("via: 1.1 longhaul"),
+        "{answer}"
+    );
+    assert!(!answer.contains("keep-alive: 5"), "{answer}");
+    let length: usize = answer
+        .split("content-length: ")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.unwrap();
+    let seen = String::from_utf8(body).unwrap();
+    assert!(seen.starts_with("GET /a?b=c HTTP/1.1\r\n"), "{seen}");
+    assert!(
+        seen.contains(&format!("host: {server}\r\n")) && seen.contains("x-own: kept"),
+        "{seen}"
+    );
+    assert!(
+        !seen.contains("gone") && !seen.contains("proxy-connection"),
+        "{seen}"
+    );
+    let request = format!("GET http://{}/ HTTP/1.1\r\nHost: h\r\n\r\n", deserted());
+    let (answer, _) = head(proxy, &request).await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+}
+
+#[tokio::test]
+async fn http_asks_for_the_password() {
+    let user = User::new();
+    let server = echo_server().await;
+    let login = Login {
+        user: "me".into(),
+        password: "word".into(),
+    };
+    let guests = Guests {
+        login: Some(login),
+        networks: Vec::new(),
+    };
+    let (_onramp, proxy) = http(&user, guests);
+    let connect = |more: &str| format!("CONNECT {server} HTTP/1.1\r\nHost: h\r\n{more}\r\n");
+    for wrong in ["", "Proxy-Authorization: Basic bWU6d29ydA==\r\n"] {
+        let (answer, _) = head(proxy, &connect(wrong)).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 407 ") && answer.contains("proxy-authenticate: Basic realm="),
+            "{answer}"
+        );
+    }
+    let (answer, _) = head(proxy, &connect("Proxy-Authorization: Basic bWU6d29yZA==\r\n")).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
