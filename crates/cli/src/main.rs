@@ -23,6 +23,7 @@ mod leftovers;
 mod logging;
 mod manual;
 mod offramp;
+mod onramp;
 mod perf;
 mod place;
 mod places;
@@ -75,6 +76,7 @@ enum Command {
     Serve(serve::Serve),
     Depot(depot::Relay),
     Offramp(offramp::Ramp),
+    Onramp(onramp::OnrampCommand),
     Perf(perf::Perf),
     Keys(keys::Keys),
     Doctor(doctor::Doctor),
@@ -107,6 +109,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
         Command::Offramp(offramp) => offramp.run(),
+        Command::Onramp(onramp) => onramp.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
         Command::Doctor(doctor) => doctor.run(),
