@@ -128,7 +128,9 @@ unsafe fn lsl_list(
             unsafe { libc::freeaddrinfo(found) };
             addresses.into_iter().map(Some).collect()
         }
-        libc::EAI_NONAME if is_name && hints.ai_flags & (libc::AI_NUMERICHOST | libc::AI_PASSIVE) == 0 => {
+        libc::EAI_NONAME | libc::EAI_AGAIN | libc::EAI_FAIL | libc::EAI_NODATA
+            if is_name && hints.ai_flags & (libc::AI_NUMERICHOST | libc::AI_PASSIVE) == 0 =>
+        {
             vec![None]
         }
         code => return code,

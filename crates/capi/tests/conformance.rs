@@ -40,13 +40,13 @@ fn suite(installed: &Installed, name: &str, flags: &[String]) -> PathBuf {
 fn a_session_behaves_as_tcp_does() {
     let installed = Installed::get();
     let Some(world) = World::new() else { return };
-    let onramp = Onramp::start(&world);
+    let onramp = Onramp::start(&world, World::NEAR);
     let plain = suite(installed, "suite-plain", &[]);
     let mut flags = vec!["-include".to_owned(), "longhaul-sockets.h".to_owned()];
     flags.extend(installed.flags(&["--cflags", "--libs"]));
     let routed = suite(installed, "suite-routed", &flags);
     let lines = |program: &Path, environment: &[(&str, &Path)]| {
-        let mut command = world.command(program);
+        let mut command = world.command(World::NEAR, program);
         for (name, value) in environment {
             command.env(name, value);
         }
@@ -83,9 +83,9 @@ fn without_an_onramp_it_is_tcp() {
     let mut flags = vec!["-include".to_owned(), "longhaul-sockets.h".to_owned()];
     flags.extend(installed.flags(&["--cflags", "--libs"]));
     let direct = suite(installed, "suite-direct", &flags);
-    let expected = run(&mut world.command(&plain));
+    let expected = run(&mut world.command(World::NEAR, &plain));
     let found = run(world
-        .command(&direct)
+        .command(World::NEAR, &direct)
         .env("LONGHAUL_ONRAMP", "/nowhere/socket")
         .env("LD_LIBRARY_PATH", installed.path("lib")));
     assert_eq!(expected, found);

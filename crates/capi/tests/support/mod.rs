@@ -7,7 +7,8 @@ mod peer;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use wanbed::{Lab, Overrides, Scenario};
 
@@ -98,14 +99,15 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A machine of a lab, with an address that never answers and one that has no route.
+/// Two machines of a lab. The near one knows an address that never answers, and one that has no route.
 pub struct World {
     lab: Lab,
     folder: tempfile::TempDir,
 }
 
 impl World {
-    const MACHINE: &str = "sender";
+    pub const NEAR: &str = "sender";
+    pub const FAR: &str = "receiver";
 
     /// `None`, and why on standard error, where there can be no lab.
     pub fn new() -> Option<Self> {
@@ -118,20 +120,28 @@ impl World {
             lab: Lab::up(&scenario, &Overrides::default()).unwrap(),
             folder: tempfile::tempdir().unwrap(),
         };
-        let network = "ip link set lo up; echo 0 >/proc/sys/net/ipv6/conf/lo/disable_ipv6; ip link add silent0 type veth peer name silent1; ip link set silent0 up; \
+        let loopback = "ip link set lo up; echo 0 >/proc/sys/net/ipv6/conf/lo/disable_ipv6";
+        for machine in [Self::NEAR, Self::FAR] {
+            run(world.lab.command(machine, "sh").unwrap().args(["-ec", loopback]));
+        }
+        let network = "ip link add silent0 type veth peer name silent1; ip link set silent0 up; \
             ip link set silent1 up; ip addr add 192.0.2.1/24 dev silent0; \
             ip neigh add 192.0.2.77 lladdr 02:00:00:00:00:01 dev silent0; ip route add unreachable 198.51.100.0/24";
         run(world
             .lab
-            .command(Self::MACHINE, "sh")
+            .command(Self::NEAR, "sh")
             .unwrap()
             .args(["-ec", network]));
         Some(world)
     }
 
-    /// A program on that machine.
-    pub fn command(&self, program: &Path) -> Command {
-        let mut command = self.lab.command(Self::MACHINE, "sh").unwrap();
+    pub fn address(&self, machine: &str) -> String {
+        self.lab.address(machine).unwrap().to_string()
+    }
+
+    /// A program on one of the machines.
+    pub fn command(&self, machine: &str, program: &Path) -> Command {
+        let mut command = self.lab.command(machine, "sh").unwrap();
         command
             // Few descriptors, for the case that uses all of them.
             .args(["-c", "ulimit -n 1024; exec \"$0\" \"$@\""])
@@ -146,16 +156,17 @@ impl World {
 pub struct Onramp {
     child: Child,
     pub path: PathBuf,
+    carried: Arc<AtomicUsize>,
 }
 
 const PEER: &str = "LONGHAUL_CAPI_PEER";
 
 impl Onramp {
-    pub fn start(world: &World) -> Self {
-        let path = world.folder.path().join("onramp");
+    pub fn start(world: &World, machine: &str) -> Self {
+        let path = world.folder.path().join(format!("onramp-{machine}"));
         let mut child = world
             .lab
-            .command(World::MACHINE, std::env::current_exe().unwrap())
+            .command(machine, std::env::current_exe().unwrap())
             .unwrap()
             .args(["--exact", "the_onramp_of_the_tests", "--nocapture"])
             .env(PEER, &path)
@@ -167,9 +178,20 @@ impl Onramp {
             lines.any(|line| line.unwrap().ends_with("ready")),
             "the on-ramp did not start"
         );
-        // What it prints from now on is nobody's.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, path }
+        // A line for each connection that it carries.
+        let carried = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&carried);
+        std::thread::spawn(move || {
+            lines.for_each(|_| {
+                counted.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        Self { child, path, carried }
+    }
+
+    /// How many connections it has carried.
+    pub fn carried(&self) -> usize {
+        self.carried.load(Ordering::Relaxed)
     }
 }
 

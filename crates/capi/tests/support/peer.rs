@@ -205,6 +205,7 @@ fn begin(shared: &Arc<Shared>, program: &OwnedFd, ticket: u64, local: SocketAddr
                 .unwrap()
                 .peers
                 .insert(local, far.peer_addr().unwrap());
+            println!("carried");
             answer(program, &Reply::Done { errno: 0, reason: "" });
             let mut left = vec![0; fill as usize];
             if (&near).read_exact(&mut left).is_ok() {
@@ -292,6 +293,7 @@ fn take(shared: &Shared, program: &OwnedFd, listener: &TcpListener) {
         shared.state.lock().unwrap().peers.insert(local, peer);
         pass(program, &Reply::Accepted { peer, key: [7; 32] }, &theirs);
         drop(theirs);
+        println!("carried");
         std::thread::spawn(move || join(near, far));
     }
 }
