@@ -2,7 +2,8 @@
 #
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
-#   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew
+#   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew, E2E_ASSERT_SPEED=1 asserts its speed
+#   make test-api  a running agent against its API's description, with schemathesis, in a sandbox; EXAMPLES=1000 SEED=7 asks more, and other things
 #   make figures   every published measurement anew, with tables and plots in docs/results/; NAMES="lsr depots" measures some
 #   make bench     the relay beside HAProxy; what a copy costs, beside GridFTP and rsync (written to docs/results/engine.md)
 #   make fuzz      every parser of what strangers and operators write, ten minutes each
@@ -14,7 +15,7 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 FIGURES := $(TARGET_DIR)/release/longhaul-figures
 
-.PHONY: demo demo-small test test-page web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small test test-api test-page web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -35,9 +36,15 @@ test: deps web
 	scripts/web test
 	$(CARGO) test --workspace --locked
 
-# The page in Debian's Chromium, over a lab: what a person does with it, while the network goes away and the agent is killed.
+# A running agent, and all that its API's description allows and forbids.
+test-api: deps web
+	$(CARGO) build --locked -p longhaul-cli --bin longhaul
+	LONGHAUL=$(TARGET_DIR)/debug/longhaul CARGO_TARGET_DIR=$(TARGET_DIR) scripts/api-fuzz
+
+# The page in Debian's Chromium, over a lab: all that a person does with it, while the network goes away and the agent is killed.
 test-page: build
-	@scripts/install-deps chromium:chromium
+	@scripts/install-deps chromium:chromium unshare:util-linux mount:mount
+	$(CARGO) build --release --workspace --locked --example history
 	e2e/run.sh $(SCREENSHOTS)
 
 bench: bench-deps build
@@ -82,7 +89,9 @@ deps:
 bench-deps: deps
 	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 \
 		rsync:rsync rclone:rclone globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
-		xrootd:xrootd-server xrdcp:xrootd-client lftp:lftp danted:dante-server nc.openbsd:netcat-openbsd perf:linux-perf
+		xrootd:xrootd-server xrdcp:xrootd-client lftp:lftp danted:dante-server nc.openbsd:netcat-openbsd perf:linux-perf \
+		wget:wget git:git psql:postgresql-client python3:python3 go:golang-go javac:default-jdk-headless nft:nftables
+	@python3 -c 'import requests' 2>/dev/null || scripts/install-deps python3-requests:python3-requests
 
 clean:
 	$(CARGO) clean

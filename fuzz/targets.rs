@@ -10,6 +10,7 @@ pub fn all() -> impl Iterator<Item = &'static Target> {
         longhaul_transfer::fuzzing::TARGETS,
         longhaul_perf::fuzzing::TARGETS,
         longhaul_doctor::fuzzing::TARGETS,
+        longhaul_policy::fuzzing::TARGETS,
         longhaul_depot::fuzzing::TARGETS,
     ]
     .into_iter()

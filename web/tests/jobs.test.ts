@@ -92,6 +92,32 @@ describe('the store of jobs', () => {
     expect(ids(store.history('all'))).toEqual([20]);
   });
 
+  test('parts of a job are shown with it, and not in the lists', () => {
+    const store = new JobStore();
+    const part = (id: number, number: number, state: JobState, change: number) =>
+      job(id, state, change, { part: { job: 1, number, of: 2 } });
+    const parts = (done: number) => ({ of: 2, running: 1, done, failed: 0, cancelled: 0 });
+    store.put(job(1, 'split', 1, { parts: parts(0) }));
+    store.put(part(3, 2, 'running', 3));
+    store.put(part(2, 1, 'done', 4));
+    expect(store.put(part(2, 1, 'running', 2))).toBe(false);
+    expect(ids(store.active())).toEqual([1]);
+    expect(ids(store.history('all'))).toEqual([]);
+    expect(store.get(3)).toBeUndefined();
+    expect(store.lastChange).toBe(4);
+    expect(store.partsOf(1).map((one) => one.state)).toEqual(['done', 'running']);
+    expect(store.progress({ id: 3, progress: running })).toBe(true);
+    expect(store.partsOf(1)[1]?.progress).toEqual(running);
+    expect(store.progress({ id: 1, progress: running, parts: parts(1) })).toBe(true);
+    expect(store.get(1)?.parts?.done).toBe(1);
+    // Behind its parts it runs by itself, and what was said of those is over.
+    store.put(job(1, 'running', 5));
+    expect(store.progress({ id: 1, progress: running, parts: parts(1) })).toBe(false);
+    expect(store.progress({ id: 1, progress: running })).toBe(true);
+    store.remove(1);
+    expect(store.partsOf(1)).toEqual([]);
+  });
+
   test('ten thousand jobs are quick to show', () => {
     const store = new JobStore();
     store.putPage('all', { items: Array.from({ length: 10_000 }, (_, index) => job(10_000 - index, 'done', index)) });
@@ -103,6 +129,8 @@ test('what may be asked of a job', () => {
   expect(actionsFor(job(1, 'running', 1))).toEqual(['pause', 'cancel']);
   expect(actionsFor(job(1, 'running', 1, { stopping: 'pause' }))).toEqual(['cancel']);
   expect(actionsFor(job(1, 'running', 1, { stopping: 'cancel' }))).toEqual([]);
+  expect(actionsFor(job(1, 'split', 1))).toEqual(['pause', 'cancel']);
+  expect(actionsFor(job(1, 'split', 1, { stopping: 'cancel' }))).toEqual([]);
   expect(actionsFor(job(1, 'done', 1))).toEqual(['forget']);
   expect(actionsFor(job(1, 'failed', 1))).toEqual(['retry', 'forget']);
 });

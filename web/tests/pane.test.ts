@@ -37,6 +37,21 @@ describe('a pane', () => {
     ]);
   });
 
+  test('asks for a long directory in few requests, and for little first', async () => {
+    // Of a hundred thousand entries as many as are asked for.
+    files.mockImplementation((_at, after, limit) => {
+      const from = after === null ? 0 : Number(after) + 1;
+      const to = Math.min(from + limit, 100_000);
+      const names = Array.from({ length: to - from }, (_, index) => String(from + index).padStart(6, '0'));
+      return Promise.resolve(page(names, to < 100_000 ? String(to - 1) : null));
+    });
+    const pane = new Pane('left');
+    pane.open('home', []);
+    await vi.waitFor(() => { expect(pane.loading.value).toBe(false); });
+    expect(pane.total.value).toBe(100_000);
+    expect(files.mock.calls.map((call) => call[2])).toEqual([1000, 20_000, 20_000, 20_000, 20_000, 20_000]);
+  });
+
   test('shows nothing of the directory before', async () => {
     files.mockResolvedValueOnce(page(['a']));
     const pane = new Pane('left');

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longhaul_jobs::{End, Event, Limits, Wish};
+use longhaul_proto::SigningKey;
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -17,9 +18,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 pub use crate::attempt::Program;
 use crate::attempt::{self, Ended};
 use crate::http::Asset;
-use crate::model::{Job, JobRequest, Progress};
+use crate::model::{Job, JobParts, JobRequest, Progress, shown_moment};
+use crate::notice;
 use crate::places::{Browse, Place};
-use crate::store::{AttemptEnd, Gone, Holder, Kept, Store, StoreError};
+use crate::store::{AttemptEnd, Gone, Holder, Kept, PartsOf, Store, StoreError};
 
 /// How long a job is its agent's after that was last heard of: no job is stuck for longer when its agent dies.
 pub const LEASE: Duration = Duration::from_secs(20);
@@ -53,6 +55,10 @@ pub struct Settings {
     pub places: Vec<Place>,
     /// The files of the page; none if this program was built without it.
     pub assets: &'static [Asset],
+    /// What a job's end is told to, where the job does not say otherwise.
+    pub on_end_url: Option<String>,
+    /// What notices are signed with.
+    pub key: SigningKey,
     /// What reaches places.
     pub browse: Arc<dyn Browse>,
     /// Whether `longhaul cp` understands a request, and if not, why.
@@ -71,6 +77,8 @@ struct Shared {
     settings: Settings,
     /// Something is to be done.
     wake: Notify,
+    /// A job's end may be to be told.
+    notices: Notify,
     /// Something has changed here.
     changes: watch::Sender<()>,
     /// How far the jobs that run here have come.
@@ -109,6 +117,7 @@ impl Agent {
                 store,
                 settings,
                 wake: Notify::new(),
+                notices: Notify::new(),
                 changes: watch::Sender::new(()),
                 progress: Mutex::default(),
             }),
@@ -141,9 +150,9 @@ impl Agent {
         due: Option<i64>,
         key: Option<&str>,
     ) -> Result<(Job, bool), StoreError> {
-        let submitted = self.shared.store.submit(user, request, due, key).await?;
+        let (job, is_new) = self.shared.store.submit(user, request, due, key).await?;
         self.changed();
-        Ok(submitted)
+        Ok((self.shown(job).await?, is_new))
     }
 
     /// What a person asks of a job.
@@ -154,11 +163,74 @@ impl Agent {
         let job = self.shared.store.ask(id, event).await?;
         self.changed();
         self.on_end(&job);
-        Ok(self.with_progress(job))
+        self.shown(job).await
+    }
+
+    /// The job, with how far it has come by now if it runs here, and how its parts stand if it is split.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn shown(&self, job: Job) -> Result<Job, StoreError> {
+        let id = job.id;
+        let shown = self.all_shown(vec![job]).await?.pop();
+        shown.ok_or(StoreError::Missing(id))
+    }
+
+    /// The same of several.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn all_shown(&self, jobs: Vec<Job>) -> Result<Vec<Job>, StoreError> {
+        let split = jobs
+            .iter()
+            .filter(|job| job.request.split.is_some() && job.part.is_none());
+        let split: Vec<i64> = split.map(|job| job.id).collect();
+        let parts = self.shared.store.parts_of(&split).await?;
+        let shown = |job: Job| match parts.iter().find(|parts| parts.job == job.id) {
+            Some(parts) => self.with_parts(job, parts),
+            None => self.with_progress(job),
+        };
+        Ok(jobs.into_iter().map(shown).collect())
+    }
+
+    /// How far the jobs have come whose parts are worked on, here or elsewhere.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn split_progress(&self) -> Result<Vec<(i64, JobParts, Progress)>, StoreError> {
+        let split = self.shared.store.split_jobs().await?;
+        let parts = self.shared.store.parts_of(&split).await?;
+        let progress = parts
+            .iter()
+            .map(|parts| (parts.job, parts.counts, self.sum(parts)));
+        Ok(progress.collect())
+    }
+
+    fn with_parts(&self, job: Job, parts: &PartsOf) -> Job {
+        let mut job = self.with_progress(job);
+        // Once it has run itself, what came of that counts.
+        if job.progress.is_none() || !parts.counts.have_ended() {
+            job.progress = (!parts.progress.is_empty()).then(|| self.sum(parts));
+        }
+        let started = parts.started.map(shown_moment);
+        job.started = started.into_iter().chain(job.started).min();
+        job.parts = Some(parts.counts);
+        job
+    }
+
+    /// How far parts have come together; those that run here, by now.
+    fn sum(&self, parts: &PartsOf) -> Progress {
+        let here = self.progress();
+        let by_now = parts.progress.iter().map(|(id, kept)| {
+            let come = here.get(id).and_then(|come| come.borrow().clone());
+            come.unwrap_or_else(|| kept.clone())
+        });
+        let by_now: Vec<Progress> = by_now.collect();
+        Progress::sum(&by_now, parts.counts.of)
     }
 
     /// The job, with how far it has come by now if it runs here.
-    pub fn with_progress(&self, mut job: Job) -> Job {
+    fn with_progress(&self, mut job: Job) -> Job {
         if let Some(come) = self.progress().get(&job.id)
             && let Some(progress) = come.borrow().clone()
         {
@@ -193,9 +265,13 @@ impl Agent {
         self.shared.changes.send_replace(());
     }
 
-    /// Runs the program that a job names for its end, if it has come to it.
+    /// Runs the program that a job names for its end, if it has come to it. A part's end is none of the job.
     fn on_end(&self, job: &Job) {
+        if job.state.is_end() && job.part.is_none() && job.request.on_end_url.is_some() {
+            self.shared.notices.notify_one();
+        }
         if job.state.is_end()
+            && job.part.is_none()
             && let Some(command) = &job.request.on_end
         {
             tokio::spawn(hook::run(command.clone(), job.clone()));
@@ -203,7 +279,29 @@ impl Agent {
     }
 
     /// Carries jobs out until `stop` is true; then lets those that run stop in good order, so that they are queued again.
-    pub async fn run(&self, mut stop: watch::Receiver<bool>) {
+    pub async fn run(&self, stop: watch::Receiver<bool>) {
+        let shared = self.shared.clone();
+        let notices = {
+            let stop = stop.clone();
+            let run = async move {
+                notice::run(
+                    shared.store.clone(),
+                    shared.settings.key.clone(),
+                    &shared.notices,
+                    stop,
+                )
+                .await;
+            };
+            tokio::spawn(run)
+        };
+        self.run_jobs(stop).await;
+        if let Err(error) = notices.await {
+            tracing::warn!(%error, "what tells of ends has failed");
+        }
+        self.shared.store.close().await;
+    }
+
+    async fn run_jobs(&self, mut stop: watch::Receiver<bool>) {
         let mut work = Work::default();
         let mut has_taken_own = false;
         loop {
@@ -239,7 +337,11 @@ impl Agent {
             true => Gone::Instance(&self.shared.settings.instance),
             false => Gone::All,
         };
-        self.shared.store.take_lost(&gone).await.map(|_| ())
+        if self.shared.store.take_lost(&gone).await? > 0 {
+            // One that was to be cancelled has ended with that.
+            self.shared.notices.notify_one();
+        }
+        Ok(())
     }
 
     async fn step(&self, work: &mut Work) -> Result<(), StoreError> {
@@ -251,6 +353,7 @@ impl Agent {
         }
         if shared.store.is_shared() && shared.store.take_lost(&Gone::Silent).await? > 0 {
             self.announce();
+            shared.notices.notify_one();
         }
         if work.next_prune.is_none_or(|at| at <= now) {
             let age = i64::try_from(shared.settings.history.as_millis()).unwrap_or(i64::MAX);
@@ -298,10 +401,10 @@ impl Agent {
         let (stop, stopped) = watch::channel(false);
         let (progress, come) = watch::channel(None);
         let program = self.shared.settings.program.clone();
-        let request = kept.job.request;
+        let arguments = kept.job.arguments();
         let task = work
             .attempts
-            .spawn(async move { attempt::run(&program, &request, stopped, &progress).await });
+            .spawn(async move { attempt::run(&program, &arguments, stopped, &progress).await });
         work.tasks.insert(task.id(), id);
         self.progress().insert(id, come.clone());
         let renewed = Instant::now();
@@ -345,7 +448,12 @@ impl Agent {
     async fn report_ends(&self, work: &mut Work) -> Result<(), StoreError> {
         while let Some((id, fence, ended)) = work.unreported.last() {
             match self.shared.store.ended(*id, *fence, ended.end, &ended.with).await {
-                Ok(job) => self.on_end(&job),
+                Ok((job, whole)) => {
+                    self.on_end(&job);
+                    if let Some(whole) = whole {
+                        self.on_end(&whole);
+                    }
+                }
                 // It is another agent's by now, or nobody's.
                 Err(StoreError::Refused(_) | StoreError::Missing(_) | StoreError::Unreadable { .. }) => {}
                 Err(error) => return Err(error),
@@ -403,7 +511,6 @@ impl Agent {
             Ok(Err(error)) => tracing::warn!(%error, "the store did not take how the last attempts ended"),
             Err(_) => tracing::warn!("some attempts did not end"),
         }
-        self.shared.store.close().await;
     }
 }
 

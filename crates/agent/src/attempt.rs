@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::model::{JobRequest, Progress};
+use crate::model::Progress;
 use crate::store::AttemptEnd;
 
 /// How long a copy that was asked to stop may take to make durable what is there: it takes ten seconds at most by itself.
@@ -39,17 +39,17 @@ pub struct Ended {
     pub with: AttemptEnd,
 }
 
-/// Copies until that ends, or until `stop` is true. `progress` is told how far it has come.
+/// Copies as the `arguments` of the program say, until that ends, or until `stop` is true. `progress` is told how far it has come.
 pub async fn run(
     program: &Program,
-    request: &JobRequest,
+    arguments: &[String],
     mut stop: watch::Receiver<bool>,
     progress: &watch::Sender<Option<Progress>>,
 ) -> Ended {
     let mut command = Command::new(&program.file);
     command
         .args(&program.arguments)
-        .args(request.arguments())
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

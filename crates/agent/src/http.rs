@@ -2,6 +2,7 @@
 
 #![allow(unused_qualifications, reason = "in what utoipa makes of its attributes")]
 
+mod describe;
 mod events;
 mod places;
 mod web;
@@ -15,10 +16,12 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
+use describe::Common;
 pub use events::JobProgress;
 use longhaul_api::access::{guard, guard_way};
+use longhaul_api::key_gate::{MAX_BODY_BYTES, guard_keys};
 use longhaul_api::problem::{Asked, Body, Named};
-use longhaul_api::{Caller, Gate, Problem, ProblemKind};
+use longhaul_api::{Caller, Gate, KeyGate, Problem, ProblemKind};
 use longhaul_jobs::Event;
 pub use places::{NewDirectory, NewName, PlaceList, PlaceTest, Removal};
 use serde::{Deserialize, Serialize};
@@ -27,12 +30,10 @@ use utoipa::{IntoParams, OpenApi, ToSchema};
 pub use web::{Asset, PageAddress, Ticket, Web};
 
 use crate::agent::Agent;
-use crate::model::{CopyOptions, Job, JobRequest, JobState, Progress, Stopping};
+use crate::model::{CopyOptions, Job, JobParts, JobRequest, JobState, PartOf, Progress, Stopping};
 use crate::places::{FileEntry, FileKind, FilePage, Place, PlaceRoot};
-use crate::store::StoreError;
+use crate::store::{Listed, StoreError};
 
-/// Most bytes of a request's body.
-const MAX_BODY_BYTES: usize = 1 << 20;
 /// Jobs in one answer, unless asked otherwise, and at most.
 const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1000;
@@ -64,8 +65,9 @@ impl Service {
     info(
         title = "Longhaul agent",
         version = "1",
-        description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on loopback the agent's token is needed."
+        description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on loopback the agent's token is needed, and at other addresses requests are signed with a key (RFC 9421)."
     ),
+    modifiers(&Common),
     paths(
         agent_info,
         list,
@@ -94,9 +96,11 @@ impl Service {
         AgentInfo,
         Job,
         JobPage,
+        JobParts,
         JobRequest,
         JobState,
         CopyOptions,
+        PartOf,
         Progress,
         Stopping,
         Problem,
@@ -129,7 +133,49 @@ pub fn description() -> String {
 pub fn router(agent: Agent, gate: Gate, web: Option<Arc<Web>>, stop: watch::Receiver<bool>) -> Router {
     let gate = Arc::new(gate);
     let service = Service { agent, web, stop };
-    let api = Router::new()
+    let api = api()
+        .layer(middleware::from_fn_with_state(gate.clone(), guard))
+        // Who signs in is not known yet.
+        .route("/session", post(web::session))
+        .with_state(service.clone());
+    Router::new()
+        .nest("/api/v1", api)
+        .fallback(web::asset)
+        .with_state(service)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(Extension(gate.clone()))
+        .layer(middleware::from_fn_with_state(gate, guard_way))
+        .layer(middleware::map_response(with_headers))
+}
+
+/// The API of `agent` for other machines: without the page, and for keys alone.
+pub fn router_for_keys(agent: Agent, gate: Arc<KeyGate>, stop: watch::Receiver<bool>) -> Router {
+    let service = Service {
+        agent,
+        web: None,
+        stop,
+    };
+    Router::new()
+        .nest("/api/v1", api().with_state(service))
+        .fallback(async || Problem::new(ProblemKind::NotFound, "the API is beneath /api/v1"))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(gate, guard_keys))
+        .layer(middleware::map_response(with_headers))
+}
+
+async fn with_headers(mut response: Response) -> Response {
+    let headers: &mut HeaderMap = response.headers_mut();
+    headers.extend(web::HEADERS);
+    // What is asked for changes.
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// What is asked by callers that are known.
+fn api() -> Router<Service> {
+    Router::new()
         .route("/agent", get(agent_info))
         .route("/jobs", get(list).post(submit))
         .route("/jobs/{id}", get(job).delete(forget))
@@ -150,34 +196,13 @@ pub fn router(agent: Agent, gate: Gate, web: Option<Arc<Web>>, stop: watch::Rece
         .route("/openapi.json", get(openapi))
         .fallback(async || Problem::new(ProblemKind::NotFound, "see /api/v1/openapi.json"))
         .method_not_allowed_fallback(async || Problem::new(ProblemKind::Method, "see /api/v1/openapi.json"))
-        .layer(middleware::from_fn_with_state(gate.clone(), guard))
-        // Who signs in is not known yet.
-        .route("/session", post(web::session))
-        .with_state(service.clone());
-    let headers = |mut response: Response| async {
-        let headers: &mut HeaderMap = response.headers_mut();
-        headers.extend(web::HEADERS);
-        // What is asked for changes.
-        headers
-            .entry(header::CACHE_CONTROL)
-            .or_insert(HeaderValue::from_static("no-store"));
-        response
-    };
-    Router::new()
-        .nest("/api/v1", api)
-        .fallback(web::asset)
-        .with_state(service)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(Extension(gate.clone()))
-        .layer(middleware::from_fn_with_state(gate, guard_way))
-        .layer(middleware::map_response(headers))
 }
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let kind = match &error {
             StoreError::Missing(_) => ProblemKind::NotFound,
-            StoreError::Refused(_) => ProblemKind::Conflict,
+            StoreError::Refused(_) | StoreError::IsPart { .. } => ProblemKind::Conflict,
             StoreError::KeyReused(_) => ProblemKind::KeyReused,
             StoreError::Unreadable { .. } => ProblemKind::Unavailable,
             StoreError::Sql(_) => {
@@ -230,6 +255,10 @@ struct ListQuery {
     state: Option<JobState>,
     /// Only jobs with smaller numbers: `next` of the answer before.
     before: Option<i64>,
+    /// Parts of jobs too.
+    parts: Option<bool>,
+    /// Only the parts of this job.
+    part_of: Option<i64>,
     /// Most jobs of one answer.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -247,19 +276,21 @@ async fn list(
             format!("limit: between 1 and {MAX_LIMIT}"),
         ));
     }
+    let listed = match (query.part_of, query.parts) {
+        (Some(job), _) => Listed::PartsOf(job),
+        (None, Some(true)) => Listed::All,
+        (None, _) => Listed::Jobs,
+    };
     // One more than asked for says whether there are more.
     let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
     let store = service.agent.store();
     let mut items = store
-        .list(query.state, query.before, i64::from(limit) + 1)
+        .list(listed, query.state, query.before, i64::from(limit) + 1)
         .await?;
     let more = items.len() > wanted;
     items.truncate(wanted);
     let next = items.last().map(|job| job.id).filter(|_| more);
-    let items = items
-        .into_iter()
-        .map(|job| service.agent.with_progress(job))
-        .collect();
+    let items = service.agent.all_shown(items).await?;
     Ok(Json(JobPage { items, next }))
 }
 
@@ -270,8 +301,13 @@ async fn submit(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    Body(request): Body<JobRequest>,
+    Body(mut request): Body<JobRequest>,
 ) -> Result<Response, Problem> {
+    if request.on_end_url.is_none() {
+        request
+            .on_end_url
+            .clone_from(&service.agent.settings().on_end_url);
+    }
     let invalid = |detail: String| Problem::new(ProblemKind::Invalid, detail);
     request.check().map_err(|error| invalid(error.to_string()))?;
     (service.agent.settings().check)(&request).map_err(invalid)?;
@@ -296,7 +332,7 @@ async fn submit(
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
 async fn job(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
     let kept = service.agent.store().job(id).await?;
-    Ok(Json(service.agent.with_progress(kept.job)))
+    Ok(Json(service.agent.shown(kept.job).await?))
 }
 
 /// Removes a job that has ended from the history.

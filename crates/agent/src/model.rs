@@ -7,10 +7,16 @@ pub use longhaul_jobs::State as JobState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::notice::Receiver;
+
 /// Most sources of one job, and most routes and the like of its options.
 const MAX_LIST_ENTRIES: usize = 1000;
 /// Most bytes of a path, an option, a label or an argument.
 const MAX_TEXT_BYTES: usize = 4096;
+/// Fewest and most parts of a job that is split.
+pub const MIN_PARTS: u32 = 2;
+/// See [`MIN_PARTS`].
+pub const MAX_PARTS: u32 = 1000;
 /// Priorities lie between this and its negative.
 pub const MAX_PRIORITY: i64 = 100;
 
@@ -22,13 +28,14 @@ pub struct JobRequest {
     #[schema(min_items = 1, max_items = 1000, example = json!(["/data/run-7"]))]
     pub sources: Vec<String>,
     /// Where to, in the same form.
-    #[schema(example = "ana@dtn.example.org:/store/")]
+    #[schema(min_length = 1, max_length = 4096, example = "ana@dtn.example.org:/store/")]
     pub destination: String,
     /// How.
     #[serde(default)]
     pub options: CopyOptions,
     /// What its owner calls it.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 4096)]
     pub label: Option<String>,
     /// Greater is sooner, among the jobs of one user.
     #[serde(default)]
@@ -40,7 +47,17 @@ pub struct JobRequest {
     pub not_before: Option<String>,
     /// A program and its arguments, run when the job has ended, with the job in JSON on its standard input.
     #[serde(default)]
+    #[schema(min_items = 1, max_items = 1000)]
     pub on_end: Option<Vec<String>>,
+    /// In how many parts it is carried out, each a job that any agent takes; afterwards it runs as a whole and copies what is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 2, maximum = 1000)]
+    pub split: Option<u32>,
+    /// An `http` or `https` URL that is told when the job has ended: a POST of the job in JSON.
+    // Where it is not used, what is kept stays as older releases read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 2048)]
+    pub on_end_url: Option<String>,
 }
 
 /// Options of `longhaul cp`, by the names that they have there.
@@ -182,9 +199,23 @@ pub enum InvalidRequest {
     /// Not a moment.
     #[error("not_before: {0} is not a moment like 2030-01-31T18:00:00Z")]
     NotBefore(String),
+    /// Too few or too many parts.
+    #[error("split: between {MIN_PARTS} and {MAX_PARTS} parts")]
+    Parts,
+    /// Where it goes depends on whether it is there, which the first part changes.
+    #[error(
+        "split: {0}: end the destination with a slash, so that it means a directory whether it is there or not"
+    )]
+    SplitInto(String),
+    /// The data does not pass any agent.
+    #[error("split: between two other hosts there is nothing to divide among agents: leave it out")]
+    SplitBetween,
     /// No program.
     #[error("on_end: name a program")]
     NoProgram,
+    /// Nothing that can be told.
+    #[error("on_end_url: an http or https URL of up to 2048 characters, without a name or a password in it")]
+    Url,
     /// `longhaul cp` does not understand it.
     #[error("{0}")]
     Copy(String),
@@ -235,7 +266,32 @@ impl JobRequest {
         if self.on_end.as_ref().is_some_and(Vec::is_empty) {
             return Err(InvalidRequest::NoProgram);
         }
+        self.check_split()?;
+        if self
+            .on_end_url
+            .as_deref()
+            .is_some_and(|url| Receiver::of(url).is_none())
+        {
+            return Err(InvalidRequest::Url);
+        }
         self.due().map(|_| ())
+    }
+
+    fn check_split(&self) -> Result<(), InvalidRequest> {
+        let Some(parts) = self.split else {
+            return Ok(());
+        };
+        let is_far = |path: &String| far_end(path).is_some();
+        if !(MIN_PARTS..=MAX_PARTS).contains(&parts) {
+            return Err(InvalidRequest::Parts);
+        }
+        if is_far(&self.destination) && self.sources.iter().any(is_far) {
+            return Err(InvalidRequest::SplitBetween);
+        }
+        match self.sources.len() > 1 || self.destination.ends_with(['/', ':']) {
+            true => Ok(()),
+            false => Err(InvalidRequest::SplitInto(self.destination.clone())),
+        }
     }
 
     fn paths(&self) -> impl Iterator<Item = &String> {
@@ -307,6 +363,10 @@ pub struct Job {
     pub id: i64,
     /// Whose it is.
     pub user: String,
+    /// The job that this is a part of, and which part; none if somebody submitted it.
+    pub part: Option<PartOf>,
+    /// How its parts stand, if it is split.
+    pub parts: Option<JobParts>,
     /// What is to be copied, and how.
     pub request: JobRequest,
     /// Where it stands.
@@ -339,6 +399,67 @@ pub struct Job {
     pub change: i64,
 }
 
+impl Job {
+    /// The arguments of `longhaul cp` for its attempts, behind its name.
+    pub fn arguments(&self) -> Vec<String> {
+        let portion = match (&self.part, self.request.split) {
+            (Some(part), _) => Some(format!("--part={}/{}", part.number, part.of)),
+            (None, Some(_)) => Some("--part=rest".to_owned()),
+            (None, None) => None,
+        };
+        portion.into_iter().chain(self.request.arguments()).collect()
+    }
+}
+
+/// Which part of a job a part is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PartOf {
+    /// The job's number.
+    pub job: i64,
+    /// Which of its parts, from 1.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
+}
+
+/// How many of a job's parts are in which state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobParts {
+    /// All of them.
+    pub of: u32,
+    /// Carried out by agents at present.
+    pub running: u32,
+    /// Copied.
+    pub done: u32,
+    /// Failed; the job's own run mends what it can of them.
+    pub failed: u32,
+    /// Cancelled.
+    pub cancelled: u32,
+}
+
+impl JobParts {
+    /// So many more are in `state`.
+    pub(crate) fn add(&mut self, state: Option<JobState>, count: u32) {
+        self.of = self.of.saturating_add(count);
+        let counter = match state {
+            Some(JobState::Running) => &mut self.running,
+            Some(JobState::Done) => &mut self.done,
+            Some(JobState::Failed) => &mut self.failed,
+            Some(JobState::Cancelled) => &mut self.cancelled,
+            _ => return,
+        };
+        *counter = counter.saturating_add(count);
+    }
+
+    /// Whether none is under way or waits any more.
+    pub fn have_ended(&self) -> bool {
+        self.done
+            .saturating_add(self.failed)
+            .saturating_add(self.cancelled)
+            >= self.of
+    }
+}
+
 /// How far a copy has come: the fields of the event `progress` of `longhaul cp --json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
@@ -361,6 +482,29 @@ pub struct Progress {
     pub routes_bps: BTreeMap<String, f64>,
 }
 
+impl Progress {
+    /// What the parts of a copy have come to together, of which there are so many.
+    pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Self>, of: u32) -> Self {
+        let (mut sum, mut begun) = (Self::default(), 0u32);
+        let mut all_walked = true;
+        for part in parts {
+            begun = begun.saturating_add(1);
+            all_walked &= part.walk_complete;
+            sum.seconds = sum.seconds.max(part.seconds);
+            sum.bytes = sum.bytes.saturating_add(part.bytes);
+            sum.bytes_found = sum.bytes_found.saturating_add(part.bytes_found);
+            sum.files = sum.files.saturating_add(part.files);
+            sum.entries_found = sum.entries_found.saturating_add(part.entries_found);
+            sum.bps += part.bps;
+            for (route, bps) in &part.routes_bps {
+                *sum.routes_bps.entry(route.clone()).or_default() += bps;
+            }
+        }
+        sum.walk_complete = all_walked && begun >= of;
+        sum
+    }
+}
+
 /// A moment as it is shown: RFC 3339, in UTC.
 pub fn shown_moment(milliseconds: i64) -> String {
     Timestamp::from_millisecond(milliseconds)
@@ -381,6 +525,8 @@ mod tests {
             priority: 0,
             not_before: None,
             on_end: None,
+            split: None,
+            on_end_url: None,
         }
     }
 
@@ -430,6 +576,66 @@ mod tests {
             ..good()
         };
         assert_eq!(told(bad), InvalidRequest::NoProgram);
+        let bad = JobRequest {
+            on_end_url: Some("file:///etc/passwd".into()),
+            ..good()
+        };
+        assert_eq!(told(bad), InvalidRequest::Url);
+    }
+
+    #[test]
+    fn what_is_split_goes_to_a_directory_and_passes_an_agent() {
+        let split = |sources: &[&str], destination: &str, parts| JobRequest {
+            split: Some(parts),
+            ..request(sources, destination)
+        };
+        for (sources, destination) in [
+            (&["/a"][..], "dtn:/b/"),
+            (&["/a"], "dtn:"),
+            (&["lh://dtn/a"], "/b/"),
+            (&["/a", "/b"], "/c"),
+        ] {
+            assert_eq!(split(sources, destination, 8).check(), Ok(()));
+        }
+        for parts in [0, 1, 1001] {
+            assert_eq!(split(&["/a"], "/b/", parts).check(), Err(InvalidRequest::Parts));
+        }
+        let into = InvalidRequest::SplitInto("dtn:/b".into());
+        assert_eq!(split(&["/a"], "dtn:/b", 8).check(), Err(into));
+        assert_eq!(
+            split(&["one:/a"], "two:/b/", 8).check(),
+            Err(InvalidRequest::SplitBetween)
+        );
+        // What a release that knew nothing of parts has kept reads the same.
+        let text = serde_json::to_string(&request(&["/a"], "/b")).unwrap();
+        assert!(!text.contains("split"));
+    }
+
+    #[test]
+    fn what_parts_have_come_to_is_one_sum() {
+        let part = |bytes, walk_complete| Progress {
+            seconds: bytes as f64,
+            bytes,
+            bytes_found: 10,
+            walk_complete,
+            files: 1,
+            entries_found: 2,
+            bps: 4.0,
+            routes_bps: [("direct".to_owned(), 4.0)].into(),
+        };
+        let sum = Progress::sum(&[part(3, true), part(5, true)], 2);
+        assert_eq!(
+            (sum.seconds, sum.bytes, sum.bytes_found, sum.files),
+            (5.0, 8, 20, 2)
+        );
+        assert_eq!(
+            (sum.bps, sum.routes_bps["direct"], sum.entries_found),
+            (8.0, 8.0, 4)
+        );
+        assert!(sum.walk_complete);
+        // Of one that has not begun nobody knows what it will find.
+        assert!(!Progress::sum(&[part(3, true), part(5, true)], 3).walk_complete);
+        assert!(!Progress::sum(&[part(3, true), part(5, false)], 2).walk_complete);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct Place {
 #[serde(deny_unknown_fields)]
 pub struct PlaceRoot {
     /// A location; it ends in `/` or `:`.
-    #[schema(example = "lh://dtn.example.org/runs/")]
+    #[schema(min_length = 1, max_length = 4096, example = "lh://dtn.example.org/runs/")]
     pub root: String,
 }
 
@@ -97,9 +97,10 @@ pub struct FileEntry {
     #[schema(example = "0644")]
     pub mode: String,
     /// Modification time.
-    #[schema(format = "date-time")]
+    #[schema(required = true, format = "date-time")]
     pub modified: Option<String>,
     /// What a symbolic link leads to.
+    #[schema(required = true)]
     pub target: Option<String>,
 }
 
@@ -109,6 +110,7 @@ pub struct FilePage {
     /// In the order of their names' bytes.
     pub entries: Vec<FileEntry>,
     /// What to ask for as `after` for those that follow; none if there are none.
+    #[schema(required = true)]
     pub next: Option<String>,
 }
 

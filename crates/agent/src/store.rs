@@ -3,6 +3,8 @@
 
 mod claim;
 mod history;
+mod notices;
+mod parts;
 mod places;
 mod row;
 
@@ -10,11 +12,12 @@ use std::collections::BTreeMap;
 
 use longhaul_api::Database;
 use longhaul_api::database::{Kind, OpenError};
-use longhaul_jobs::{End, Event, Life, Refused, RetryPolicy};
+use longhaul_jobs::{End, Event, Life, Moment, Parts, Refused, RetryPolicy};
 use sqlx::migrate::Migrator;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 
 pub use claim::{Gone, Holder};
+pub use parts::PartsOf;
 use row::COLUMNS;
 pub use row::Kept;
 
@@ -31,6 +34,14 @@ pub enum StoreError {
     /// Its state does not allow it.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// Nothing is asked of it by itself.
+    #[error("job {part} is a part of job {job}: ask for that one")]
+    IsPart {
+        /// Which.
+        part: i64,
+        /// Of which.
+        job: i64,
+    },
     /// The same key came with another request before.
     #[error("the idempotency key {0:?} was used for another request")]
     KeyReused(String),
@@ -60,6 +71,17 @@ pub struct AttemptEnd {
     pub progress: Option<String>,
     /// Bytes that travelled.
     pub travelled: i64,
+}
+
+/// Which jobs are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listed {
+    /// Those that people have submitted.
+    Jobs,
+    /// Parts of jobs too.
+    All,
+    /// The parts of one job.
+    PartsOf(i64),
 }
 
 /// See the module.
@@ -111,7 +133,9 @@ impl Store {
     ) -> Result<(Job, bool), StoreError> {
         let text = serde_json::to_string(request).unwrap_or_default();
         let mut transaction = self.database.write().await?;
-        let id = self.next(&mut transaction, "job").await?;
+        let parts = request.split.map_or(0, i64::from);
+        let last = self.next_of(&mut transaction, "job", 1 + parts).await?;
+        let id = last - parts;
         if let Some(key) = key {
             // The number is taken first: whoever else submits now waits for it, so that no two find the key unused.
             let known =
@@ -139,23 +163,35 @@ impl Store {
             .await?;
         }
         let now = self.database.now(&mut transaction).await?;
-        let change = self.next(&mut transaction, "change").await?;
-        let life = Life::new(due.unwrap_or(now));
+        let part = Life::new(due.unwrap_or(now));
+        let left = Parts {
+            left: request.split.unwrap_or(0),
+            running: 0,
+        };
+        let whole = part.with_parts(left);
         let insert = "INSERT INTO jobs (id, owner, place, request, priority, state, wish, due, attempts, in_vain, fence, created, \
-            travelled, change_number) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, $9, 0, $10)";
-        sqlx::query(insert)
-            .bind(id)
-            .bind(owner)
-            .bind(request.place())
-            .bind(&text)
-            .bind(request.priority)
-            .bind(life.state.word())
-            .bind(life.wish.word())
-            .bind(life.due)
-            .bind(now)
-            .bind(change)
-            .execute(&mut *transaction)
-            .await?;
+            travelled, change_number, parent, part) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, $9, 0, $10, $11, $12)";
+        for number in 0..=parts {
+            let is_part = number > 0;
+            let life = if is_part { part } else { whole };
+            let change = self.next(&mut transaction, "change").await?;
+            sqlx::query(insert)
+                .bind(id + number)
+                .bind(owner)
+                .bind(request.place())
+                // That of a part is the job's.
+                .bind(if is_part { "" } else { &text })
+                .bind(request.priority)
+                .bind(life.state.word())
+                .bind(life.wish.word())
+                .bind(life.due)
+                .bind(now)
+                .bind(change)
+                .bind(is_part.then_some(id))
+                .bind(is_part.then_some(number))
+                .execute(&mut *transaction)
+                .await?;
+        }
         transaction.commit().await?;
         Ok((self.job(id).await?.job, true))
     }
@@ -184,18 +220,24 @@ impl Store {
         Ok(row.ok_or(StoreError::Missing(id))?.try_get("report")?)
     }
 
-    /// Jobs with numbers below `before`, newest first, at most `limit`; of one state only, if one is given.
+    /// Jobs with numbers below `before`, newest first, at most `limit`; of one state only, if one is given, and without parts unless they are asked for.
     ///
     /// # Errors
     /// The store does not answer.
     pub async fn list(
         &self,
+        listed: Listed,
         state: Option<JobState>,
         before: Option<i64>,
         limit: i64,
     ) -> Result<Vec<Job>, StoreError> {
+        let of = match listed {
+            Listed::Jobs => "parent IS NULL".to_owned(),
+            Listed::All => "1 = 1".to_owned(),
+            Listed::PartsOf(job) => format!("parent = {job}"),
+        };
         let select = format!(
-            "SELECT {COLUMNS} FROM jobs WHERE id < $1 AND ($2 = '' OR state = $2) ORDER BY id DESC LIMIT $3"
+            "SELECT {COLUMNS} FROM jobs WHERE {of} AND id < $1 AND ($2 = '' OR state = $2) ORDER BY id DESC LIMIT $3"
         );
         let state = state.map_or("", JobState::word);
         let rows = sqlx::query(AssertSqlSafe(select))
@@ -233,14 +275,15 @@ impl Store {
         Ok(row.try_get("value")?)
     }
 
-    /// How many jobs there are in each state.
+    /// How many jobs there are in each state; a job and its parts are one.
     ///
     /// # Errors
     /// The store does not answer.
     pub async fn counts(&self) -> Result<BTreeMap<String, i64>, StoreError> {
-        let rows = sqlx::query("SELECT state, COUNT(*) AS jobs FROM jobs GROUP BY state")
-            .fetch_all(self.database.pool())
-            .await?;
+        let rows =
+            sqlx::query("SELECT state, COUNT(*) AS jobs FROM jobs WHERE parent IS NULL GROUP BY state")
+                .fetch_all(self.database.pool())
+                .await?;
         let counts = rows
             .iter()
             .map(|row| Ok((row.try_get("state")?, row.try_get("jobs")?)));
@@ -284,13 +327,23 @@ impl Store {
         Ok(life)
     }
 
-    /// How a job's attempt ended, at its agent.
+    /// How a job's attempt ended, at its agent: the job as it is then, and the one that it is a part of, if that has come to its end with it.
     ///
     /// # Errors
     /// The lease is another agent's by now, or the store does not answer.
-    pub async fn ended(&self, id: i64, fence: i64, end: End, with: &AttemptEnd) -> Result<Job, StoreError> {
-        self.change(id, Event::Ended { fence, end }, with).await?;
-        Ok(self.job(id).await?.job)
+    pub async fn ended(
+        &self,
+        id: i64,
+        fence: i64,
+        end: End,
+        with: &AttemptEnd,
+    ) -> Result<(Job, Option<Job>), StoreError> {
+        let whole = self.change(id, Event::Ended { fence, end }, with).await?;
+        let job = self.job(id).await?.job;
+        match whole {
+            Some(whole) => Ok((job, Some(self.job(whole).await?.job))),
+            None => Ok((job, None)),
+        }
     }
 
     /// In how many milliseconds the next job is due; none if none is.
@@ -314,13 +367,42 @@ impl Store {
         self.database.close().await;
     }
 
-    /// One step of a job's life.
-    async fn change(&self, id: i64, event: Event, with: &AttemptEnd) -> Result<(), StoreError> {
+    /// One step of a job's life. The number of the job that it is a part of, if that has come to its end with it.
+    async fn change(&self, id: i64, event: Event, with: &AttemptEnd) -> Result<Option<i64>, StoreError> {
+        let is_asked = matches!(event, Event::Pause | Event::Resume | Event::Cancel | Event::Retry);
         let mut transaction = self.database.write().await?;
+        let whole = self.whole_to_change(&mut transaction, id).await?;
+        let job = whole.job.id;
         let now = self.database.now(&mut transaction).await?;
-        let kept = self.to_change(&mut transaction, id).await?;
-        let life = kept.life.after(event, now, &self.policy, seed(id))?;
-        let change = self.next(&mut transaction, "change").await?;
+        let mut has_ended = false;
+        if job != id && is_asked {
+            return Err(StoreError::IsPart { part: id, job });
+        } else if job != id {
+            let step = (event, now);
+            has_ended = self.change_part(&mut transaction, &whole, id, step, with).await?;
+        } else if is_asked && whole.job.request.split.is_some() {
+            self.ask_whole(&mut transaction, &whole, event, now).await?;
+        } else {
+            let life = whole.life.after(event, now, &self.policy, seed(id))?;
+            self.write_life(&mut transaction, id, life, now, with).await?;
+        }
+        if whole.job.request.on_end_url.is_some() && !whole.life.state.is_end() {
+            self.keep_notice(&mut transaction, job, now).await?;
+        }
+        transaction.commit().await?;
+        Ok(has_ended.then_some(job))
+    }
+
+    /// Writes what a job is from `now` on. Its row is locked.
+    async fn write_life(
+        &self,
+        transaction: &mut Transaction<'static, Any>,
+        id: i64,
+        life: Life,
+        now: Moment,
+        with: &AttemptEnd,
+    ) -> Result<(), StoreError> {
+        let change = self.next(transaction, "change").await?;
         let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, in_vain = $5, fence = $6, lease_until = $7, \
             ended = $8, progress = COALESCE($9, progress), report = COALESCE($10, report), error = COALESCE($11, error), \
             exit_code = COALESCE($12, exit_code), travelled = travelled + $13, change_number = $14 WHERE id = $15";
@@ -340,9 +422,8 @@ impl Store {
             .bind(with.travelled)
             .bind(change)
             .bind(id)
-            .execute(&mut *transaction)
+            .execute(&mut **transaction)
             .await?;
-        transaction.commit().await?;
         Ok(())
     }
 
@@ -377,7 +458,18 @@ impl Store {
         transaction: &mut Transaction<'static, Any>,
         name: &'static str,
     ) -> Result<i64, StoreError> {
-        sqlx::query("UPDATE counters SET value = value + 1 WHERE name = $1")
+        self.next_of(transaction, name, 1).await
+    }
+
+    /// The last of the next `count` numbers.
+    async fn next_of(
+        &self,
+        transaction: &mut Transaction<'static, Any>,
+        name: &'static str,
+        count: i64,
+    ) -> Result<i64, StoreError> {
+        sqlx::query("UPDATE counters SET value = value + $1 WHERE name = $2")
+            .bind(count)
             .bind(name)
             .execute(&mut **transaction)
             .await?;

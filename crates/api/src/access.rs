@@ -143,8 +143,8 @@ const TICKET_LIFE: Duration = Duration::from_secs(60);
 const MAX_TICKETS: usize = 8;
 /// Pages that are signed in at once: the oldest goes for a new one.
 const MAX_SESSIONS: usize = 64;
-/// The name of the cookie.
-const COOKIE: &str = "longhaul";
+/// The name of a page's cookie.
+pub const COOKIE: &str = "longhaul";
 
 impl Sessions {
     fn inner(&self) -> MutexGuard<'_, SessionsInner> {

@@ -1,5 +1,7 @@
 //! Where a service listens.
 
+mod secured;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,13 +12,17 @@ use axum::serve::{IncomingStream, Listener};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
+pub use secured::{anywhere, serve_secured};
+
 use crate::access::Peer;
 
 /// A service cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Others could reach it.
-    #[error("{0} is not a loopback address: without TLS and keys an agent is for this machine alone")]
+    #[error(
+        "{0} is not a loopback address: with --authorized-keys FILE an agent listens there, by TLS and for those keys"
+    )]
     NotLoopback(SocketAddr),
     /// The socket cannot be made.
     #[error("cannot listen on {place}: {source}")]

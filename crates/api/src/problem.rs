@@ -30,8 +30,12 @@ pub enum ProblemKind {
     KeyReused,
     /// Too much in one request.
     TooLarge,
+    /// Who asks does so too often.
+    TooMany,
     /// The service cannot do it now.
     Unavailable,
+    /// The service works, but what it needs for this cannot be reached or does not answer.
+    Unreachable,
 }
 
 impl ProblemKind {
@@ -45,21 +49,25 @@ impl ProblemKind {
             Self::Conflict => "conflict",
             Self::KeyReused => "idempotency-key-reused",
             Self::TooLarge => "too-large",
+            Self::TooMany => "too-many",
             Self::Unavailable => "unavailable",
+            Self::Unreachable => "unreachable",
         }
     }
 
     fn title(self) -> &'static str {
         match self {
             Self::Invalid => "The request is not valid",
-            Self::Unauthenticated => "A token is needed",
+            Self::Unauthenticated => "Who asks has to show it",
             Self::Forbidden => "Not allowed",
             Self::NotFound => "Not found",
             Self::Method => "Not a method of this",
             Self::Conflict => "Not possible now",
             Self::KeyReused => "The idempotency key was used for another request",
             Self::TooLarge => "The request is too large",
+            Self::TooMany => "Asked too often",
             Self::Unavailable => "Not available now",
+            Self::Unreachable => "Not reached",
         }
     }
 
@@ -73,7 +81,9 @@ impl ProblemKind {
             Self::Conflict => StatusCode::CONFLICT,
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unreachable => StatusCode::BAD_GATEWAY,
         }
     }
 }

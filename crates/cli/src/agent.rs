@@ -2,6 +2,7 @@
 
 mod assets;
 mod browse;
+mod elsewhere;
 mod install;
 
 use std::fs::File;
@@ -15,11 +16,13 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use longhaul_agent::agent::Program;
 use longhaul_agent::http::Web;
+use longhaul_agent::notice::Receiver;
 use longhaul_agent::places::Place;
 use longhaul_agent::{Agent, Settings, Store, http};
 use longhaul_api::access::Token;
 use longhaul_api::{Gate, listen};
 use longhaul_jobs::Limits;
+use longhaul_session::Identity;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -54,9 +57,15 @@ pub struct Resident {
     /// Jobs of one user that run at once, over all agents of the store [default: as many as there is room for].
     #[arg(long, value_name = "N")]
     max_jobs_per_user: Option<usize>,
-    /// Answer HTTP at this loopback address too, for those who bring the token (in the file `token` of the agent's directory) [default: the socket only].
+    /// Answer HTTP at this loopback address too, for those who bring the token (in the file `token` of the agent's directory); with --authorized-keys at any
+    /// address, by TLS, and for those keys instead [default: the socket only].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
+    #[command(flatten)]
+    elsewhere: elsewhere::Elsewhere,
+    /// Tell this http or https URL when a job has ended that names none itself (`longhaul submit --on-end-url`).
+    #[arg(long, value_name = "URL", value_parser = receiver)]
+    on_end_url: Option<String>,
     /// What other agents and people know it by [default: this host's name].
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
@@ -106,7 +115,8 @@ impl Resident {
             Some(url) => Store::postgres(url).await?,
             None => Store::sqlite(&dir.join("jobs.sqlite")).await?,
         };
-        let agent = Agent::new(store, self.settings(dir)?);
+        let identity = own_identity(dir)?;
+        let agent = Agent::new(store, self.settings(dir, &identity)?);
         let uid = rustix::process::getuid().as_raw();
         let gate = |token| Gate {
             uid,
@@ -123,7 +133,12 @@ impl Resident {
         }
         let unix = listen::unix(&socket)?;
         let (stop, stopped) = watch::channel(false);
-        let token = match self.listen {
+        // What is for loopback, and what is for keys.
+        let (here, elsewhere) = match self.elsewhere.is_wanted() {
+            true => (None, self.listen),
+            false => (self.listen, None),
+        };
+        let token = match here {
             None => None,
             Some(_) => {
                 let (token, file) = (Token::random()?, dir.join("token"));
@@ -134,14 +149,23 @@ impl Resident {
             }
         };
         let web = Web::new(agent.clone(), gate(token), stopped.clone());
-        let http = match self.listen {
+        let http = match here {
             None => None,
-            Some(address) => Some(web.listen_at(address).await?.to_string()),
+            Some(address) => Some(web.listen_at(address).await?),
         };
         let router = http::router(agent.clone(), gate(None), Some(web), stopped.clone());
         let mut served = tokio::task::JoinSet::new();
+        let keyed = match elsewhere {
+            None => None,
+            Some(address) => {
+                let serve =
+                    self.elsewhere
+                        .serve(&agent, dir, &identity, address, stopped.clone(), &mut served);
+                Some(serve.await?)
+            }
+        };
         served.spawn(listen::serve(unix, router, stopped.clone()));
-        self.tell_ready(agent.settings(), &socket, http);
+        self.tell_ready(agent.settings(), &socket, http, keyed);
         let work = {
             let (agent, stopped) = (agent.clone(), stopped.clone());
             tokio::spawn(async move { agent.run(stopped).await })
@@ -163,19 +187,35 @@ impl Resident {
         }
     }
 
-    fn tell_ready(&self, settings: &Settings, socket: &Path, http: Option<String>) {
+    fn tell_ready(
+        &self,
+        settings: &Settings,
+        socket: &Path,
+        http: Option<SocketAddr>,
+        https: Option<SocketAddr>,
+    ) {
         let (name, socket) = (&settings.name, home::shown(socket));
+        let key = settings.key.public();
         if self.json {
-            answer::line(json!({"event": "ready", "name": name, "socket": socket, "http": http}));
+            let [http, https] = [http, https].map(|address| address.map(|address| address.to_string()));
+            let key = key.to_string();
+            answer::line(
+                json!({"event": "ready", "name": name, "socket": socket, "http": http, "https": https, "key": key}),
+            );
             return;
         }
         answer::line(format!("agent {name} is ready at {socket}"));
         if let Some(address) = http {
             answer::line(format!("HTTP at http://{address}, for who brings the token"));
         }
+        if let Some(address) = https {
+            answer::line(format!(
+                "HTTP at https://{address}, for the keys that are authorized; its own is {key}"
+            ));
+        }
     }
 
-    fn settings(&self, dir: &Path) -> Result<Settings> {
+    fn settings(&self, dir: &Path, identity: &Identity) -> Result<Settings> {
         let file = std::env::current_exe().context("cannot tell where this program is")?;
         let own = std::process::id().to_string();
         let arguments = ["cp", "--json", "-B", "--parent", &own];
@@ -194,9 +234,28 @@ impl Resident {
             history: Duration::from_secs(u64::from(self.history) * 24 * 3600),
             places: builtin_places(),
             assets: assets::ASSETS,
+            on_end_url: self.on_end_url.clone(),
+            key: identity.signing_key().clone(),
             browse: Arc::new(browse::Places::default()),
             check: cp::is_understood,
         })
+    }
+}
+
+/// A URL that can be told of ends.
+fn receiver(url: &str) -> Result<String, String> {
+    match Receiver::of(url) {
+        Some(_) => Ok(url.to_owned()),
+        None => Err("no http or https URL, or one with a name or a password in it".to_owned()),
+    }
+}
+
+/// The agent's own key, made when it is first needed.
+fn own_identity(dir: &Path) -> Result<Identity> {
+    let file = dir.join("identity");
+    match file.exists() {
+        true => Ok(Identity::load(&file)?),
+        false => Ok(Identity::create(&file)?),
     }
 }
 

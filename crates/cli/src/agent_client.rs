@@ -1,4 +1,6 @@
-//! Asks the agent, over its Unix socket.
+//! Asks the agent: that of this user over its Unix socket, or one on another machine.
+
+mod elsewhere;
 
 use std::ops::ControlFlow;
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use elsewhere::Remote;
+pub use elsewhere::{AgentOptions, AgentOptionsOfSubmit};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -14,6 +18,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use longhaul_api::Problem;
 use longhaul_proto::text::printable;
+use longhaul_proto::{Endpoint, PublicKey};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::UnixStream;
@@ -21,6 +26,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::exit::Exit;
 use crate::home;
+use crate::trust::unknown;
 
 /// How long an agent that was just started may take to answer.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,6 +41,44 @@ pub enum AgentError {
     /// Nobody listens there.
     #[error("no agent runs here ({}): start it with longhaul agent", .0.display())]
     NotRunning(PathBuf),
+    /// Nobody answers there.
+    #[error("cannot connect to the agent at {server}: {source}")]
+    Unreachable {
+        /// Where.
+        server: Endpoint,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// What answers there is not known.
+    #[error("{}", unknown(server, *found))]
+    Unknown {
+        /// Where.
+        server: Endpoint,
+        /// The key that it showed.
+        found: PublicKey,
+    },
+    /// It is not who it was.
+    #[error(
+        "the agent at {server} shows key {found}, but {expected} is expected: somebody may be in between"
+    )]
+    OtherKey {
+        /// Where.
+        server: Endpoint,
+        /// The key that is pinned or known.
+        expected: PublicKey,
+        /// The key that it showed.
+        found: PublicKey,
+    },
+    /// TLS did not come about.
+    #[error(
+        "no secure connection to the agent at {server}: {source}; --ca FILE names the authority of its certificate"
+    )]
+    NotSecure {
+        /// Where.
+        server: Endpoint,
+        /// Why.
+        source: std::io::Error,
+    },
     /// It could not be started.
     #[error("the agent did not start: {0}")]
     NotStarted(String),
@@ -53,7 +97,11 @@ impl AgentError {
     /// The code for it.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::NotRunning(_) | Self::NotStarted(_) => Exit::NoRoute,
+            Self::NotRunning(_) | Self::NotStarted(_) | Self::Unreachable { .. } | Self::NotSecure { .. } => {
+                Exit::NoRoute
+            }
+            Self::Unknown { .. } | Self::OtherKey { .. } => Exit::Unauthorised,
+            Self::Refused(problem) if matches!(problem.status, 401 | 403) => Exit::Unauthorised,
             Self::Refused(_) => Exit::SomeFailed,
             Self::BrokeOff(_) => Exit::BrokeOff,
             Self::Answer(_) => Exit::Disagreement,
@@ -81,60 +129,35 @@ pub fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 
 /// See the module.
 pub struct AgentClient {
-    socket: PathBuf,
+    way: Way,
+}
+
+/// How the agent is reached.
+enum Way {
+    Socket(PathBuf),
+    Elsewhere(Box<Remote>),
 }
 
 impl AgentClient {
     /// Of whichever agent runs, if one does when it is asked.
-    pub fn of_this_user() -> Result<Self> {
-        Ok(Self {
-            socket: socket(&agent_dir()?),
-        })
+    pub async fn of(options: &AgentOptions) -> Result<Self> {
+        let way = match options.server()? {
+            Some(server) => Way::Elsewhere(Box::new(Remote::of(server, options).await?)),
+            None => Way::Socket(socket(&agent_dir()?)),
+        };
+        Ok(Self { way })
     }
 
-    /// Of an agent that runs: one is started if there is none.
-    pub async fn of_a_running_one() -> Result<Self> {
-        let client = Self::of_this_user()?;
-        if UnixStream::connect(&client.socket).await.is_err() {
-            client.start().await?;
+    /// Of an agent that runs: one is started if there is none here, and none elsewhere is asked.
+    pub async fn of_a_running_one(options: &AgentOptions) -> Result<Self> {
+        let client = Self::of(options).await?;
+        if let Way::Socket(socket) = &client.way
+            && UnixStream::connect(socket).await.is_err()
+        {
+            start(socket).await?;
         }
         Ok(client)
     }
-
-    async fn start(&self) -> Result<()> {
-        let dir = agent_dir()?;
-        home::make_private(&dir)?;
-        let log_file = dir.join("log");
-        let log = std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&log_file);
-        let log = log.with_context(|| format!("cannot write {}", log_file.display()))?;
-        let program = std::env::current_exe().context("cannot tell where this program is")?;
-        let mut child = Command::new(program)
-            .args(["agent", "--detach"])
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .context("cannot start the agent")?;
-        let until = Instant::now() + START_TIMEOUT;
-        while UnixStream::connect(&self.socket).await.is_err() {
-            let why = match child.try_wait() {
-                // Another command may have started one at the same time.
-                Ok(None) | Ok(Some(_)) if Instant::now() < until => {
-                    sleep(START_POLL_INTERVAL).await;
-                    continue;
-                }
-                _ => format!("see {}", log_file.display()),
-            };
-            return Err(AgentError::NotStarted(why).into());
-        }
-        Ok(())
-    }
-
     /// Asks, and reads the answer.
     pub async fn ask<T: DeserializeOwned>(
         &self,
@@ -197,15 +220,14 @@ impl AgentClient {
         body: Option<&Value>,
         key: Option<&str>,
     ) -> Result<Response<Incoming>> {
-        let stream = UnixStream::connect(&self.socket).await;
-        let stream = stream.map_err(|_| AgentError::NotRunning(self.socket.clone()))?;
-        let broke_off = |error: hyper::Error| AgentError::BrokeOff(error.to_string());
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broke_off)?;
-        tokio::spawn(connection);
+        let host = match &self.way {
+            Way::Socket(_) => "localhost".to_owned(),
+            Way::Elsewhere(remote) => remote.authority(),
+        };
         let mut request = Request::builder()
             .method(method)
             .uri(format!("/api/v1{path}"))
-            .header("host", "localhost");
+            .header("host", host);
         if body.is_some() {
             request = request.header("content-type", "application/json");
         }
@@ -213,10 +235,69 @@ impl AgentClient {
             request = request.header("idempotency-key", key);
         }
         let body = body.map(Value::to_string).unwrap_or_default();
-        let request = request.body(Full::new(Bytes::from(body)));
+        let request = request.body(Bytes::from(body));
         let request = request.map_err(|error| anyhow!("cannot ask that: {error}"))?;
-        Ok(sender.send_request(request).await.map_err(broke_off)?)
+        match &self.way {
+            Way::Socket(socket) => {
+                let stream = UnixStream::connect(socket).await;
+                let stream = stream.map_err(|_| AgentError::NotRunning(socket.clone()))?;
+                exchange(TokioIo::new(stream), request).await
+            }
+            Way::Elsewhere(remote) => {
+                let stream = remote.connect().await?;
+                // Now, since what is signed is good for a minute.
+                exchange(stream, remote.signed(request)?).await
+            }
+        }
     }
+}
+
+async fn exchange<S>(stream: S, request: Request<Bytes>) -> Result<Response<Incoming>>
+where
+    S: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
+{
+    let broke_off = |error: hyper::Error| AgentError::BrokeOff(error.to_string());
+    let (mut sender, connection) = http1::handshake(stream).await.map_err(broke_off)?;
+    tokio::spawn(connection);
+    Ok(sender
+        .send_request(request.map(Full::new))
+        .await
+        .map_err(broke_off)?)
+}
+
+/// Starts this user's agent.
+async fn start(socket: &Path) -> Result<()> {
+    let dir = agent_dir()?;
+    home::make_private(&dir)?;
+    let log_file = dir.join("log");
+    let log = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(&log_file);
+    let log = log.with_context(|| format!("cannot write {}", log_file.display()))?;
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let mut child = Command::new(program)
+        .args(["agent", "--detach"])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .context("cannot start the agent")?;
+    let until = Instant::now() + START_TIMEOUT;
+    while UnixStream::connect(socket).await.is_err() {
+        let why = match child.try_wait() {
+            // Another command may have started one at the same time.
+            Ok(None) | Ok(Some(_)) if Instant::now() < until => {
+                sleep(START_POLL_INTERVAL).await;
+                continue;
+            }
+            _ => format!("see {}", log_file.display()),
+        };
+        return Err(AgentError::NotStarted(why).into());
+    }
+    Ok(())
 }
 
 async fn whole(response: Response<Incoming>) -> Result<(StatusCode, Bytes)> {

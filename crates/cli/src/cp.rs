@@ -10,8 +10,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
-    Client, Compare, Destination, Error, Hello, MAX_STREAMS, Outcome, Request, SessionConnector, Sources,
-    StreamMemory, Token, WriteOptions, copy_local,
+    Client, Compare, Destination, Error, Hello, MAX_STREAMS, Outcome, Portion, Request, SessionConnector,
+    Sources, StreamMemory, Token, WriteOptions, copy_local,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -31,7 +31,7 @@ mod job;
 mod over_ssh;
 mod scp_options;
 
-pub use as_job::is_understood;
+pub use as_job::{PathsOf, is_understood};
 use job::Job;
 use scp_options::ScpOptions;
 
@@ -110,6 +110,12 @@ pub struct Cp {
     /// Have the agent copy in the background: the same as `longhaul submit`.
     #[arg(long)]
     background: bool,
+    /// How many parts the agents carry it out in, each by any of them; for several nodes with one queue of jobs.
+    #[arg(long, value_name = "N")]
+    split: Option<u32>,
+    /// Only the files of part K of N; or `rest`, what parts have left.
+    #[arg(long, hide = true, value_name = "K/N|rest", conflicts_with = "background")]
+    part: Option<Portion>,
     /// End when the process of this number does, which must have started this one.
     #[arg(long, hide = true, value_name = "PID")]
     parent: Option<i32>,
@@ -142,6 +148,9 @@ impl Cp {
         if self.background {
             return submit::background(&self);
         }
+        if self.split.is_some() {
+            bail!("--split is for jobs: give --background with it, or use longhaul submit");
+        }
         if let Some(parent) = self.parent {
             end_with(parent)?;
         }
@@ -164,6 +173,9 @@ impl Cp {
             && let Some((flag, instead)) = self.ssh.meaningless_for_servers()
         {
             bail!("{flag} is for user@host:path, and no path here is one: {instead}");
+        }
+        if self.part.is_some() && matches!(job, Job::Between { .. }) {
+            bail!("--part is not for copies between two other hosts: leave it out");
         }
         Ok(job)
     }
@@ -204,6 +216,7 @@ impl Cp {
             overwrite: self.overwrite,
             fsync: self.fsync,
             resume: !self.no_resume,
+            in_parts: self.portion().is_one_of_several(),
         };
         let outcome = match job {
             Job::PushOverSsh { sources, destination } => {
@@ -221,7 +234,7 @@ impl Cp {
                 let progress = watch.progress.clone();
                 let (compare, hard_links) = (self.compare(), self.hard_links);
                 copy_local(
-                    found,
+                    found.only(self.portion(), hard_links),
                     shown(sources),
                     destination,
                     compare,
@@ -270,6 +283,11 @@ impl Cp {
         Ok(outcome.into())
     }
 
+    /// How much of it is copied.
+    fn portion(&self) -> Portion {
+        self.part.unwrap_or_default()
+    }
+
     /// How it is told that a file is there already.
     fn compare(&self) -> Compare {
         match self.checksum {
@@ -288,6 +306,7 @@ impl Cp {
             offer: None,
             hard_links: self.hard_links,
             single: self.streams == Some(1),
+            portion: self.portion(),
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");

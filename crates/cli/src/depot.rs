@@ -2,12 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use longhaul_depot::{Depot, DepotConfig, Listen, NextCongestion, Policy};
+use longhaul_depot::{Depot, DepotConfig, Listen, NextCongestion};
+use longhaul_offramp::{Offramp, OfframpConfig};
+use longhaul_policy::Policy;
+use longhaul_session::Identity;
 use quantities::Time;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use crate::exit::Exit;
 use crate::{answer, home, logging};
@@ -39,6 +44,10 @@ pub struct Relay {
     /// Sessions carried at once.
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
+    /// Be an off-ramp as well, at this address: end sessions at ordinary servers, by the rules of the policy that have `servers`
+    /// (see docs/offramp.md). Repeatable. Port 0 takes a free one, which is printed.
+    #[arg(long, value_name = "ADDRESS")]
+    offramp: Vec<SocketAddr>,
     /// How long sessions may take to finish once the depot is told to stop: 90s, 10min; a bare number is seconds.
     #[arg(long, value_name = "TIME")]
     drain: Option<Time>,
@@ -58,7 +67,9 @@ impl Relay {
     async fn relay(self) -> Result<Exit> {
         let policy = Policy::load(&self.policy)?;
         let identity = home::identity(self.identity.as_deref())?;
+        let offramp = self.offramp(&identity, &policy)?;
         let mut config = DepotConfig::new(identity.signing_key().clone(), policy);
+        config.metrics_beside = offramp.as_ref().map(Offramp::metrics);
         if !self.listen.is_empty() {
             config.listen = self.listen.iter().copied().map(Listen::at).collect();
         }
@@ -76,35 +87,72 @@ impl Relay {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let depot = Depot::bind(config)?;
-        let addresses: Vec<String> = depot
-            .local_addresses()
-            .iter()
-            .map(SocketAddr::to_string)
-            .collect();
+        let texts = |addresses: Vec<SocketAddr>| -> Vec<String> {
+            addresses.iter().map(SocketAddr::to_string).collect()
+        };
+        let addresses = texts(depot.local_addresses());
+        let offramps = texts(offramp.as_ref().map(Offramp::local_addresses).unwrap_or_default());
         let (key, metrics) = (
             identity.public().to_string(),
             depot.metrics_address().map(|a| a.to_string()),
         );
         if self.json {
-            let line = serde_json::json!({ "event": "listening", "addresses": addresses, "key": key, "metrics": metrics });
+            let line = serde_json::json!({ "event": "listening", "addresses": addresses, "offramps": offramps, "key": key, "metrics": metrics });
             answer::line(line);
         } else {
             for address in addresses {
                 answer::line(format_args!("listening on {address}"));
+            }
+            for address in offramps {
+                answer::line(format_args!("off-ramp on {address}"));
             }
             answer::line(format_args!("key {key}"));
             if let Some(metrics) = metrics {
                 answer::line(format_args!("metrics on http://{metrics}/metrics"));
             }
         }
-        depot
-            .run(async move {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-            })
-            .await;
+        let (stop, stopped) = watch::channel(false);
+        // An error says that the sender is gone, which has told before.
+        let stopped = || {
+            let mut stopped = stopped.clone();
+            async move { drop(stopped.wait_for(|stopped| *stopped).await) }
+        };
+        let signalled = async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            stop.send_replace(true);
+        };
+        let offramp = async {
+            if let Some(offramp) = offramp {
+                offramp.run(stopped()).await;
+            }
+        };
+        tokio::join!(signalled, depot.run(stopped()), offramp);
         Ok(Exit::Success)
+    }
+
+    /// The off-ramp that it is as well, if it is one: with the same key, the same policy, and the same bounds.
+    fn offramp(&self, identity: &Identity, policy: &Policy) -> Result<Option<Offramp>> {
+        if self.offramp.is_empty() {
+            return Ok(None);
+        }
+        let mut config = OfframpConfig::new(Arc::new(identity.clone()), policy.clone());
+        config.listen = self
+            .offramp
+            .iter()
+            .map(|address| longhaul_offramp::Listen {
+                address: *address,
+                congestion: self.congestion.clone(),
+            })
+            .collect();
+        if let Some(sessions) = self.max_sessions {
+            config.limits.sessions = sessions;
+        }
+        if let Some(Time(drain)) = self.drain {
+            config.timeouts.drain = drain;
+        }
+        Ok(Some(Offramp::bind(config)?))
     }
 }

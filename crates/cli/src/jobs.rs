@@ -7,10 +7,11 @@ use std::ops::ControlFlow;
 use anyhow::Result;
 use clap::Args;
 use longhaul_agent::http::{AgentInfo, JobPage};
+use longhaul_agent::model::MAX_PARTS;
 use longhaul_agent::{Job as TheJob, JobState};
 use serde_json::Value;
 
-use crate::agent_client::{AgentClient, in_runtime};
+use crate::agent_client::{AgentClient, AgentOptions, in_runtime};
 use crate::exit::Exit;
 use crate::{answer, logging};
 
@@ -20,8 +21,8 @@ const PAGE_JOBS: u32 = 500;
 /// List the agent's jobs, newest first.
 #[derive(Args)]
 pub struct Jobs {
-    /// Only those in this state: queued, running, paused, waiting, done, failed or cancelled.
-    #[arg(long, value_name = "STATE", value_parser = ["queued", "running", "paused", "waiting", "done", "failed", "cancelled"])]
+    /// Only those in this state: queued, split (its parts run), running, paused, waiting, done, failed or cancelled.
+    #[arg(long, value_name = "STATE", value_parser = ["queued", "split", "running", "paused", "waiting", "done", "failed", "cancelled"])]
     state: Option<String>,
     /// Most jobs to list [default: 50].
     #[arg(
@@ -32,9 +33,14 @@ pub struct Jobs {
         hide_default_value = true
     )]
     number: u32,
+    /// Parts of jobs too.
+    #[arg(long)]
+    parts: bool,
     /// One JSON object a line for each.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    agent: AgentOptions,
 }
 
 /// Show a job of the agent.
@@ -54,6 +60,8 @@ pub struct Job {
     /// Remove it from the history. It must have ended.
     #[arg(long, conflicts_with_all = ["follow", "report", "json"])]
     forget: bool,
+    #[command(flatten)]
+    agent: AgentOptions,
 }
 
 macro_rules! request {
@@ -67,12 +75,14 @@ macro_rules! request {
             /// One JSON object a line for each.
             #[arg(long)]
             json: bool,
+            #[command(flatten)]
+            agent: AgentOptions,
         }
 
         impl $name {
             /// Asks for it.
             pub fn run(self) -> Result<Exit> {
-                request(&self.ids, $verb, self.json)
+                request(&self.ids, $verb, self.json, &self.agent)
             }
         }
     };
@@ -95,10 +105,10 @@ request! {
     Retry, "retry"
 }
 
-fn request(ids: &[i64], verb: &str, as_json: bool) -> Result<Exit> {
+fn request(ids: &[i64], verb: &str, as_json: bool, agent: &AgentOptions) -> Result<Exit> {
     logging::start("error");
     in_runtime(async {
-        let agent = AgentClient::of_this_user()?;
+        let agent = AgentClient::of(agent).await?;
         for id in ids {
             let job: TheJob = agent
                 .ask("POST", &format!("/jobs/{id}/{verb}"), None, None)
@@ -117,7 +127,7 @@ impl Jobs {
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         in_runtime(async {
-            let agent = AgentClient::of_this_user()?;
+            let agent = AgentClient::of(&self.agent).await?;
             let (mut left, mut before) = (self.number, None);
             if !self.json {
                 let info: AgentInfo = agent.ask("GET", "/agent", None, None).await?;
@@ -127,6 +137,9 @@ impl Jobs {
                 let mut path = format!("/jobs?limit={}", left.min(PAGE_JOBS));
                 if let Some(state) = &self.state {
                     path.push_str(&format!("&state={state}"));
+                }
+                if self.parts {
+                    path.push_str("&parts=true");
                 }
                 if let Some(before) = before {
                     path.push_str(&format!("&before={before}"));
@@ -159,7 +172,7 @@ impl Job {
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         in_runtime(async {
-            let agent = AgentClient::of_this_user()?;
+            let agent = AgentClient::of(&self.agent).await?;
             let path = format!("/jobs/{}", self.id);
             if self.forget {
                 let () = agent.ask("DELETE", &path, None, None).await?;
@@ -176,10 +189,25 @@ impl Job {
             }
             match self.json {
                 true => answer::line(serde_json::to_string(&job)?),
-                false => answer::line(show::whole(&job)),
+                false => {
+                    answer::line(show::whole(&job));
+                    if job.parts.is_some() {
+                        answer::lines(self.parts(&agent).await?.iter().map(show::part));
+                    }
+                }
             }
             Ok(Exit::Success)
         })
+    }
+
+    /// Its parts, by number.
+    async fn parts(&self, agent: &AgentClient) -> Result<Vec<TheJob>> {
+        // There are no more than go into one answer.
+        let path = format!("/jobs?part_of={}&limit={MAX_PARTS}", self.id);
+        let page: JobPage = agent.ask("GET", &path, None, None).await?;
+        let mut parts = page.items;
+        parts.sort_by_key(|part| part.id);
+        Ok(parts)
     }
 
     async fn follow(&self, agent: &AgentClient, mut job: TheJob) -> Result<Exit> {

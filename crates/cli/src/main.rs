@@ -22,6 +22,8 @@ mod keys;
 mod leftovers;
 mod logging;
 mod manual;
+mod offramp;
+mod onramp;
 mod perf;
 mod place;
 mod places;
@@ -61,7 +63,7 @@ enum Command {
     Mv(files::Mv),
     Rm(files::Rm),
     Leftovers(leftovers::Leftovers),
-    Submit(submit::Submit),
+    Submit(Box<submit::Submit>),
     Jobs(jobs::Jobs),
     Job(jobs::Job),
     Pause(jobs::Pause),
@@ -73,6 +75,8 @@ enum Command {
     Agent(agent::Resident),
     Serve(serve::Serve),
     Depot(depot::Relay),
+    Offramp(offramp::Ramp),
+    Onramp(onramp::OnrampCommand),
     Perf(perf::Perf),
     Keys(keys::Keys),
     Doctor(doctor::Doctor),
@@ -104,6 +108,8 @@ fn main() -> ExitCode {
         Command::Agent(agent) => agent.run(),
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
+        Command::Offramp(offramp) => offramp.run(),
+        Command::Onramp(onramp) => onramp.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
         Command::Doctor(doctor) => doctor.run(),

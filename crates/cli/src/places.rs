@@ -7,7 +7,7 @@ use longhaul_agent::places::Place;
 use longhaul_proto::text::printable;
 use serde_json::json;
 
-use crate::agent_client::{AgentClient, in_runtime};
+use crate::agent_client::{AgentClient, AgentOptions, in_runtime};
 use crate::exit::Exit;
 use crate::{answer, logging};
 
@@ -19,6 +19,8 @@ pub struct Places {
     /// One JSON object a line for each.
     #[arg(long, global = true)]
     json: bool,
+    #[command(flatten)]
+    agent: AgentOptions,
 }
 
 #[derive(Subcommand)]
@@ -49,7 +51,7 @@ impl Places {
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         in_runtime(async {
-            let agent = AgentClient::of_a_running_one().await?;
+            let agent = AgentClient::of_a_running_one(&self.agent).await?;
             match &self.command {
                 None | Some(PlaceCommand::List) => {
                     let list: PlaceList = agent.ask("GET", "/places", None, None).await?;

@@ -5,15 +5,16 @@ use clap::Args;
 use longhaul_agent::{Job, JobRequest};
 use serde_json::json;
 
-use crate::agent_client::{AgentClient, in_runtime};
-use crate::cp::Cp;
+use crate::agent_client::{AgentClient, AgentOptions, AgentOptionsOfSubmit, in_runtime};
+use crate::cp::{Cp, PathsOf};
 use crate::exit::Exit;
 use crate::{answer, logging};
 
 /// Have the agent make a copy in the background; it takes the arguments of `longhaul cp`.
 ///
 /// The agent is started if it does not run. It makes the copy even if this terminal is closed, tries again what breaks off, and goes on
-/// where it was after a crash or a reboot. `longhaul jobs` lists what it does, `longhaul job NUMBER --follow` watches.
+/// where it was after a crash or a reboot. `longhaul jobs` lists what it does, `longhaul job NUMBER --follow` watches. With --agent, paths are those of that
+/// agent's machine, and begin with a slash.
 #[derive(Args)]
 #[command(override_usage = "longhaul submit [OPTIONS] <SRC>... <DST>")]
 pub struct Submit {
@@ -29,9 +30,14 @@ pub struct Submit {
     /// Program to run when the job has ended, with the job in JSON on its standard input. Repeat for its arguments.
     #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true)]
     on_end: Vec<String>,
+    /// Tell this http or https URL when the job has ended: a POST of the job in JSON, signed by the agent [default: what the agent was told].
+    #[arg(long, value_name = "URL")]
+    on_end_url: Option<String>,
     /// Name of this request: sent again with the same name, it makes no second job.
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
+    #[command(flatten)]
+    agent: AgentOptionsOfSubmit,
     #[command(flatten)]
     cp: Cp,
 }
@@ -40,32 +46,45 @@ impl Submit {
     /// Submits.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
+        let agent = AgentOptions::from(self.agent);
         let request = JobRequest {
             label: self.label,
             priority: self.priority,
             not_before: self.not_before,
             on_end: Some(self.on_end).filter(|command| !command.is_empty()),
-            ..self.cp.request()?
+            on_end_url: self.on_end_url,
+            ..self.cp.request(of_agent(&agent)?)?
         };
-        submit(&request, self.key.as_deref(), self.cp.wants_json())
+        submit(&agent, &request, self.key.as_deref(), self.cp.wants_json())
     }
 }
 
 /// Submits what `cp` was asked for.
 pub fn background(cp: &Cp) -> Result<Exit> {
-    submit(&cp.request()?, None, cp.wants_json())
+    let agent = AgentOptions::from_environment();
+    submit(&agent, &cp.request(of_agent(&agent)?)?, None, cp.wants_json())
 }
 
-fn submit(request: &JobRequest, key: Option<&str>, as_json: bool) -> Result<Exit> {
+/// Whose paths those of the command line are.
+fn of_agent(agent: &AgentOptions) -> Result<PathsOf> {
+    Ok(match agent.server()? {
+        Some(_) => PathsOf::AnotherMachine,
+        None => PathsOf::ThisMachine,
+    })
+}
+
+fn submit(asked: &AgentOptions, request: &JobRequest, key: Option<&str>, as_json: bool) -> Result<Exit> {
     request.check()?;
     in_runtime(async {
-        let agent = AgentClient::of_a_running_one().await?;
+        let agent = AgentClient::of_a_running_one(asked).await?;
         let job: Job = agent.ask("POST", "/jobs", Some(&json!(request)), key).await?;
         match as_json {
             true => answer::line(serde_json::to_string(&job)?),
             false => answer::line(format!(
-                "job {}: longhaul job {} --follow shows how it goes",
-                job.id, job.id
+                "job {}: longhaul job {}{} --follow shows how it goes",
+                job.id,
+                job.id,
+                asked.as_argument()
             )),
         }
         Ok(Exit::Success)

@@ -51,13 +51,32 @@ pub fn unknown(server: &Endpoint, found: PublicKey) -> String {
 /// Has `options` trust the server that they lead to, as far as that is `wanted`; a person may have to be asked. Returns what to
 /// remember once a session stands.
 pub async fn settle(wanted: &Wanted, options: &mut ConnectOptions) -> Result<FirstUse> {
-    let (trust, first) = of(wanted, options).await?;
+    let probe = async |trust| {
+        let probe = ConnectOptions {
+            server: trust,
+            ..options.clone()
+        };
+        match connect(&probe).await {
+            Err(Error::UnknownServer { found, .. }) => Some(found),
+            // Whatever else is wrong, the copy's own attempt meets and reports it.
+            _ => None,
+        }
+    };
+    let (trust, first) = of(wanted, &options.destination, "longhaul serve", probe).await?;
     options.server = trust;
     Ok(first)
 }
 
-async fn of(wanted: &Wanted, options: &ConnectOptions) -> Result<(ServerTrust, FirstUse)> {
-    let server = &options.destination;
+/// Whom to trust at `server`, which `program` is. `probe` connects with the trust that it is given, and says which key was shown that is not known.
+///
+/// # Errors
+/// A person did not trust the server's key, or what is known cannot be read.
+pub async fn of(
+    wanted: &Wanted,
+    server: &Endpoint,
+    program: &str,
+    probe: impl AsyncFnOnce(ServerTrust) -> Option<PublicKey>,
+) -> Result<(ServerTrust, FirstUse)> {
     if let Some(key) = wanted.key {
         return Ok((ServerTrust::Pinned(key), FirstUse::default()));
     }
@@ -72,24 +91,32 @@ async fn of(wanted: &Wanted, options: &ConnectOptions) -> Result<(ServerTrust, F
         // The connection will fail and say which key the server showed.
         return Ok((known.trust(), FirstUse::default()));
     }
-    let probe = ConnectOptions {
-        server: known.trust(),
-        ..options.clone()
+    let Some(found) = probe(known.trust()).await else {
+        return Ok((known.trust(), FirstUse::default()));
     };
-    let found = match connect(&probe).await {
-        Err(Error::UnknownServer { found, .. }) => found,
-        // Whatever else is wrong, the copy's own attempt meets and reports it.
-        _ => return Ok((known.trust(), FirstUse::default())),
-    };
-    if !confirmed(server, &found).await? {
-        bail!("the key of {server} was not accepted; nothing was copied");
+    if !confirmed(server, &found, program).await? {
+        bail!("the key of {server} was not accepted; nothing was done");
     }
     Ok(first_use(known, server, Some(found)))
 }
 
-async fn confirmed(server: &Endpoint, found: &PublicKey) -> Result<bool> {
+/// Whether the key of `server` is known already, so that nothing else counts.
+pub fn is_known(wanted: &Wanted, server: &Endpoint) -> Result<bool> {
+    Ok(wanted.key.is_some() || KnownHosts::open(&home::known_hosts()?)?.get(server).is_some())
+}
+
+/// What `trust` says of the key that a server shows.
+pub fn verdict(trust: &ServerTrust, server: &Endpoint, found: &PublicKey) -> Verdict {
+    match trust {
+        ServerTrust::Pinned(expected) if expected == found => Verdict::Trusted,
+        ServerTrust::Pinned(expected) => Verdict::Mismatch { expected: *expected },
+        ServerTrust::Callback(ask) => ask(server, found),
+    }
+}
+
+async fn confirmed(server: &Endpoint, found: &PublicKey, program: &str) -> Result<bool> {
     eprint!(
-        "The server {server} is not known yet. It shows the key\n  {found}\nCompare it with what `longhaul serve` printed there. \
+        "The server {server} is not known yet. It shows the key\n  {found}\nCompare it with what `{program}` printed there. \
          Trust it from now on? [y/N] "
     );
     std::io::stderr().flush()?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use longhaul_agent::http::PageAddress;
 
-use crate::agent_client::{AgentClient, agent_dir, in_runtime};
+use crate::agent_client::{AgentClient, AgentOptions, agent_dir, in_runtime};
 use crate::exit::Exit;
 use crate::{answer, home, logging};
 
@@ -30,7 +30,7 @@ impl Ui {
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         in_runtime(async {
-            let agent = AgentClient::of_a_running_one().await?;
+            let agent = AgentClient::of_a_running_one(&AgentOptions::default()).await?;
             let page: PageAddress = agent.ask("POST", "/tickets", None, None).await?;
             if self.print {
                 answer::line(&page.url);

@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use longhaul_depot::HostPattern;
+use longhaul_policy::HostPattern;
 use longhaul_proto::text::printable;
 use longhaul_proto::{ACCEPTOR_PORT, Endpoint, PublicKey, Route};
 use serde::Deserialize;
@@ -121,6 +121,20 @@ enum PortsText {
 
 const fn yes() -> bool {
     true
+}
+
+impl RouteRule {
+    /// The destinations that it is for.
+    #[must_use]
+    pub fn to(&self) -> &[HostPattern] {
+        &self.to
+    }
+
+    /// Their ports; all when it is empty.
+    #[must_use]
+    pub fn ports(&self) -> &[RangeInclusive<u16>] {
+        &self.ports
+    }
 }
 
 impl RouteTable {

@@ -5,9 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use longhaul_hop::GateLimits;
+use longhaul_metrics::Page;
+use longhaul_policy::{HostPattern, Policy};
 use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey, text::printable};
-
-use crate::policy::{HostPattern, Policy};
 
 /// A depot: where it listens, who it is, whom it serves.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub struct DepotConfig {
     /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Anyone who can connect there can
     /// read it, so loopback is the place for it.
     pub metrics: Option<SocketAddr>,
+    /// What stands on that page beside the depot's own metrics.
+    pub metrics_beside: Option<Page>,
     /// Congestion control towards next hops; the first that matches counts, else the kernel's default.
     pub next_congestion: Vec<NextCongestion>,
     /// How much it takes on.
@@ -46,6 +48,7 @@ impl DepotConfig {
             key,
             policy,
             metrics: None,
+            metrics_beside: None,
             next_congestion: Vec::new(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use longhaul_hop::{Conn, EventLog, Gate, ListenError, Listener, Options, check_congestion};
+use longhaul_metrics::Page;
+use longhaul_policy::{Live, OwnAddressReader, Policy};
 use longhaul_proto::{Admission, LogRate, ReplayMemory};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,11 +18,7 @@ use tokio::task::JoinSet;
 use crate::config::{DepotConfig, Listen};
 use crate::dial::Dialler;
 use crate::error::Error;
-use crate::live::Live;
 use crate::metrics::{Metrics, Outcome};
-use crate::own::OwnAddressReader;
-use crate::page;
-use crate::policy::Policy;
 use crate::relay::pipe::{PipeBounds, PipePool};
 use crate::serve::{Phase, Shared, serve};
 use crate::workers::Workers;
@@ -45,6 +43,7 @@ pub async fn run(config: DepotConfig, shutdown: impl Future<Output = ()>) -> Res
 pub struct Depot {
     listeners: Vec<Listener>,
     page: Option<TcpListener>,
+    beside: Option<Page>,
     hangup: Option<Signal>,
     workers: Arc<Workers>,
     shared: Arc<Shared>,
@@ -71,7 +70,7 @@ impl Depot {
         let page = match config.metrics {
             None => None,
             Some(address) => {
-                let opened = page::listen(address);
+                let opened = longhaul_metrics::listen(address);
                 Some(opened.map_err(|source| Error::Metrics { address, source })?)
             }
         };
@@ -107,6 +106,7 @@ impl Depot {
         Ok(Self {
             listeners,
             page,
+            beside: config.metrics_beside,
             hangup,
             workers,
             shared,
@@ -133,6 +133,7 @@ impl Depot {
         let Self {
             listeners,
             page,
+            beside,
             hangup,
             workers,
             shared,
@@ -150,8 +151,13 @@ impl Depot {
         }
         let mut services = JoinSet::new();
         if let Some(listener) = page {
-            let shared = Arc::clone(&shared);
-            services.spawn(page::serve(listener, move || render(&shared)));
+            let own = Arc::clone(&shared);
+            let own = Page::new(move || render(&own));
+            let page = match beside {
+                Some(beside) => own.and(beside),
+                None => own,
+            };
+            services.spawn(longhaul_metrics::serve(listener, page));
         }
         if let Some(hangup) = hangup {
             services.spawn(reload(hangup, Arc::clone(&shared)));

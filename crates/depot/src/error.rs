@@ -4,8 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use longhaul_hop::CongestionError;
-
-use crate::policy::PolicyError;
+use longhaul_policy::PolicyError;
 
 /// Why a depot does not run.
 #[derive(Debug, thiserror::Error)]

@@ -14,11 +14,7 @@ mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod live;
 mod metrics;
-mod own;
-mod page;
-mod policy;
 mod refusal;
 mod relay;
 mod serve;
@@ -28,4 +24,4 @@ mod workers;
 pub use config::{DepotConfig, Limits, Listen, NextCongestion, Timeouts};
 pub use depot::{Depot, run};
 pub use error::Error;
-pub use policy::{HostPattern, Network, Policy, PolicyError};
+pub use longhaul_policy::{HostPattern, Network, Policy, PolicyError};

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use longhaul_hop::{Conn, NoRoom, Payer, answer_and_linger};
+use longhaul_policy::NoWay;
 use longhaul_proto::{Open, Refusal, Status, StatusCode};
 
 use crate::metrics::RefusedWith;
@@ -43,6 +44,12 @@ impl From<Refusal> for Refused {
     }
 }
 
+impl From<NoWay> for Refused {
+    fn from(no: NoWay) -> Self {
+        Self::new(no.code, no.detail)
+    }
+}
+
 impl From<NoRoom> for Refused {
     fn from(full: NoRoom) -> Self {
         Self::new(StatusCode::Overloaded, full.to_string())
@@ -67,7 +74,7 @@ pub(crate) async fn refuse(
     shared
         .metrics
         .opens_refused
-        .get_or_create(&RefusedWith::new(name_of(code)))
+        .get_or_create(&RefusedWith::new(code.word()))
         .inc();
     shared.events.log(payer, |left_out| {
         tracing::info!(
@@ -75,7 +82,7 @@ pub(crate) async fn refuse(
             principal = open.map(|open| tracing::field::display(open.principal)),
             destination = open.map(|open| tracing::field::display(&open.destination)),
             from = %peer,
-            status = name_of(code),
+            status = code.word(),
             detail,
             left_out,
             "OPEN refused"
@@ -88,33 +95,4 @@ pub(crate) async fn refuse(
     status.detail = detail;
     let answer = status.into_answer(&shared.key, open);
     answer_and_linger(upstream, &answer, shared.timeouts.refusal).await;
-}
-
-/// A status code as a word for logs and metrics.
-fn name_of(code: StatusCode) -> &'static str {
-    match code {
-        StatusCode::Ok => "ok",
-        StatusCode::BadOpen => "bad open",
-        StatusCode::NoVersion => "no version",
-        StatusCode::UnknownOption => "unknown option",
-        StatusCode::Unauthorised => "unauthorised",
-        StatusCode::Refused => "refused by policy",
-        StatusCode::BadSignature => "bad signature",
-        StatusCode::Replay => "replay",
-        StatusCode::Expired => "expired",
-        StatusCode::Loop => "loop",
-        StatusCode::HopLimit => "hop limit",
-        StatusCode::Misrouted => "misrouted",
-        StatusCode::HeaderTimeout => "header timeout",
-        StatusCode::NoService => "no service",
-        StatusCode::DialRefused => "dial refused",
-        StatusCode::DialUnreachable => "dial unreachable",
-        StatusCode::DialTimeout => "dial timeout",
-        StatusCode::NameNotFound => "name not found",
-        StatusCode::SetupTimeout => "set-up timeout",
-        StatusCode::Overloaded => "overloaded",
-        StatusCode::Draining => "draining",
-        StatusCode::Internal => "internal",
-        StatusCode::Unknown(_) => "unknown",
-    }
 }

@@ -9,7 +9,6 @@ mod batch;
 mod direction;
 pub(crate) mod hops;
 pub(crate) mod pipe;
-pub(crate) mod rate;
 
 use std::future::Future;
 use std::io;
@@ -18,14 +17,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use longhaul_hop::Conn;
+use longhaul_hop::{Conn, RateLimit};
 use tokio::time::{Instant, Sleep};
 
 use crate::metrics::Traffic;
 use direction::{Advance, Direction, Stop};
 use hops::{HopTallies, Hops};
 use pipe::PipePool;
-use rate::RateLimit;
 
 /// Which end of the relayed session: towards the initiator, or towards the acceptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,14 +11,13 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use longhaul_hop::{Conn, Dialled, NoOpen, Payer, Place, receive_open, unix_ms};
+use longhaul_policy::{Candidates, NoPlace, Role, RuleSession, Way};
 use longhaul_proto::{MAX_HELD, Open, Refusal, Status, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::dial::{Way, deadline, not_allowed};
-use crate::live::{NoPlace, RuleSession};
-use crate::policy::Candidates;
+use crate::dial::{asked, deadline, not_allowed};
 use crate::refusal::Refused;
 use crate::serve::{Phase, Shared};
 
@@ -125,9 +124,9 @@ fn admit(
     let policy = Arc::clone(&shared.policy.read().unwrap_or_else(PoisonError::into_inner));
     shared
         .admission
-        .depot(open, now, |principal| policy.knows(principal))?;
+        .depot(open, now, |principal| policy.knows(principal, Role::Depot))?;
     let own = shared.dialler.own_addresses();
-    let candidates = policy.candidates(&open.principal, &open.destination, open.next(), &own);
+    let candidates = policy.candidates(&open.principal, asked(open)?, &own);
     let payer = match candidates.listed {
         true => Payer::Key(open.principal),
         false => Payer::source(peer),
@@ -173,7 +172,7 @@ async fn dial(
     let rule = shared.live.enter(&way.rule).map_err(|no| match no {
         NoPlace::Full => Refused::new(
             StatusCode::Overloaded,
-            format!("{}: as many sessions as it allows", way.rule.name),
+            format!("{}: as many sessions as it allows", way.rule.name()),
         ),
         // The policy changed while the name was looked up.
         NoPlace::Gone => not_allowed(open),
@@ -194,7 +193,7 @@ async fn pass_on(
     downstream: &mut Conn,
 ) -> Result<Open, Refused> {
     // LH-ROUTE-5, LH-ROUTE-6, LH-ROUTE-7: and nothing else changes (LH-DEPOT-7).
-    let onward = open.onward(shared.key.public(), began.elapsed())?;
+    let onward = open.passed_on(shared.key.public(), began.elapsed())?;
     let mut flight = BytesMut::with_capacity(1024 + early.len());
     onward.encode(&mut flight).map_err(Refusal::from)?;
     flight.extend_from_slice(early);

@@ -1,6 +1,8 @@
 //! What this host allows a connection, from `/proc/sys/net`.
 
-use std::{fs, path::Path};
+use std::ffi::CStr;
+
+use rustix::fs::{Mode, OFlags};
 
 /// Limits of the host, or of its network namespace where the kernel keeps them by namespace. Buffers in bytes as the kernel accounts
 /// them, so explicit limits are already doubled.
@@ -39,50 +41,80 @@ impl Default for Host {
 
 impl Host {
     /// Reads them, in the network namespace of the calling thread. What cannot be read is as on an untuned Linux: at worst an
-    /// action asks for less than it could get.
+    /// action asks for less than it could get. Nothing is allocated, and no function of the C library is called: it may be used in a
+    /// signal handler, and a thread is not cancelled in it.
     #[must_use]
     pub fn read() -> Self {
-        Self::from_files(|name| fs::read_to_string(Path::new("/proc/sys/net").join(name)).ok())
+        Self::from_files(file)
     }
 
-    fn from_files(read: impl Fn(&str) -> Option<String>) -> Self {
+    fn from_files(read: impl Fn(&CStr) -> Option<Text>) -> Self {
         let otherwise = Self::default();
-        let third = |name| read(name).and_then(|text| text.split_ascii_whitespace().nth(2)?.parse().ok());
-        let number = |name| read(name).and_then(|text| text.trim().parse::<u32>().ok());
+        let third = |name| read(name)?.words().nth(2)?.parse().ok();
+        let number = |name| read(name)?.words().next()?.parse::<u32>().ok();
         let twice = |name| number(name).map(|most| most.saturating_mul(2));
         Self {
-            receive_autotune: third("ipv4/tcp_rmem").unwrap_or(otherwise.receive_autotune),
-            receive_explicit: twice("core/rmem_max").unwrap_or(otherwise.receive_explicit),
-            send_autotune: third("ipv4/tcp_wmem").unwrap_or(otherwise.send_autotune),
-            send_explicit: twice("core/wmem_max").unwrap_or(otherwise.send_explicit),
-            autotunes: number("ipv4/tcp_moderate_rcvbuf").is_none_or(|on| on != 0),
-            scales_windows: number("ipv4/tcp_window_scaling").is_none_or(|on| on != 0),
-            may_use_bbr: read("ipv4/tcp_allowed_congestion_control")
-                .is_some_and(|names| names.split_ascii_whitespace().any(|name| name == "bbr")),
+            receive_autotune: third(c"/proc/sys/net/ipv4/tcp_rmem").unwrap_or(otherwise.receive_autotune),
+            receive_explicit: twice(c"/proc/sys/net/core/rmem_max").unwrap_or(otherwise.receive_explicit),
+            send_autotune: third(c"/proc/sys/net/ipv4/tcp_wmem").unwrap_or(otherwise.send_autotune),
+            send_explicit: twice(c"/proc/sys/net/core/wmem_max").unwrap_or(otherwise.send_explicit),
+            autotunes: number(c"/proc/sys/net/ipv4/tcp_moderate_rcvbuf").is_none_or(|on| on != 0),
+            scales_windows: number(c"/proc/sys/net/ipv4/tcp_window_scaling").is_none_or(|on| on != 0),
+            may_use_bbr: read(c"/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+                .is_some_and(|names| names.words().any(|name| name == "bbr")),
         }
     }
+}
+
+/// What a short file has; what is longer is cut.
+struct Text {
+    room: [u8; 256],
+    used: usize,
+}
+
+impl Text {
+    fn words(&self) -> impl Iterator<Item = &str> {
+        let text = self.room.get(..self.used).unwrap_or_default();
+        std::str::from_utf8(text)
+            .unwrap_or_default()
+            .split_ascii_whitespace()
+    }
+}
+
+fn file(path: &CStr) -> Option<Text> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut room = [0; 256];
+    let used = rustix::io::read(&file, &mut room).ok()?;
+    Some(Text { room, used })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn text(words: &str) -> Text {
+        let mut room = [0; 256];
+        room[..words.len()].copy_from_slice(words.as_bytes());
+        Text {
+            room,
+            used: words.len(),
+        }
+    }
+
     #[test]
     fn limits_are_read_and_explicit_ones_doubled() {
         let host = Host::from_files(|name| {
-            Some(
-                match name {
-                    "ipv4/tcp_rmem" => "4096\t131072\t6291456\n",
-                    "ipv4/tcp_wmem" => "4096 16384 4194304",
-                    "core/rmem_max" => "4194304\n",
-                    "core/wmem_max" => "4294967295",
-                    "ipv4/tcp_moderate_rcvbuf" => "1",
-                    "ipv4/tcp_window_scaling" => "0\n",
-                    "ipv4/tcp_allowed_congestion_control" => "reno bbr\n",
-                    _ => return None,
-                }
-                .to_owned(),
-            )
+            let name = name.to_str().unwrap().strip_prefix("/proc/sys/net/").unwrap();
+            Some(text(match name {
+                "ipv4/tcp_rmem" => "4096\t131072\t6291456\n",
+                "ipv4/tcp_wmem" => "4096 16384 4194304",
+                "core/rmem_max" => "4194304\n",
+                "core/wmem_max" => "4294967295",
+                "ipv4/tcp_moderate_rcvbuf" => "1",
+                "ipv4/tcp_window_scaling" => "0\n",
+                "ipv4/tcp_allowed_congestion_control" => "reno bbr\n",
+                _ => return None,
+            }))
         });
         let expected = Host {
             receive_autotune: 6_291_456,
@@ -100,7 +132,7 @@ mod tests {
     fn what_cannot_be_read_is_as_untuned() {
         assert_eq!(Host::from_files(|_| None), Host::default());
         assert_eq!(
-            Host::from_files(|_| Some("nonsense".into())).receive_autotune,
+            Host::from_files(|_| Some(text("nonsense"))).receive_autotune,
             6 << 20
         );
     }

@@ -7,7 +7,7 @@
 //! - [`Resolver`] turns an endpoint into addresses, [`dial`] those into a [`Conn`].
 //! - [`Listener`] accepts; [`Gate`] decides who of the newcomers stays while there is room for some only.
 //! - [`receive_open`] reads an OPEN, [`answer_and_linger`] says no and sees to it that it can be read.
-//! - [`SharedPlaces`] are what is bounded among keys or sources; [`EventLog`] bounds what newcomers can make a program write into its log.
+//! - [`SharedPlaces`] are what is bounded among keys or sources; [`RateLimit`] is a rate that many share; [`EventLog`] bounds what newcomers can make a program write into its log.
 //!
 //! The rules that the code cites (`LH-ACCEPT-1`) are those of `docs/protocol.md`.
 
@@ -22,6 +22,7 @@ mod newcomers;
 mod open;
 mod options;
 mod places;
+mod rate;
 mod resolve;
 
 pub use clock::unix_ms;
@@ -34,4 +35,5 @@ pub use listen::{ListenError, Listener};
 pub use open::{NoOpen, receive_open};
 pub use options::{CongestionError, Options, check_congestion};
 pub use places::{HeldPlace, SharedPlaces};
+pub use rate::{Grant, RateLimit};
 pub use resolve::{ResolveError, Resolver};

@@ -182,7 +182,7 @@ impl Shared {
         let endpoint = next.endpoint().ok_or(io::ErrorKind::InvalidInput)?;
         let mut down = TcpStream::connect(endpoint.to_string()).await?;
         let onward = open
-            .onward(self.key.public(), Duration::ZERO)
+            .passed_on(self.key.public(), Duration::ZERO)
             .map_err(io::Error::other)?;
         down.write_all(&[opens::bytes(&onward)?, early.to_vec()].concat())
             .await?;

@@ -1,6 +1,9 @@
 //! Which of the jobs that wait run next: fair shares between users, by priority and age within one user's, and within limits.
+//!
+//! However many parts of a job run, towards limits it is one: they are there so that jobs do not get in each other's way, and parts are spread over nodes
+//! because one node alone is too slow. A node takes one part of a job at a time: a part is a copy that takes all that the node's path carries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::life::Moment;
 
@@ -28,6 +31,8 @@ pub struct Candidate {
     pub priority: i64,
     /// Since when it is due: among those of one priority the older is sooner.
     pub due: Moment,
+    /// The job that it is a part of.
+    pub part_of: Option<i64>,
 }
 
 /// A job that runs.
@@ -37,6 +42,10 @@ pub struct Load {
     pub user: String,
     /// The place it is limited by.
     pub place: String,
+    /// The job that it is a part of.
+    pub part_of: Option<i64>,
+    /// The agent that chooses carries it out.
+    pub is_here: bool,
 }
 
 /// Those of `candidates` that are to run now, in the order in which they are chosen, beside those that run already.
@@ -52,37 +61,74 @@ pub fn choose(
 ) -> Vec<i64> {
     let mut waiting: Vec<&Candidate> = candidates.iter().collect();
     waiting.sort_by_key(|job| (std::cmp::Reverse(job.priority), job.due, job.id));
-    let mut of_user: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut of_place: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut room = Room::default();
     for load in running {
-        *of_user.entry(&load.user).or_default() += 1;
-        *of_place.entry(&load.place).or_default() += 1;
+        room.take(&load.user, &load.place, load.part_of, load.is_here);
     }
     let mut chosen = Vec::new();
     while running.len() + chosen.len() < limits.in_all {
-        let count = |of: &BTreeMap<&str, usize>, key: &str| of.get(key).copied().unwrap_or(0);
-        let fits = |job: &&&Candidate| {
-            count(&of_place, &job.place) < limits.per_place
-                && limits
-                    .per_user
-                    .is_none_or(|most| count(&of_user, &job.user) < most)
-        };
         // Sorted: of each user the first that fits is the one.
         let next = waiting
             .iter()
             .enumerate()
-            .filter(|(_, job)| fits(job))
+            .filter(|(_, job)| room.fits(job, limits))
             .min_by_key(|(place, job)| {
                 let had = used.get(&job.user).copied().unwrap_or(0);
-                (count(&of_user, &job.user), had, job.user.clone(), *place)
+                let run = room.running.get(job.user.as_str()).copied().unwrap_or(0);
+                (run, had, job.user.clone(), *place)
             });
         let Some((place, _)) = next else { break };
         let job = waiting.remove(place);
-        *of_user.entry(&job.user).or_default() += 1;
-        *of_place.entry(&job.place).or_default() += 1;
+        room.take(&job.user, &job.place, job.part_of, true);
         chosen.push(job.id);
     }
     chosen
+}
+
+/// What runs, as limits count it.
+#[derive(Default)]
+struct Room<'a> {
+    /// Of each user, parts counted one by one: whose turn it is goes by what somebody has.
+    running: BTreeMap<&'a str, usize>,
+    /// Of each user, a job and its parts counted as one; and of each place.
+    of_user: BTreeMap<&'a str, usize>,
+    of_place: BTreeMap<&'a str, usize>,
+    /// Jobs of which parts run.
+    split: BTreeSet<i64>,
+    /// Jobs of which a part runs here.
+    split_here: BTreeSet<i64>,
+}
+
+impl<'a> Room<'a> {
+    fn take(&mut self, user: &'a str, place: &'a str, part_of: Option<i64>, is_here: bool) {
+        *self.running.entry(user).or_default() += 1;
+        if let Some(job) = part_of {
+            if is_here {
+                self.split_here.insert(job);
+            }
+            if !self.split.insert(job) {
+                return;
+            }
+        }
+        *self.of_user.entry(user).or_default() += 1;
+        *self.of_place.entry(place).or_default() += 1;
+    }
+
+    fn fits(&self, job: &Candidate, limits: &Limits) -> bool {
+        if let Some(whole) = &job.part_of {
+            if self.split_here.contains(whole) {
+                return false;
+            }
+            if self.split.contains(whole) {
+                return true;
+            }
+        }
+        let count = |of: &BTreeMap<&str, usize>, key: &str| of.get(key).copied().unwrap_or(0);
+        count(&self.of_place, &job.place) < limits.per_place
+            && limits
+                .per_user
+                .is_none_or(|most| count(&self.of_user, &job.user) < most)
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +150,7 @@ mod tests {
             place: place.into(),
             priority,
             due: id,
+            part_of: None,
         }
     }
 
@@ -111,6 +158,15 @@ mod tests {
         Load {
             user: user.into(),
             place: place.into(),
+            part_of: None,
+            is_here: false,
+        }
+    }
+
+    fn part(id: i64, of: i64, user: &str, place: &str) -> Candidate {
+        Candidate {
+            part_of: Some(of),
+            ..job(id, user, place, 0)
         }
     }
 
@@ -151,6 +207,34 @@ mod tests {
             ..LIMITS
         };
         assert_eq!(choose(&jobs, &[], &BTreeMap::new(), &one_each), [1]);
+    }
+
+    #[test]
+    fn an_agent_takes_one_part_of_a_job_and_limits_count_the_job_once() {
+        let parts: Vec<_> = (0..9).map(|id| part(id, 100, "ana", "dtn")).collect();
+        let limits = Limits {
+            per_place: 1,
+            per_user: Some(1),
+            ..LIMITS
+        };
+        assert_eq!(choose(&parts, &[], &BTreeMap::new(), &limits), [0]);
+        let elsewhere = Load {
+            part_of: Some(100),
+            ..load("ana", "dtn")
+        };
+        // On every other agent there is room for one more of the same job, and for nothing else of that place.
+        let others = [elsewhere.clone(), elsewhere.clone()];
+        let mut waiting = parts.clone();
+        waiting.extend([part(20, 200, "ana", "dtn"), job(21, "ben", "dtn", 0)]);
+        assert_eq!(choose(&waiting, &others, &BTreeMap::new(), &limits), [0]);
+        let here = Load {
+            is_here: true,
+            ..elsewhere
+        };
+        assert_eq!(choose(&waiting, &[here], &BTreeMap::new(), &limits), [0; 0]);
+        // What somebody has is what runs: others come first.
+        waiting.push(job(22, "ben", "other", 0));
+        assert_eq!(choose(&waiting, &others, &BTreeMap::new(), &LIMITS), [21, 22]);
     }
 
     proptest! {

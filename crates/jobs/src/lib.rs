@@ -5,7 +5,9 @@
 mod choose;
 mod life;
 mod retry;
+mod split;
 
 pub use choose::{Candidate, Limits, Load, choose};
 pub use life::{End, Event, Lease, Life, Moment, Refused, State, Wish};
 pub use retry::RetryPolicy;
+pub use split::{Parts, ask_split};

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Pausing and cancelling work from every state that is not an end. A job that runs is asked to stop first ([`Wish`]): it is paused or cancelled when
-//! it has.
+//! it has. A job that is split begins in another state, in which its parts are worked on: [`crate::split`].
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -28,6 +28,8 @@ pub type Moment = i64;
 pub enum State {
     /// It runs as soon as it is its turn, and it is due.
     Queued,
+    /// Its parts, which are jobs of their own, are worked on; it runs itself when none is left.
+    Split,
     /// An agent holds its lease and carries it out.
     Running,
     /// Somebody wanted it to rest.
@@ -44,8 +46,9 @@ pub enum State {
 
 impl State {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Queued,
+        Self::Split,
         Self::Running,
         Self::Paused,
         Self::Waiting,
@@ -58,6 +61,7 @@ impl State {
     pub fn word(self) -> &'static str {
         match self {
             Self::Queued => "queued",
+            Self::Split => "split",
             Self::Running => "running",
             Self::Paused => "paused",
             Self::Waiting => "waiting",
@@ -78,7 +82,7 @@ impl State {
     }
 }
 
-/// What is wanted of a job that runs.
+/// What is wanted of a job that runs, or whose parts do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wish {
     /// That it goes on.
@@ -192,7 +196,7 @@ pub enum Refused {
 pub struct Life {
     /// Where it stands.
     pub state: State,
-    /// What is wanted of it while it runs; [`Wish::Run`] otherwise.
+    /// What is wanted of it while it runs or its parts do; [`Wish::Run`] otherwise.
     pub wish: Wish,
     /// It does not begin before this.
     pub due: Moment,
@@ -315,10 +319,10 @@ impl Life {
     fn wanted(self, wish: Wish, state: State) -> Result<Self, Refused> {
         match self.state {
             // Who has cancelled a job can't mean to resume it later.
-            State::Running if self.wish == Wish::Cancel && wish == Wish::Pause => {
+            State::Running | State::Split if self.wish == Wish::Cancel && wish == Wish::Pause => {
                 Err(Refused::State(State::Cancelled))
             }
-            State::Running => Ok(Self { wish, ..self }),
+            State::Running | State::Split => Ok(Self { wish, ..self }),
             State::Queued | State::Waiting => Ok(self.at_rest(state)),
             State::Paused if wish == Wish::Cancel => Ok(self.at_rest(state)),
             other => Err(Refused::State(other)),
@@ -332,7 +336,7 @@ impl Life {
                 ..self.at_rest(State::Queued)
             }),
             // If it has been stopped meanwhile, it is queued when that is known.
-            State::Running if self.wish == Wish::Pause => Ok(Self {
+            State::Running | State::Split if self.wish == Wish::Pause => Ok(Self {
                 wish: Wish::Run,
                 ..self
             }),
@@ -351,7 +355,7 @@ impl Life {
         }
     }
 
-    fn at_rest(self, state: State) -> Self {
+    pub(crate) fn at_rest(self, state: State) -> Self {
         Self {
             state,
             wish: Wish::Run,

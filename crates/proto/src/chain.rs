@@ -9,6 +9,8 @@ use crate::{Endpoint, MAX_PASSED, Open, PublicKey, Route, Status, StatusCode, St
 pub struct Chain {
     route: Route,
     destination: Endpoint,
+    /// The session is to end at an off-ramp.
+    offramp: bool,
     /// What every answer to this OPEN is signed with (LH-STATUS-7).
     open_signature: [u8; 64],
     acceptor: Option<PublicKey>,
@@ -41,6 +43,11 @@ pub struct ChainFailure {
     pub tried: Option<Endpoint>,
     /// More, in the reporter's words; printable, at most 256 bytes.
     pub detail: String,
+    /// Whether the session was to end at an off-ramp, so that the acceptor is one.
+    pub offramp: bool,
+    /// Whether it is the server itself that could not be reached, whom the initiator wants: the destination, or what an off-ramp
+    /// was to connect to.
+    pub at_server: bool,
     /// Whether no payload can have reached the acceptor, so that a direct attempt repeats nothing (LH-FALLBACK-1).
     pub nothing_forwarded: bool,
 }
@@ -73,6 +80,7 @@ impl Chain {
         Self {
             route: open.route.clone(),
             destination: open.destination.clone(),
+            offramp: open.onward.is_some(),
             open_signature: open.signature,
             acceptor,
             decoder: StatusDecoder::new(),
@@ -203,9 +211,15 @@ impl Chain {
         } else {
             FailureKind::Depot(status.code)
         };
+        let at_server = match self.offramp {
+            true => status.acceptor,
+            false => !status.acceptor && status.at.as_ref() == Some(&self.destination),
+        };
         ChainFailure {
             kind,
             hop,
+            offramp: self.offramp,
+            at_server: at_server && status.code.is_dial(),
             endpoint: if status.acceptor {
                 Some(self.destination.clone())
             } else {
@@ -225,6 +239,8 @@ impl Chain {
             hop,
             endpoint: self.place(hop),
             tried: None,
+            offramp: self.offramp,
+            at_server: false,
             detail: String::new(),
             nothing_forwarded: kind == FailureKind::NotConnected,
         }
@@ -271,6 +287,7 @@ impl std::error::Error for ChainFailure {}
 impl fmt::Display for ChainFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.kind, &self.endpoint) {
+            (FailureKind::Acceptor(_), _) if self.offramp => f.write_str("the off-ramp ")?,
             (FailureKind::Acceptor(_), _) => f.write_str("the server ")?,
             (FailureKind::Depot(_), _) => write!(f, "depot {} ", self.hop)?,
             _ => write!(f, "hop {} ", self.hop)?,

@@ -70,3 +70,5 @@ pub const VERSION: u8 = 1;
 pub const DEPOT_PORT: u16 = 7510;
 /// TCP port of an acceptor where a destination names none.
 pub const ACCEPTOR_PORT: u16 = 7511;
+/// TCP port of an off-ramp where nothing names another.
+pub const OFFRAMP_PORT: u16 = 7512;

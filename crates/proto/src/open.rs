@@ -36,6 +36,13 @@ pub struct Open {
     pub purpose: Option<String>,
     /// A circuit to use, as its controller named it: 1 to 128 bytes.
     pub circuit: Option<Vec<u8>>,
+    /// Bits a second that the initiator would use, if it knows; at least 1. A wish, to be honoured where circuits can be had.
+    pub rate: Option<u64>,
+    /// For how many seconds, if it knows; at least 1. A wish as well.
+    pub duration: Option<u64>,
+    /// The ordinary TCP server at which the off-ramp is to end the session: there exactly if the service is
+    /// [`Service::TCP`] (LH-OPEN-14).
+    pub onward: Option<Endpoint>,
     /// Trace context, for those who trace requests through several programs.
     pub trace: Option<TraceContext>,
     /// Who asks.
@@ -126,6 +133,9 @@ impl Open {
             size: None,
             purpose: None,
             circuit: None,
+            rate: None,
+            duration: None,
+            onward: None,
             trace: None,
             principal: PublicKey::from_bytes([0; 32]),
             signed_at_unix_ms: 0,
@@ -197,7 +207,7 @@ impl Open {
     ///
     /// # Errors
     /// A [`Refusal`] when the hop limit (LH-ROUTE-6) or the set-up budget (LH-ROUTE-7) is used up.
-    pub fn onward(&self, me: PublicKey, elapsed: Duration) -> Result<Self, Refusal> {
+    pub fn passed_on(&self, me: PublicKey, elapsed: Duration) -> Result<Self, Refusal> {
         let mut open = self.passing(me, elapsed)?;
         open.cursor = open.cursor.saturating_add(1);
         Ok(open)
@@ -206,7 +216,7 @@ impl Open {
     /// This OPEN as depot `me` sends it to a depot that it adds before the next hop, which must be loose (LH-ROUTE-3).
     ///
     /// # Errors
-    /// As [`Open::onward`], and [`Refusal::Misrouted`] when what follows is strict.
+    /// As [`Open::passed_on`], and [`Refusal::Misrouted`] when what follows is strict.
     pub fn detour(&self, me: PublicKey, elapsed: Duration) -> Result<Self, Refusal> {
         match self.next() {
             Next::Hop(hop) if !hop.strict => self.passing(me, elapsed),

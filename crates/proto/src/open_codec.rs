@@ -1,4 +1,4 @@
-//! OPEN as bytes: the rules LH-OPEN-1 to LH-OPEN-12, and what the signature covers (LH-SIGN-1).
+//! OPEN as bytes: the rules LH-OPEN-1 to LH-OPEN-14, and what the signature covers (LH-SIGN-1).
 
 use std::time::Duration;
 
@@ -35,7 +35,10 @@ const PRINCIPAL: u16 = CRITICAL | 12;
 const SIGNED_AT: u16 = CRITICAL | 13;
 const SIGNATURE: u16 = CRITICAL | MUTABLE | 14;
 const SERVICE: u16 = CRITICAL | 15;
-const LAST_KNOWN: u16 = 15;
+const RATE: u16 = 16;
+const DURATION: u16 = 17;
+const ONWARD: u16 = CRITICAL | 18;
+const LAST_KNOWN: u16 = 18;
 
 /// Takes an OPEN from a stream, piece by piece. Holds at most [`MAX_OPEN`] bytes, and never more than have arrived.
 #[derive(Debug, Clone)]
@@ -145,17 +148,27 @@ impl Open {
         put(SIGNED_AT, &|out| out.put_u64(self.signed_at_unix_ms));
         put(SIGNATURE, &|out| out.put_slice(&self.signature));
         put(SERVICE, &|out| out.put_slice(self.service.as_str().as_bytes()));
+        if let Some(rate) = self.rate {
+            put(RATE, &|out| out.put_u64(rate));
+        }
+        if let Some(duration) = self.duration {
+            put(DURATION, &|out| out.put_u64(duration));
+        }
+        if let Some(onward) = &self.onward {
+            put(ONWARD, &|out| onward.put(out));
+        }
         for option in &self.unknown {
             put(option.kind, &|out| out.put_slice(&option.value));
         }
     }
 
-    /// What a value of this type could get wrong that bytes may not (LH-OPEN-6 to LH-OPEN-10, LH-ROUTE-1, LH-ROUTE-4).
+    /// What a value of this type could get wrong that bytes may not (LH-OPEN-6 to LH-OPEN-10, LH-OPEN-14, LH-ROUTE-1, LH-ROUTE-4).
     fn check(&self) -> Result<(), OpenError> {
         let invalid = |option, why| Err(OpenError::Invalid { option, why });
         let endpoints = self.route.hops().iter().map(|hop| &hop.endpoint);
         if let Some(why) = endpoints
             .chain([&self.destination])
+            .chain(&self.onward)
             .find_map(|endpoint| endpoint.check().err())
         {
             return invalid("an endpoint", why);
@@ -179,6 +192,14 @@ impl Open {
             .and_then(|circuit| check_circuit(circuit).err())
         {
             return invalid("circuit", why);
+        }
+        if [self.rate, self.duration].contains(&Some(0)) {
+            return invalid("rate or duration", "nothing as a wish");
+        }
+        match (&self.onward, self.service == Service::TCP) {
+            (Some(_), true) | (None, false) => {}
+            (Some(_), false) => return invalid("onward", "a server for another service than `tcp`"),
+            (None, true) => return Err(OpenError::Missing("onward, which the service `tcp` asks for")),
         }
         let mut previous = LAST_KNOWN;
         for option in &self.unknown {
@@ -267,6 +288,9 @@ struct Found {
     size: Option<u64>,
     purpose: Option<String>,
     circuit: Option<Vec<u8>>,
+    rate: Option<u64>,
+    duration: Option<u64>,
+    onward: Option<Endpoint>,
     trace: Option<TraceContext>,
     principal: Option<PublicKey>,
     signed_at_unix_ms: Option<u64>,
@@ -332,6 +356,9 @@ impl Found {
             ),
             SIGNATURE => ("signature", keep(&mut self.signature, value.array())),
             SERVICE => ("service", keep(&mut self.service, take_service(value))),
+            RATE => ("rate", keep(&mut self.rate, value.u64())),
+            DURATION => ("duration", keep(&mut self.duration, value.u64())),
+            ONWARD => ("onward", keep(&mut self.onward, Endpoint::take(value))),
             _ => ("known options", Err("flags other than the option's own")),
         }
     }
@@ -350,6 +377,9 @@ impl Found {
             size: self.size,
             purpose: self.purpose,
             circuit: self.circuit,
+            rate: self.rate,
+            duration: self.duration,
+            onward: self.onward,
             trace: self.trace,
             principal: self.principal.ok_or(OpenError::Missing("principal"))?,
             signed_at_unix_ms: self

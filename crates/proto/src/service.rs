@@ -16,6 +16,10 @@ impl Service {
     pub const PERF: Self = Self(Cow::Borrowed("perf"));
     /// Looking at files, and changing names.
     pub const FILES: Self = Self(Cow::Borrowed("files"));
+    /// An ordinary TCP server behind an off-ramp, which the OPEN names (LH-OPEN-14).
+    pub const TCP: Self = Self(Cow::Borrowed("tcp"));
+    /// A byte stream to a program that listens.
+    pub const STREAM: Self = Self(Cow::Borrowed("stream"));
     /// Facts about the machine.
     pub const DOCTOR: Self = Self(Cow::Borrowed("doctor"));
 
@@ -56,7 +60,14 @@ mod tests {
 
     #[test]
     fn names_are_plain() {
-        for known in [Service::COPY, Service::FILES, Service::PERF, Service::DOCTOR] {
+        for known in [
+            Service::COPY,
+            Service::FILES,
+            Service::PERF,
+            Service::DOCTOR,
+            Service::TCP,
+            Service::STREAM,
+        ] {
             assert_eq!(known.as_str().parse(), Ok(known.clone()));
         }
         let long = "a".repeat(33);

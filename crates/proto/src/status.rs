@@ -95,6 +95,47 @@ impl Status {
     }
 }
 
+impl StatusCode {
+    /// A short stable word, for logs and metrics.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::BadOpen => "bad open",
+            Self::NoVersion => "no version",
+            Self::UnknownOption => "unknown option",
+            Self::Unauthorised => "unauthorised",
+            Self::Refused => "refused by policy",
+            Self::BadSignature => "bad signature",
+            Self::Replay => "replay",
+            Self::Expired => "expired",
+            Self::Loop => "loop",
+            Self::HopLimit => "hop limit",
+            Self::Misrouted => "misrouted",
+            Self::HeaderTimeout => "header timeout",
+            Self::NoService => "no service",
+            Self::DialRefused => "dial refused",
+            Self::DialUnreachable => "dial unreachable",
+            Self::DialTimeout => "dial timeout",
+            Self::NameNotFound => "name not found",
+            Self::SetupTimeout => "set-up timeout",
+            Self::Overloaded => "overloaded",
+            Self::Draining => "draining",
+            Self::Internal => "internal",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+
+    /// Whether it says that the reporter could not reach whom it dialled.
+    #[must_use]
+    pub const fn is_dial(self) -> bool {
+        matches!(
+            self,
+            Self::DialRefused | Self::DialUnreachable | Self::DialTimeout | Self::NameNotFound
+        )
+    }
+}
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
         /// What became of an OPEN at one hop. The numbers are those of the wire.

@@ -75,6 +75,8 @@ fn an_open_survives_the_wire_whole_and_byte_by_byte() {
         open.size = Some(1 << 40);
         open.purpose = Some("nightly copy".into());
         open.circuit = Some(b"circuit-7".to_vec());
+        open.rate = Some(10_000_000_000);
+        open.duration = Some(3600);
         open.trace = Some(TraceContext {
             trace_id: [1; 16],
             parent_id: [2; 8],
@@ -227,7 +229,7 @@ fn unknown_options_pass_on_unchanged_unless_critical() {
         ];
     });
     let (found, _) = decode(&bytes(&open)).unwrap().unwrap();
-    let onward = found.onward(key().public(), Duration::ZERO).unwrap();
+    let onward = found.passed_on(key().public(), Duration::ZERO).unwrap();
     assert_eq!(onward.unknown, open.unknown);
     assert_eq!(onward.verify(), Ok(()));
     // What is not marked mutable is under the signature, known or not.
@@ -240,6 +242,79 @@ fn unknown_options_pass_on_unchanged_unless_critical() {
 }
 
 /// Cuts the frame into its options, lets `change` edit them as (kind, value), and puts it together again.
+/// LH-OPEN-14.
+#[test]
+fn a_server_is_named_exactly_where_the_service_is_tcp() {
+    let server: Endpoint = "[2001:db8::7]:443".parse().unwrap();
+    let open = signed(|open| {
+        open.service = Service::TCP;
+        open.onward = Some(server.clone());
+    });
+    let (found, _) = decode(&bytes(&open)).unwrap().unwrap();
+    assert_eq!((found.onward.as_ref(), found.verify()), (Some(&server), Ok(())));
+    // It is covered by the signature, and no depot changes it.
+    let mut elsewhere = found.clone();
+    elsewhere.onward = Some("[2001:db8::7]:22".parse().unwrap());
+    assert_eq!(elsewhere.verify(), Err(Refusal::BadSignature));
+    let passed_on = found.passed_on(key().public(), Duration::ZERO).unwrap();
+    assert_eq!(passed_on.onward, found.onward);
+    let without = decode(&edited(&open, |options| {
+        options.retain(|(kind, _)| *kind != 0x8000 | 18)
+    }));
+    assert!(matches!(without, Err(OpenError::Missing(_))), "{without:?}");
+    let for_copy = decode(&edited(&open, |options| {
+        for (kind, value) in options {
+            if *kind == 0x8000 | 15 {
+                *value = b"copy".to_vec();
+            }
+        }
+    }));
+    assert!(
+        matches!(for_copy, Err(OpenError::Invalid { option: "onward", .. })),
+        "{for_copy:?}"
+    );
+    let unmarked = decode(&edited(&open, |options| {
+        for (kind, _) in options {
+            if *kind == 0x8000 | 18 {
+                *kind = 18;
+            }
+        }
+    }));
+    assert!(matches!(unmarked, Err(OpenError::Invalid { .. })), "{unmarked:?}");
+}
+
+/// LH-OPEN-15.
+#[test]
+fn wishes_travel_as_they_were_signed() {
+    let open = signed(|open| {
+        open.size = Some(1 << 40);
+        open.rate = Some(10_000_000_000);
+        open.duration = Some(3600);
+    });
+    let passed_on = open.passed_on(key().public(), Duration::ZERO).unwrap();
+    let (found, _) = decode(&bytes(&passed_on)).unwrap().unwrap();
+    assert_eq!(
+        (found.size, found.rate, found.duration),
+        (Some(1 << 40), Some(10_000_000_000), Some(3600))
+    );
+    assert_eq!(found.verify(), Ok(()));
+    let mut more = found.clone();
+    more.rate = Some(20_000_000_000);
+    assert_eq!(more.verify(), Err(Refusal::BadSignature));
+    for number in [16, 17] {
+        for value in [vec![0; 8], vec![0, 0, 0, 1]] {
+            let odd = decode(&edited(&open, |options| {
+                for (kind, found) in options {
+                    if *kind == number {
+                        *found = value.clone();
+                    }
+                }
+            }));
+            assert!(matches!(odd, Err(OpenError::Invalid { .. })), "{number}: {odd:?}");
+        }
+    }
+}
+
 fn edited(open: &Open, change: impl FnOnce(&mut Vec<(u16, Vec<u8>)>)) -> Vec<u8> {
     let frame = bytes(open);
     let (mut options, mut rest) = (Vec::new(), &frame[12..]);
@@ -364,7 +439,7 @@ fn senseless_values_are_refused() {
 #[test]
 fn a_binding_is_the_opens_own() {
     let open = signed(|_| ());
-    let onward = open.onward(key().public(), Duration::from_secs(1)).unwrap();
+    let onward = open.passed_on(key().public(), Duration::from_secs(1)).unwrap();
     assert_eq!(onward.binding(), open.binding());
     let later = signed(|open| open.session_id = SessionId::from_bytes([1; 16]));
     assert_ne!(later.binding(), open.binding());
@@ -429,7 +504,7 @@ fn an_acceptor_takes_what_it_offers() {
 fn the_signature_covers_what_depots_may_not_change() {
     let open = signed(|open| open.size = Some(5));
     let mut moved = open
-        .onward(
+        .passed_on(
             SigningKey::generate().unwrap().public(),
             Duration::from_millis(500),
         )
@@ -477,26 +552,26 @@ fn a_route_is_walked_place_by_place() {
         (open.cursor, 3, 2)
     );
     assert_eq!(added.setup_budget, Duration::from_millis(19_400));
-    let second = added.onward(depot, Duration::ZERO).unwrap();
+    let second = added.passed_on(depot, Duration::ZERO).unwrap();
     assert!(matches!(second.next(), Next::Hop(hop) if hop.strict));
     assert!(matches!(
         second.detour(depot, Duration::ZERO),
         Err(Refusal::Misrouted(_))
     ));
-    let third = second.onward(depot, Duration::ZERO).unwrap();
+    let third = second.passed_on(depot, Duration::ZERO).unwrap();
     assert_eq!(third.next(), Next::Destination(&open.destination));
     assert!(matches!(
         third.detour(depot, Duration::ZERO),
         Err(Refusal::Misrouted(_))
     ));
     assert_eq!(
-        third.onward(depot, Duration::from_secs(20)),
+        third.passed_on(depot, Duration::from_secs(20)),
         Err(Refusal::SetupTimeout)
     );
-    let last = third.onward(depot, Duration::ZERO).unwrap();
+    let last = third.passed_on(depot, Duration::ZERO).unwrap();
     assert_eq!(last.next(), Next::Here);
     assert_eq!(last.hop_limit, 0);
-    assert_eq!(last.onward(depot, Duration::ZERO), Err(Refusal::HopLimit));
+    assert_eq!(last.passed_on(depot, Duration::ZERO), Err(Refusal::HopLimit));
 }
 
 prop_compose! {
@@ -515,7 +590,8 @@ prop_compose! {
         id in any::<[u8; 16]>(), destination in any_endpoint(), hops in prop::collection::vec((any_endpoint(), any::<bool>(), prop::option::of(any::<[u8; 32]>())), 0..=16),
         passed in prop::collection::vec(any::<[u8; 32]>(), 0..=32), cursor in any::<prop::sample::Index>(), hop_limit: u8, budget: u32,
         size: Option<u64>, purpose in prop::option::of("[a-zA-Z ä]{1,32}"), circuit in prop::option::of(prop::collection::vec(any::<u8>(), 1..=128)),
-        numbers in prop::collection::btree_map(16u16..0x4000, (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..8), signed_at: u64, service in "[a-z0-9-]{1,32}",
+        numbers in prop::collection::btree_map(19u16..0x4000, (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..8), signed_at: u64, service in "[a-z0-9-]{1,32}",
+        rate in prop::option::of(1u64..), duration in prop::option::of(1u64..), onward in prop::option::of(any_endpoint()),
     ) -> Open {
         let hops = hops.into_iter().map(|(endpoint, strict, key)| longhaul_proto::Hop { endpoint, strict, key: key.map(PublicKey::from_bytes) }).collect();
         let route = Route::new(hops).unwrap();
@@ -524,6 +600,12 @@ prop_compose! {
         open.cursor = u8::try_from(cursor.index(places)).unwrap();
         open.passed = passed.into_iter().map(PublicKey::from_bytes).collect();
         (open.hop_limit, open.size, open.purpose, open.circuit) = (hop_limit, size, purpose, circuit);
+        (open.rate, open.duration) = (rate, duration);
+        if let Some(server) = onward {
+            (open.service, open.onward) = (Service::TCP, Some(server));
+        } else if open.service == Service::TCP {
+            open.service = Service::COPY;
+        }
         open.unknown = numbers.into_iter().map(|(number, (mutable, value))| UnknownOption { kind: number | if mutable { 0x4000 } else { 0 }, value }).collect();
         open.sign(&key(), signed_at).unwrap();
         open

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_proto::text::printable;
-use longhaul_transfer::files::message::{FilesAnswer, FilesAsk};
+use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
+use longhaul_transfer::files::{Ahead, Channel as FilesChannel};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStderr};
 use tokio::task::JoinHandle;
@@ -50,6 +51,8 @@ pub struct FarSide {
     pub(crate) channel: Channel,
     child: Child,
     errors: Errors,
+    /// Pages of a directory that are under way.
+    ahead: Ahead,
 }
 
 impl FarSide {
@@ -89,6 +92,7 @@ impl FarSide {
             channel,
             child,
             errors,
+            ahead: Ahead::default(),
         })
     }
 
@@ -117,14 +121,25 @@ impl FarSide {
         }
     }
 
-    /// Asks about files, or has names changed.
+    /// Asks about files, or has names changed. A far side that is asked about files is asked nothing else: answers may be under way that
+    /// nobody waits for.
     ///
     /// # Errors
     /// The far side is gone, or answers something else.
     pub async fn ask_files(&mut self, ask: FilesAsk) -> Result<FilesAnswer, Error> {
-        match self.ask(&Ask::Files(ask)).await? {
-            Answer::Files(answer) => Ok(answer),
-            other => Err(self.odd(&other)),
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let answer = ahead.ask_over(self, &ask).await?;
+        self.ahead = ahead;
+        match answer {
+            FilesAnswer::Failed(FilesFailure {
+                kind: FilesFailureKind::NotUnderstood,
+                detail,
+                ..
+            }) => Err(Error::Refused {
+                host: self.host.clone(),
+                reason: detail,
+            }),
+            answer => Ok(answer),
         }
     }
 
@@ -156,6 +171,32 @@ impl FarSide {
     /// The channel alone, for a session inside it, and what keeps ssh running.
     pub(crate) fn into_channel(self) -> (Channel, Child) {
         (self.channel, self.child)
+    }
+}
+
+impl FilesChannel for FarSide {
+    type Error = Error;
+
+    async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), Error> {
+        for ask in asks {
+            // Why it could not be said is heard next.
+            let _ = self.channel.ask(&Ask::Files(ask.clone())).await;
+        }
+        Ok(())
+    }
+
+    async fn hear(&mut self) -> Result<FilesAnswer, Error> {
+        match self.hear(true).await {
+            Ok(Answer::Files(answer)) => Ok(answer),
+            Ok(other) => Err(self.odd(&other)),
+            // A far side of an earlier release refuses what it does not know.
+            Err(Error::Refused { reason, .. }) => Ok(FilesAnswer::Failed(FilesFailure::with(
+                FilesFailureKind::NotUnderstood,
+                &PathBytes::default(),
+                &reason,
+            ))),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -7,12 +7,12 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use longhaul_hop::{Conn, NoOpen, NoRoom, answer_and_linger, receive_open, unix_ms};
+use longhaul_hop::{Conn, NoOpen, NoRoom, Payer, answer_and_linger, receive_open, unix_ms};
 use longhaul_proto::{Admission, Open, PublicKey, Refusal, ReplayMemory, Service, Status, StatusCode};
 use rustls::server::UnbufferedServerConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use crate::{
@@ -36,7 +36,7 @@ pub struct Acceptor {
     pub(crate) handshake_timeout: Duration,
     pub(crate) services: Vec<Service>,
     pub(crate) admission: Admission,
-    pub(crate) replays: Mutex<ReplayMemory<PublicKey>>,
+    pub(crate) replays: Mutex<ReplayMemory<Payer>>,
 }
 
 impl Acceptor {
@@ -69,58 +69,90 @@ impl Acceptor {
     /// OPEN; once that is in order, `verified` is asked whether there is room for one more session of its principal.
     pub(crate) async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        mut stream: S,
+        stream: S,
         header: Duration,
         verified: impl FnOnce(PublicKey) -> Result<(), NoRoom>,
     ) -> Result<(Secured<S>, Open), Error> {
-        let (open, early) = match timeout(header, receive_open(&mut stream)).await {
-            Ok(Ok((open, _, early))) => (open, early),
+        let decide = |open: &Open| {
+            verified(open.principal).map_err(NotAdmitted::NoRoom)?;
+            Ok(Payer::Key(open.principal))
+        };
+        self.admitted(stream, header, decide)
+            .await
+            .map_err(|away| away.error)?
+            .establish()
+            .await
+    }
+
+    /// Takes one connection from its first byte to an OPEN that is in order, for a service that decides before it answers. `header` is the
+    /// time for the OPEN. Once that is in order but for replay, `decide` says whether the service takes it, as far as it can say that at
+    /// once, and on whose account it goes (LH-ADMIT-1). Who is refused here has been told why when this returns.
+    ///
+    /// # Errors
+    /// [`TurnedAway`], with the OPEN if one could be read.
+    pub async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+        header: Duration,
+        decide: impl FnOnce(&Open) -> Result<Payer, Declined>,
+    ) -> Result<Incoming<'_, S>, TurnedAway> {
+        let decide = |open: &Open| decide(open).map_err(NotAdmitted::Declined);
+        self.admitted(stream, header, decide).await
+    }
+
+    async fn admitted<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        mut stream: S,
+        header: Duration,
+        decide: impl FnOnce(&Open) -> Result<Payer, NotAdmitted>,
+    ) -> Result<Incoming<'_, S>, TurnedAway> {
+        let (open, began, early) = match timeout(header, receive_open(&mut stream)).await {
+            Ok(Ok(received)) => received,
             Ok(Err(NoOpen::Malformed(error))) => {
                 let refusal = Refusal::from(error);
-                self.refuse(stream, None, refusal.code(), String::new()).await;
-                return Err(Error::Refused(refusal));
+                self.refuse(stream, None, refusal.code().into()).await;
+                return Err(Error::Refused(refusal).into());
             }
-            Ok(Err(NoOpen::Nothing)) => return Err(Error::Peer(io::ErrorKind::UnexpectedEof.into())),
-            Ok(Err(NoOpen::Lost(error))) => return Err(Error::Peer(error)),
+            Ok(Err(NoOpen::Nothing)) => return Err(Error::Peer(io::ErrorKind::UnexpectedEof.into()).into()),
+            Ok(Err(NoOpen::Lost(error))) => return Err(Error::Peer(error).into()),
             Err(_) => {
-                self.refuse(stream, None, StatusCode::HeaderTimeout, String::new())
-                    .await;
-                return Err(Error::Peer(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    "no OPEN in time",
-                )));
+                self.refuse(stream, None, StatusCode::HeaderTimeout.into()).await;
+                let late = io::Error::new(io::ErrorKind::TimedOut, "no OPEN in time");
+                return Err(Error::Peer(late).into());
             }
         };
-        if let Err(refusal) = self.admit(&open, verified) {
-            let (code, detail) = refusal.told(|| self.not_offered(&open.service));
-            self.refuse(stream, Some(&open), code, detail).await;
-            return Err(refusal.into());
+        if let Err(refusal) = self.admit(&open, decide) {
+            let told = refusal.told(|| self.not_offered(&open.service));
+            self.refuse(stream, Some(&open), told).await;
+            return Err(TurnedAway {
+                open: Some(Box::new(open)),
+                error: refusal.into(),
+            });
         }
-        match timeout(self.handshake_timeout, self.secure(stream, &open, early.into())).await {
-            Ok(Ok(tls)) => Ok((tls, open)),
-            Ok(Err(error)) => Err(Error::Peer(error)),
-            Err(_) => Err(Error::Peer(io::Error::new(
-                io::ErrorKind::TimedOut,
-                "no TLS handshake in time",
-            ))),
-        }
+        Ok(Incoming {
+            acceptor: self,
+            stream,
+            open,
+            early: early.into(),
+            began,
+        })
     }
 
     /// LH-ADMIT-1. What is shared among principals comes last.
     fn admit(
         &self,
         open: &Open,
-        verified: impl FnOnce(PublicKey) -> Result<(), NoRoom>,
+        decide: impl FnOnce(&Open) -> Result<Payer, NotAdmitted>,
     ) -> Result<(), NotAdmitted> {
         let known = (self.accept)(&open.principal);
         let now = unix_ms();
         self.admission
             .acceptor(open, now, |_| known, |service| self.services.contains(service))
             .map_err(NotAdmitted::Refused)?;
-        verified(open.principal).map_err(NotAdmitted::NoRoom)?;
+        let payer = decide(open)?;
         let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
         replays
-            .admit(&open.principal, open.session_id, open.signed_at_unix_ms, now)
+            .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
             .map_err(|error| NotAdmitted::Refused(error.into()))
     }
 
@@ -137,7 +169,7 @@ impl Acceptor {
     ) -> io::Result<Secured<S>> {
         // At once, not with the handshake: an initiator may wait for it before it says anything.
         stream
-            .write_all(&self.answer(Some(open), StatusCode::Ok, String::new()))
+            .write_all(&self.answer(Some(open), StatusCode::Ok.into()))
             .await?;
         stream.flush().await?;
         let binding = open.binding();
@@ -148,21 +180,119 @@ impl Acceptor {
     }
 
     /// LH-STATUS-6: says why, and hears the initiator out for a moment.
-    async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
-        &self,
-        stream: S,
-        open: Option<&Open>,
-        code: StatusCode,
-        detail: String,
-    ) {
-        answer_and_linger(stream, &self.answer(open, code, detail), LINGER_TIME).await;
+    async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, open: Option<&Open>, why: Declined) {
+        answer_and_linger(stream, &self.answer(open, why), LINGER_TIME).await;
     }
 
     /// The STATUS, signed if there is an OPEN to answer (LH-STATUS-7).
-    fn answer(&self, open: Option<&Open>, code: StatusCode, detail: String) -> BytesMut {
-        let mut status = Status::of_acceptor(code, open.map_or(UNPLACED, Open::position));
-        status.detail = detail;
+    fn answer(&self, open: Option<&Open>, why: Declined) -> BytesMut {
+        let mut status = Status::of_acceptor(why.code, open.map_or(UNPLACED, Open::position));
+        status.detail = why.detail;
+        if why.code.is_dial() {
+            // Whom an off-ramp could not reach.
+            status.at = open.and_then(|open| open.onward.clone());
+        }
         status.into_answer(self.identity.signing_key(), open)
+    }
+}
+
+/// An OPEN that is in order and not answered yet: its initiator waits.
+pub struct Incoming<'a, S = Conn> {
+    acceptor: &'a Acceptor,
+    stream: S,
+    open: Open,
+    early: Bytes,
+    /// When its first byte came.
+    began: Instant,
+}
+
+impl<S> Incoming<'_, S> {
+    /// What is asked for.
+    #[must_use]
+    pub const fn open(&self) -> &Open {
+        &self.open
+    }
+
+    /// Until when the initiator waits (LH-ROUTE-7).
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.began + self.open.setup_budget
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
+    /// Takes the session: answers `Ok`, and makes the handshake.
+    async fn establish(self) -> Result<(Secured<S>, Open), Error> {
+        let Self {
+            acceptor,
+            stream,
+            open,
+            early,
+            ..
+        } = self;
+        match timeout(acceptor.handshake_timeout, acceptor.secure(stream, &open, early)).await {
+            Ok(Ok(tls)) => Ok((tls, open)),
+            Ok(Err(error)) => Err(Error::Peer(error)),
+            Err(_) => Err(Error::Peer(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "no TLS handshake in time",
+            ))),
+        }
+    }
+
+    /// Takes no session: says why, and sees to it that it can be read (LH-STATUS-6).
+    pub async fn decline(self, why: Declined) {
+        self.acceptor.refuse(self.stream, Some(&self.open), why).await;
+    }
+}
+
+impl Incoming<'_> {
+    /// Takes the session: answers `Ok`, and makes the handshake.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when the initiator does not go through with it.
+    pub async fn accept(self) -> Result<Session, Error> {
+        let first_hop = self.stream.peer().ok();
+        let (tls, open) = self.establish().await?;
+        Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
+    }
+
+    /// Completes when the initiator is gone.
+    pub async fn abandoned(&self) -> io::Error {
+        self.stream.broken().await
+    }
+}
+
+/// Why a service takes no session: what its initiator is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declined {
+    /// The code.
+    pub code: StatusCode,
+    /// More, in words; at most 256 bytes are sent.
+    pub detail: String,
+}
+
+impl From<StatusCode> for Declined {
+    fn from(code: StatusCode) -> Self {
+        Self {
+            code,
+            detail: String::new(),
+        }
+    }
+}
+
+/// A connection that did not become a session.
+#[derive(Debug)]
+pub struct TurnedAway {
+    /// What it asked for, if that could be read.
+    pub open: Option<Box<Open>>,
+    /// Why not.
+    pub error: Error,
+}
+
+impl From<Error> for TurnedAway {
+    fn from(error: Error) -> Self {
+        Self { open: None, error }
     }
 }
 
@@ -170,16 +300,19 @@ impl Acceptor {
 enum NotAdmitted {
     Refused(Refusal),
     NoRoom(NoRoom),
+    Declined(Declined),
 }
 
 impl NotAdmitted {
     /// What the initiator is told.
-    fn told(&self, not_offered: impl FnOnce() -> String) -> (StatusCode, String) {
-        match self {
+    fn told(&self, not_offered: impl FnOnce() -> String) -> Declined {
+        let (code, detail) = match self {
             Self::Refused(Refusal::NoService) => (StatusCode::NoService, not_offered()),
             Self::Refused(refusal) => (refusal.code(), refusal.to_string()),
             Self::NoRoom(full) => (StatusCode::Overloaded, full.to_string()),
-        }
+            Self::Declined(why) => (why.code, why.detail.clone()),
+        };
+        Declined { code, detail }
     }
 }
 
@@ -188,6 +321,7 @@ impl From<NotAdmitted> for Error {
         match refusal {
             NotAdmitted::Refused(refusal) => Self::Refused(refusal),
             NotAdmitted::NoRoom(full) => Self::NoRoom(full),
+            NotAdmitted::Declined(Declined { code, detail }) => Self::Declined { code, detail },
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    Error, Identity, ServerTrust, Session, SessionInfo,
+    Error, FirstPlace, Identity, ServerTrust, Session, SessionInfo,
     hop_stream::HopStream,
     secured::Secured,
     tls::{self, ServerKey},
@@ -51,6 +51,13 @@ pub struct ConnectOptions {
     pub purpose: Option<String>,
     /// Bytes that will be sent, if known.
     pub size: Option<u64>,
+    /// Bits a second that would be used, if known; at least 1. A wish, as the next: written into the logs of the depots.
+    pub rate: Option<u64>,
+    /// For how many seconds, if known; at least 1.
+    pub duration: Option<u64>,
+    /// The ordinary TCP server at which the session is to end: the destination is then an off-ramp, and the service
+    /// [`Service::TCP`] (LH-OPEN-14). See [`ConnectOptions::to_server`].
+    pub onward: Option<Endpoint>,
 }
 
 impl ConnectOptions {
@@ -75,6 +82,24 @@ impl ConnectOptions {
             fall_back: false,
             purpose: None,
             size: None,
+            rate: None,
+            duration: None,
+            onward: None,
+        }
+    }
+
+    /// To the ordinary TCP `server`, by the off-ramp at `offramp`.
+    #[must_use]
+    pub fn to_server(
+        server: Endpoint,
+        route: Route,
+        offramp: Endpoint,
+        identity: Arc<Identity>,
+        trust: ServerTrust,
+    ) -> Self {
+        Self {
+            onward: Some(server),
+            ..Self::new(Service::TCP, route, offramp, identity, trust)
         }
     }
 }
@@ -119,7 +144,11 @@ async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Re
             .await
             .map_err(|source| Error::NotConnected {
                 endpoint: first.clone(),
-                depot: !route.is_direct(),
+                place: match (route.is_direct(), &options.onward) {
+                    (false, _) => FirstPlace::Depot,
+                    (true, Some(_)) => FirstPlace::Offramp,
+                    (true, None) => FirstPlace::Server,
+                },
                 source,
             })?;
     initiate(conn, Some(address), options, route, deadline).await
@@ -153,6 +182,10 @@ async fn initiate(
         statuses,
         service: options.service.clone(),
         purpose: options.purpose.clone(),
+        size: options.size,
+        rate: options.rate,
+        duration: options.duration,
+        onward: options.onward.clone(),
         fell_back: None,
     };
     Ok(Session::new(tls, info))
@@ -188,6 +221,9 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     );
     open.purpose = options.purpose.clone();
     open.size = options.size;
+    open.rate = options.rate;
+    open.duration = options.duration;
+    open.onward = options.onward.clone();
     open.sign(options.identity.signing_key(), now_unix_ms)?;
     let mut bytes = BytesMut::new();
     let binding = open.binding();

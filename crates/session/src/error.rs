@@ -15,12 +15,12 @@ pub enum Error {
     #[error(transparent)]
     Hop(Box<ChainFailure>),
     /// The first place of the route could not be reached, so nothing was sent.
-    #[error("cannot connect to {} {endpoint}: {}", if *.depot { "depot 1" } else { "the server" }, reason(endpoint, source))]
+    #[error("cannot connect to {place} {endpoint}: {}", reason(endpoint, source))]
     NotConnected {
         /// Whom.
         endpoint: Endpoint,
-        /// Whether it is a depot or the server itself.
-        depot: bool,
+        /// What it is.
+        place: FirstPlace,
         /// Why.
         source: io::Error,
     },
@@ -132,9 +132,38 @@ pub enum Error {
     /// At the listener: its principal has as many set-ups under way as fit.
     #[error("refused the OPEN: {0}")]
     NoRoom(#[from] NoRoom),
+    /// At the listener: the service takes no such session, and has said why.
+    #[error("refused the OPEN: it {code}: {detail}")]
+    Declined {
+        /// What was answered.
+        code: StatusCode,
+        /// More, in words.
+        detail: String,
+    },
     /// At the listener: the peer did not go through with the set-up.
     #[error("the peer did not complete the set-up: {0}")]
     Peer(#[source] io::Error),
+}
+
+/// What the first place of a route is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstPlace {
+    /// A depot.
+    Depot,
+    /// An off-ramp, by which the server is to be reached.
+    Offramp,
+    /// The server itself.
+    Server,
+}
+
+impl std::fmt::Display for FirstPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Depot => "depot 1",
+            Self::Offramp => "the off-ramp",
+            Self::Server => "the server",
+        })
+    }
 }
 
 impl Error {
@@ -179,7 +208,9 @@ impl Error {
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match self {
             Self::Hop(failure) => match (failure.kind, &failure.tried) {
-                (FailureKind::Depot(code), Some(tried)) if is_dial(code) => Some(tried),
+                (FailureKind::Depot(code) | FailureKind::Acceptor(code), Some(tried)) if code.is_dial() => {
+                    Some(tried)
+                }
                 _ => failure.endpoint.as_ref(),
             },
             Self::NotConnected { endpoint, .. } => Some(endpoint),
@@ -210,16 +241,6 @@ impl From<Box<ChainFailure>> for Error {
     }
 }
 
-const fn is_dial(code: StatusCode) -> bool {
-    matches!(
-        code,
-        StatusCode::DialRefused
-            | StatusCode::DialUnreachable
-            | StatusCode::DialTimeout
-            | StatusCode::NameNotFound
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,7 +249,7 @@ mod tests {
     fn an_address_is_told_once() {
         let error = |endpoint: &str| Error::NotConnected {
             endpoint: endpoint.parse().unwrap(),
-            depot: false,
+            place: FirstPlace::Server,
             source: io::Error::other("192.0.2.1:9: Connection refused (os error 111)"),
         };
         assert_eq!(

@@ -26,6 +26,7 @@
 mod accept;
 mod clear;
 mod connect;
+mod errno;
 mod error;
 mod flow_watch;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -33,18 +34,21 @@ mod flow_watch;
 pub mod fuzzing;
 mod hop_stream;
 mod identity;
+mod join;
 mod known_hosts;
 mod listener;
 mod secured;
 mod session;
 mod tls;
 
-pub use accept::Acceptor;
+pub use accept::{Acceptor, Declined, Incoming, TurnedAway};
 pub use clear::Clear;
 pub use connect::{ConnectOptions, connect, connect_over};
-pub use error::Error;
+pub use errno::errno_of;
+pub use error::{Error, FirstPlace};
 pub use flow_watch::{FlowWatch, Seen};
 pub use identity::Identity;
+pub use join::{Buffers, End, Ending, Far, Join, JoinOptions, Joined, Silence};
 pub use known_hosts::KnownHosts;
 pub use listener::{ListenOptions, Listener};
 pub use longhaul_proto::{Endpoint, PublicKey, Route, Service, SessionId, Status};

@@ -12,7 +12,7 @@ use std::{
 
 use drs::TcpInfo;
 use longhaul_hop::Conn;
-use longhaul_proto::{Open, PublicKey, Route, Service, SessionId, Status};
+use longhaul_proto::{Endpoint, Open, PublicKey, Route, Service, SessionId, Status};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     time::timeout,
@@ -53,6 +53,14 @@ pub struct SessionInfo {
     pub service: Service,
     /// What the initiator said the transfer is for, in words for a log.
     pub purpose: Option<String>,
+    /// Bytes that the initiator said it means to send.
+    pub size: Option<u64>,
+    /// Bits a second that the initiator said it would use.
+    pub rate: Option<u64>,
+    /// For how many seconds it said it would.
+    pub duration: Option<u64>,
+    /// The ordinary TCP server at which an off-ramp ends the session.
+    pub onward: Option<Endpoint>,
     /// Why the route was given up for a direct connection, if it was.
     pub fell_back: Option<String>,
 }
@@ -68,6 +76,10 @@ impl SessionInfo {
             statuses: Vec::new(),
             service: open.service,
             purpose: open.purpose,
+            size: open.size,
+            rate: open.rate,
+            duration: open.duration,
+            onward: open.onward,
             fell_back: None,
         }
     }
@@ -143,6 +155,12 @@ impl Session {
     #[must_use]
     pub fn clear(&self) -> Arc<Clear> {
         self.tls.clear().clone()
+    }
+
+    /// Ready once this end's hop is broken, though nobody reads or writes. Only while this end has not shut its half down
+    /// ([`Conn::poll_broken`]).
+    pub fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        self.hop().poll_broken(cx)
     }
 
     fn hop(&self) -> &Conn {

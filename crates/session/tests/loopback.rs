@@ -6,8 +6,8 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use longhaul_proto::{FailureKind, StatusCode};
 use longhaul_session::{
-    ConnectOptions, Error, Identity, KnownHosts, ListenOptions, Listener, PublicKey, Route, ServerTrust,
-    Service, Session, connect,
+    ConnectOptions, Error, FirstPlace, Identity, KnownHosts, ListenOptions, Listener, PublicKey, Route,
+    ServerTrust, Service, Session, connect,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -225,7 +225,7 @@ async fn nobody_listening_is_said_with_the_address() {
     options.destination = address.into();
     let error = connect(&options).await.unwrap_err();
     assert!(
-        matches!(&error, Error::NotConnected { depot: false, source, .. } if source.kind() == io::ErrorKind::ConnectionRefused),
+        matches!(&error, Error::NotConnected { place: FirstPlace::Server, source, .. } if source.kind() == io::ErrorKind::ConnectionRefused),
         "{error}"
     );
     assert!(error.to_string().contains(&address.to_string()), "{error}");

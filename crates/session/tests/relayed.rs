@@ -87,7 +87,7 @@ async fn behave(manner: Manner, mut up: TcpStream, open: Open, early: Vec<u8>, m
     }
     if let Some(down) = &mut down {
         let mut bytes = BytesMut::new();
-        open.onward(me.public(), Duration::ZERO)
+        open.passed_on(me.public(), Duration::ZERO)
             .unwrap()
             .encode(&mut bytes)
             .unwrap();

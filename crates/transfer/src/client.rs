@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::account::Account;
 use crate::error::Error;
+use crate::part::{PartFilter, Portion};
 use crate::progress::{Observer, Progress};
 use crate::receive::{Asked, Receiver};
 use crate::remembered::StreamMemory;
@@ -143,14 +144,19 @@ impl<C: Connector> Client<C> {
     /// Sends `sources`; `names` is what each is called in messages.
     pub async fn push(self, sources: Sources, names: Vec<String>) -> Result<Outcome, Error> {
         let queue = Queue::new(
-            sources,
+            sources.only(self.hello.portion, self.hello.hard_links),
             self.hello.resume,
             Account::alone(),
             self.progress.clone(),
             self.observer.clone(),
             Sources::labels(names),
         )?;
-        queue.expect(Presence::Unknown, self.compare);
+        // LH-COPY-52.
+        let presence = match self.hello.portion {
+            Portion::Rest => Presence::Something,
+            Portion::Whole | Portion::Part(_) => Presence::Unknown,
+        };
+        queue.expect(presence, self.compare);
         if self.hello.hard_links {
             queue.keep_links(false);
         }
@@ -169,10 +175,19 @@ impl<C: Connector> Client<C> {
     pub async fn pull(mut self, destination: Destination, names: Vec<String>) -> Result<Outcome, Error> {
         self.hello.offer = destination.has_something().then_some(self.compare);
         let labels = Sources::labels(names);
-        let asked = match self.hello.request {
-            Request::Pull { recursive: false, .. } => Asked::Files,
-            _ => Asked::Trees,
+        let recursive = !matches!(self.hello.request, Request::Pull { recursive: false, .. });
+        let asked = match (self.hello.portion, recursive) {
+            (Portion::Part(part), _) => {
+                let links_together = self.hello.hard_links;
+                Asked::Part(PartFilter { part, links_together }, recursive)
+            }
+            (_, false) => Asked::Files,
+            (_, true) => Asked::Trees,
         };
+        if self.hello.portion == Portion::Rest {
+            // For who receives, which is this side.
+            self.hello.portion = Portion::Whole;
+        }
         let (progress, observer) = (self.progress.clone(), self.observer.clone());
         let receiver = Receiver::new(destination, asked, Account::alone(), progress, observer, labels)?;
         let closing = self.run(Side::Pull(receiver.clone())).await?;

@@ -4,7 +4,9 @@
 //!   service `files` (`docs/files-protocol.md`, whose rules are cited as `LH-FILES-1`).
 //! - [`Files`] answers them beneath one directory that nothing leads out of, a page at a time and in bounded memory.
 //! - [`FilesClient`] asks a server; the server's side is [`crate::serve_files`].
+//! - [`Ahead`] asks for the pages of a directory before they are wanted, on whatever channel.
 
+mod ahead;
 mod client;
 mod failure;
 mod leftovers;
@@ -16,6 +18,7 @@ mod remove;
 mod tests;
 mod tree;
 
+pub use ahead::{Ahead, Channel};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use client::read_answer;
 pub use client::{FilesClient, FilesError};

@@ -4,11 +4,18 @@ import type {
   AgentInfo,
   FilePage,
   Job,
+  JobAction,
   JobPage,
   JobRequest,
   JobState,
+  NewDirectory,
+  NewName,
   Place,
+  PlaceList,
+  PlaceRoot,
   PlaceTest,
+  Removal,
+  Ticket,
 } from './types';
 
 const BASE = '/api/v1';
@@ -94,15 +101,13 @@ export function randomKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(24)), (byte) => letters[byte % 26]).join('');
 }
 
-export type JobAction = 'pause' | 'resume' | 'cancel' | 'retry';
-
 export const api = {
   signIn: async (ticket: string): Promise<void> => {
-    await call('POST', '/session', { body: { ticket } });
+    await call('POST', '/session', { body: { ticket } satisfies Ticket });
   },
   agent: () => json<AgentInfo>('GET', '/agent'),
 
-  jobs: (query: { state?: JobState; before?: number; limit?: number }) => json<JobPage>('GET', '/jobs', { query }),
+  jobs: (query: { state?: JobState; part_of?: number; before?: number; limit?: number }) => json<JobPage>('GET', '/jobs', { query }),
   job: (id: number) => json<Job>('GET', `/jobs/${String(id)}`),
   submit: (request: JobRequest, key: string) =>
     json<Job>('POST', '/jobs', { body: request, headers: { 'Idempotency-Key': key } }),
@@ -112,9 +117,9 @@ export const api = {
   },
   report: (id: number) => json<unknown>('GET', `/jobs/${String(id)}/report`),
 
-  places: () => json<{ items: Place[] }>('GET', '/places'),
+  places: () => json<PlaceList>('GET', '/places'),
   putPlace: (name: string, root: string) =>
-    json<Place>('PUT', `/places/${encodeURIComponent(name)}`, { body: { root } }),
+    json<Place>('PUT', `/places/${encodeURIComponent(name)}`, { body: { root } satisfies PlaceRoot }),
   removePlace: async (name: string): Promise<void> => {
     await call('DELETE', `/places/${encodeURIComponent(name)}`);
   },
@@ -123,13 +128,13 @@ export const api = {
   files: (at: string, after: string | null, limit: number, signal: AbortSignal) =>
     json<FilePage>('GET', '/files', { query: { at, after, limit }, signal }),
   mkdir: async (at: string): Promise<void> => {
-    await call('POST', '/files/mkdir', { body: { at } });
+    await call('POST', '/files/mkdir', { body: { at } satisfies NewDirectory });
   },
   rename: async (from: string, to: string, overwrite: boolean): Promise<void> => {
-    await call('POST', '/files/rename', { body: { from, to, overwrite } });
+    await call('POST', '/files/rename', { body: { from, to, overwrite } satisfies NewName });
   },
   remove: async (at: string, recursive: boolean): Promise<void> => {
-    await call('POST', '/files/remove', { body: { at, recursive } });
+    await call('POST', '/files/remove', { body: { at, recursive } satisfies Removal });
   },
 };
 

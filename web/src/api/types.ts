@@ -1,6 +1,6 @@
-// What the API takes and gives, as the generated schema has it.
+// What the API takes and gives: all of it from the schema that is made of `openapi.json`.
 
-import type { components } from './schema';
+import type { components, paths } from './schema';
 
 type Schemas = components['schemas'];
 
@@ -12,11 +12,18 @@ export type JobProgress = Schemas['JobProgress'];
 export type Progress = Schemas['Progress'];
 export type AgentInfo = Schemas['AgentInfo'];
 
-// The agent leaves no field out: what may be absent is null.
 export type Place = Schemas['Place'];
+export type PlaceList = Schemas['PlaceList'];
+export type PlaceRoot = Schemas['PlaceRoot'];
 export type PlaceTest = Schemas['PlaceTest'];
+export type Entry = Schemas['FileEntry'];
 export type EntryKind = Schemas['FileKind'];
-export type Entry = Required<Schemas['FileEntry']>;
-export interface FilePage extends Required<Schemas['FilePage']> {
-  entries: Entry[];
-}
+export type FilePage = Schemas['FilePage'];
+export type NewDirectory = Schemas['NewDirectory'];
+export type NewName = Schemas['NewName'];
+export type Removal = Schemas['Removal'];
+export type Ticket = Schemas['Ticket'];
+
+type PostOfJob<Path> = Path extends keyof paths & `/api/v1/jobs/{id}/${infer Name}` ? (paths[Path] extends { post: object } ? Name : never) : never;
+/** What may be asked of a job: what is posted beneath its address. */
+export type JobAction = PostOfJob<keyof paths>;

@@ -1,12 +1,13 @@
 // All jobs the page knows of, fed by lists and by events. Of two views of a job the one with the greater `change` is the newer, so it
 // does not matter in which order they arrive.
 
-import type { Job, JobPage, JobProgress, JobState } from '../api/types';
+import type { Job, JobAction, JobPage, JobProgress, JobState } from '../api/types';
 
 const ENDED: readonly JobState[] = ['done', 'failed', 'cancelled'];
 /** Queue order: what runs is on top. */
 const ORDER: Record<JobState, number> = {
   running: 0,
+  split: 0,
   waiting: 1,
   queued: 2,
   paused: 3,
@@ -15,13 +16,18 @@ const ORDER: Record<JobState, number> = {
   cancelled: 4,
 };
 
-export const ACTIVE_STATES: readonly JobState[] = ['running', 'waiting', 'queued', 'paused'];
+export const ACTIVE_STATES: readonly JobState[] = ['running', 'split', 'waiting', 'queued', 'paused'];
 
 /** What of the history is shown. */
 export type HistoryFilter = 'all' | 'done' | 'failed' | 'cancelled';
 
 export function hasEnded(job: Job): boolean {
   return ENDED.includes(job.state);
+}
+
+/** Whether it is worked on: by itself, or in parts. */
+export function isUnderWay(job: Job): boolean {
+  return job.state === 'running' || job.state === 'split';
 }
 
 /** How far the history was read for a filter: all jobs with this number or a greater one are known. */
@@ -32,6 +38,8 @@ interface Reach {
 
 export class JobStore {
   #jobs = new Map<number, Job>();
+  /** Parts of jobs: their jobs are listed, they are not. */
+  #parts = new Map<number, Job>();
   #reach = new Map<HistoryFilter, Reach>();
   /** Jobs that ended while the page was there: shown in the history however old they are. */
   #endedHere = new Set<number>();
@@ -46,10 +54,21 @@ export class JobStore {
     return this.#jobs.get(id);
   }
 
+  /** The parts of a job that are known, by number. */
+  partsOf(id: number): Job[] {
+    return [...this.#parts.values()].filter((part) => part.part?.job === id).sort((a, b) => a.id - b.id);
+  }
+
   /** Takes a view of a job; false if a newer one is known. */
   put(job: Job): boolean {
-    const known = this.#jobs.get(job.id);
+    const kept = job.part === null || job.part === undefined ? this.#jobs : this.#parts;
+    const known = kept.get(job.id);
     if (known !== undefined && known.change > job.change) return false;
+    if (kept === this.#parts) {
+      this.#parts.set(job.id, job);
+      this.#lastChange = Math.max(this.#lastChange ?? 0, job.change);
+      return true;
+    }
     if (known !== undefined && !hasEnded(known) && hasEnded(job)) this.#endedHere.add(job.id);
     this.#jobs.set(job.id, job);
     this.#lastChange = Math.max(this.#lastChange ?? 0, job.change);
@@ -57,15 +76,19 @@ export class JobStore {
   }
 
   /** Takes how far a job has come; false if it does not run as far as is known. */
-  progress({ id, progress }: JobProgress): boolean {
-    const job = this.#jobs.get(id);
-    if (job?.state !== 'running') return false;
-    this.#jobs.set(id, { ...job, progress });
+  progress({ id, progress, parts }: JobProgress): boolean {
+    const kept = this.#parts.has(id) ? this.#parts : this.#jobs;
+    const job = kept.get(id);
+    if (job === undefined || !isUnderWay(job)) return false;
+    // Said of a job in parts it is no news of its own run, nor the other way round.
+    if ((job.state === 'split') !== (parts !== null && parts !== undefined)) return false;
+    kept.set(id, { ...job, progress, ...(parts ? { parts } : {}) });
     return true;
   }
 
   remove(id: number): void {
     this.#jobs.delete(id);
+    for (const part of this.partsOf(id)) this.#parts.delete(part.id);
   }
 
   /** Takes a page of the history that was asked for with this filter. */
@@ -121,12 +144,13 @@ export class JobStore {
   }
 }
 
-export type Action = 'pause' | 'resume' | 'cancel' | 'retry' | 'forget';
+export type Action = JobAction | 'forget';
 
 /** What may be asked of a job as it stands. */
 export function actionsFor(job: Job): Action[] {
   switch (job.state) {
     case 'running':
+    case 'split':
       if (job.stopping === 'cancel') return [];
       return job.stopping === 'pause' ? ['cancel'] : ['pause', 'cancel'];
     case 'queued':

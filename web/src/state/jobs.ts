@@ -44,6 +44,12 @@ export function jobNumbered(id: number): Job | undefined {
   return store.get(id);
 }
 
+export function partsOf(id: number): Job[] {
+  void changes.value;
+  void ticks.value;
+  return store.partsOf(id);
+}
+
 export function ratesOf(id: number): RateSeries | undefined {
   void ticks.value;
   return series.get(id);
@@ -103,6 +109,12 @@ export async function readJob(id: number): Promise<void> {
     store.remove(id);
     draw(true);
   }
+}
+
+/** Reads the parts of a job; what becomes of them is told by events. */
+export async function readParts(id: number): Promise<void> {
+  const page = await api.jobs({ part_of: id, limit: ACTIVE_PAGE });
+  page.items.forEach(put);
 }
 
 /** Reads what there is. Events that arrive meanwhile are newer and stay. */

@@ -2,14 +2,18 @@
 
 import { computed, signal } from '@preact/signals';
 import { api } from '../api/client';
-import { Listing, type Row, type Sort, type SortKey, type View } from '../model/listing';
+import type { FilePage } from '../api/types';
+import { Listing, MAX_ENTRIES, type Row, type Sort, type SortKey, type View } from '../model/listing';
 import { locate, locateInto } from '../model/location';
 import { NOTHING, subject, type Selection } from '../model/selection';
 import { errorText } from './messages';
 import { placeNamed } from './places';
 import { keep, kept } from './settings';
 
-const PAGE = 5000;
+/** Entries that are asked for first, so that something is there soon, */
+const FIRST_PAGE = 1000;
+/** and from then on, so that a long directory takes few requests and is sorted few times. */
+const FURTHER_PAGE = 20_000;
 
 export type Side = 'left' | 'right';
 
@@ -114,14 +118,17 @@ export class Pane {
     const at = this.location();
     try {
       let after: string | null = null;
-      do {
-        const page = await api.files(at, after, PAGE, request.signal);
+      let asked: Promise<FilePage> | null = api.files(at, after, FIRST_PAGE, request.signal);
+      while (asked !== null) {
+        const page: FilePage = await asked;
         if (request.signal.aborted) return;
-        listing.append(page.entries);
         // A server that names the same place again would keep the page busy for ever.
-        after = page.next === after || listing.cut ? null : page.next;
+        after = page.next === after || listing.total + page.entries.length > MAX_ENTRIES ? null : page.next;
+        // At once: the next page is on its way while this one is sorted.
+        asked = after === null ? null : api.files(at, after, FURTHER_PAGE, request.signal);
+        listing.append(page.entries);
         if (after === null || listing.total >= shown) this.#publish(listing);
-      } while (after !== null);
+      }
     } catch (error) {
       if (request.signal.aborted) return;
       this.#publish(listing);

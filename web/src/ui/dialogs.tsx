@@ -1,5 +1,5 @@
 import { useSignal } from '@preact/signals';
-import { useEffect, useRef } from 'preact/hooks';
+import { useRef } from 'preact/hooks';
 import { api } from '../api/client';
 import { isEntryName } from '../model/location';
 import { closeDialog, dialog } from '../state/dialogs';
@@ -62,25 +62,25 @@ interface NameFieldProps {
 }
 
 function NameField({ name, error, onName }: NameFieldProps) {
-  const input = useRef<HTMLInputElement>(null);
-  useEffect(() => {
-    input.current?.focus();
-    // The part that is changed most often, without the ending.
-    const dot = name.lastIndexOf('.');
-    input.current?.setSelectionRange(0, dot > 0 ? dot : name.length);
-    // Once, when the dialog opens.
-  }, []);
+  const opened = useRef(false);
   return (
     <>
       <label class="field">
         {t('name.label')}
         <input
-          ref={input}
           value={name}
+          autoFocus
           autoComplete="off"
           spellcheck={false}
           aria-invalid={error !== null}
           aria-describedby="name-error"
+          onFocus={(event) => {
+            // Once, as the dialog opens and before anything can be typed: the part that is changed most often, without the ending.
+            if (opened.current) return;
+            opened.current = true;
+            const dot = name.lastIndexOf('.');
+            event.currentTarget.setSelectionRange(0, dot > 0 ? dot : name.length);
+          }}
           onInput={(event) => { onName(event.currentTarget.value); }}
         />
       </label>

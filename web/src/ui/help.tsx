@@ -8,6 +8,7 @@ const KEYS: readonly (readonly [string, Key])[] = [
   ['Shift ↑ ↓', 'help.range'],
   ['Space', 'help.toggle'],
   ['Ctrl A', 'help.all'],
+  ['Esc', 'help.none'],
   ['Enter', 'help.enter'],
   ['Backspace', 'help.up'],
   ['/', 'help.filter'],

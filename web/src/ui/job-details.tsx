@@ -3,8 +3,8 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Job } from '../api/types';
 import { formatDuration, secondsLeft } from '../model/format';
-import { hasEnded } from '../model/jobs';
-import { jobNumbered, ratesOf, readJob } from '../state/jobs';
+import { hasEnded, isUnderWay } from '../model/jobs';
+import { jobNumbered, partsOf, ratesOf, readJob, readParts } from '../state/jobs';
 import { complain } from '../state/messages';
 import { go } from '../state/route';
 import { count, moment, rate, size, t } from '../state/settings';
@@ -65,7 +65,8 @@ function Details({ job }: { job: Job }) {
         </p>
       )}
       <JobActions job={job} />
-      {(job.state === 'running' || series !== undefined) && (
+      {job.parts && <Parts job={job} />}
+      {(isUnderWay(job) || series !== undefined) && (
         <>
           <h3>{t('job.rates')}</h3>
           {series === undefined ? (
@@ -81,6 +82,31 @@ function Details({ job }: { job: Job }) {
       {hasEnded(job) && <JobReport job={job} />}
       <Fields job={job} />
     </>
+  );
+}
+
+/** The parts of a job that is split, each with its bar. */
+function Parts({ job }: { job: Job }) {
+  const { id } = job;
+  useEffect(() => {
+    readParts(id).catch(complain);
+    // Once: events tell what becomes of them.
+  }, [id]);
+  const { done = 0, of = 0 } = job.parts ?? {};
+  return (
+    <details class="parts">
+      <summary>{t('job.partsDone', { done: count(done), of: count(of) })}</summary>
+      <ul>
+        {partsOf(id).map((part) => (
+          <li key={part.id}>
+            <span class="job-id">{count(part.part?.number ?? 0)}</span>{' '}
+            <span class={`state ${part.state}`}>{stateText(part)}</span>{' '}
+            {part.agent !== null && part.agent !== undefined && <Name text={part.agent} />}
+            {!hasEnded(part) && <JobProgress job={part} />} <span class="job-words">{jobLine(part)}</span>
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 
@@ -119,7 +145,7 @@ function Sources({ sources }: { sources: readonly string[] }) {
 function Fields({ job }: { job: Job }) {
   const { request, progress } = job;
   const options = optionTexts(job);
-  const left = progress && job.state === 'running' ? secondsLeft(progress) : null;
+  const left = progress && isUnderWay(job) ? secondsLeft(progress) : null;
   const moments = [
     ['job.created', job.created],
     ['job.started', job.started],
@@ -159,7 +185,7 @@ function Fields({ job }: { job: Job }) {
             })}
           </Field>
           <Field name={t('job.files')}>{count(progress.files ?? 0)}</Field>
-          {job.state === 'running' && <Field name={t('job.rate')}>{rate(progress.bps ?? 0)}</Field>}
+          {isUnderWay(job) && <Field name={t('job.rate')}>{rate(progress.bps ?? 0)}</Field>}
         </>
       )}
       {left !== null && <Field name={t('job.time')}>{formatDuration(left)}</Field>}

@@ -1,5 +1,5 @@
 import type { Job } from '../api/types';
-import { actionsFor, hasEnded, jobTitle, type Action } from '../model/jobs';
+import { actionsFor, hasEnded, isUnderWay, jobTitle, type Action } from '../model/jobs';
 import { formatDuration, secondsLeft } from '../model/format';
 import { act } from '../state/jobs';
 import { count, moment, rate, size, t } from '../state/settings';
@@ -48,6 +48,7 @@ export function JobProgress({ job }: { job: Job }) {
 /** How it goes, in words. */
 export function jobLine(job: Job): string {
   const parts: string[] = [];
+  if (job.state === 'split' && job.parts) parts.push(t('job.partsDone', { done: count(job.parts.done), of: count(job.parts.of) }));
   const progress = job.progress;
   if (progress) {
     const { bytes = 0, bytes_found: found = 0, walk_complete: complete = false, bps = 0 } = progress;
@@ -55,7 +56,7 @@ export function jobLine(job: Job): string {
     if (job.state === 'done') parts.push(...(complete ? [size(bytes)] : []));
     // Nothing was found yet, or the far end was not reached at all.
     else if (complete || found > 0) parts.push(t(complete ? 'job.bytes' : 'job.bytesAtLeast', { bytes: size(bytes), found: size(found) }));
-    if (job.state === 'running') {
+    if (isUnderWay(job)) {
       parts.push(rate(bps));
       const left = secondsLeft(progress);
       if (left !== null) parts.push(t('job.left', { time: formatDuration(left) }));
@@ -113,7 +114,7 @@ export function JobRow({ job, current, top, position, of }: Props) {
         {!hasEnded(job) && <JobProgress job={job} />}
         <span class="job-words">
           {jobLine(job)}
-          {job.state !== 'running' && job.error !== null && job.error !== undefined && (
+          {!isUnderWay(job) && job.error !== null && job.error !== undefined && (
             <span class="job-error">
               {' '}
               <Name text={job.error} />

@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
 
 use super::Service;
-use crate::model::Progress;
+use crate::model::{JobParts, Progress};
 
 /// Events that wait for a slow reader; beyond that the store is not asked for more.
 const MAX_WAITING_EVENTS: usize = 64;
@@ -31,6 +31,9 @@ pub struct JobProgress {
     pub id: i64,
     /// How far.
     pub progress: Progress,
+    /// How its parts stand, while they are worked on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<JobParts>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -70,10 +73,14 @@ async fn send(mut service: Service, mut after: i64, sender: mpsc::Sender<Result<
         changes.mark_unchanged();
         // While the store does not answer there is nothing to say; it is asked again a second later.
         while let Ok(jobs) = service.agent.store().changed_since(after, CHANGES_AT_ONCE).await {
-            let Some(last) = jobs.last() else { break };
-            after = last.change;
+            let Some(last_change) = jobs.last().map(|last| last.change) else {
+                break;
+            };
+            let Ok(jobs) = service.agent.all_shown(jobs).await else {
+                break;
+            };
+            after = last_change;
             for job in jobs {
-                let job = service.agent.with_progress(job);
                 let event = Event::default().event("job").id(job.change.to_string());
                 let Ok(event) = event.json_data(&job) else {
                     continue;
@@ -83,16 +90,11 @@ async fn send(mut service: Service, mut after: i64, sender: mpsc::Sender<Result<
                 }
             }
         }
-        let running = service.agent.running();
-        for (id, progress) in &running {
-            let Some(progress) = progress else { continue };
-            if sent.contains(&(*id, Some(progress.clone()))) {
+        let running = progress_of(&service).await;
+        for said in &running {
+            if sent.contains(said) {
                 continue;
             }
-            let said = JobProgress {
-                id: *id,
-                progress: progress.clone(),
-            };
             let Ok(event) = Event::default().event("progress").json_data(said) else {
                 continue;
             };
@@ -108,4 +110,23 @@ async fn send(mut service: Service, mut after: i64, sender: mpsc::Sender<Result<
             _ = service.stop.wait_for(|stop| *stop) => return,
         }
     }
+}
+
+/// How far what runs here has come, and what is worked on in parts anywhere.
+async fn progress_of(service: &Service) -> Vec<JobProgress> {
+    let here = service.agent.running().into_iter().filter_map(|(id, progress)| {
+        Some(JobProgress {
+            id,
+            progress: progress?,
+            parts: None,
+        })
+    });
+    // While the store does not answer there is nothing to say of them.
+    let split = service.agent.split_progress().await.unwrap_or_default();
+    let split = split.into_iter().map(|(id, parts, progress)| JobProgress {
+        id,
+        progress,
+        parts: Some(parts),
+    });
+    here.chain(split).collect()
 }

@@ -18,7 +18,7 @@ use crate::places::{Answer, Change, FilePage, Place, PlaceError, PlaceErrorKind,
 const PLACE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Entries in one answer, unless asked otherwise, and at most.
 const DEFAULT_ENTRIES: u32 = 5000;
-const MAX_ENTRIES: u32 = 5000;
+const MAX_ENTRIES: u32 = 20_000;
 
 impl From<PlaceError> for Problem {
     fn from(error: PlaceError) -> Self {
@@ -27,7 +27,7 @@ impl From<PlaceError> for Problem {
             PlaceErrorKind::NotFound => ProblemKind::NotFound,
             PlaceErrorKind::Denied => ProblemKind::Forbidden,
             PlaceErrorKind::Conflict => ProblemKind::Conflict,
-            PlaceErrorKind::Unreachable => ProblemKind::Unavailable,
+            PlaceErrorKind::Unreachable => ProblemKind::Unreachable,
         };
         Self::new(kind, error.detail)
     }
@@ -138,11 +138,12 @@ pub(super) async fn test(
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
     /// The directory's location.
+    #[param(min_length = 1, max_length = 4096, example = "/data/")]
     at: String,
     /// Only names behind this one: `next` of the answer before.
     after: Option<String>,
-    /// Most entries of one answer.
-    #[param(minimum = 1, maximum = 5000)]
+    /// Most entries of one answer; there may be fewer and others behind them. 5000 unless it is given.
+    #[param(minimum = 1, maximum = 20000)]
     limit: Option<u32>,
 }
 
@@ -175,6 +176,7 @@ async fn change(service: &Service, change: Change) -> Result<StatusCode, Problem
 #[serde(deny_unknown_fields)]
 pub struct NewDirectory {
     /// Its location.
+    #[schema(min_length = 1, max_length = 4096, example = "/data/new")]
     pub at: String,
 }
 
@@ -191,8 +193,10 @@ pub(super) async fn mkdir(
 #[serde(deny_unknown_fields)]
 pub struct NewName {
     /// Its location.
+    #[schema(min_length = 1, max_length = 4096, example = "/data/run-7")]
     pub from: String,
     /// The new one, in the same place.
+    #[schema(min_length = 1, max_length = 4096, example = "/data/run-8")]
     pub to: String,
     /// A file that is there is replaced.
     #[serde(default)]
@@ -213,6 +217,7 @@ pub(super) async fn rename(
 #[serde(deny_unknown_fields)]
 pub struct Removal {
     /// Its location.
+    #[schema(min_length = 1, max_length = 4096, example = "/data/run-6")]
     pub at: String,
     /// A directory goes with all it holds.
     #[serde(default)]

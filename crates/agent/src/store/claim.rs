@@ -55,12 +55,12 @@ impl Store {
             .fetch_one(&mut *transaction)
             .await?;
         let now = self.database.now(&mut transaction).await?;
-        let candidates = self.candidates(&mut transaction, now, room).await?;
+        let candidates = self.candidates(&mut transaction, now, room, holder).await?;
         if candidates.is_empty() {
             transaction.rollback().await?;
             return Ok(Vec::new());
         }
-        let running = self.running(&mut transaction).await?;
+        let running = self.running(&mut transaction, holder).await?;
         let used = self.used_of_late(&mut transaction, now).await?;
         let limits = Limits {
             in_all: running.len().saturating_add(room),
@@ -103,19 +103,25 @@ impl Store {
         Ok(claimed)
     }
 
-    /// Jobs that are due, of each user and place no more than there is room for.
+    /// Jobs that are due, of each user and place no more than there is room for; and one part of each job that is split, if the holder has none.
     async fn candidates(
         &self,
         connection: &mut AnyConnection,
         now: i64,
         room: usize,
+        holder: Holder<'_>,
     ) -> Result<Vec<Candidate>, StoreError> {
-        let select = "SELECT id, owner, place, priority, due FROM (SELECT id, owner, place, priority, due, \
-            ROW_NUMBER() OVER (PARTITION BY owner, place ORDER BY priority DESC, due, id) AS turn FROM jobs \
-            WHERE state IN ('queued', 'waiting') AND due <= $1) AS waiting WHERE turn <= $2";
+        let select = "SELECT id, owner, place, priority, due, parent FROM (SELECT id, owner, place, priority, due, parent, \
+            ROW_NUMBER() OVER (PARTITION BY owner, place, CASE WHEN parent IS NULL THEN 0 ELSE 1 END ORDER BY priority DESC, due, id) AS turn \
+            FROM (SELECT id, owner, place, priority, due, parent, \
+            ROW_NUMBER() OVER (PARTITION BY COALESCE(parent, id) ORDER BY priority DESC, due, id) AS turn_in_job FROM jobs \
+            WHERE state IN ('queued', 'waiting') AND due <= $1 AND (parent IS NULL OR NOT EXISTS (SELECT 1 FROM jobs AS other \
+            WHERE other.parent = jobs.parent AND other.state = 'running' AND other.holder_instance = $3))) AS one \
+            WHERE turn_in_job = 1) AS waiting WHERE turn <= $2";
         let rows = sqlx::query(select)
             .bind(now)
             .bind(i64::try_from(room).unwrap_or(i64::MAX))
+            .bind(holder.instance)
             .fetch_all(connection)
             .await?;
         let candidates = rows.iter().map(|row| {
@@ -125,19 +131,28 @@ impl Store {
                 place: row.try_get("place")?,
                 priority: row.try_get("priority")?,
                 due: row.try_get("due")?,
+                part_of: row.try_get("parent")?,
             })
         });
         candidates.collect()
     }
 
-    async fn running(&self, connection: &mut AnyConnection) -> Result<Vec<Load>, StoreError> {
-        let rows = sqlx::query("SELECT owner, place FROM jobs WHERE state = 'running'")
-            .fetch_all(connection)
-            .await?;
+    async fn running(
+        &self,
+        connection: &mut AnyConnection,
+        holder: Holder<'_>,
+    ) -> Result<Vec<Load>, StoreError> {
+        let rows =
+            sqlx::query("SELECT owner, place, parent, holder_instance FROM jobs WHERE state = 'running'")
+                .fetch_all(connection)
+                .await?;
         let loads = rows.iter().map(|row| {
+            let instance: Option<String> = row.try_get("holder_instance")?;
             Ok(Load {
                 user: row.try_get("owner")?,
                 place: row.try_get("place")?,
+                part_of: row.try_get("parent")?,
+                is_here: instance.as_deref() == Some(holder.instance),
             })
         });
         loads.collect()
@@ -188,7 +203,7 @@ impl Store {
                 .change(id, Event::Lost { known }, &AttemptEnd::default())
                 .await
             {
-                Ok(()) => taken += 1,
+                Ok(_) => taken += 1,
                 // Somebody was quicker, or its agent is back.
                 Err(StoreError::Refused(_) | StoreError::Missing(_)) => {}
                 Err(error) => return Err(error),

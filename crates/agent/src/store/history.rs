@@ -5,13 +5,19 @@ use longhaul_jobs::Refused;
 use super::{Store, StoreError};
 
 impl Store {
-    /// Removes a job from the history.
+    /// Removes a job, and its parts, from the history.
     ///
     /// # Errors
     /// It has not ended, there is no such job, or the store does not answer.
     pub async fn forget(&self, id: i64) -> Result<(), StoreError> {
         let mut transaction = self.database.write().await?;
-        let kept = self.to_change(&mut transaction, id).await?;
+        let kept = self.whole_to_change(&mut transaction, id).await?;
+        if kept.job.id != id {
+            return Err(StoreError::IsPart {
+                part: id,
+                job: kept.job.id,
+            });
+        }
         if !kept.life.state.is_end() {
             return Err(Refused::State(kept.life.state).into());
         }
@@ -19,7 +25,7 @@ impl Store {
             .bind(id)
             .execute(&mut *transaction)
             .await?;
-        sqlx::query("DELETE FROM jobs WHERE id = $1")
+        sqlx::query("DELETE FROM jobs WHERE id = $1 OR parent = $1")
             .bind(id)
             .execute(&mut *transaction)
             .await?;
@@ -38,7 +44,12 @@ impl Store {
             .bind(before)
             .execute(&mut *transaction)
             .await?;
-        let gone = sqlx::query("DELETE FROM jobs WHERE ended < $1")
+        // A part goes with its job: it may have ended long before.
+        sqlx::query("DELETE FROM jobs WHERE parent IN (SELECT whole.id FROM jobs AS whole WHERE whole.parent IS NULL AND whole.ended < $1)")
+            .bind(before)
+            .execute(&mut *transaction)
+            .await?;
+        let gone = sqlx::query("DELETE FROM jobs WHERE parent IS NULL AND ended < $1")
             .bind(before)
             .execute(&mut *transaction)
             .await?;

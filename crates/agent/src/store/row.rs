@@ -5,10 +5,11 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use super::StoreError;
-use crate::model::{Job, Stopping, shown_moment};
+use crate::model::{Job, JobRequest, PartOf, Stopping, shown_moment};
 
-/// All of a job but its report.
-pub(super) const COLUMNS: &str = "id, owner, request, state, wish, due, attempts, in_vain, fence, holder, lease_until, created, \
+/// All of a job but its report. What a part asks for is what its job does.
+pub(super) const COLUMNS: &str = "id, owner, parent, part, \
+    CASE WHEN parent IS NULL THEN request ELSE (SELECT whole.request FROM jobs AS whole WHERE whole.id = jobs.parent) END AS request, state, wish, due, attempts, in_vain, fence, holder, lease_until, created, \
     started, ended, progress, error, exit_code, change_number";
 
 /// A job and its place in its life.
@@ -46,11 +47,22 @@ impl Kept {
             Ok(row.try_get::<Option<i64>, _>(name)?.map(shown_moment))
         };
         let request: String = row.try_get("request")?;
-        let request = serde_json::from_str(&request).map_err(|error| unreadable(error.to_string()))?;
+        let request: JobRequest =
+            serde_json::from_str(&request).map_err(|error| unreadable(error.to_string()))?;
+        let part = match row.try_get::<Option<i64>, _>("parent")? {
+            None => None,
+            Some(job) => Some(PartOf {
+                job,
+                number: count("part")?,
+                of: request.split.unwrap_or_default(),
+            }),
+        };
         let progress: Option<String> = row.try_get("progress")?;
         let job = Job {
             id,
             user: row.try_get("owner")?,
+            part,
+            parts: None,
             request,
             state,
             stopping: match wish {

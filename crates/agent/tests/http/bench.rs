@@ -1,5 +1,6 @@
 //! An API to ask, and what asks it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use longhaul_agent::{Agent, JobRequest, Settings, Store, http};
 use longhaul_api::access::{Sessions, Token};
 use longhaul_api::{Gate, listen};
 use longhaul_jobs::Limits;
+use longhaul_proto::SigningKey;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -79,32 +81,40 @@ fn understood(request: &JobRequest) -> Result<(), String> {
     }
 }
 
+/// An agent that does not run, with its store in that directory.
+pub async fn agent_in(dir: &Path) -> Agent {
+    let store = Store::sqlite(&dir.join("jobs.sqlite")).await.unwrap();
+    let settings = Settings {
+        name: "bench".into(),
+        instance: "bench".into(),
+        program: Program {
+            file: "/bin/false".into(),
+            arguments: Vec::new(),
+        },
+        limits: Limits {
+            in_all: 1,
+            per_place: 1,
+            per_user: None,
+        },
+        history: Duration::from_secs(3600),
+        places: vec![Place::new("home", "/home/ana/").unwrap()],
+        assets: &[Asset {
+            path: "/index.html",
+            media_type: "text/html; charset=utf-8",
+            bytes: b"<!doctype html>",
+        }],
+        on_end_url: None,
+        key: SigningKey::generate().unwrap(),
+        browse: Arc::new(Fake),
+        check: understood,
+    };
+    Agent::new(store, settings)
+}
+
 impl Bench {
     pub async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Store::sqlite(&dir.path().join("jobs.sqlite")).await.unwrap();
-        let settings = Settings {
-            name: "bench".into(),
-            instance: "bench".into(),
-            program: Program {
-                file: "/bin/false".into(),
-                arguments: Vec::new(),
-            },
-            limits: Limits {
-                in_all: 1,
-                per_place: 1,
-                per_user: None,
-            },
-            history: Duration::from_secs(3600),
-            places: vec![Place::new("home", "/home/ana/").unwrap()],
-            assets: &[Asset {
-                path: "/index.html",
-                media_type: "text/html; charset=utf-8",
-                bytes: b"<!doctype html>",
-            }],
-            browse: Arc::new(Fake),
-            check: understood,
-        };
+        let agent = agent_in(dir.path()).await;
         let token = Token::random().unwrap();
         let sessions = Arc::new(Sessions::default());
         let gate = Gate {
@@ -116,7 +126,7 @@ impl Bench {
         let (stop, stopped) = watch::channel(false);
         let listener = listen::loopback("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = http::router(Agent::new(store, settings), gate, None, stopped.clone());
+        let router = http::router(agent, gate, None, stopped.clone());
         tokio::spawn(listen::serve(listener, router, stopped));
         Self {
             _dir: dir,

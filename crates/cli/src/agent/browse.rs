@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, Command, FromArgMatches};
+use data_encoding::BASE64;
 use longhaul_agent::places::{
     Answer, Browse, Change, FileEntry, FileKind, FilePage, PlaceError, PlaceErrorKind,
 };
 use longhaul_proto::text::printable;
+use longhaul_transfer::files::MAX_ENTRIES_PER_PAGE;
 use longhaul_transfer::files::message::{
     Entry, EntryKind, FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
 };
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::{Instant, timeout};
 
 use crate::failure;
 use crate::place::{Location, Place, PlaceOptions, Spot};
@@ -26,12 +28,21 @@ use crate::place::{Location, Place, PlaceOptions, Spot};
 const OPEN_AFTER_USE: Duration = Duration::from_secs(60);
 /// Places that are open at once.
 const MAX_OPEN_PLACES: usize = 16;
+/// How long a place may take for an answer, also to those who have stopped waiting for it.
+const LOOK_WITHIN: Duration = Duration::from_secs(120);
+/// Pages of a place are gathered into one answer for so long, lest nothing be shown while a long directory comes slowly.
+const GATHER_FOR: Duration = Duration::from_millis(500);
+/// Bytes of names and targets of links in one answer, at most; the last page may go over it.
+const GATHER_BYTES: usize = 4 << 20;
 
 /// See the module.
 #[derive(Default)]
 pub struct Places {
     open: Mutex<HashMap<String, Open>>,
 }
+
+/// A place that answers to nobody else meanwhile.
+type Held = OwnedMutexGuard<Option<Place>>;
 
 struct Open {
     place: Arc<Mutex<Option<Place>>>,
@@ -48,18 +59,33 @@ impl Browse for Places {
     fn list<'a>(&'a self, at: &'a str, after: Option<&'a str>, limit: u32) -> Answer<'a, FilePage> {
         Box::pin(async move {
             let spot = spot(at)?;
-            let ask = FilesAsk::Look {
-                path: spot.path.clone(),
-                list: true,
-                after: after.map(|name| PathBytes(name.as_bytes().to_vec())),
-                limit: Some(limit),
-            };
-            match self.ask(&spot, ask).await? {
-                FilesAnswer::Entries { entries, next } => Ok(FilePage {
-                    entries: entries.iter().map(entry).collect(),
-                    next: next.map(|name| String::from_utf8_lossy(&name.0).into_owned()),
-                }),
-                other => Err(failed(&spot.location, other)),
+            let mut after = after.map(name_of).transpose()?;
+            let (mut entries, mut bytes) = (Vec::new(), 0);
+            let until = Instant::now() + GATHER_FOR;
+            // Held from page to page: who asks something else between two makes the place throw away what is under way.
+            let mut open = self.of(&spot).await.lock_owned().await;
+            loop {
+                let ask = FilesAsk::Look {
+                    path: spot.path.clone(),
+                    list: true,
+                    after,
+                    limit: Some(limit),
+                };
+                let answer;
+                (open, answer) = look(open, spot.location.clone(), ask).await?;
+                let (page, next) = match answer {
+                    FilesAnswer::Entries { entries, next } => (entries, next),
+                    other => return Err(failed(&spot.location, other)),
+                };
+                bytes += page.iter().map(bytes_of).sum::<usize>();
+                entries.extend(page.iter().map(entry));
+                after = next;
+                // What is under way is asked for in whole pages: one that had to be shorter would be asked for anew.
+                let is_full = entries.len() + MAX_ENTRIES_PER_PAGE > limit as usize || bytes >= GATHER_BYTES;
+                if after.is_none() || is_full || Instant::now() >= until {
+                    let next = after.as_ref().map(text_of);
+                    return Ok(FilePage { entries, next });
+                }
             }
         })
     }
@@ -67,7 +93,8 @@ impl Browse for Places {
     fn change<'a>(&'a self, change: &'a Change) -> Answer<'a, ()> {
         Box::pin(async move {
             let (spot, ask) = question(change)?;
-            match self.ask(&spot, ask).await? {
+            let place = self.of(&spot).await;
+            match asked(&mut *place.lock().await, &spot.location, ask).await? {
                 FilesAnswer::Changed => Ok(()),
                 other => Err(failed(&spot.location, other)),
             }
@@ -75,35 +102,47 @@ impl Browse for Places {
     }
 }
 
-impl Places {
-    async fn ask(&self, spot: &Spot, ask: FilesAsk) -> Result<FilesAnswer, PlaceError> {
-        let key = spot.location.shown(&PathBytes::default());
-        let place = self.of(&key).await;
-        // One question at a time: a place answers in turn.
-        let mut place = place.lock().await;
-        let was_open = place.is_some();
-        let mut open = match place.take() {
-            Some(open) => open,
-            None => opened(&spot.location).await?,
-        };
-        match open.ask(ask.clone()).await {
-            Ok(answer) => {
-                *place = Some(open);
-                Ok(answer)
-            }
-            // It may have gone since the last question. Looking twice does no harm; a change that may have been made is not asked for again.
-            Err(_) if was_open && matches!(ask, FilesAsk::Look { .. }) => {
-                let mut open = opened(&spot.location).await?;
-                let answer = open.ask(ask).await.map_err(|error| unreachable(&error))?;
-                *place = Some(open);
-                Ok(answer)
-            }
-            Err(error) => Err(unreachable(&error)),
-        }
-    }
+/// Looks, to the end also where nobody waits for it any more, as when a page in the browser is left: whoever asks next finds the place open.
+async fn look(mut open: Held, location: Location, ask: FilesAsk) -> Result<(Held, FilesAnswer), PlaceError> {
+    let looking = async move {
+        let answer = timeout(LOOK_WITHIN, asked(&mut open, &location, ask)).await;
+        Ok((open, answer.map_err(|late| unreachable(&late.into()))??))
+    };
+    let looked = tokio::spawn(looking).await;
+    looked.unwrap_or_else(|error| Err(unreachable(&error.into())))
+}
 
-    /// The place of that name, open or not. Those that nobody has asked for a while are closed.
-    async fn of(&self, key: &str) -> Arc<Mutex<Option<Place>>> {
+/// Asks a place, and opens it first where it is not.
+async fn asked(
+    place: &mut Option<Place>,
+    location: &Location,
+    ask: FilesAsk,
+) -> Result<FilesAnswer, PlaceError> {
+    let was_open = place.is_some();
+    let mut open = match place.take() {
+        Some(open) => open,
+        None => opened(location).await?,
+    };
+    match open.ask(ask.clone()).await {
+        Ok(answer) => {
+            *place = Some(open);
+            Ok(answer)
+        }
+        // It may have gone since the last question. Looking twice does no harm; a change that may have been made is not asked for again.
+        Err(_) if was_open && matches!(ask, FilesAsk::Look { .. }) => {
+            let mut open = opened(location).await?;
+            let answer = open.ask(ask).await.map_err(|error| unreachable(&error))?;
+            *place = Some(open);
+            Ok(answer)
+        }
+        Err(error) => Err(unreachable(&error)),
+    }
+}
+
+impl Places {
+    /// The place that something is in, open or not; one question at a time is asked of it. Those that nobody has asked for a while are closed.
+    async fn of(&self, spot: &Spot) -> Arc<Mutex<Option<Place>>> {
+        let key = &spot.location.shown(&PathBytes::default());
         let mut open = self.open.lock().await;
         let now = Instant::now();
         open.retain(|other, open| other == key || now.duration_since(open.used) < OPEN_AFTER_USE);
@@ -214,6 +253,34 @@ fn entry(entry: &Entry) -> FileEntry {
     }
 }
 
+/// The name behind which a page begins, as it stands in the answer before. One that is no text stands there in Base64 behind a slash, which no name has.
+fn text_of(name: &PathBytes) -> String {
+    match std::str::from_utf8(&name.0) {
+        Ok(text) => text.to_owned(),
+        Err(_) => format!("/{}", BASE64.encode(&name.0)),
+    }
+}
+
+/// What [`text_of`] made.
+fn name_of(text: &str) -> Result<PathBytes, PlaceError> {
+    let name = match text.strip_prefix('/') {
+        None => Ok(text.as_bytes().to_vec()),
+        Some(encoded) => BASE64.decode(encoded.as_bytes()),
+    };
+    name.map(PathBytes).map_err(|_| PlaceError {
+        kind: PlaceErrorKind::Invalid,
+        detail: format!(
+            "after: {} is no name: give the answer's `next`",
+            printable(text.as_bytes())
+        ),
+    })
+}
+
+/// What an entry counts for in [`GATHER_BYTES`].
+fn bytes_of(entry: &Entry) -> usize {
+    entry.name.0.len() + entry.target.as_ref().map_or(0, |target| target.0.len())
+}
+
 fn failed(location: &Location, answer: FilesAnswer) -> PlaceError {
     let FilesAnswer::Failed(failure) = answer else {
         return PlaceError {
@@ -276,6 +343,31 @@ mod tests {
         for nowhere in ["relative", "", "lh://", "/missing/at/all"] {
             assert!(places.list(nowhere, None, 1).await.is_err(), "{nowhere}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_page_may_be_larger_than_those_of_a_place_and_end_anywhere() {
+        use std::os::unix::ffi::OsStrExt;
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..6000 {
+            std::fs::write(dir.path().join(format!("{n:04}")), "").unwrap();
+        }
+        for odd in [&b"z\xff"[..], b"z\xffa", b"z\xffb"] {
+            std::fs::write(dir.path().join(OsStr::from_bytes(odd)), "").unwrap();
+        }
+        let places = Places::default();
+        let at = dir.path().display().to_string();
+        let all = places.list(&at, None, 20_000).await.unwrap();
+        assert_eq!((all.entries.len(), all.next), (6003, None));
+        let first = places.list(&at, Some("5998"), 2).await.unwrap();
+        assert_eq!((first.entries.len(), first.next.as_deref()), (2, Some("/ev8=")));
+        let next = places.list(&at, first.next.as_deref(), 1).await.unwrap();
+        let names: Vec<&str> = next.entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!((names, next.entries[0].addressable), (vec!["z\\xffa"], false));
+        let last = places.list(&at, next.next.as_deref(), 1).await.unwrap();
+        assert_eq!((last.entries.len(), last.next), (1, None));
+        let error = places.list(&at, Some("/="), 1).await.unwrap_err();
+        assert_eq!(error.kind, PlaceErrorKind::Invalid, "{error}");
     }
 
     #[tokio::test]

@@ -3,28 +3,39 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Command, FromArgMatches};
 use longhaul_agent::{CopyOptions, JobRequest};
 use longhaul_proto::text::printable;
 
 use super::Cp;
-use crate::failure;
 use crate::target::Target;
+use crate::{failure, home};
+
+/// Whose the paths of a command line are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathsOf {
+    /// That of the command: those that do not begin with a slash begin where it was typed.
+    ThisMachine,
+    /// Another, whose directories this one knows nothing of.
+    AnotherMachine,
+}
 
 impl Cp {
     /// What it asks for, as a job: with paths that mean the same wherever the agent was started.
     ///
     /// # Errors
     /// It makes no sense, or names what cannot be said in JSON.
-    pub fn request(&self) -> Result<JobRequest> {
+    pub fn request(&self, of: PathsOf) -> Result<JobRequest> {
         self.understood()?;
-        let paths: Result<Vec<String>> = self.paths.iter().map(|path| absolute(path)).collect();
+        let paths: Result<Vec<String>> = self.paths.iter().map(|path| absolute(path, of)).collect();
         let mut paths = paths?;
         let destination = paths
             .pop()
             .ok_or_else(|| anyhow!("name what to copy and where to"))?;
-        let file = |path: &Option<std::path::PathBuf>| path.as_deref().map(absolute_file).transpose();
+        let file = |path: &Option<std::path::PathBuf>| {
+            path.as_deref().map(|path| absolute_file(path, of)).transpose()
+        };
         let texts =
             |values: &[OsString]| -> Result<Vec<String>> { values.iter().map(|value| text(value)).collect() };
         let ssh = &self.ssh;
@@ -62,6 +73,8 @@ impl Cp {
             priority: 0,
             not_before: None,
             on_end: None,
+            split: self.split,
+            on_end_url: None,
         })
     }
 
@@ -89,15 +102,21 @@ pub fn is_understood(request: &JobRequest) -> Result<(), String> {
 }
 
 /// A path of the command line, as it is understood from anywhere.
-fn absolute(path: &OsStr) -> Result<String> {
+fn absolute(path: &OsStr, of: PathsOf) -> Result<String> {
     match Target::parse(path)? {
         // Joined, not cleaned: a slash or a dot at the end means something.
-        Target::Local(path) => absolute_file(&path),
+        Target::Local(path) => absolute_file(&path, of),
         Target::Login(_) | Target::Remote(_) => text(path),
     }
 }
 
-fn absolute_file(path: &Path) -> Result<String> {
+fn absolute_file(path: &Path, of: PathsOf) -> Result<String> {
+    if of == PathsOf::AnotherMachine && !path.is_absolute() {
+        bail!(
+            "{}: with --agent, paths are those of that agent's machine: begin them with a slash",
+            home::shown(path)
+        );
+    }
     let here = std::env::current_dir().context("cannot tell which directory this is")?;
     text(here.join(path).as_os_str())
 }
@@ -117,7 +136,9 @@ mod tests {
     fn request(arguments: &[&str]) -> Result<JobRequest> {
         let command = Cp::augment_args(Command::new("cp").no_binary_name(true));
         let matches = command.try_get_matches_from(arguments).unwrap();
-        Cp::from_arg_matches(&matches).unwrap().request()
+        Cp::from_arg_matches(&matches)
+            .unwrap()
+            .request(PathsOf::ThisMachine)
     }
 
     #[test]
@@ -185,6 +206,31 @@ mod tests {
         let here = |path: &str| here.join(path).to_str().unwrap().to_owned();
         assert_eq!(asked.sources, [here("a"), here("./b:c"), "/d/".into()]);
         assert!(asked.destination.ends_with("/e/."));
+    }
+
+    #[test]
+    fn paths_of_another_machine_are_not_made_of_this_ones_directories() {
+        let asked = |line: &[&str]| {
+            let command = Cp::augment_args(Command::new("cp").no_binary_name(true));
+            let matches = command.try_get_matches_from(line).unwrap();
+            Cp::from_arg_matches(&matches)
+                .unwrap()
+                .request(PathsOf::AnotherMachine)
+        };
+        let good = asked(&["-i", "/key", "/a", "ana@host:b"]).unwrap();
+        assert_eq!(
+            (&*good.sources, &*good.destination),
+            (&["/a".to_owned()][..], "ana@host:b")
+        );
+        for line in [
+            &["a", "h:b"][..],
+            &["h:b", "."],
+            &["-i", "key", "/a", "h:b"],
+            &["lh://h/a", "b"],
+        ] {
+            let told = asked(line).unwrap_err().to_string();
+            assert!(told.contains("that agent's machine"), "{told}");
+        }
     }
 
     #[test]

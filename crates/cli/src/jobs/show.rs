@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 
 use anyhow::Result;
 use longhaul_agent::http::{AgentInfo, JobProgress};
-use longhaul_agent::model::Stopping;
+use longhaul_agent::model::{JobParts, Stopping};
 use longhaul_agent::{Job, JobState, Progress};
 use longhaul_proto::text::printable;
 use quantities::{ByteCount, Rate, Time};
@@ -19,6 +19,7 @@ const MAX_LISTED_CHARS: usize = 40;
 pub fn counts(info: &AgentInfo) -> String {
     let order = [
         "running",
+        "split",
         "queued",
         "waiting",
         "paused",
@@ -39,14 +40,47 @@ pub fn counts(info: &AgentInfo) -> String {
 
 /// A job's number and state, in a line.
 pub fn state(job: &Job) -> String {
-    format!("job {}: {}", job.id, state_word(job))
+    let line = format!("job {}: {}", job.id, state_word(job));
+    match &job.parts {
+        Some(parts) if job.state == JobState::Split => format!("{line}, {}", parts_done(parts)),
+        _ => line,
+    }
+}
+
+/// How many of its parts are done, and what else is to be known of them.
+fn parts_done(parts: &JobParts) -> String {
+    let mut text = format!("{} of {} parts done", parts.done, parts.of);
+    for (count, what) in [(parts.running, "running"), (parts.failed, "failed")] {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    text
+}
+
+/// A part of a job, in a line beneath it.
+pub fn part(job: &Job) -> String {
+    let number = job.part.map_or(0, |part| part.number);
+    let word = state_word(job);
+    let come = job.progress.as_ref().map_or(String::new(), progress);
+    let agent = job
+        .agent
+        .as_ref()
+        .map_or(String::new(), |agent| printable(agent.as_bytes()));
+    let error = job
+        .error
+        .as_ref()
+        .map_or(String::new(), |error| printable(error.as_bytes()));
+    format!("  part {number:<5}  {word:<9}  {agent}  {come}  {error}")
+        .trim_end()
+        .to_owned()
 }
 
 fn state_word(job: &Job) -> String {
     let word = job.state.word();
     match (job.state, job.stopping) {
-        (JobState::Running, Some(Stopping::Pause)) => "pausing".to_owned(),
-        (JobState::Running, Some(Stopping::Cancel)) => "stopping".to_owned(),
+        (JobState::Running | JobState::Split, Some(Stopping::Pause)) => "pausing".to_owned(),
+        (JobState::Running | JobState::Split, Some(Stopping::Cancel)) => "stopping".to_owned(),
         (JobState::Waiting, _) => match &job.due {
             Some(due) => format!("waiting until {}", to_the_second(due)),
             None => word.to_owned(),
@@ -61,9 +95,10 @@ pub fn row(job: &Job) -> String {
         JobState::Waiting => "waiting".to_owned(),
         _ => state_word(job),
     };
-    let name = match &job.request.label {
-        Some(label) => printable(label.as_bytes()),
-        None => {
+    let name = match (&job.part, &job.request.label) {
+        (Some(part), _) => format!("part {} of {} of job {}", part.number, part.of, part.job),
+        (None, Some(label)) => printable(label.as_bytes()),
+        (None, None) => {
             let first = job.request.sources.first().map_or("", String::as_str);
             let more = match job.request.sources.len() {
                 0 | 1 => String::new(),
@@ -73,6 +108,14 @@ pub fn row(job: &Job) -> String {
         }
     };
     let come = job.progress.as_ref().map_or(String::new(), progress);
+    let parts = job
+        .parts
+        .as_ref()
+        .filter(|_| job.state == JobState::Split)
+        .map(parts_done);
+    let come = [parts.unwrap_or_default(), come];
+    let come: Vec<String> = come.into_iter().filter(|text| !text.is_empty()).collect();
+    let come = come.join(", ");
     format!("{:>6}  {word:<9}  {name}  {come}", job.id)
         .trim_end()
         .to_owned()
@@ -127,6 +170,15 @@ pub fn whole(job: &Job) -> String {
     let options = job.request.options.arguments();
     if !options.is_empty() {
         add("options", options.join(" "));
+    }
+    if let Some(part) = &job.part {
+        add(
+            "part",
+            format!("{} of {} of job {}", part.number, part.of, part.job),
+        );
+    }
+    if let Some(parts) = &job.parts {
+        add("parts", parts_done(parts));
     }
     if let Some(come) = &job.progress {
         add("copied", progress(come));

@@ -11,24 +11,24 @@ use crate::agent::Agent;
 use crate::postgres::Postgres;
 use crate::stage::*;
 
-const AGENTS: usize = 3;
+pub const AGENTS: usize = 3;
 const FILE_BYTES: usize = 2_000_000;
 /// A depot on the way holds the rate, so that jobs are killed in their middle.
 const RATE: &str = "100 Mbit/s";
 
-fn number(name: &str, default: usize) -> usize {
+pub fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
 /// The command with the keys of `me`, for the agent of that number.
-fn as_agents(stage: &Stage, which: usize) -> Command {
+pub fn as_agents(stage: &Stage, which: usize) -> Command {
     let mut command = stage.longhaul("me");
     command.env("LONGHAUL_STATE", stage.path(&format!("a{which}")));
     command
 }
 
 /// The agent of that number, of three with one store.
-fn start(stage: &Stage, url: &str, which: usize) -> Agent {
+pub fn start(stage: &Stage, url: &str, which: usize) -> Agent {
     let mut command = as_agents(stage, which);
     command.env("LONGHAUL_STORE", url);
     let name = format!("a{which}");
@@ -40,8 +40,14 @@ fn start(stage: &Stage, url: &str, which: usize) -> Agent {
 
 /// All jobs, as agent `which` lists them; none while it cannot.
 fn jobs(stage: &Stage, which: usize) -> Option<Vec<Value>> {
+    jobs_and(stage, which, &[])
+}
+
+/// The same, with more options.
+pub fn jobs_and(stage: &Stage, which: usize, more: &[&str]) -> Option<Vec<Value>> {
     let output = as_agents(stage, which)
         .args(["jobs", "-n", "1000", "--json"])
+        .args(more)
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -50,7 +56,7 @@ fn jobs(stage: &Stage, which: usize) -> Option<Vec<Value>> {
 }
 
 /// How many jobs have begun, and how many have ended.
-fn come(jobs: &[Value]) -> u64 {
+pub fn come(jobs: &[Value]) -> u64 {
     let attempts = jobs.iter().map(|job| job["attempts"].as_u64().unwrap());
     let ended = jobs.iter().filter(|job| job["ended"].is_string()).count() as u64;
     attempts.sum::<u64>() + ended

@@ -6,16 +6,19 @@ mod agent;
 mod agents;
 mod copies;
 mod deaths;
+mod elsewhere;
 mod files;
 mod first_use;
 mod grants;
 mod kills;
 mod leftovers;
 mod logs;
+mod notices;
 mod perf;
 #[path = "../../../agent/tests/postgres/mod.rs"]
 mod postgres;
 mod resuming;
+mod split;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
 mod unchanged;

@@ -99,7 +99,7 @@ fn takes(program: &str, arguments: &[String]) -> Result<(), String> {
 fn built(program: &str) -> Result<PathBuf, String> {
     let file = folder().join(program);
     let package = match program {
-        "drs" => "drs-preload",
+        "drs" => "drs-run",
         "longhaul" => "longhaul-cli",
         program => program,
     };

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
+mod agent;
 mod doctor;
 mod own_addresses;
 mod path;

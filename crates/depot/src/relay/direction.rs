@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use longhaul_hop::Conn;
+use longhaul_hop::{Conn, Grant, RateLimit};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::{SpliceFlags, splice};
@@ -14,7 +14,6 @@ use tokio::time::Sleep;
 
 use super::batch::Batch;
 use super::pipe::{Pipe, PipePool};
-use super::rate::{Grant, RateLimit};
 
 /// Bytes that one direction may move before other sessions of the same thread get their turn.
 const TURN: usize = 4 * 1024 * 1024;

@@ -51,7 +51,7 @@ fn decoded_open(data: &[u8]) {
     let _ = open.detour(me, Duration::from_secs(1));
     let _ = Admission::new(me).depot(&open, open.signed_at_unix_ms, |_| true);
     let _ = Admission::new(me).acceptor(&open, open.signed_at_unix_ms, |_| true, |_| true);
-    if let Ok(onward) = open.onward(me, Duration::from_secs(1)) {
+    if let Ok(onward) = open.passed_on(me, Duration::from_secs(1)) {
         assert!(onward.hop_limit < open.hop_limit && onward.unknown == open.unknown);
     }
 }

@@ -43,6 +43,8 @@ fn every_option(open: &mut Open) {
     open.hop_limit = 3;
     open.size = Some(u64::MAX);
     open.purpose = Some("backup of Tuesday".to_owned());
+    open.rate = Some(u64::MAX);
+    open.duration = Some(1);
     open.circuit = Some(b"circuit-7".to_vec());
     open.trace = Some(TraceContext {
         trace_id: [7; 16],
@@ -50,6 +52,13 @@ fn every_option(open: &mut Open) {
         flags: 1,
     });
     open.unknown = unknown();
+}
+
+fn to_a_server(open: &mut Open) {
+    open.service = Service::TCP;
+    open.onward = Some("[2001:db8::7]:443".parse().unwrap());
+    open.rate = Some(10_000_000_000);
+    open.duration = Some(3600);
 }
 
 fn unknown() -> Vec<UnknownOption> {
@@ -96,6 +105,7 @@ pub(super) fn open() -> Vec<Seed> {
         |_| {},
     );
     let full = signed(&format!("{depot}@d1.example,~d2.example"), every_option);
+    let server = signed("d1.example", to_a_server);
     let other_versions = |min, max| {
         let mut bytes = signed("direct", |open| open.versions = VersionRange { min: 1, max });
         bytes[4] = min;
@@ -140,6 +150,15 @@ pub(super) fn open() -> Vec<Seed> {
         ("body-direct", direct[HEADER..].to_vec()),
         ("body-three-hops", three[HEADER..].to_vec()),
         ("body-every-option", full[HEADER..].to_vec()),
+        ("to-a-server", server.clone()),
+        ("body-to-a-server", server[HEADER..].to_vec()),
+        ("body-without-onward", with_option(&server, 0x8000 | 18, None)),
+        (
+            "body-onward-for-copy",
+            with_option(&server, 0x8000 | 15, Some(b"copy")),
+        ),
+        ("body-rate-0", with_option(&server, 16, Some(&[0; 8]))),
+        ("body-duration-short", with_option(&server, 17, Some(&[0; 4]))),
         ("body-without-service", with_option(&direct, 0x8000 | 15, None)),
         ("body-service-empty", with_option(&direct, 0x8000 | 15, Some(b""))),
         (

@@ -360,7 +360,7 @@ impl World {
             place.dead = true;
             return self.close_up(number);
         }
-        let onward = match open.onward(place.key.public(), Duration::from_micros(now - place.began)) {
+        let onward = match open.passed_on(place.key.public(), Duration::from_micros(now - place.began)) {
             Ok(onward) => onward,
             Err(refusal) => {
                 status.code = Refusal::code(&refusal);

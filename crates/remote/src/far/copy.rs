@@ -11,8 +11,8 @@ use longhaul_proto::Host;
 use longhaul_session::{ConnectOptions, Endpoint, Identity, Route, ServerTrust, Service, Session};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
-    Client, Compare, ConnectError, Connector, Destination, Error, Event, Hello, Observer, Outcome, Progress,
-    Request, SessionConnector, Sources, Token, WriteOptions,
+    Client, Compare, ConnectError, Connector, Destination, Error, Event, Hello, Observer, Outcome, Portion,
+    Progress, Request, SessionConnector, Sources, Token, WriteOptions,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -161,6 +161,7 @@ async fn carry_out(
         offer: None,
         hard_links: ask.hard_links,
         single: ask.streams == Some(1),
+        portion: Portion::Whole,
     };
     let client = Client {
         connector: Arc::new(server),
@@ -190,6 +191,7 @@ async fn carry_out(
                 overwrite: ask.overwrite,
                 fsync: ask.fsync,
                 resume: ask.resume,
+                in_parts: false,
             };
             let path = resolve::typed(&home, &ask.destination.0);
             let destination = Destination::local(&path, bytes(&ask.names), options, token)?;

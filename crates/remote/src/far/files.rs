@@ -14,7 +14,11 @@ use super::resolve;
 
 /// The files of this host, as far as its user may reach them.
 #[derive(Default)]
-pub(super) struct LoginFiles(Option<Files>);
+pub(super) struct LoginFiles {
+    files: Option<Files>,
+    /// The paths of the last look, which is gone on with.
+    looked_at: Paths,
+}
 
 impl LoginFiles {
     /// Answers. Blocking.
@@ -23,18 +27,26 @@ impl LoginFiles {
     }
 
     fn try_answer(&mut self, home: &Path, ask: &FilesAsk) -> Result<FilesAnswer, FilesFailure> {
-        let files = match &mut self.0 {
+        let files = match &mut self.files {
             Some(files) => files,
             None => {
                 let root = Dir::open(Path::new("/"));
                 let root = root.map_err(|errno| FilesFailure::of(errno, &PathBytes(b"/".to_vec())))?;
-                self.0.insert(Files::new(Arc::new(root)))
+                self.files.insert(Files::new(Arc::new(root)))
             }
         };
-        let (ask, paths) = resolved(home, ask)?;
+        let (real, paths) = resolved(home, ask)?;
         // It ends with the process, which ends with ssh.
         let stop = AtomicBool::new(false);
-        Ok(paths.as_typed(files.answer(&ask, &Anything, &stop)))
+        let answer = files.answer(&real, &Anything, &stop);
+        Ok(match ask {
+            FilesAsk::More { .. } => self.looked_at.as_typed(answer),
+            FilesAsk::Look { .. } => {
+                self.looked_at = paths;
+                self.looked_at.as_typed(answer)
+            }
+            _ => paths.as_typed(answer),
+        })
     }
 }
 
@@ -140,6 +152,7 @@ fn resolved(home: &Path, ask: &FilesAsk) -> Result<(FilesAsk, Paths), FilesFailu
                 limit,
             }
         }
+        more @ FilesAsk::More { .. } => more,
         FilesAsk::MakeDirectory { path, parents } => FilesAsk::MakeDirectory {
             path: paths.real(home, &path)?,
             parents,
@@ -213,6 +226,34 @@ mod tests {
         }
         let expected: Vec<_> = (0..2500).map(|n| format!("f{n:04}")).collect();
         assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn what_follows_is_of_the_directory_that_was_typed() {
+        let home = tempfile::tempdir().unwrap();
+        for name in ["d/a", "d/b"] {
+            fs::create_dir_all(home.path().join(name)).unwrap();
+        }
+        let mut files = LoginFiles::default();
+        let look = FilesAsk::Look {
+            path: bytes("d"),
+            list: true,
+            after: None,
+            limit: Some(1),
+        };
+        let more = FilesAsk::More { limit: None };
+        let answered = files.answer(home.path(), &look);
+        assert!(matches!(answered, FilesAnswer::Entries { next: Some(_), .. }));
+        let FilesAnswer::Entries { entries, next: None } = files.answer(home.path(), &more) else {
+            panic!("no entries")
+        };
+        assert_eq!(entries[0].name, bytes("b"));
+        files.answer(home.path(), &look);
+        fs::remove_dir_all(home.path().join("d")).unwrap();
+        let FilesAnswer::Failed(failure) = files.answer(home.path(), &more) else {
+            panic!("still there")
+        };
+        assert_eq!(failure.path, bytes("d"));
     }
 
     #[test]

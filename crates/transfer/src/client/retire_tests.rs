@@ -10,6 +10,7 @@ use crate::account::Account;
 use crate::frame_io::FrameReader;
 use crate::grants::{Access, Grants};
 use crate::limits::Limits;
+use crate::part::Portion;
 use crate::path::RelPath;
 use crate::progress::Progress;
 use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
@@ -63,6 +64,7 @@ impl Bench {
             offer: None,
             hard_links: false,
             single: false,
+            portion: Portion::Whole,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)

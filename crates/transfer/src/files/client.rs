@@ -8,7 +8,8 @@ use tokio::io::{ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 use super::FILES_VERSION;
-use super::lines::{LineError, Lines, SILENCE, write_line};
+use super::ahead::{Ahead, Channel};
+use super::lines::{LineError, Lines, SILENCE, write_lines};
 use super::message::{FilesAnswer, FilesAsk, FilesHello, MAX_ANSWER_BYTES};
 use crate::client::{Connector, close};
 use crate::error::Error;
@@ -45,8 +46,13 @@ pub struct FilesClient<C: Connector> {
 struct Session<S> {
     lines: Lines<ReadHalf<S>>,
     writer: WriteHalf<S>,
+    /// The client's first line is still to be said.
+    hello: Option<FilesHello>,
     /// The server has said its first line.
     is_ready: bool,
+    /// Why something could not be said.
+    unsaid: Option<io::Error>,
+    ahead: Ahead,
 }
 
 impl<C: Connector> FilesClient<C> {
@@ -66,10 +72,7 @@ impl<C: Connector> FilesClient<C> {
         // A server closes sessions in which nothing is asked (LH-FILES-4), as when a pager is left alone. Looking again costs nothing.
         let again = self.session.is_some() && matches!(ask, FilesAsk::Look { .. });
         match self.ask_once(ask).await {
-            Err(FilesError::Broken(_) | FilesError::Refused(_)) if again => {
-                self.session = None;
-                self.ask_once(ask).await
-            }
+            Err(FilesError::Broken(_) | FilesError::Refused(_)) if again => self.ask_once(ask).await,
             answered => answered,
         }
     }
@@ -82,34 +85,54 @@ impl<C: Connector> FilesClient<C> {
     }
 
     async fn ask_once(&mut self, ask: &FilesAsk) -> Result<FilesAnswer, FilesError> {
-        let session = match &mut self.session {
+        // Kept only where the answer has come: whoever does not wait for it leaves no session in which the next answer is another's.
+        let mut session = match self.session.take() {
             Some(session) => session,
-            None => {
-                let stream = open(&*self.connector).await.map_err(FilesError::Connect)?;
-                let (reader, mut writer) = tokio::io::split(stream);
-                let hello = FilesHello {
-                    lowest: FILES_VERSION,
-                    highest: FILES_VERSION,
-                };
-                // The question follows at once: no round trip is spent on agreement (LH-FILES-2).
-                write_line(&mut writer, &hello).await?;
-                self.session.insert(Session {
-                    lines: Lines::new(reader, MAX_ANSWER_BYTES),
-                    writer,
-                    is_ready: false,
-                })
-            }
+            None => Session::new(open(&*self.connector).await.map_err(FilesError::Connect)?),
         };
+        let mut ahead = std::mem::take(&mut session.ahead);
+        let answer = ahead.ask_over(&mut session, ask).await?;
+        session.ahead = ahead;
+        self.session = Some(session);
+        Ok(answer)
+    }
+}
+
+impl<S: crate::Transport> Channel for Session<S> {
+    type Error = FilesError;
+
+    async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), FilesError> {
+        // The questions follow the versions at once: no round trip is spent on agreement (LH-FILES-2).
+        let said = write_lines(&mut self.writer, self.hello.take().as_ref(), asks).await;
+        self.unsaid = self.unsaid.take().or(said.err());
+        Ok(())
+    }
+
+    async fn hear(&mut self) -> Result<FilesAnswer, FilesError> {
         // What a server says before it closes is heard though nothing can be said to it any more.
-        let asked = write_line(&mut session.writer, ask).await;
-        match session.answer().await {
-            Err(FilesError::Broken(heard)) => Err(asked.err().unwrap_or(heard).into()),
+        match self.answer().await {
+            Err(FilesError::Broken(heard)) => Err(self.unsaid.take().unwrap_or(heard).into()),
             answered => answered,
         }
     }
 }
 
 impl<S: crate::Transport> Session<S> {
+    fn new(stream: S) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        Self {
+            lines: Lines::new(reader, MAX_ANSWER_BYTES),
+            writer,
+            hello: Some(FilesHello {
+                lowest: FILES_VERSION,
+                highest: FILES_VERSION,
+            }),
+            is_ready: false,
+            unsaid: None,
+            ahead: Ahead::default(),
+        }
+    }
+
     async fn answer(&mut self) -> Result<FilesAnswer, FilesError> {
         loop {
             let line = timeout(SILENCE, self.lines.next()).await;

@@ -78,6 +78,25 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
+/// Writes lines in one piece: `first`, if there is one, then `others`.
+pub(crate) async fn write_lines(
+    writer: &mut (impl AsyncWrite + Unpin),
+    first: Option<&impl Serialize>,
+    others: &[impl Serialize],
+) -> io::Result<()> {
+    let mut lines = Vec::new();
+    if let Some(first) = first {
+        serde_json::to_writer(&mut lines, first)?;
+        lines.push(b'\n');
+    }
+    for other in others {
+        serde_json::to_writer(&mut lines, other)?;
+        lines.push(b'\n');
+    }
+    writer.write_all(&lines).await?;
+    writer.flush().await
+}
+
 /// Writes one line.
 pub(crate) async fn write_line(
     writer: &mut (impl AsyncWrite + Unpin),

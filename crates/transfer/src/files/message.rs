@@ -40,6 +40,12 @@ pub enum FilesAsk {
         #[serde(default)]
         limit: Option<u32>,
     },
+    /// What follows what was told of a directory last? Answered by [`FilesAnswer::Entries`], with none after its end (LH-FILES-12).
+    More {
+        /// As in [`FilesAsk::Look`].
+        #[serde(default)]
+        limit: Option<u32>,
+    },
     /// Make a directory. Answered by [`FilesAnswer::Changed`], as all that changes names.
     MakeDirectory {
         /// Where.
@@ -126,6 +132,7 @@ pub struct Entry {
     /// Modification time in seconds since 1970-01-01 UTC.
     pub modified: i64,
     /// What a symbolic link leads to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<PathBytes>,
 }
 

@@ -46,6 +46,8 @@ impl Permission for Anything {
 pub struct Files {
     root: Arc<Dir>,
     listing: Listing,
+    /// The directory that was looked at last, and the last name that was told of it; none where there was nothing behind it.
+    told: Option<(PathBytes, PathBytes)>,
 }
 
 type Answered = Result<FilesAnswer, FilesFailure>;
@@ -56,6 +58,20 @@ impl Files {
         Self {
             root,
             listing: Listing::default(),
+            told: None,
+        }
+    }
+
+    /// The question for what follows (LH-FILES-12) as one that says behind what, if there is anything; any other as it is.
+    pub(crate) fn spelled_out(&self, ask: FilesAsk) -> FilesAsk {
+        match (&ask, &self.told) {
+            (FilesAsk::More { limit }, Some((path, told))) => FilesAsk::Look {
+                path: path.clone(),
+                list: true,
+                after: Some(told.clone()),
+                limit: *limit,
+            },
+            _ => ask,
         }
     }
 
@@ -82,13 +98,25 @@ impl Files {
 
     /// Answers. Blocking; what takes long ends early once `stop` is set.
     pub fn answer(&mut self, ask: &FilesAsk, permission: &dyn Permission, stop: &AtomicBool) -> FilesAnswer {
-        let answered = match ask {
+        let ask = self.spelled_out(ask.clone());
+        let answered = match &ask {
             FilesAsk::Look {
                 path,
                 list,
                 after,
                 limit,
-            } => self.look(path, *list, after.as_ref(), *limit, permission),
+            } => {
+                let answered = self.look(path, *list, after.as_ref(), *limit, permission);
+                self.told = match &answered {
+                    Ok(FilesAnswer::Entries { next: Some(next), .. }) => Some((path.clone(), next.clone())),
+                    _ => None,
+                };
+                answered
+            }
+            FilesAsk::More { .. } => Ok(FilesAnswer::Entries {
+                entries: Vec::new(),
+                next: None,
+            }),
             FilesAsk::MakeDirectory { path, parents } => self.make_directory(path, *parents, permission),
             FilesAsk::Rename { from, to, overwrite } => self.rename(from, to, *overwrite, permission),
             FilesAsk::Remove { path, recursive } => self.remove(path, *recursive, permission, stop),

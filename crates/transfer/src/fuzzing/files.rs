@@ -74,6 +74,7 @@ pub(super) fn asks() -> Vec<Seed> {
             after: Some(path("c")),
             limit: Some(10),
         },
+        FilesAsk::More { limit: Some(10) },
         FilesAsk::MakeDirectory {
             path: path("d"),
             parents: true,

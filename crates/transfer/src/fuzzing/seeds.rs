@@ -7,6 +7,7 @@ use longhaul_proto::PublicKey;
 use longhaul_proto::fuzzing::{Seed, texts};
 
 use crate::error::{Failure, FailureKind};
+use crate::part::{Part, Portion};
 use crate::path::RelPath;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
@@ -36,6 +37,20 @@ fn all() -> Vec<(&'static str, Frame)> {
     vec![
         ("hello-push", Frame::Hello(push())),
         ("hello-pull", Frame::Hello(pull())),
+        (
+            "hello-pull-part",
+            Frame::Hello(Hello {
+                portion: Part::new(3, 8).map(Portion::Part).unwrap_or_default(),
+                ..pull()
+            }),
+        ),
+        (
+            "hello-push-rest",
+            Frame::Hello(Hello {
+                portion: Portion::Rest,
+                ..push()
+            }),
+        ),
         (
             "accept",
             Frame::Accept {
@@ -232,6 +247,7 @@ fn push() -> Hello {
         offer: None,
         hard_links: true,
         single: false,
+        portion: Portion::Whole,
     }
 }
 
@@ -247,6 +263,7 @@ fn pull() -> Hello {
         offer: None,
         hard_links: false,
         single: true,
+        portion: Portion::Whole,
     }
 }
 

@@ -4,14 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Failure};
+use crate::part::{PartFilter, Portion};
 use crate::path::RelPath;
 use crate::send::walk::WalkSink;
 use crate::store::confine::Dir;
 use crate::wire::{Head, Meta, Piece, SourceIdentity};
 
 mod local_tree;
+mod of_part;
 
 use local_tree::LocalTree;
+use of_part::OfPart;
 
 /// A place that files come from: what there is, and the content of each file. All of it may block.
 pub(crate) trait Source: Send + Sync {
@@ -52,7 +55,11 @@ pub(crate) trait SourceFile: Send + Sync {
 }
 
 /// What is to be copied.
-pub struct Sources(Box<dyn Source>);
+pub struct Sources {
+    source: Box<dyn Source>,
+    /// Of that, files of one part only.
+    filter: Option<PartFilter>,
+}
 
 impl std::fmt::Debug for Sources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -63,7 +70,7 @@ impl std::fmt::Debug for Sources {
 impl Sources {
     /// Sources beneath one directory, as a server sends them.
     pub fn beneath(base: Arc<Dir>, paths: &[RelPath], recursive: bool) -> Self {
-        Self(Box::new(LocalTree::beneath(base, paths, recursive)))
+        Self::all_of(LocalTree::beneath(base, paths, recursive))
     }
 
     /// Local sources as a person names them, with the name each takes in a destination directory (empty for `.`, `..` and
@@ -71,17 +78,37 @@ impl Sources {
     /// none can. Without `recursive` a symbolic link named here is followed, as `cp` does.
     pub fn local(paths: &[impl AsRef<Path>], recursive: bool) -> Result<(Self, Vec<Vec<u8>>), Error> {
         let (tree, names) = LocalTree::open(paths, recursive)?;
-        Ok((Self(Box::new(tree)), names))
+        Ok((Self::all_of(tree), names))
+    }
+
+    fn all_of(source: impl Source + 'static) -> Self {
+        Self {
+            source: Box::new(source),
+            filter: None,
+        }
+    }
+
+    /// Of these sources what is of `portion`. With `hard_links`, names of one file are of one part (LH-COPY-49).
+    #[must_use]
+    pub fn only(self, portion: Portion, hard_links: bool) -> Self {
+        let filter = portion.part().map(|part| PartFilter {
+            part,
+            links_together: hard_links,
+        });
+        Self { filter, ..self }
     }
 
     /// Walks them all; false if `sink` stopped it.
     pub(crate) fn walk(&self, sink: &dyn WalkSink) -> bool {
-        self.0.walk(sink)
+        match self.filter {
+            None => self.source.walk(sink),
+            Some(filter) => self.source.walk(&OfPart { filter, sink }),
+        }
     }
 
     /// Where their content is read.
     pub(crate) fn source(&self) -> &dyn Source {
-        &*self.0
+        &*self.source
     }
 
     /// An entry's name as the user knows it: beneath `prefixes[source]`.
@@ -101,6 +128,6 @@ impl Sources {
 impl Sources {
     /// Files from anywhere.
     pub(crate) fn of(source: impl Source + 'static) -> Self {
-        Self(Box::new(source))
+        Self::all_of(source)
     }
 }

@@ -28,6 +28,10 @@ pub(crate) trait WalkSink {
     fn hold(&self) -> Option<Held> {
         None
     }
+    /// Whether it takes what is at `path` beneath the source, which is no directory; asked before more is found out about it.
+    fn wants(&self, _source: u32, _path: &RelPath, _kind: Kind) -> bool {
+        true
+    }
     /// `path` is beneath the source.
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool;
     /// A file of `size` bytes that has so many names, here or elsewhere.
@@ -143,7 +147,7 @@ impl Walk<'_> {
                 return false;
             }
             let first_below = ahead.len();
-            for name in names.iter() {
+            for (name, kind) in names.iter() {
                 // Of another copy, into this place.
                 if is_temporary(name.as_bytes()) {
                     continue;
@@ -159,6 +163,11 @@ impl Walk<'_> {
                         continue;
                     }
                 };
+                if let Some(kind) = kind.filter(|kind| *kind != Kind::Directory)
+                    && !self.sink.wants(self.number, &child, kind)
+                {
+                    continue;
+                }
                 let go_on = match dir.stat_name(name) {
                     Err(errno) => self.failed(child, vanished(errno)),
                     Ok(stat) if kind_of(&stat) == Kind::Directory && self.recursive => {

@@ -157,7 +157,10 @@ impl Server {
                 }
             };
             // LH-COPY-10.
-            if copy.principal != principal || copy.hello.request != hello.request {
+            if copy.principal != principal
+                || copy.hello.request != hello.request
+                || copy.hello.portion != hello.portion
+            {
                 return Err(Refusal {
                     kind: RefusalKind::WhoAsks,
                     detail: "this stream does not belong to that copy".into(),
@@ -218,6 +221,8 @@ impl Server {
             Request::Pull { recursive, sources } => {
                 let labels = Sources::labels(sources.iter().map(|s| format!("/{s}")).collect());
                 let sources = Sources::beneath(self.root.clone(), sources, *recursive);
+                // LH-COPY-49.
+                let sources = sources.only(copy.hello.portion, copy.hello.hard_links);
                 let (resume, progress) = (copy.hello.resume, copy.progress.clone());
                 let queue = Queue::new(sources, resume, account, progress, observer, labels)?;
                 // LH-COPY-39.
@@ -247,6 +252,7 @@ impl Server {
                     overwrite: *overwrite,
                     fsync: *fsync,
                     resume: copy.hello.resume,
+                    in_parts: copy.hello.portion.is_one_of_several(),
                 };
                 let grants = self.grants.now();
                 let access = access_of(*overwrite);

@@ -120,6 +120,7 @@ impl Server {
             };
             let answer = match serde_json::from_slice::<FilesAsk>(&line) {
                 Ok(ask) => {
+                    let ask = files.spelled_out(ask);
                     let answer;
                     (files, answer) = self
                         .answer(files, ask, principal, account, &mut kept, writer)
@@ -151,7 +152,7 @@ impl Server {
             false => files.kept_bytes(),
         };
         if let Err(exhausted) = kept.set(bytes as u64) {
-            let failure = FilesFailure::with(FilesFailureKind::Limit, path_of(&ask), &exhausted.to_string());
+            let failure = FilesFailure::with(FilesFailureKind::Limit, &path_of(&ask), &exhausted.to_string());
             return Ok((files, FilesAnswer::Failed(failure)));
         }
         let permission = Granted {
@@ -191,20 +192,22 @@ impl Server {
 }
 
 /// The path that a question is about.
-fn path_of(ask: &FilesAsk) -> &PathBytes {
+fn path_of(ask: &FilesAsk) -> PathBytes {
     match ask {
+        // There is nothing that it could follow.
+        FilesAsk::More { .. } => PathBytes::default(),
         FilesAsk::Look { path, .. }
         | FilesAsk::MakeDirectory { path, .. }
         | FilesAsk::Rename { from: path, .. }
         | FilesAsk::Remove { path, .. }
-        | FilesAsk::Leftovers { path, .. } => path,
+        | FilesAsk::Leftovers { path, .. } => path.clone(),
     }
 }
 
 /// What was done, for the log.
 fn verb_of(ask: &FilesAsk) -> &'static str {
     match ask {
-        FilesAsk::Look { .. } | FilesAsk::Leftovers { .. } => "looked at",
+        FilesAsk::Look { .. } | FilesAsk::More { .. } | FilesAsk::Leftovers { .. } => "looked at",
         FilesAsk::MakeDirectory { .. } => "directory made",
         FilesAsk::Rename { .. } => "renamed",
         FilesAsk::Remove { .. } => "removed",

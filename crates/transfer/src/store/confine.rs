@@ -101,7 +101,7 @@ impl Dir {
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 room(name)?;
-                names.push(name);
+                names.push(name, Kind::of(entry.file_type()));
             }
         }
         names.sort();
@@ -225,13 +225,23 @@ pub(crate) enum Kind {
     Other,
 }
 
-pub(crate) fn kind_of(stat: &Stat) -> Kind {
-    match fs::FileType::from_raw_mode(stat.st_mode) {
-        fs::FileType::RegularFile => Kind::File,
-        fs::FileType::Directory => Kind::Directory,
-        fs::FileType::Symlink => Kind::Symlink,
-        _ => Kind::Other,
+impl Kind {
+    const ALL: [Self; 4] = [Self::File, Self::Directory, Self::Symlink, Self::Other];
+
+    /// None if the system does not tell.
+    fn of(kind: fs::FileType) -> Option<Self> {
+        match kind {
+            fs::FileType::Unknown => None,
+            fs::FileType::RegularFile => Some(Self::File),
+            fs::FileType::Directory => Some(Self::Directory),
+            fs::FileType::Symlink => Some(Self::Symlink),
+            _ => Some(Self::Other),
+        }
     }
+}
+
+pub(crate) fn kind_of(stat: &Stat) -> Kind {
+    Kind::of(fs::FileType::from_raw_mode(stat.st_mode)).unwrap_or(Kind::Other)
 }
 
 #[cfg(test)]

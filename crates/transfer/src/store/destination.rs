@@ -36,6 +36,11 @@ use open_dirs::OpenDirs;
 const MAX_MADE_BYTES: usize = 1 << 20;
 /// Mode of a directory until all in it is written.
 const UNFINISHED_DIR_MODE: u32 = 0o700;
+/// The same where several copies fill a directory, and one that comes later finishes it: the sticky bit, which no copy gives to a directory
+/// otherwise (LH-COPY-3) and which says nothing where only the owner may write, tells it from directories that were there before (LH-COPY-51).
+const MARKED_DIR_MODE: u32 = 0o1700;
+/// The bits of a mode that are compared with it: all but the one that a directory may take from the one above it.
+const MARK_BITS: u32 = 0o5777;
 /// Beginning of a temporary name.
 pub const TEMP_PREFIX: &str = ".longhaul-";
 
@@ -61,6 +66,8 @@ pub struct WriteOptions {
     pub fsync: bool,
     /// Keep what is there of a large file when the copy ends early, and go on with what an earlier one has kept.
     pub resume: bool,
+    /// Other copies bring some of the same tree: directories that are made stay marked until one finishes them (LH-COPY-51).
+    pub in_parts: bool,
 }
 
 /// Has other copies give way that may hold, or do if it is known, what this one is to go on with, and that nobody carries any more.
@@ -120,10 +127,18 @@ impl Destination {
                     .open_dir(&parent)
                     .map_err(|errno| Error::path(&parent, errno))?;
                 if must_be_dir {
+                    // Of several copies, one that describes it finds it marked; one that does not leaves it as it is.
+                    let is_described = names.iter().any(Vec::is_empty);
+                    let mode = match options.in_parts && is_described {
+                        true => MARKED_DIR_MODE,
+                        false => 0o777,
+                    };
                     parent_dir
-                        .make_dir(OsStr::from_bytes(name), 0o777)
+                        .make_dir(OsStr::from_bytes(name), mode)
                         .map_err(|errno| Error::path(&target, errno))?;
-                    made.insert(&target);
+                    if !options.in_parts {
+                        made.insert(&target);
+                    }
                     if options.fsync {
                         open_dirs::sync(&parent_dir).map_err(|errno| Error::path(&parent, errno))?;
                     }
@@ -260,18 +275,29 @@ impl Destination {
         })
     }
 
+    /// Mode of a directory until all in it is written.
+    fn new_dir_mode(&self) -> u32 {
+        match self.options.in_parts {
+            true => MARKED_DIR_MODE,
+            false => UNFINISHED_DIR_MODE,
+        }
+    }
+
     fn make_parents(&self, parent: &RelPath) -> Result<(), Failure> {
         // Locked while they are made, so that whoever finds one there knows whose it is.
         let mut made = self.made.locked();
-        if made.bytes >= MAX_MADE_BYTES {
+        if made.bytes >= MAX_MADE_BYTES && !self.options.in_parts {
             return Err(Failure::with(
                 FailureKind::Limit,
                 "too many directories that have not been described",
             ));
         }
         let mut changed = Vec::new();
-        let result = self.base.make_dirs(parent, UNFINISHED_DIR_MODE, &mut |path| {
-            made.insert(path);
+        let result = self.base.make_dirs(parent, self.new_dir_mode(), &mut |path| {
+            // Those of several copies are known by their marks.
+            if !self.options.in_parts {
+                made.insert(path);
+            }
             changed.extend(path.split_last().map(|(parent, _)| parent));
         });
         drop(made);

@@ -4,8 +4,9 @@ use std::fmt;
 
 use super::decode::Fields;
 use super::encode::{put_bytes, put_option};
-use super::options::{CLEAR, HARD_LINKS, OFFER, RESUME, SINGLE, decode_options};
+use super::options::{CLEAR, HARD_LINKS, OFFER, PART, REST, RESUME, SINGLE, decode_options};
 use super::*;
+use crate::part::{Part, Portion};
 
 const MAGIC: [u8; 4] = *b"LHCP";
 /// Most sources of one copy.
@@ -53,6 +54,8 @@ pub struct Hello {
     pub hard_links: bool,
     /// The copy has one stream at a time: its sending end may hold it to what the path carries (LH-COPY-48).
     pub single: bool,
+    /// Whether it is one of several copies that bring a tree together (LH-COPY-49 to LH-COPY-52).
+    pub portion: Portion,
 }
 
 /// How it is told that a file is there already.
@@ -153,6 +156,14 @@ impl Hello {
         if self.single {
             put_option(out, SINGLE, &[]);
         }
+        match self.portion {
+            Portion::Whole => {}
+            Portion::Part(part) => {
+                let [number, of] = [part.number(), part.of()].map(u32::to_le_bytes);
+                put_option(out, PART, &[number, of].concat());
+            }
+            Portion::Rest => put_option(out, REST, &[]),
+        }
     }
 
     pub(super) fn decode(fields: &mut Fields) -> Result<Self, WireError> {
@@ -196,7 +207,7 @@ impl Hello {
             _ => return Err(WireError::Value("request")),
         };
         let (mut resume, mut clear, mut offer) = (false, false, None);
-        let (mut hard_links, mut single) = (false, false);
+        let (mut hard_links, mut single, mut portion) = (false, false, Portion::Whole);
         decode_options(fields, |kind, value| {
             match kind {
                 RESUME => resume = true,
@@ -204,6 +215,13 @@ impl Hello {
                 CLEAR => clear = true,
                 HARD_LINKS => hard_links = true,
                 SINGLE => single = true,
+                PART => {
+                    let part = Part::new(value.u32()?, value.u32()?);
+                    portion = Portion::Part(part.map_err(|_| WireError::Value("part"))?);
+                }
+                // One or the other.
+                REST if portion.part().is_some() => return Err(WireError::Value("part")),
+                REST => portion = Portion::Rest,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -216,6 +234,7 @@ impl Hello {
             offer,
             hard_links,
             single,
+            portion,
         })
     }
 

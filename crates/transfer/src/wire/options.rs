@@ -21,6 +21,10 @@ pub(super) const PRESENT: u16 = 4;
 pub(super) const HARD_LINKS: u16 = 6;
 /// Of HELLO, without a value: the copy has one stream at a time (LH-COPY-48).
 pub(super) const SINGLE: u16 = 7;
+/// Of HELLO, critical: the copy is of one part of its sources; which, from 1, and of how many (LH-COPY-49).
+pub(super) const PART: u16 = CRITICAL | 8;
+/// Of the HELLO of a push, without a value: the copy is of the whole, behind parts (LH-COPY-51).
+pub(super) const REST: u16 = 9;
 /// Set in an option's kind when a receiver that does not know it must refuse (LH-COPY-8).
 const CRITICAL: u16 = 0x8000;
 /// The part of a kind that is the option's number.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::part::{MAX_PARTS, Part, Portion};
 
 fn path() -> impl Strategy<Value = RelPath> {
     proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..20), 0..4)
@@ -89,9 +90,16 @@ fn hello() -> impl Strategy<Value = Hello> {
     let pull = (any::<bool>(), proptest::collection::vec(path(), 1..5))
         .prop_map(|(recursive, sources)| Request::Pull { recursive, sources });
     let compare = prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)];
-    let options = (any::<[bool; 4]>(), prop::option::of(compare));
+    let part =
+        (1..=MAX_PARTS).prop_flat_map(|of| (1..=of).prop_map(move |number| Part::new(number, of).unwrap()));
+    let portion = prop_oneof![
+        Just(Portion::Whole),
+        part.prop_map(Portion::Part),
+        Just(Portion::Rest)
+    ];
+    let options = (any::<[bool; 4]>(), prop::option::of(compare), portion);
     (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(
-        |(token, request, ([resume, clear, hard_links, single], offer))| Hello {
+        |(token, request, ([resume, clear, hard_links, single], offer, portion))| Hello {
             token: Token(token),
             request,
             resume,
@@ -99,6 +107,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             offer,
             hard_links,
             single,
+            portion,
         },
     )
 }
@@ -245,6 +254,11 @@ proptest! {
                 body.len()
                     - 4 * [hello.resume, hello.clear, hello.hard_links, hello.single].map(usize::from).iter().sum::<usize>()
                     - 5 * usize::from(hello.offer.is_some())
+                    - match hello.portion {
+                        Portion::Whole => 0,
+                        Portion::Part(_) => 12,
+                        Portion::Rest => 4,
+                    }
             }
             Frame::Accept { instance, clear, present, hard_links, .. } => {
                 let flags: usize = [*clear, *present, *hard_links].map(usize::from).iter().sum();
@@ -321,6 +335,7 @@ fn plain_hello() -> Hello {
         offer: None,
         hard_links: false,
         single: false,
+        portion: Portion::Whole,
     }
 }
 
@@ -541,4 +556,34 @@ fn lh_copy_48_a_copy_of_one_stream_says_so_at_the_end_of_hello() {
     };
     let (single, several) = (hello(true), hello(false));
     assert_eq!(single[5..], [&several[5..], &[7, 0, 0, 0]].concat());
+}
+
+#[test]
+fn lh_copy_49_who_does_not_know_parts_refuses_one_and_passes_over_the_rest() {
+    let hello = |portion| {
+        let mut bytes = Vec::new();
+        let hello = Hello {
+            portion,
+            ..plain_hello()
+        };
+        Frame::Hello(hello).encode(&mut bytes);
+        bytes
+    };
+    let part = hello(Portion::Part(Part::new(3, 8).unwrap()));
+    let (rest, whole) = (hello(Portion::Rest), hello(Portion::Whole));
+    // Critical (LH-COPY-8), and not.
+    let option = [8, 0x80, 8, 0, 3, 0, 0, 0, 8, 0, 0, 0];
+    assert_eq!(part[5..], [&whole[5..], &option].concat());
+    assert_eq!(rest[5..], [&whole[5..], &[9, 0, 0, 0]].concat());
+    let read = |options: &[u8]| decode(FrameType::Hello, [&whole[5..], options].concat().into());
+    for [number, of] in [[0, 8], [9, 8], [1, 0]] {
+        let option = [8, 0x80, 8, 0, number, 0, 0, 0, of, 0, 0, 0];
+        assert_eq!(read(&option), Err(WireError::Value("part")));
+    }
+    assert_eq!(
+        read(&[8, 0x80, 8, 0, 1, 0, 0, 0, 0xe9, 3, 0, 0]),
+        Err(WireError::Value("part"))
+    );
+    let both = [&option[..], &[9, 0, 0, 0]].concat();
+    assert_eq!(read(&both), Err(WireError::Value("part")));
 }

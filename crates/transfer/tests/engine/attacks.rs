@@ -334,6 +334,7 @@ pub async fn pull_hostile(
         offer: None,
         hard_links: false,
         single: false,
+        portion: Portion::Whole,
     };
     let options = WriteOptions {
         overwrite: true,

@@ -90,6 +90,7 @@ fn hello(request: Request) -> Hello {
         offer: None,
         hard_links: false,
         single: false,
+        portion: Portion::Whole,
     }
 }
 

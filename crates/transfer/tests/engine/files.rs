@@ -7,7 +7,9 @@ use std::time::Duration;
 use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailureKind, PathBytes};
 use longhaul_transfer::files::{FilesClient, FilesError};
 use longhaul_transfer::*;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::io::{
+    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream,
+};
 
 use crate::harness::*;
 
@@ -38,12 +40,16 @@ fn open(server: &Arc<Server>, who: u8) -> DuplexStream {
     ours
 }
 
-fn client(bench: &Bench, who: u8) -> (FilesClient<Sessions>, Arc<Sessions>) {
-    let sessions = Arc::new(Sessions {
+fn sessions(bench: &Bench, who: u8) -> Sessions {
+    Sessions {
         server: bench.server.clone(),
         who,
         opened: AtomicUsize::new(0),
-    });
+    }
+}
+
+fn client(bench: &Bench, who: u8) -> (FilesClient<Sessions>, Arc<Sessions>) {
+    let sessions = Arc::new(sessions(bench, who));
     (FilesClient::new(sessions.clone()), sessions)
 }
 
@@ -70,6 +76,154 @@ async fn say(stream: DuplexStream, lines: &str, count: usize) -> (Vec<serde_json
     }
     let more = tokio::time::timeout(Duration::from_secs(1), answers.next_line()).await;
     (heard, matches!(more, Ok(Ok(None) | Err(_))))
+}
+
+/// A path to the server that takes half of [`ROUND_TRIP`] each way, and any rate.
+struct Far(Sessions);
+
+const ROUND_TRIP: Duration = Duration::from_millis(100);
+
+impl Connector for Far {
+    type Stream = DuplexStream;
+
+    fn routes(&self) -> Vec<String> {
+        self.0.routes()
+    }
+
+    async fn connect(&self, route: usize) -> Result<DuplexStream, ConnectError> {
+        let (there_reader, there_writer) = tokio::io::split(self.0.connect(route).await?);
+        let (ours, near) = tokio::io::duplex(8 << 20);
+        let (near_reader, near_writer) = tokio::io::split(near);
+        tokio::spawn(delayed(near_reader, there_writer));
+        tokio::spawn(delayed(there_reader, near_writer));
+        Ok(ours)
+    }
+}
+
+/// Moves bytes, each of which arrives half a round trip after it left.
+async fn delayed(
+    mut from: impl AsyncRead + Unpin + Send + 'static,
+    mut to: impl AsyncWrite + Unpin + Send + 'static,
+) {
+    let (sender, mut wire) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some((arrives, bytes)) = wire.recv().await {
+            tokio::time::sleep_until(arrives).await;
+            let bytes: Vec<u8> = bytes;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown().await;
+    });
+    let mut piece = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from.read(&mut piece).await {
+        let arrives = tokio::time::Instant::now() + ROUND_TRIP / 2;
+        let _ = sender.send((arrives, piece[..read].to_vec()));
+    }
+}
+
+/// All names of a directory in pages of `limit`, and the round trips that they took, opened session and all.
+async fn listed(bench: &Bench, limit: u32) -> (Vec<PathBytes>, f64) {
+    let mut client = FilesClient::new(Arc::new(Far(sessions(bench, 1))));
+    let (begun, mut names, mut after) = (tokio::time::Instant::now(), Vec::new(), None);
+    loop {
+        let ask = FilesAsk::Look {
+            path: PathBytes::default(),
+            list: true,
+            after,
+            limit: Some(limit),
+        };
+        let FilesAnswer::Entries { entries, next } = client.ask(&ask).await.unwrap() else {
+            panic!("no entries")
+        };
+        names.extend(entries.into_iter().map(|entry| entry.name));
+        after = next;
+        if after.is_none() {
+            let round_trips = begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64();
+            return (names, round_trips);
+        }
+    }
+}
+
+/// As many pages as a directory of a hundred thousand entries has, in virtual time.
+#[tokio::test(start_paused = true)]
+async fn lh_files_12_twenty_pages_take_five_round_trips_and_not_twenty() {
+    let bench = Bench::new();
+    let expected: Vec<PathBytes> = (0..1000)
+        .map(|n| {
+            let name = format!("{n:04}");
+            std::fs::write(bench.root(&name), "").unwrap();
+            PathBytes(name.into_bytes())
+        })
+        .collect();
+    let (names, round_trips) = listed(&bench, 50).await;
+    assert!(names == expected);
+    assert!((1.0..5.1).contains(&round_trips), "{round_trips} round trips");
+    let (names, round_trips) = listed(&bench, 1000).await;
+    assert!(names == expected);
+    assert!((0.9..1.1).contains(&round_trips), "{round_trips} round trips");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lh_files_12_what_follows_is_told_until_there_is_nothing_and_as_long_as_it_is_granted() {
+    let bench = Bench::new();
+    for name in ["a", "b", "c"] {
+        std::fs::write(bench.root(name), name).unwrap();
+    }
+    let more = "{\"files\":\"more\",\"limit\":1}\n";
+    let look = "{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"limit\":1}\n";
+    // Nothing has been told that anything could follow.
+    let lines = format!("{HELLO}{more}{look}{more}{more}{more}");
+    let (heard, _) = say(open(&bench.server, 4), &lines, 6).await;
+    let names: Vec<_> = heard[1..]
+        .iter()
+        .map(|line| line["entries"][0]["name"].as_str())
+        .collect();
+    assert_eq!(names, [None, Some("YQ=="), Some("Yg=="), Some("Yw=="), None]);
+    assert_eq!(
+        (&heard[2]["next"], heard[4]["next"].as_str()),
+        (&"YQ==".into(), None)
+    );
+    // LH-FILES-8: each page is a question.
+    let (reader, mut writer) = tokio::io::split(open(&bench.server, 4));
+    let mut answers = BufReader::new(reader).lines();
+    writer
+        .write_all(format!("{HELLO}{look}").as_bytes())
+        .await
+        .unwrap();
+    for expected in ["ready", "entries"] {
+        assert!(answers.next_line().await.unwrap().unwrap().contains(expected));
+    }
+    bench.server.replace_grants(Grants::default());
+    writer.write_all(more.repeat(2).as_bytes()).await.unwrap();
+    let refused = answers.next_line().await.unwrap().unwrap();
+    assert!(refused.contains("not_granted"), "{refused}");
+    let ended = answers.next_line().await.unwrap().unwrap();
+    assert_eq!(ended, "{\"files\":\"entries\",\"entries\":[],\"next\":null}");
+}
+
+/// It asks for more than it takes: the server reads no question before it has said the answer to the one before, and does not wait for ever.
+#[tokio::test(start_paused = true)]
+async fn lh_files_4_a_client_that_asks_ahead_and_takes_nothing_is_left() {
+    let bench = Bench::new();
+    for n in 0..400 {
+        std::fs::write(bench.root(&format!("{n:0200}")), "").unwrap();
+    }
+    let (reader, mut writer) = tokio::io::split(open(&bench.server, 1));
+    let look = "{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null}\n";
+    tokio::spawn(async move {
+        let asked = format!("{HELLO}{}", look.repeat(2000));
+        let _ = writer.write_all(asked.as_bytes()).await;
+        std::future::pending::<()>().await;
+    });
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let mut answers = BufReader::new(reader).lines();
+    let mut heard = 0;
+    while let Ok(Some(_)) = answers.next_line().await {
+        heard += 1;
+    }
+    assert!(heard < 10, "{heard} answers");
 }
 
 const HELLO: &str = "{\"lowest\":1,\"highest\":1}\n";

@@ -161,6 +161,7 @@ pub fn client<C: Connector>(
         offer: None,
         hard_links: false,
         single: false,
+        portion: Portion::Whole,
     };
     let client = Client {
         connector: Arc::new(connector),
@@ -174,7 +175,7 @@ pub fn client<C: Connector>(
     (client, events, progress)
 }
 
-async fn finish(result: Result<Outcome, Error>, events: Arc<Events>, progress: Arc<Progress>) -> Run {
+pub async fn finish(result: Result<Outcome, Error>, events: Arc<Events>, progress: Arc<Progress>) -> Run {
     let ended = Instant::now();
     let result = match result {
         Ok(outcome) => {

@@ -9,6 +9,7 @@ mod faults;
 mod files;
 mod hard_links;
 mod harness;
+mod parts;
 mod resume;
 mod round_trips;
 mod rules;

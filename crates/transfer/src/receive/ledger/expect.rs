@@ -6,6 +6,7 @@
 //! pushed to takes any tree: where it may go is for its grants to say.
 
 use crate::error::{Failure, FailureKind};
+use crate::part::PartFilter;
 use crate::path::RelPath;
 use crate::wire::{Frame, HardLink, Head, Offer};
 
@@ -18,6 +19,8 @@ pub enum Asked {
     Files,
     /// Of each source, itself or a tree beneath it.
     Trees,
+    /// Of each source the files of one part: those of a tree if true, the source itself if not.
+    Part(PartFilter, bool),
 }
 
 /// What an entry is, as far as its frame tells.
@@ -58,6 +61,7 @@ pub(crate) enum Unexpected {
 #[derive(Debug)]
 pub(crate) struct Expectation {
     asked: Asked,
+    part: Option<PartFilter>,
     sources: Vec<Seen>,
 }
 
@@ -72,8 +76,14 @@ struct Seen {
 
 impl Expectation {
     pub(crate) fn new(asked: Asked, sources: usize) -> Self {
+        let (asked, part) = match asked {
+            Asked::Part(filter, true) => (Asked::Trees, Some(filter)),
+            Asked::Part(filter, false) => (Asked::Files, Some(filter)),
+            asked => (asked, None),
+        };
         Self {
             asked,
+            part,
             sources: vec![Seen::default(); sources],
         }
     }
@@ -86,6 +96,15 @@ impl Expectation {
         };
         if self.asked == Asked::Anything {
             return Ok(());
+        }
+        // LH-COPY-50.
+        if let Some(filter) = self.part {
+            if !matches!(sent, Sent::File | Sent::Failed) {
+                return Err(NotAsked("something else than a file, in a part"));
+            }
+            if !filter.may_take(head.source, &head.path) {
+                return Err(NotAsked("a file of another part"));
+            }
         }
         if !head.path.is_root() {
             return match (self.asked, seen.root) {
@@ -134,7 +153,9 @@ impl Expectation {
     /// The first source of which nothing has come, when all has.
     pub(crate) fn missing(&self) -> Option<usize> {
         match self.asked {
-            Asked::Anything => None,
+            // A part may have nothing of a source.
+            _ if self.part.is_some() => None,
+            Asked::Anything | Asked::Part(..) => None,
             Asked::Files | Asked::Trees => self.sources.iter().position(|seen| seen.root.is_none()),
         }
     }
@@ -145,6 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::part::Part;
 
     fn head(id: u64, source: u32, path: &str) -> Head {
         let path = RelPath::from_bytes(path.as_bytes()).unwrap();
@@ -213,6 +235,41 @@ mod tests {
         both.admit(&head(1, 1, ""), Sent::Failed).unwrap();
         assert_eq!(both.missing(), None);
         assert_eq!(Expectation::new(Asked::Anything, 1).missing(), None);
+    }
+
+    #[test]
+    fn lh_copy_50_of_a_part_nothing_else_is_taken() {
+        let filter = |number| PartFilter {
+            part: Part::new(number, 2).unwrap(),
+            links_together: false,
+        };
+        let part = |number| Expectation::new(Asked::Part(filter(number), true), 1);
+        for name in ["", "a", "b", "a/b", "c"] {
+            let taken = (1..=2).map(|number| admits(&mut part(number), 0, name, Sent::File));
+            assert_eq!(taken.filter(|taken| *taken).count(), 1, "{name}");
+            for sent in [Sent::Directory, Sent::Symlink] {
+                assert!(
+                    !(1..=2).any(|number| admits(&mut part(number), 0, name, sent)),
+                    "{name}"
+                );
+            }
+        }
+        // Without recursion a part has nothing beneath a source, either.
+        let files = |number| Expectation::new(Asked::Part(filter(number), false), 1);
+        assert!(!(1..=2).any(|number| admits(&mut files(number), 0, "a", Sent::File)));
+        assert_eq!(part(1).missing(), None, "of a source it may have nothing");
+        // Which files several names are of only the sender knows.
+        let together = PartFilter {
+            links_together: true,
+            ..filter(1)
+        };
+        let mut links = Expectation::new(Asked::Part(together, true), 1);
+        assert!(["a", "b", "c", "d"].iter().zip(0..).all(|(name, id)| admits(
+            &mut links,
+            id,
+            name,
+            Sent::File
+        )));
     }
 
     fn entries() -> impl Strategy<Value = Vec<(u64, u32, &'static str, Sent)>> {

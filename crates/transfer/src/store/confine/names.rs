@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// Names in one buffer, each behind its length: no allocation, and no header of one, for each.
+use super::Kind;
+
+/// Names in one buffer, each behind its length and what it is: no allocation, and no header of one, for each.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     buffer: Vec<u8>,
@@ -12,10 +14,12 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Adds a name, of 255 bytes at most (NAME_MAX); of a longer one, which no directory has, the first 255.
-    pub(super) fn push(&mut self, name: &[u8]) {
+    /// Adds a name, of 255 bytes at most (NAME_MAX); of a longer one, which no directory has, the first 255. And what it is, where the
+    /// directory tells.
+    pub(super) fn push(&mut self, name: &[u8], kind: Option<Kind>) {
         let len = u8::try_from(name.len()).unwrap_or(u8::MAX);
         self.begins.push(self.buffer.len());
+        self.buffer.push(kind.map_or(0, |kind| kind as u8 + 1));
         self.buffer.push(len);
         self.buffer.extend(name.iter().take(len.into()));
     }
@@ -27,15 +31,22 @@ impl Names {
             .sort_unstable_by(|a, b| name_at(buffer, *a).cmp(name_at(buffer, *b)));
     }
 
-    /// The names, in their order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &OsStr> {
-        let names = self.begins.iter().map(|begin| name_at(&self.buffer, *begin));
-        names.map(OsStr::from_bytes)
+    /// The names in their order, and what each is, where the directory told.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsStr, Option<Kind>)> {
+        self.begins.iter().map(|&begin| {
+            let name = OsStr::from_bytes(name_at(&self.buffer, begin));
+            (name, kind_at(&self.buffer, begin))
+        })
     }
 }
 
+fn kind_at(buffer: &[u8], begin: usize) -> Option<Kind> {
+    let code = buffer.get(begin).copied();
+    Kind::ALL.into_iter().find(|&kind| code == Some(kind as u8 + 1))
+}
+
 fn name_at(buffer: &[u8], begin: usize) -> &[u8] {
-    let name = buffer.get(begin..).and_then(<[u8]>::split_first);
+    let name = buffer.get(begin + 1..).and_then(<[u8]>::split_first);
     name.and_then(|(len, rest)| rest.get(..usize::from(*len)))
         .unwrap_or_default()
 }
@@ -51,11 +62,12 @@ mod tests {
         fn names_come_out_sorted_by_their_bytes(mut names in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..256), 0..50)) {
             let mut packed = Names::default();
             for name in &names {
-                packed.push(name);
+                packed.push(name, Some(Kind::Other));
             }
             packed.sort();
             names.sort();
-            let listed: Vec<&[u8]> = packed.iter().map(OsStr::as_bytes).collect();
+            prop_assert!(packed.iter().all(|(_, kind)| kind == Some(Kind::Other)));
+            let listed: Vec<&[u8]> = packed.iter().map(|(name, _)| name.as_bytes()).collect();
             prop_assert_eq!(listed, names);
         }
     }
@@ -66,12 +78,12 @@ mod tests {
         let own: usize = (0..1_000_000u32)
             .map(|n| {
                 let name = format!("{n:07}");
-                names.push(name.as_bytes());
+                names.push(name.as_bytes(), None);
                 name.len()
             })
             .sum();
         let taken = names.buffer.capacity() + names.begins.capacity() * size_of::<usize>();
         // Vectors grow by doubling.
-        assert!(taken < 2 * (own + 9 * 1_000_000), "{taken}");
+        assert!(taken < 2 * (own + 10 * 1_000_000), "{taken}");
     }
 }

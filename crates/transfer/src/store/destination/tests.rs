@@ -49,7 +49,7 @@ fn copy_into(dir: &Path, fsync: bool) -> Copy {
     let options = WriteOptions {
         overwrite: true,
         fsync,
-        resume: false,
+        ..Default::default()
     };
     let destination = Destination::local(dir, vec![vec![]], options, Token([1; 16])).unwrap();
     Copy { destination, next: 0 }

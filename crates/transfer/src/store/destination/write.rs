@@ -12,11 +12,11 @@ use rustix::io::Errno;
 use super::kept_file::KeptFile;
 use super::new_file::NewFile;
 use super::temp_file::TempFile;
-use super::{Destination, Parent, UNFINISHED_DIR_MODE};
+use super::{Destination, MARK_BITS, MARKED_DIR_MODE, Parent};
 use crate::error::{Failure, FailureKind};
 use crate::lock::Locked;
 use crate::path::RelPath;
-use crate::store::confine::{Kind, kind_of};
+use crate::store::confine::{Dir, Kind, kind_of};
 use crate::store::journal::{DirStorage, Identity, Journal};
 use crate::store::{Announced, Comparison, MadeDir, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
@@ -158,7 +158,7 @@ impl Store for Destination {
         };
         let mut made = self.made.locked();
         let new = dir
-            .make_dir(name, UNFINISHED_DIR_MODE)
+            .make_dir(name, self.new_dir_mode())
             .map_err(|errno| match errno {
                 Errno::EXIST => Failure::new(FailureKind::WrongKind),
                 errno => errno.into(),
@@ -168,7 +168,7 @@ impl Store for Destination {
         if new {
             self.open_dirs.changed(&parent, &dir);
         }
-        Ok(match was_made || new {
+        Ok(match new || was_made || is_marked(&dir, name) {
             true => MadeDir::New,
             false => MadeDir::Kept,
         })
@@ -192,7 +192,9 @@ impl Store for Destination {
     }
 
     fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta) {
+        // What is marked is finished by a later copy.
         if made == MadeDir::New
+            && !self.options.in_parts
             && let Ok(place) = self.beneath_base(head)
             && let Ok(dir) = self.base.open_dir(&place)
         {
@@ -281,6 +283,12 @@ impl Destination {
     pub(super) fn temp_name(&self, id: u64) -> OsString {
         OsString::from(format!("{}{id:x}", self.temp_prefix))
     }
+}
+
+/// Whether a directory was made by one of several copies that bring a tree together, and none has finished it (LH-COPY-51).
+fn is_marked(dir: &Dir, name: &OsStr) -> bool {
+    dir.stat_name(name)
+        .is_ok_and(|there| kind_of(&there) == Kind::Directory && there.st_mode & MARK_BITS == MARKED_DIR_MODE)
 }
 
 /// Whether what is at a file's place has the same content.

@@ -1,0 +1,95 @@
+//! What the API's description says of all requests alike.
+
+use utoipa::Modify;
+use utoipa::openapi::link::Link;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::Schema;
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
+use utoipa::openapi::{OpenApi, PathItem, RefOr};
+
+/// Names of the ways to show who asks.
+const TOKEN: &str = "token";
+const PAGE: &str = "page";
+/// Asked by those who have not shown it yet.
+const SIGN_IN: &str = "/api/v1/session";
+
+/// Where jobs are submitted, and what can be asked of one then: by the number that the answer has.
+const SUBMIT: &str = "/api/v1/jobs";
+const OF_A_JOB: [&str; 7] = ["job", "forget", "pause", "resume", "cancel", "retry", "report"];
+
+/// Says who may ask, what goes on from a job that was submitted, and what names and numbers look like.
+pub(super) struct Common;
+
+impl Modify for Common {
+    fn modify(&self, description: &mut OpenApi) {
+        let token = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some(
+                "On loopback: the agent's token, in the file `token` of its directory. Over its Unix socket nothing is needed.",
+            ))
+            .build();
+        let page = ApiKey::Cookie(ApiKeyValue::with_description(
+            longhaul_api::access::COOKIE,
+            "Of a page that was opened with a ticket.",
+        ));
+        let components = description.components.get_or_insert_default();
+        components.add_security_scheme(TOKEN, SecurityScheme::Http(token));
+        components.add_security_scheme(PAGE, SecurityScheme::ApiKey(page));
+        let nothing = Vec::<String>::new();
+        for (path, item) in &mut description.paths.paths {
+            for operation in operations(item) {
+                operation.security = Some(match path == SIGN_IN {
+                    true => Vec::new(),
+                    false => vec![
+                        SecurityRequirement::new(TOKEN, nothing.clone()),
+                        SecurityRequirement::new(PAGE, nothing.clone()),
+                    ],
+                });
+                for parameter in operation.parameters.iter_mut().flatten() {
+                    if let RefOr::T(parameter) = parameter {
+                        say_of_path(parameter);
+                    }
+                }
+            }
+            if path == SUBMIT
+                && let Some(submit) = &mut item.post
+            {
+                link_jobs(submit);
+            }
+        }
+    }
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+    all.into_iter().flatten()
+}
+
+fn say_of_path(parameter: &mut Parameter) {
+    let example: serde_json::Value = match (&parameter.parameter_in, &parameter.name[..]) {
+        (ParameterIn::Path, "id") => 1.into(),
+        (ParameterIn::Path, "name") => "store".into(),
+        _ => return,
+    };
+    if let (true, Some(RefOr::T(Schema::Object(schema)))) = (example.is_number(), &mut parameter.schema) {
+        schema.minimum = Some(1.into());
+    }
+    let described = ParameterBuilder::from(std::mem::take(parameter));
+    *parameter = described.example(Some(example)).build();
+}
+
+fn link_jobs(submit: &mut Operation) {
+    for response in ["200", "201"] {
+        if let Some(RefOr::T(response)) = submit.responses.responses.get_mut(response) {
+            for operation in OF_A_JOB {
+                let link = Link::builder()
+                    .operation_id(operation)
+                    .parameter("id", "$response.body#/id")
+                    .build();
+                response.links.insert(operation.to_owned(), RefOr::T(link));
+            }
+        }
+    }
+}

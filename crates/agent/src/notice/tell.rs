@@ -1,0 +1,134 @@
+//! Tells one: a signed POST.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, Request, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use longhaul_api::database::system_now;
+use longhaul_api::signatures::message::Scheme;
+use longhaul_api::signatures::sign::random_nonce;
+use longhaul_api::signatures::{Purpose, SignatureError, sign};
+use longhaul_api::tls::{self, Known, TlsError};
+use longhaul_proto::SigningKey;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{Notice, Receiver};
+
+/// Most bytes of an answer's head: the rest of it is not read.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+
+/// A notice was not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TellError {
+    /// It was a URL when it was submitted.
+    #[error("{0}: no http or https URL")]
+    Url(String),
+    /// Too slow.
+    #[error("the receiver took too long")]
+    Slow,
+    /// Nobody there.
+    #[error("cannot connect to the receiver {0}: {1}")]
+    Connect(String, std::io::Error),
+    /// This machine cannot know it.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// It cannot be signed.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// It broke off.
+    #[error("the receiver {0} broke off: {1}")]
+    BrokeOff(String, hyper::Error),
+    /// It answered something else than that it took it. A redirect is such an answer.
+    #[error("the receiver {0} answered {1}")]
+    Refused(String, StatusCode),
+    /// It cannot be a request.
+    #[error("no request can be made of the notice: {0}")]
+    Request(axum::http::Error),
+}
+
+/// Tells it once.
+pub(super) async fn tell(key: &SigningKey, notice: &Notice, limit: Duration) -> Result<(), TellError> {
+    let receiver = Receiver::of(&notice.url).ok_or_else(|| TellError::Url(notice.url.clone()))?;
+    let told = timeout(limit, tell_receiver(key, notice, &receiver)).await;
+    told.unwrap_or(Err(TellError::Slow))
+}
+
+async fn tell_receiver(key: &SigningKey, notice: &Notice, receiver: &Receiver) -> Result<(), TellError> {
+    let unreachable = |error| TellError::Connect(receiver.authority.clone(), error);
+    let connect = TcpStream::connect((receiver.host.as_str(), receiver.port));
+    let stream = connect.await.map_err(unreachable)?;
+    let status = match receiver.scheme {
+        Scheme::Http => post(key, notice, receiver, TokioIo::new(stream)).await?,
+        Scheme::Https => {
+            let config = tls::client(Known::BySystem)?;
+            let secured = tls::connect(&config, &receiver.host, stream).await;
+            post(key, notice, receiver, TokioIo::new(secured.map_err(unreachable)?)).await?
+        }
+    };
+    match status.is_success() {
+        true => Ok(()),
+        false => Err(TellError::Refused(receiver.authority.clone(), status)),
+    }
+}
+
+async fn post<S>(
+    key: &SigningKey,
+    notice: &Notice,
+    receiver: &Receiver,
+    stream: S,
+) -> Result<StatusCode, TellError>
+where
+    S: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
+{
+    let broke_off = |error| TellError::BrokeOff(receiver.authority.clone(), error);
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(MAX_HEAD_BYTES);
+    let (mut sender, connection) = builder.handshake(stream).await.map_err(broke_off)?;
+    // It ends with this.
+    let connection = Connection(tokio::spawn(connection));
+    let request = signed(key, notice, receiver)?;
+    let response = sender.send_request(request).await.map_err(broke_off)?;
+    drop(connection);
+    Ok(response.status())
+}
+
+/// Lets go of a connection when it is dropped.
+struct Connection(tokio::task::JoinHandle<hyper::Result<()>>);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn signed(key: &SigningKey, notice: &Notice, receiver: &Receiver) -> Result<Request<Full<Bytes>>, TellError> {
+    let request = Request::builder()
+        .method("POST")
+        .uri(&receiver.target)
+        .header(header::HOST, &receiver.authority)
+        .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
+        .header(
+            header::USER_AGENT,
+            HeaderValue::from_static(concat!("longhaul/", env!("CARGO_PKG_VERSION"))),
+        )
+        .header("idempotency-key", &notice.id)
+        .body(Bytes::from(notice.body.clone()))
+        .map_err(TellError::Request)?;
+    let (mut parts, body) = request.into_parts();
+    let now = u64::try_from(system_now() / 1000).unwrap_or_default();
+    let nonce = random_nonce()?;
+    sign(
+        &mut parts,
+        receiver.scheme,
+        &body,
+        key,
+        Purpose::Notice,
+        now,
+        &nonce,
+    )?;
+    Ok(Request::from_parts(parts, Full::new(body)))
+}

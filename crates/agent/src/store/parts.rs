@@ -1,0 +1,174 @@
+//! Jobs that are split, and their parts.
+//!
+//! Whoever changes a job that is split, or a part, locks the job's row first and those of its parts after, so that no two wait for each other. Agents take
+//! parts, and renew their leases, without it: that changes nothing of the job.
+
+use longhaul_jobs::{Event, Moment, Parts, ask_split};
+use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
+
+use super::row::COLUMNS;
+use super::{AttemptEnd, Kept, Store, StoreError, seed};
+use crate::model::{JobParts, JobState, Progress};
+
+/// How the parts of a job stand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartsOf {
+    /// The job's number.
+    pub job: i64,
+    /// How many of them are in which state.
+    pub counts: JobParts,
+    /// When the first of them began.
+    pub started: Option<Moment>,
+    /// Of each that has come to something, if not all have ended: its number, and how far.
+    pub progress: Vec<(i64, Progress)>,
+}
+
+impl Store {
+    /// How the parts of these jobs stand.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn parts_of(&self, jobs: &[i64]) -> Result<Vec<PartsOf>, StoreError> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let numbers = |jobs: &mut dyn Iterator<Item = i64>| {
+            let numbers: Vec<String> = jobs.map(|job| job.to_string()).collect();
+            numbers.join(", ")
+        };
+        let select = format!(
+            "SELECT parent, state, COUNT(*) AS parts, MIN(started) AS started FROM jobs WHERE parent IN ({}) GROUP BY parent, state",
+            numbers(&mut jobs.iter().copied())
+        );
+        let rows = sqlx::query(AssertSqlSafe(select))
+            .fetch_all(self.database.pool())
+            .await?;
+        let none = |job: &i64| PartsOf {
+            job: *job,
+            counts: JobParts::default(),
+            started: None,
+            progress: Vec::new(),
+        };
+        let mut all: Vec<PartsOf> = jobs.iter().map(none).collect();
+        for row in rows {
+            let (job, count): (i64, i64) = (row.try_get("parent")?, row.try_get("parts")?);
+            let (state, started): (String, Option<i64>) = (row.try_get("state")?, row.try_get("started")?);
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            if let Some(of) = all.iter_mut().find(|of| of.job == job) {
+                of.counts.add(JobState::from_word(&state), count);
+                of.started = of.started.into_iter().chain(started).min();
+            }
+        }
+        let under_way = numbers(&mut all.iter().filter(|of| !of.counts.have_ended()).map(|of| of.job));
+        if under_way.is_empty() {
+            return Ok(all);
+        }
+        let select = format!(
+            "SELECT id, parent, progress FROM jobs WHERE parent IN ({under_way}) AND progress IS NOT NULL"
+        );
+        let rows = sqlx::query(AssertSqlSafe(select))
+            .fetch_all(self.database.pool())
+            .await?;
+        for row in rows {
+            let (id, job): (i64, i64) = (row.try_get("id")?, row.try_get("parent")?);
+            let progress: String = row.try_get("progress")?;
+            if let Some(of) = all.iter_mut().find(|of| of.job == job)
+                && let Ok(progress) = serde_json::from_str(&progress)
+            {
+                of.progress.push((id, progress));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The jobs whose parts are worked on.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn split_jobs(&self) -> Result<Vec<i64>, StoreError> {
+        let rows = sqlx::query("SELECT id FROM jobs WHERE state = 'split'")
+            .fetch_all(self.database.pool())
+            .await?;
+        rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
+    }
+
+    /// The job, or the one that it is a part of, locked.
+    pub(super) async fn whole_to_change(
+        &self,
+        transaction: &mut Transaction<'static, Any>,
+        id: i64,
+    ) -> Result<Kept, StoreError> {
+        let select = format!(
+            "SELECT {COLUMNS} FROM jobs WHERE id = COALESCE((SELECT one.parent FROM jobs AS one WHERE one.id = $1), $1){}",
+            self.database.for_update()
+        );
+        let row = sqlx::query(AssertSqlSafe(select))
+            .bind(id)
+            .fetch_optional(&mut **transaction)
+            .await?;
+        Kept::read(&row.ok_or(StoreError::Missing(id))?)
+    }
+
+    /// What a person asks of a job that is split, and so of its parts.
+    pub(super) async fn ask_whole(
+        &self,
+        transaction: &mut Transaction<'static, Any>,
+        whole: &Kept,
+        event: Event,
+        now: Moment,
+    ) -> Result<(), StoreError> {
+        let id = whole.job.id;
+        let select = format!(
+            "SELECT {COLUMNS} FROM jobs WHERE parent = $1 ORDER BY id{}",
+            self.database.for_update()
+        );
+        let rows = sqlx::query(AssertSqlSafe(select))
+            .bind(id)
+            .fetch_all(&mut **transaction)
+            .await?;
+        let parts: Result<Vec<Kept>, StoreError> = rows.iter().map(Kept::read).collect();
+        let parts = parts?;
+        let lives: Vec<_> = parts.iter().map(|part| part.life).collect();
+        let (life, after) = ask_split(whole.life, &lives, event, now, &self.policy, seed(id))?;
+        let nothing = AttemptEnd::default();
+        for (part, life) in parts.iter().zip(after) {
+            if part.life != life {
+                self.write_life(transaction, part.job.id, life, now, &nothing)
+                    .await?;
+            }
+        }
+        self.write_life(transaction, id, life, now, &nothing).await
+    }
+
+    /// One step of the life of a part of `whole`. Whether that has come to its end with it.
+    pub(super) async fn change_part(
+        &self,
+        transaction: &mut Transaction<'static, Any>,
+        whole: &Kept,
+        id: i64,
+        (event, now): (Event, Moment),
+        with: &AttemptEnd,
+    ) -> Result<bool, StoreError> {
+        let part = self.to_change(transaction, id).await?;
+        let life = part.life.after(event, now, &self.policy, seed(id))?;
+        self.write_life(transaction, id, life, now, with).await?;
+        let count = "SELECT CAST(SUM(CASE WHEN state IN ('done', 'failed', 'cancelled') THEN 0 ELSE 1 END) AS BIGINT) AS under_way, \
+            CAST(SUM(CASE WHEN state = 'running' THEN 1 ELSE 0 END) AS BIGINT) AS running FROM jobs WHERE parent = $1";
+        let row = sqlx::query(count)
+            .bind(whole.job.id)
+            .fetch_one(&mut **transaction)
+            .await?;
+        let number = |name: &str| -> Result<u32, StoreError> {
+            Ok(u32::try_from(row.try_get::<i64, _>(name)?).unwrap_or(u32::MAX))
+        };
+        let parts = Parts {
+            left: number("under_way")?,
+            running: number("running")?,
+        };
+        let life = whole.life.with_parts(parts);
+        // Also if it stays what it is: who follows it sees its parts go on.
+        self.write_life(transaction, whole.job.id, life, now, &AttemptEnd::default())
+            .await?;
+        Ok(life.state.is_end() && !whole.life.state.is_end())
+    }
+}

@@ -1,0 +1,246 @@
+//! Who asks from another machine: keys that a file lists, by requests that they have signed.
+//!
+//! A request is let in when it
+//!
+//! - is signed (RFC 9421) by a key that is listed, over its method, its target, the hash of its body, and `Idempotency-Key` where it has that;
+//! - is for this service: its `Host` is one of the names that the service was given, with the port, so that whom a key asks elsewhere cannot send it here;
+//! - is of now: signed within the last 120 s by the clock here, at most 10 s ahead of it, not expired, and not before this service started, which has
+//!   forgotten what was before;
+//! - was not here before: nonces are remembered for as long as they could come again, on the account of the key;
+//! - asks for what the key's role allows.
+//!
+//! Nothing else lets anybody in: no token, no cookie, no page of another site or of this one.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use longhaul_hop::{Payer, Place};
+use longhaul_proto::{PublicKey, ReplayError, ReplayMemory, SessionId, check_time};
+use tokio::time::timeout;
+
+use crate::access::Caller;
+use crate::authorized_keys::{Authorized, AuthorizedKeys, Role};
+use crate::database::system_now;
+use crate::problem::{Problem, ProblemKind};
+use crate::signatures::message::{Scheme, normalised};
+use crate::signatures::{Message, Presented, Purpose, SignatureError, digest};
+
+/// Most bytes of a request's body.
+pub const MAX_BODY_BYTES: usize = 1 << 20;
+/// How long a body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A connection's place among those that are open. It is a newcomer's until a request that came by it has been let in.
+pub type SharedPlace = Arc<Mutex<Place>>;
+
+/// See the module.
+#[derive(Debug)]
+pub struct KeyGate {
+    keys: RwLock<Arc<AuthorizedKeys>>,
+    /// Hosts with ports, as `@authority` has them.
+    names: Vec<String>,
+    /// What was signed before this second is not let in.
+    since: u64,
+    seen: Mutex<ReplayMemory<PublicKey>>,
+}
+
+/// A request whose signature is good, up to its body.
+#[derive(Debug)]
+struct Checked {
+    presented: Presented,
+    authorized: Authorized,
+}
+
+impl KeyGate {
+    /// One for those keys, of a service that is reached as `names` (hosts with ports) and started at `since`, in seconds since 1970. Requests that were
+    /// signed before that second are not let in: nothing must have been let in during it by whoever was here before.
+    pub fn new<T: AsRef<str>>(
+        keys: AuthorizedKeys,
+        names: impl IntoIterator<Item = T>,
+        since: u64,
+    ) -> Arc<Self> {
+        let names = names
+            .into_iter()
+            .map(|name| normalised(name.as_ref(), Scheme::Https));
+        Arc::new(Self {
+            keys: RwLock::new(Arc::new(keys)),
+            names: names.collect(),
+            since,
+            seen: Mutex::default(),
+        })
+    }
+
+    /// These keys are let in from now on.
+    pub fn replace_keys(&self, keys: AuthorizedKeys) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+    }
+
+    /// Whether a request may be, as far as that shows before its body. `now` is in milliseconds since 1970.
+    fn check(&self, parts: &Parts, now: u64) -> Result<Checked, Problem> {
+        for (field, named) in [
+            (header::ORIGIN, "a page"),
+            (header::COOKIE, "a cookie"),
+            (header::AUTHORIZATION, "a token"),
+        ] {
+            if parts.headers.contains_key(field) {
+                return Err(Problem::new(
+                    ProblemKind::Forbidden,
+                    format!("{named} lets nobody in here: requests are signed with a key"),
+                ));
+            }
+        }
+        let message = Message::of(parts, Scheme::Https)?;
+        if !self.names.iter().any(|name| name == message.authority()) {
+            let detail = format!(
+                "{} is no name of this agent ({}): longhaul agent --server-name gives it one",
+                message.authority(),
+                self.names.join(", ")
+            );
+            return Err(Problem::new(ProblemKind::Forbidden, detail));
+        }
+        let presented = Presented::read(&message, Purpose::Api)?;
+        covers_what_counts(&presented, parts)?;
+        let created = presented.created.saturating_mul(1000);
+        check_time(created, now)?;
+        if presented.expires.saturating_mul(1000) < now {
+            return Err(unauthenticated(
+                "the signature has expired: sign again, or check both clocks",
+            ));
+        }
+        if presented.created < self.since {
+            return Err(unauthenticated(
+                "signed before this service started: sign again, or check both clocks",
+            ));
+        }
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(authorized) = keys.get(&presented.key) else {
+            let detail = format!("the key {} is not let in here", presented.key);
+            return Err(unauthenticated(&detail));
+        };
+        presented.verify(&message)?;
+        let changes_nothing = matches!(parts.method, Method::GET | Method::HEAD);
+        if authorized.role == Role::Read && !changes_nothing {
+            let detail = format!("the key of {} may read, and change nothing", authorized.name);
+            return Err(Problem::new(ProblemKind::Forbidden, detail));
+        }
+        Ok(Checked {
+            authorized: authorized.clone(),
+            presented,
+        })
+    }
+
+    /// The rest: its body is the one that was signed, and it was not here before.
+    fn complete(&self, checked: &Checked, parts: &Parts, body: &[u8], now: u64) -> Result<Caller, Problem> {
+        let presented = &checked.presented;
+        if presented.covers(digest::CONTENT_DIGEST.as_str()) {
+            digest::check(&parts.headers, body)?;
+        } else if !body.is_empty() {
+            return Err(SignatureError::Uncovered("content-digest").into());
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let created = presented.created.saturating_mul(1000);
+        seen.admit(&presented.key, nonce_id(presented), created, now)?;
+        Ok(Caller {
+            user: checked.authorized.name.clone(),
+        })
+    }
+}
+
+/// Of a key and a nonce of its own, in 128 bits.
+fn nonce_id(presented: &Presented) -> SessionId {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(presented.key.as_bytes());
+    hasher.update(presented.nonce.as_bytes());
+    let mut id = [0; 16];
+    hasher.finalize_xof().fill(&mut id);
+    SessionId::from_bytes(id)
+}
+
+/// Whatever changes what is done must be covered.
+fn covers_what_counts(presented: &Presented, parts: &Parts) -> Result<(), SignatureError> {
+    let uncovered = |component| Err(SignatureError::Uncovered(component));
+    if !presented.covers("@method") {
+        return uncovered("@method");
+    }
+    if !presented.covers("@target-uri") {
+        for component in ["@authority", "@path", "@query"] {
+            if !presented.covers(component) {
+                return uncovered(component);
+            }
+        }
+    }
+    if parts.headers.contains_key("idempotency-key") && !presented.covers("idempotency-key") {
+        return uncovered("idempotency-key");
+    }
+    Ok(())
+}
+
+fn unauthenticated(detail: &str) -> Problem {
+    Problem::new(ProblemKind::Unauthenticated, detail)
+}
+
+impl From<SignatureError> for Problem {
+    fn from(error: SignatureError) -> Self {
+        unauthenticated(&error.to_string())
+    }
+}
+
+impl From<ReplayError> for Problem {
+    fn from(error: ReplayError) -> Self {
+        match error {
+            ReplayError::Replay => unauthenticated("this request was here before: sign it again"),
+            ReplayError::Full => Self::new(
+                ProblemKind::TooMany,
+                "too many requests of this key within two minutes: try again later",
+            ),
+            ReplayError::Expired { .. } | ReplayError::Future { .. } => unauthenticated(&error.to_string()),
+        }
+    }
+}
+
+/// Lets a request on to its handler with its [`Caller`], or answers with the reason. Its body is read first.
+pub async fn guard_keys(State(gate): State<Arc<KeyGate>>, request: Request, next: Next) -> Response {
+    match admit(&gate, request).await {
+        Ok(request) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn admit(gate: &KeyGate, request: Request) -> Result<Request, Problem> {
+    let (mut parts, body) = request.into_parts();
+    let checked = gate.check(&parts, now())?;
+    if let Some(place) = parts.extensions.get::<SharedPlace>() {
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        let payer = Payer::Key(checked.presented.key);
+        place
+            .verified(payer)
+            .map_err(|full| Problem::new(ProblemKind::TooMany, format!("connections: {full}")))?;
+    }
+    let body = match timeout(BODY_TIMEOUT, axum::body::to_bytes(body, MAX_BODY_BYTES)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => {
+            return Err(Problem::new(
+                ProblemKind::TooLarge,
+                format!("a body of more than {MAX_BODY_BYTES} bytes, or one that broke off"),
+            ));
+        }
+        Err(_) => return Err(Problem::new(ProblemKind::Invalid, "the body took too long")),
+    };
+    let caller = gate.complete(&checked, &parts, &body, now())?;
+    parts.extensions.insert(caller);
+    Ok(Request::from_parts(parts, Body::from(body)))
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    u64::try_from(system_now()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

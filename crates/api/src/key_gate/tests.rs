@@ -1,0 +1,314 @@
+//! Who is let in, and why the others are not.
+
+use axum::http::HeaderMap;
+use longhaul_proto::SigningKey;
+
+use super::*;
+use crate::signatures::sign::{random_nonce, sign};
+
+const NOW: u64 = 1_800_000_000;
+const NOW_MS: u64 = NOW * 1000;
+
+struct Bench {
+    gate: Arc<KeyGate>,
+    all: SigningKey,
+    read: SigningKey,
+}
+
+/// What is asked, and how it is changed once it is signed.
+struct Ask<'a> {
+    key: &'a SigningKey,
+    method: &'a str,
+    target: &'a str,
+    host: &'a str,
+    body: &'a [u8],
+    signed_at: u64,
+    change: &'a dyn Fn(&mut Parts),
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (all, read) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
+        let text = format!("{} ana all\n{} ben read\n", all.public(), read.public());
+        let keys = AuthorizedKeys::parse(&text, "keys".as_ref()).unwrap();
+        Self {
+            gate: KeyGate::new(keys, ["dtn.example:7512", "DTN:443"], NOW - 1000),
+            all,
+            read,
+        }
+    }
+
+    fn ask(&self) -> Ask<'_> {
+        Ask {
+            key: &self.all,
+            method: "POST",
+            target: "/api/v1/jobs?a=1",
+            host: "dtn.example:7512",
+            body: b"{}",
+            signed_at: NOW,
+            change: &|_| {},
+        }
+    }
+
+    fn parts(&self, ask: &Ask<'_>) -> Parts {
+        let request = axum::http::Request::builder()
+            .method(ask.method)
+            .uri(ask.target)
+            .header("host", ask.host);
+        let mut parts = request.body(()).unwrap().into_parts().0;
+        let nonce = random_nonce().unwrap();
+        sign(
+            &mut parts,
+            Scheme::Https,
+            ask.body,
+            ask.key,
+            Purpose::Api,
+            ask.signed_at,
+            &nonce,
+        )
+        .unwrap();
+        (ask.change)(&mut parts);
+        parts
+    }
+
+    fn let_in(&self, parts: &Parts, body: &[u8], now: u64) -> Result<String, Problem> {
+        let checked = self.gate.check(parts, now)?;
+        self.gate
+            .complete(&checked, parts, body, now)
+            .map(|caller| caller.user)
+    }
+
+    fn answer(&self, ask: &Ask<'_>) -> Result<String, (u16, String)> {
+        self.let_in(&self.parts(ask), ask.body, NOW_MS)
+            .map_err(|problem| (problem.status, problem.detail))
+    }
+
+    /// The status, and a word of the detail.
+    fn refused(&self, ask: &Ask<'_>, status: u16, word: &str) {
+        let (found, detail) = self.answer(ask).unwrap_err();
+        assert!(found == status && detail.contains(word), "{found} {detail}");
+    }
+}
+
+#[test]
+fn a_listed_key_is_let_in_by_its_name() {
+    let bench = Bench::new();
+    assert_eq!(bench.answer(&bench.ask()), Ok("ana".into()));
+    let get = Ask {
+        key: &bench.read,
+        method: "GET",
+        body: b"",
+        host: "dtn",
+        ..bench.ask()
+    };
+    assert_eq!(bench.answer(&get), Ok("ben".into()));
+}
+
+#[test]
+fn what_is_not_signed_is_refused() {
+    let bench = Bench::new();
+    let unsigned = |parts: &mut Parts| parts.headers.retain_only("host");
+    bench.refused(
+        &Ask {
+            change: &unsigned,
+            ..bench.ask()
+        },
+        401,
+        "not signed",
+    );
+}
+
+trait RetainOnly {
+    fn retain_only(&mut self, name: &'static str);
+}
+
+impl RetainOnly for HeaderMap {
+    fn retain_only(&mut self, name: &'static str) {
+        let value = self.remove(name);
+        self.clear();
+        if let Some(value) = value {
+            self.insert(name, value);
+        }
+    }
+}
+
+#[test]
+fn what_is_not_of_now_is_refused() {
+    let bench = Bench::new();
+    for (signed_at, word) in [(NOW - 121, "ago"), (NOW + 11, "future"), (NOW - 61, "expired")] {
+        bench.refused(
+            &Ask {
+                signed_at,
+                ..bench.ask()
+            },
+            401,
+            word,
+        );
+    }
+    let young = KeyGate::new(bench.gate.keys.read().unwrap().as_ref().clone(), ["dtn:443"], NOW);
+    let bench = Bench { gate: young, ..bench };
+    let ask = |signed_at| Ask {
+        signed_at,
+        host: "dtn",
+        ..bench.ask()
+    };
+    bench.refused(&ask(NOW - 1), 401, "before this service started");
+    assert!(bench.answer(&ask(NOW)).is_ok());
+}
+
+#[test]
+fn what_was_here_before_is_refused_for_as_long_as_it_could_come_again() {
+    let bench = Bench::new();
+    let ask = bench.ask();
+    let parts = bench.parts(&ask);
+    assert!(bench.let_in(&parts, ask.body, NOW_MS).is_ok());
+    for later in 0..200 {
+        let again = bench.let_in(&parts, ask.body, NOW_MS + later * 1000);
+        assert_eq!(again.unwrap_err().status, 401, "{later} s later");
+    }
+}
+
+#[test]
+fn another_body_than_the_signed_one_is_refused() {
+    let bench = Bench::new();
+    let ask = bench.ask();
+    let parts = bench.parts(&ask);
+    let told = bench.let_in(&parts, b"{ }", NOW_MS).unwrap_err();
+    assert_eq!(
+        (told.status, told.detail.as_str()),
+        (401, "the body is not the one that was signed")
+    );
+    // A body that nothing says anything of.
+    let bare = bench.parts(&Ask {
+        body: b"",
+        ..bench.ask()
+    });
+    let told = bench.let_in(&bare, b"{}", NOW_MS).unwrap_err();
+    assert!(told.detail.contains("content-digest"), "{told}");
+}
+
+#[test]
+fn a_key_that_is_not_listed_is_refused_and_so_is_one_that_is_no_more() {
+    let bench = Bench::new();
+    let stranger = SigningKey::generate().unwrap();
+    bench.refused(
+        &Ask {
+            key: &stranger,
+            ..bench.ask()
+        },
+        401,
+        "is not let in here",
+    );
+    let text = format!("{} ben read", bench.read.public());
+    bench
+        .gate
+        .replace_keys(AuthorizedKeys::parse(&text, "keys".as_ref()).unwrap());
+    bench.refused(&bench.ask(), 401, "is not let in here");
+}
+
+#[test]
+fn what_is_meant_for_another_service_is_refused() {
+    let bench = Bench::new();
+    for host in [
+        "dtn.example",
+        "dtn.example:7513",
+        "other.example:7512",
+        "127.0.0.1:7512",
+    ] {
+        bench.refused(&Ask { host, ..bench.ask() }, 403, "--server-name");
+    }
+    // It came to another one, and was sent on under this one's name.
+    let sent_on = |parts: &mut Parts| _ = parts.headers.insert("host", "dtn.example:7512".parse().unwrap());
+    let elsewhere = Ask {
+        host: "other:7512",
+        change: &sent_on,
+        ..bench.ask()
+    };
+    bench.refused(&elsewhere, 401, "not that of the key");
+}
+
+#[test]
+fn a_key_that_may_read_changes_nothing() {
+    let bench = Bench::new();
+    for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
+        bench.refused(
+            &Ask {
+                key: &bench.read,
+                method,
+                ..bench.ask()
+            },
+            403,
+            "ben may read",
+        );
+    }
+}
+
+#[test]
+fn what_changes_what_is_done_must_be_covered() {
+    let bench = Bench::new();
+    let named = |parts: &mut Parts| _ = parts.headers.insert("idempotency-key", "k".parse().unwrap());
+    bench.refused(
+        &Ask {
+            change: &named,
+            ..bench.ask()
+        },
+        401,
+        "idempotency-key",
+    );
+    let less = |parts: &mut Parts| {
+        let input = parts.headers["signature-input"]
+            .to_str()
+            .unwrap()
+            .replace("\"@query\" ", "");
+        parts.headers.insert("signature-input", input.parse().unwrap());
+    };
+    bench.refused(
+        &Ask {
+            change: &less,
+            ..bench.ask()
+        },
+        401,
+        "@query",
+    );
+}
+
+#[test]
+fn no_token_cookie_or_page_lets_anybody_in() {
+    let bench = Bench::new();
+    for (name, value) in [
+        ("authorization", "Bearer x"),
+        ("cookie", "longhaul=x"),
+        ("origin", "https://dtn.example:7512"),
+    ] {
+        let with = |parts: &mut Parts| _ = parts.headers.insert(name, value.parse().unwrap());
+        bench.refused(
+            &Ask {
+                change: &with,
+                ..bench.ask()
+            },
+            403,
+            "lets nobody in",
+        );
+    }
+}
+
+#[test]
+fn a_key_that_asks_too_often_is_refused_and_the_others_are_not() {
+    let bench = Bench::new();
+    *bench.gate.seen.lock().unwrap() = ReplayMemory::with_entries(18);
+    let get = |key| Ask {
+        key,
+        method: "GET",
+        body: b"",
+        ..bench.ask()
+    };
+    let mut let_in = 0;
+    let told = loop {
+        match bench.answer(&get(&bench.all)) {
+            Ok(_) => let_in += 1,
+            Err(told) => break told,
+        }
+    };
+    assert_eq!((told.0, let_in), (429, 2));
+    assert_eq!(bench.answer(&get(&bench.read)), Ok("ben".into()));
+}

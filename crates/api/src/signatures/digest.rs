@@ -1,0 +1,40 @@
+//! `Content-Digest` with SHA-256 (RFC 9530).
+
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use data_encoding::BASE64;
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
+
+use super::SignatureError;
+use super::message::combined;
+
+/// The field.
+pub const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
+
+/// The field's value for a body.
+///
+/// # Errors
+/// Never, in fact: its characters are those of base64.
+pub fn of(body: &[u8]) -> Result<HeaderValue, SignatureError> {
+    let value = format!("sha-256=:{}:", BASE64.encode(digest(&SHA256, body).as_ref()));
+    HeaderValue::try_from(value).map_err(|_| SignatureError::NoDigest)
+}
+
+/// Whether the field is there and says what `body` is. Other hashes than SHA-256 are passed over, as the RFC allows.
+///
+/// # Errors
+/// It is another body, or the field has no SHA-256.
+pub fn check(headers: &HeaderMap, body: &[u8]) -> Result<(), SignatureError> {
+    let text = combined(headers, CONTENT_DIGEST.as_str())?.ok_or(SignatureError::NoDigest)?;
+    let hashes: Dictionary = Parser::new(&text).parse().map_err(|_| SignatureError::NoDigest)?;
+    let Some(ListEntry::Item(item)) = hashes.get("sha-256") else {
+        return Err(SignatureError::NoDigest);
+    };
+    let BareItem::ByteSequence(told) = &item.bare_item else {
+        return Err(SignatureError::NoDigest);
+    };
+    match told.as_slice() == digest(&SHA256, body).as_ref() {
+        true => Ok(()),
+        false => Err(SignatureError::Digest),
+    }
+}

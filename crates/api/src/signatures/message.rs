@@ -1,0 +1,145 @@
+//! What of a request a signature can cover (RFC 9421, section 2), and the text that is signed (section 2.5).
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, header};
+
+use super::SignatureError;
+
+/// Whether a request came, or goes, by TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// Without.
+    Http,
+    /// With.
+    Https,
+}
+
+impl Scheme {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    /// What ends an authority that need not say so.
+    fn default_port(self) -> &'static str {
+        match self {
+            Self::Http => ":80",
+            Self::Https => ":443",
+        }
+    }
+}
+
+/// A request without its body.
+#[derive(Debug, Clone)]
+pub struct Message<'a> {
+    method: &'a str,
+    scheme: Scheme,
+    /// As it is signed: in lower case, without a port that the scheme has anyway.
+    authority: String,
+    path: &'a str,
+    query: Option<&'a str>,
+    headers: &'a HeaderMap,
+}
+
+impl<'a> Message<'a> {
+    /// That of a request as it is sent, with its one `Host`.
+    ///
+    /// # Errors
+    /// There is none or more than one, or the target names another.
+    pub fn of(parts: &'a Parts, scheme: Scheme) -> Result<Self, SignatureError> {
+        let mut hosts = parts.headers.get_all(header::HOST).iter();
+        let (host, None) = (hosts.next(), hosts.next()) else {
+            return Err(SignatureError::Malformed("more than one Host"));
+        };
+        let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let authority = normalised(host, scheme);
+        if authority.is_empty() {
+            return Err(SignatureError::Malformed("no Host"));
+        }
+        if let Some(other) = parts.uri.authority()
+            && normalised(other.as_str(), scheme) != authority
+        {
+            return Err(SignatureError::Malformed("Host is not that of the target"));
+        }
+        Ok(Self {
+            method: parts.method.as_str(),
+            scheme,
+            authority,
+            path: parts.uri.path(),
+            query: parts.uri.query(),
+            headers: &parts.headers,
+        })
+    }
+
+    /// Which host and port it is for, as `@authority` has it.
+    #[must_use]
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    pub(super) fn headers(&self) -> &HeaderMap {
+        self.headers
+    }
+
+    /// The text that is signed.
+    ///
+    /// # Errors
+    /// A component is not understood here, or not there.
+    pub(super) fn base(&self, components: &[String], parameters: &str) -> Result<String, SignatureError> {
+        let mut base = String::new();
+        for component in components {
+            let value = self.component(component)?;
+            base.push_str(&format!("\"{component}\": {value}\n"));
+        }
+        base.push_str(&format!("\"@signature-params\": {parameters}"));
+        Ok(base)
+    }
+
+    fn component(&self, name: &str) -> Result<String, SignatureError> {
+        let path = if self.path.is_empty() { "/" } else { self.path };
+        let query = || self.query.map(|query| format!("?{query}")).unwrap_or_default();
+        Ok(match name {
+            "@method" => self.method.to_owned(),
+            "@scheme" => self.scheme.word().to_owned(),
+            "@authority" => self.authority.clone(),
+            "@target-uri" => format!("{}://{}{path}{}", self.scheme.word(), self.authority, query()),
+            "@request-target" => format!("{path}{}", query()),
+            "@path" => path.to_owned(),
+            "@query" => format!("?{}", self.query.unwrap_or_default()),
+            _ => {
+                // Of fields, names are in lower case (section 2.1).
+                let is_field = HeaderName::from_lowercase(name.as_bytes()).is_ok();
+                if !is_field {
+                    return Err(SignatureError::Component(name.to_owned()));
+                }
+                return combined(self.headers, name)?.ok_or_else(|| SignatureError::Absent(name.to_owned()));
+            }
+        })
+    }
+}
+
+/// An authority as it is signed (section 2.2.3).
+pub(crate) fn normalised(authority: &str, scheme: Scheme) -> String {
+    let lower = authority.to_ascii_lowercase();
+    match lower.strip_suffix(scheme.default_port()) {
+        Some(host) => host.to_owned(),
+        None => lower,
+    }
+}
+
+/// A field's lines, without the space around them, with a comma between them (section 2.1); none where it is not there.
+///
+/// # Errors
+/// It has bytes that are no ASCII.
+pub(super) fn combined(headers: &HeaderMap, name: &str) -> Result<Option<String>, SignatureError> {
+    let mut lines = Vec::new();
+    for line in headers.get_all(name) {
+        let line = line
+            .to_str()
+            .map_err(|_| SignatureError::Malformed("a field that is not ASCII"))?;
+        lines.push(line.trim_matches([' ', '\t']));
+    }
+    Ok((!lines.is_empty()).then(|| lines.join(", ")))
+}

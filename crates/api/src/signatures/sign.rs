@@ -1,0 +1,109 @@
+//! Signs a request.
+
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue};
+use data_encoding::{BASE64, BASE64URL_NOPAD};
+use longhaul_proto::SigningKey;
+use sfv::{BareItem, InnerList, Integer, Item, Key, String as Text};
+
+use super::digest::{self, CONTENT_DIGEST};
+use super::message::Scheme;
+use super::presented::parameters;
+use super::{Message, Purpose, SignatureError};
+
+/// For how long what is signed here is good, in seconds.
+const LIFE_S: u64 = 60;
+/// What the one signature of a request is called.
+const LABEL: &str = "longhaul";
+/// Bytes of a nonce before they are written as text.
+const NONCE_BYTES: usize = 16;
+
+const SIGNATURE_INPUT: HeaderName = HeaderName::from_static("signature-input");
+const SIGNATURE: HeaderName = HeaderName::from_static("signature");
+/// Fields that are covered where they are there: they change what is done.
+const FIELDS: [&str; 2] = ["content-digest", "idempotency-key"];
+
+/// A nonce that was never there before.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn random_nonce() -> Result<String, SignatureError> {
+    let mut bytes = [0; NONCE_BYTES];
+    aws_lc_rs::rand::fill(&mut bytes)
+        .map_err(|_| SignatureError::CannotSign("the system gave no random numbers".into()))?;
+    Ok(BASE64URL_NOPAD.encode(&bytes))
+}
+
+/// Signs a request that goes out at `now` (seconds since 1970) with that body: adds `Content-Digest`, `Signature-Input` and `Signature`. It must have its
+/// `Host`, and what is covered must not be changed any more.
+///
+/// # Errors
+/// The request has no `Host`, or the key cannot sign.
+pub fn sign(
+    parts: &mut Parts,
+    scheme: Scheme,
+    body: &[u8],
+    key: &SigningKey,
+    purpose: Purpose,
+    now: u64,
+    nonce: &str,
+) -> Result<(), SignatureError> {
+    if !body.is_empty() {
+        parts.headers.insert(CONTENT_DIGEST, digest::of(body)?);
+    }
+    let mut covered: Vec<String> = ["@method", "@authority", "@path", "@query"]
+        .map(str::to_owned)
+        .into();
+    let there = FIELDS.iter().filter(|field| parts.headers.contains_key(**field));
+    covered.extend(there.map(|field| (*field).to_owned()));
+    let list = list(&covered, key, purpose, now, nonce)?;
+    let parameters = parameters(&list)?;
+    let base = Message::of(parts, scheme)?.base(&covered, &parameters)?;
+    let signature = key.sign(base.as_bytes());
+    let signature = signature.map_err(|error| SignatureError::CannotSign(error.to_string()))?;
+    let value = |text: String| {
+        HeaderValue::try_from(text).map_err(|error| SignatureError::CannotSign(error.to_string()))
+    };
+    let input = value(format!("{LABEL}={parameters}"))?;
+    let signature = value(format!("{LABEL}=:{}:", BASE64.encode(&signature)))?;
+    parts.headers.insert(SIGNATURE_INPUT, input);
+    parts.headers.insert(SIGNATURE, signature);
+    Ok(())
+}
+
+fn list(
+    covered: &[String],
+    key: &SigningKey,
+    purpose: Purpose,
+    now: u64,
+    nonce: &str,
+) -> Result<InnerList, SignatureError> {
+    let text = |text: &str| {
+        let text = Text::from_string(text.to_owned());
+        text.map_err(|(error, _)| SignatureError::CannotSign(error.to_string()))
+    };
+    let moment = |at: u64| {
+        let at = i64::try_from(at).ok().and_then(|at| Integer::try_from(at).ok());
+        at.map(BareItem::from)
+            .ok_or_else(|| SignatureError::CannotSign("this machine's clock is wrong".into()))
+    };
+    // In the order in which verifiers write them that do not keep the one in which they came.
+    let parameters = [
+        ("created", moment(now)?),
+        ("expires", moment(now.saturating_add(LIFE_S))?),
+        ("nonce", text(nonce)?.into()),
+        ("alg", text("ed25519")?.into()),
+        ("keyid", text(&key.public().to_string())?.into()),
+        ("tag", text(purpose.tag())?.into()),
+    ];
+    let mut list = InnerList::default();
+    for name in covered {
+        list.items.push(Item::new(text(name)?));
+    }
+    for (name, value) in parameters {
+        let name = Key::from_string(name.to_owned());
+        let name = name.map_err(|(error, _)| SignatureError::CannotSign(error.to_string()))?;
+        list.params.insert(name, value);
+    }
+    Ok(list)
+}

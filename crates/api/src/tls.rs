@@ -1,0 +1,396 @@
+//! TLS of a service: the certificate that it shows, and how who asks knows it.
+//!
+//! A service's own certificate is made of its Ed25519 key, and the same each time for the same key and names. Who asks knows it by that key, as other
+//! servers of Longhaul's are known; a certificate of a site's own is known by the authority that signed it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_proto::{PublicKey, SigningKey};
+use rcgen::{CertificateParams, DistinguishedName, DnType, PKCS_ED25519, SanType, SerialNumber};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// The one protocol inside.
+const ALPN: &[u8] = b"http/1.1";
+/// `SubjectPublicKeyInfo` of an Ed25519 key up to the key itself (RFC 8410, section 4).
+const SPKI_PREFIX: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+/// Bytes of a certificate's serial number (RFC 5280 allows 20).
+const SERIAL_BYTES: usize = 16;
+
+/// What a service makes its connections with.
+pub type ServerTls = Arc<ServerConfig>;
+/// What who asks makes them with.
+pub type ClientTls = Arc<ClientConfig>;
+
+/// A certificate, a key or roots cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read, or has no such thing.
+    #[error("{}: no {what} in PEM form: {why}", .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What was looked for.
+        what: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// A private key that everybody on the machine can read.
+    #[error("{}: everybody can read this private key: chmod o-rwx", .0.display())]
+    Exposed(PathBuf),
+    /// A name that no certificate can have.
+    #[error("{0}: no name that a certificate can have")]
+    Name(String),
+    /// The certificate and the key do not fit, or are of a kind that is not known.
+    #[error("the certificate cannot be used: {0}")]
+    Unusable(String),
+    /// This machine has no certificates of authorities.
+    #[error("this machine has no certificates of authorities (ca-certificates): {0}")]
+    NoRoots(String),
+}
+
+/// A service's certificate and private key, ready for TLS, and the certificate as text.
+#[derive(Debug, Clone)]
+pub struct Certificate {
+    /// What connections are made with.
+    pub config: ServerTls,
+    /// It and what it was signed with, in PEM form.
+    pub pem: Option<String>,
+}
+
+/// Our key as `rcgen` asks for it.
+struct Signer<'a> {
+    key: &'a SigningKey,
+    public: PublicKey,
+}
+
+impl rcgen::PublicKeyData for Signer<'_> {
+    fn der_bytes(&self) -> &[u8] {
+        self.public.as_bytes()
+    }
+
+    fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
+        &PKCS_ED25519
+    }
+}
+
+impl rcgen::SigningKey for Signer<'_> {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        let signature = self.key.sign(message);
+        signature.map(Vec::from).map_err(|_| rcgen::Error::RemoteKeyError)
+    }
+}
+
+impl Certificate {
+    /// The service's own, made of its key, for these names (of hosts, or addresses).
+    ///
+    /// # Errors
+    /// A name is none.
+    pub fn own(key: &SigningKey, names: &[String]) -> Result<Self, TlsError> {
+        let unusable = |error: &dyn ToString| TlsError::Unusable(error.to_string());
+        let mut params = CertificateParams::default();
+        for name in names {
+            let name = match name.parse() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => {
+                    let dns = ServerName::try_from(name.as_str());
+                    let name = || TlsError::Name(name.clone());
+                    let Ok(ServerName::DnsName(dns)) = dns else {
+                        return Err(name());
+                    };
+                    SanType::DnsName(dns.as_ref().try_into().map_err(|_| name())?)
+                }
+            };
+            params.subject_alt_names.push(name);
+        }
+        let mut subject = DistinguishedName::new();
+        // What is unlike for unlike keys, lest one be taken for another's issuer.
+        subject.push(DnType::CommonName, format!("Longhaul {}", short(&key.public())));
+        params.distinguished_name = subject;
+        params.serial_number = Some(serial(&key.public(), names));
+        let signer = Signer {
+            key,
+            public: key.public(),
+        };
+        let certificate = params.self_signed(&signer).map_err(|error| unusable(&error))?;
+        let document = key.to_pkcs8().map_err(|error| unusable(&error))?;
+        let private = PrivatePkcs8KeyDer::from(document.to_vec());
+        let der = certificate.der().clone();
+        let pem = pem(&der);
+        Ok(Self {
+            config: server(vec![der], private.into())?,
+            pem: Some(pem),
+        })
+    }
+
+    /// That of a site, in files.
+    ///
+    /// # Errors
+    /// They cannot be read, do not fit, or everybody can read the key.
+    pub fn of_site(certificates: &Path, key: &Path) -> Result<Self, TlsError> {
+        use std::os::unix::fs::MetadataExt;
+        let chain = read_certificates(certificates)?;
+        let wrong = |why: &dyn ToString| TlsError::File {
+            path: key.into(),
+            what: "private key",
+            why: why.to_string(),
+        };
+        let metadata = std::fs::metadata(key).map_err(|error| wrong(&error))?;
+        if metadata.mode() & 0o007 != 0 {
+            return Err(TlsError::Exposed(key.into()));
+        }
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(&error))?;
+        Ok(Self {
+            config: server(chain, private)?,
+            pem: None,
+        })
+    }
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |why: String| TlsError::File {
+        path: path.into(),
+        what: "certificate",
+        why,
+    };
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
+    let certificates: Result<Vec<_>, _> = read.collect();
+    let certificates = certificates.map_err(|error| wrong(error.to_string()))?;
+    match certificates.is_empty() {
+        true => Err(wrong("it has none".to_owned())),
+        false => Ok(certificates),
+    }
+}
+
+/// The end of a key's text: enough to tell keys apart.
+fn short(key: &PublicKey) -> String {
+    let text = key.to_string();
+    let (_, digits) = text.split_once(':').unwrap_or_default();
+    digits.chars().take(32).collect()
+}
+
+/// The same for the same key and names, and no other.
+fn serial(key: &PublicKey, names: &[String]) -> SerialNumber {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(key.as_bytes());
+    for name in names {
+        hasher.update(name.as_bytes());
+        hasher.update(&[0]);
+    }
+    let mut bytes = [0; SERIAL_BYTES];
+    hasher.finalize_xof().fill(&mut bytes);
+    // Positive, and of its full length (RFC 5280, section 4.1.2.2).
+    bytes[0] = bytes[0] & 0x7f | 0x40;
+    SerialNumber::from_slice(&bytes)
+}
+
+fn pem(der: &CertificateDer<'_>) -> String {
+    let digits = data_encoding::BASE64.encode(der);
+    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && index % 64 == 0 {
+            pem.push('\n');
+        }
+        pem.push(digit);
+    }
+    pem.push_str("\n-----END CERTIFICATE-----\n");
+    pem
+}
+
+fn server(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<ServerTls, TlsError> {
+    let unusable = |error: rustls::Error| TlsError::Unusable(error.to_string());
+    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(unusable)?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(unusable)?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Asked whether the service's Ed25519 key is the right one.
+pub type IsTrusted = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
+
+/// How a service is known.
+#[derive(Clone)]
+pub enum Known {
+    /// By its Ed25519 key alone.
+    ByKey(IsTrusted),
+    /// By an authority whose certificate is in this file.
+    ByAuthority(PathBuf),
+    /// By an authority that this machine trusts, or else by its Ed25519 key.
+    Either(IsTrusted),
+    /// By an authority that this machine trusts.
+    BySystem,
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ByKey(_) => "ByKey",
+            Self::ByAuthority(_) => "ByAuthority",
+            Self::Either(_) => "Either",
+            Self::BySystem => "BySystem",
+        })
+    }
+}
+
+/// What a connection to a service that is known so is made with.
+///
+/// # Errors
+/// The certificates of authorities cannot be read.
+pub fn client(known: Known) -> Result<ClientTls, TlsError> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let (authorities, is_trusted) = match known {
+        Known::ByKey(is_trusted) => (None, Some(is_trusted)),
+        Known::ByAuthority(file) => (Some(roots_of(&file)?), None),
+        // A machine without any can know a service by its key all the same.
+        Known::Either(is_trusted) => (system_roots().ok(), Some(is_trusted)),
+        Known::BySystem => (Some(system_roots()?), None),
+    };
+    let unusable = |error: &dyn ToString| TlsError::Unusable(error.to_string());
+    let authorities = authorities
+        .map(|roots| WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build());
+    let authorities = authorities.transpose().map_err(|error| unusable(&error))?;
+    let verifier = Arc::new(Verifier {
+        authorities,
+        is_trusted,
+        provider: provider.clone(),
+    });
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| unusable(&error))?
+        .dangerous() // the verifier is this module's own
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn roots_of(file: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(file)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| TlsError::Unusable(error.to_string()))?;
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    match roots.is_empty() {
+        true => Err(TlsError::NoRoots(
+            found.errors.first().map(ToString::to_string).unwrap_or_default(),
+        )),
+        false => Ok(roots),
+    }
+}
+
+/// Knows a service by an authority or by its key. The handshake's signature is verified in either case.
+struct Verifier {
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    is_trusted: Option<IsTrusted>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Verifier")
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let by_authority = self.authorities.as_ref().map(|authorities| {
+            authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        });
+        if let Some(Ok(verified)) = by_authority {
+            return Ok(verified);
+        }
+        let otherwise = || match by_authority {
+            Some(Err(error)) => error,
+            _ => CertificateError::ApplicationVerificationFailure.into(),
+        };
+        let Some(is_trusted) = &self.is_trusted else {
+            return Err(otherwise());
+        };
+        match ed25519_key(end_entity)? {
+            Some(key) if is_trusted(&key) => Ok(ServerCertVerified::assertion()),
+            Some(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
+            None => Err(otherwise()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("TLS 1.3 only".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(
+            message,
+            cert,
+            dss,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// The key of a certificate, if it is an Ed25519 key.
+fn ed25519_key(certificate: &CertificateDer<'_>) -> Result<Option<PublicKey>, rustls::Error> {
+    let parsed = ParsedCertificate::try_from(certificate)?;
+    let info = parsed.subject_public_key_info();
+    let key = info
+        .strip_prefix(&SPKI_PREFIX)
+        .and_then(|key| key.try_into().ok());
+    Ok(key.map(PublicKey::from_bytes))
+}
+
+/// Makes a connection to the service at `host`, as that stands in a URL, secure.
+///
+/// # Errors
+/// The service is not known so, or the connection broke off.
+pub async fn connect(tls: &ClientTls, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let name = ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(io::Error::other)?;
+    TlsConnector::from(tls.clone()).connect(name, stream).await
+}

@@ -1,0 +1,256 @@
+//! A token bucket: at most so many bytes a second, for all that draw from it in one direction.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How much may pass at once after a pause: a tenth of a second's worth, and never less than this many bytes.
+const MIN_BURST: u64 = 64 * 1024;
+/// A direction that finds the bucket empty waits until at least so much is there, or ten milliseconds' worth if that is
+/// less, so that it does not wake for crumbs.
+const MIN_GRANT: u64 = 16 * 1024;
+const YEAR_NANOS: u64 = 365 * 24 * 3600 * 1_000_000_000;
+
+/// Tokens are bytes; they arrive at the rate and are shared by all that draw from the bucket.
+#[derive(Debug)]
+pub struct RateLimit {
+    /// Whether there is a rate: without one nobody waits for the lock.
+    capped: AtomicBool,
+    bucket: Mutex<Bucket>,
+}
+
+/// The bucket itself; time is passed in.
+#[derive(Debug)]
+struct Bucket {
+    /// No cap when `None`.
+    rate: Option<Rate>,
+    tokens: u64,
+    filled: Instant,
+}
+
+/// Bytes a second; at least 1.
+#[derive(Debug, Clone, Copy)]
+struct Rate(u64);
+
+/// What [`RateLimit::draw`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grant {
+    /// So many bytes may pass now.
+    Bytes(usize),
+    /// None may; ask again after this long.
+    Wait(Duration),
+}
+
+impl RateLimit {
+    /// A bucket that starts full; without a cap when `bits_per_second` is `None`. Under 8 counts as one byte a second.
+    #[must_use]
+    pub fn new(bits_per_second: Option<u64>) -> Self {
+        let rate = bits_per_second.map(Rate::of_bits);
+        Self {
+            capped: AtomicBool::new(rate.is_some()),
+            bucket: Mutex::new(Bucket::new(rate, Instant::now())),
+        }
+    }
+
+    /// Changes the rate from now on. What was drawn stays drawn; a bucket that had no rate starts full.
+    pub fn set(&self, bits_per_second: Option<u64>) {
+        let mut bucket = self.bucket();
+        bucket.set(bits_per_second.map(Rate::of_bits), Instant::now());
+        self.capped.store(bucket.rate.is_some(), Ordering::Relaxed);
+    }
+
+    /// Draws up to `want` bytes' worth. What is not used goes back with [`RateLimit::refund`].
+    pub fn draw(&self, want: usize) -> Grant {
+        if self.capped.load(Ordering::Relaxed) {
+            self.bucket().draw(want, Instant::now())
+        } else {
+            Grant::Bytes(want)
+        }
+    }
+
+    /// Gives back what was drawn and not used.
+    pub fn refund(&self, bytes: usize) {
+        if self.capped.load(Ordering::Relaxed) {
+            self.bucket().refund(bytes);
+        }
+    }
+
+    fn bucket(&self) -> MutexGuard<'_, Bucket> {
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bucket {
+    fn new(rate: Option<Rate>, now: Instant) -> Self {
+        Self {
+            rate,
+            tokens: rate.map_or(0, Rate::burst),
+            filled: now,
+        }
+    }
+
+    fn set(&mut self, rate: Option<Rate>, now: Instant) {
+        match (self.rate, rate) {
+            (Some(old), Some(new)) => {
+                self.fill(old, now);
+                // The part of a byte that was on its way at the old rate would be many at a faster one.
+                self.filled = now;
+                self.tokens = self.tokens.min(new.burst());
+                self.rate = rate;
+            }
+            _ => *self = Self::new(rate, now),
+        }
+    }
+
+    /// Adds what has arrived since the last time.
+    fn fill(&mut self, rate: Rate, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.filled);
+        let arrived = (u128::from(rate.0) * elapsed.as_nanos()) / 1_000_000_000;
+        if arrived > 0 {
+            // The clock moves by whole bytes only, so that the rest of a byte is not lost at each call.
+            let spent = arrived * 1_000_000_000 / u128::from(rate.0);
+            self.filled += Duration::from_nanos(u64::try_from(spent).unwrap_or(u64::MAX).min(YEAR_NANOS));
+            let arrived = u64::try_from(arrived).unwrap_or(u64::MAX);
+            self.tokens = self.tokens.saturating_add(arrived).min(rate.burst());
+        }
+    }
+
+    fn draw(&mut self, want: usize, now: Instant) -> Grant {
+        let Some(rate) = self.rate else {
+            return Grant::Bytes(want);
+        };
+        self.fill(rate, now);
+        let want = want as u64;
+        let least = want.min(rate.least_grant());
+        if self.tokens >= least && self.tokens > 0 {
+            let granted = want.min(self.tokens);
+            self.tokens -= granted;
+            Grant::Bytes(usize::try_from(granted).unwrap_or(usize::MAX))
+        } else {
+            let missing = least.saturating_sub(self.tokens).max(1);
+            let nanos = u128::from(missing) * 1_000_000_000 / u128::from(rate.0) + 1;
+            Grant::Wait(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+        }
+    }
+
+    fn refund(&mut self, bytes: usize) {
+        if let Some(rate) = self.rate {
+            self.tokens = self.tokens.saturating_add(bytes as u64).min(rate.burst());
+        }
+    }
+}
+
+impl Rate {
+    fn of_bits(bits_per_second: u64) -> Self {
+        Self((bits_per_second / 8).max(1))
+    }
+
+    fn burst(self) -> u64 {
+        (self.0 / 10).max(MIN_BURST)
+    }
+
+    fn least_grant(self) -> u64 {
+        (self.0 / 100).clamp(1, MIN_GRANT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A draw of so many bytes; a wait of so many milliseconds; a new rate in bits a second.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Draw(usize),
+        Wait(u64),
+        Rate(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..2_000_000usize).prop_map(Step::Draw),
+            2 => (0..2_000u64).prop_map(Step::Wait),
+            1 => (0..1_000_000_000u64).prop_map(Step::Rate),
+        ]
+    }
+
+    proptest! {
+        /// However often the rate changes, no more passes than the first burst and what has arrived at the rates there were.
+        #[test]
+        fn no_change_of_rate_gives_bytes_away(first in 0..1_000_000_000u64, steps in vec(step(), 0..40)) {
+            let mut now = Instant::now();
+            let mut rate = Rate::of_bits(first);
+            let mut bucket = Bucket::new(Some(rate), now);
+            let mut most = rate.burst() as f64;
+            let mut passed = 0.0;
+            for step in steps {
+                match step {
+                    Step::Draw(want) => {
+                        if let Grant::Bytes(n) = bucket.draw(want, now) {
+                            prop_assert!(n <= want);
+                            passed += n as f64;
+                        }
+                    }
+                    Step::Wait(ms) => {
+                        now += Duration::from_millis(ms);
+                        most += rate.0 as f64 * ms as f64 / 1e3;
+                    }
+                    Step::Rate(bits) => {
+                        rate = Rate::of_bits(bits);
+                        bucket.set(Some(rate), now);
+                    }
+                }
+                prop_assert!(passed <= most + 1.0, "{} bytes passed, {} may", passed, most);
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn over_ten_seconds_the_rate_is_kept() {
+        let limit = RateLimit::new(Some(80_000_000)); // 10 MB/s, bursts of 1 MB
+        let start = Instant::now();
+        let mut passed = 0u64;
+        while start.elapsed() < Duration::from_secs(10) {
+            match limit.draw(256 * 1024) {
+                Grant::Bytes(n) => passed += n as u64,
+                Grant::Wait(pause) => tokio::time::sleep(pause).await,
+            }
+        }
+        assert!(passed >= 99_000_000, "{passed} bytes in 10 s is too slow");
+        assert!(
+            passed <= 101_100_000 + 1_000_000,
+            "{passed} bytes in 10 s is more than the rate and one burst"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_used_can_be_drawn_again() {
+        let limit = RateLimit::new(Some(8));
+        let Grant::Bytes(n) = limit.draw(MIN_BURST as usize) else {
+            panic!("a bucket starts full")
+        };
+        assert!(matches!(limit.draw(1), Grant::Wait(_)));
+        limit.refund(n);
+        assert_eq!(limit.draw(n), Grant::Bytes(n));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_empty_bucket_says_how_long_to_wait() {
+        let limit = RateLimit::new(Some(8 * 1_000_000));
+        let Grant::Bytes(_) = limit.draw(usize::MAX) else {
+            panic!("a bucket starts full")
+        };
+        let Grant::Wait(pause) = limit.draw(1_000_000) else {
+            panic!("nothing is left")
+        };
+        tokio::time::sleep(pause).await;
+        assert!(
+            matches!(limit.draw(1_000_000), Grant::Bytes(n) if n as u64 >= Rate(1_000_000).least_grant())
+        );
+    }
+}

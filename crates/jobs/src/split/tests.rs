@@ -1,0 +1,317 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::life::End;
+
+const POLICY: RetryPolicy = RetryPolicy::DEFAULT;
+const LEASE: Moment = 20_000;
+
+/// A job and its parts, as a store keeps them.
+#[derive(Debug, Clone)]
+struct Job {
+    whole: Life,
+    parts: Vec<Life>,
+    now: Moment,
+}
+
+impl Job {
+    fn new(parts: usize) -> Self {
+        let parts = vec![Life::new(0); parts];
+        Self {
+            whole: Life::new(0).with_parts(Parts::of(&parts)),
+            parts,
+            now: 0,
+        }
+    }
+
+    fn settle(&mut self) {
+        self.whole = self.whole.with_parts(Parts::of(&self.parts));
+    }
+
+    /// What happens to a part. Whether anything did.
+    fn part(&mut self, which: usize, event: Event) -> bool {
+        let Ok(after) = self.parts[which].after(event, self.now, &POLICY, 7) else {
+            return false;
+        };
+        self.parts[which] = after;
+        self.settle();
+        true
+    }
+
+    /// What happens to the job's own run.
+    fn whole(&mut self, event: Event) -> bool {
+        let Ok(after) = self.whole.after(event, self.now, &POLICY, 7) else {
+            return false;
+        };
+        self.whole = after;
+        true
+    }
+
+    fn ask(&mut self, event: Event) -> Result<(), Refused> {
+        (self.whole, self.parts) = ask_split(self.whole, &self.parts, event, self.now, &POLICY, 7)?;
+        Ok(())
+    }
+
+    fn claim(&mut self, which: usize) {
+        let until = self.now + LEASE;
+        assert!(self.part(which, Event::Claim { until }));
+    }
+
+    fn end(&mut self, which: usize, end: End) {
+        let fence = self.parts[which].fence;
+        assert!(self.part(which, Event::Ended { fence, end }));
+    }
+
+    fn states(&self) -> Vec<State> {
+        self.parts.iter().map(|part| part.state).collect()
+    }
+}
+
+#[test]
+fn it_runs_when_no_part_is_left_whatever_became_of_them() {
+    let mut job = Job::new(3);
+    let until = LEASE;
+    for (part, end) in [End::Done, End::Failed, End::Done].into_iter().enumerate() {
+        assert_eq!(job.whole.state, State::Split);
+        assert!(!job.whole(Event::Claim { until }));
+        job.claim(part);
+        job.end(part, end);
+    }
+    assert_eq!(job.whole.state, State::Queued);
+    assert!(job.whole(Event::Claim { until }));
+    let fence = job.whole.fence;
+    assert!(job.whole(Event::Ended {
+        fence,
+        end: End::Done
+    }));
+    assert_eq!(job.whole.state, State::Done);
+}
+
+#[test]
+fn it_rests_when_its_parts_do_and_goes_on_with_those_that_are_left() {
+    let mut job = Job::new(3);
+    job.claim(0);
+    job.claim(1);
+    job.end(0, End::Done);
+    job.ask(Event::Pause).unwrap();
+    assert_eq!((job.whole.state, job.whole.wish), (State::Split, Wish::Pause));
+    assert_eq!(job.states(), [State::Done, State::Running, State::Paused]);
+    job.end(1, End::Stopped);
+    assert_eq!(job.whole.state, State::Paused);
+    job.ask(Event::Resume).unwrap();
+    assert_eq!(job.whole.state, State::Split);
+    assert_eq!(job.states(), [State::Done, State::Queued, State::Queued]);
+    // Before it has come to rest it goes on at once.
+    job.claim(1);
+    job.ask(Event::Pause).unwrap();
+    job.ask(Event::Resume).unwrap();
+    assert_eq!((job.whole.state, job.whole.wish), (State::Split, Wish::Run));
+    assert_eq!(job.parts[1].wish, Wish::Run);
+    assert_eq!(job.parts[2].state, State::Queued);
+}
+
+#[test]
+fn it_is_cancelled_when_no_part_runs_and_retried_with_those_that_were() {
+    let mut job = Job::new(3);
+    job.claim(0);
+    job.end(0, End::Done);
+    job.claim(1);
+    job.ask(Event::Cancel).unwrap();
+    assert_eq!(job.whole.state, State::Split);
+    assert_eq!(job.ask(Event::Pause), Err(Refused::State(State::Cancelled)));
+    job.now = LEASE;
+    // Its agent was killed in this very moment.
+    assert!(job.part(1, Event::Lost { known: false }));
+    assert_eq!(job.whole.state, State::Cancelled);
+    assert_eq!(job.states(), [State::Done, State::Cancelled, State::Cancelled]);
+    job.ask(Event::Retry).unwrap();
+    assert_eq!(job.whole.state, State::Split);
+    assert_eq!(job.states(), [State::Done, State::Queued, State::Queued]);
+}
+
+#[test]
+fn asked_to_try_again_it_does_not_wait_for_parts_that_wait() {
+    let mut job = Job::new(2);
+    assert_eq!(job.ask(Event::Retry), Err(Refused::State(State::Split)));
+    job.claim(0);
+    job.end(0, End::BrokeOff { advanced: false });
+    assert_eq!(job.parts[0].state, State::Waiting);
+    job.ask(Event::Retry).unwrap();
+    assert_eq!(job.states(), [State::Queued; 2]);
+    assert_eq!(job.whole.state, State::Split);
+    for part in 0..2 {
+        job.claim(part);
+        job.end(part, if part == 0 { End::Failed } else { End::Done });
+    }
+    let until = LEASE;
+    assert!(job.whole(Event::Claim { until }));
+    let fence = job.whole.fence;
+    assert!(job.whole(Event::Ended {
+        fence,
+        end: End::BrokeOff { advanced: true }
+    }));
+    // Its own run has what the part had: that is tried, not the part.
+    job.ask(Event::Retry).unwrap();
+    assert_eq!(
+        (job.whole.state, job.parts[0].state),
+        (State::Queued, State::Failed)
+    );
+    assert!(job.whole(Event::Claim { until }));
+    let fence = job.whole.fence;
+    assert!(job.whole(Event::Ended {
+        fence,
+        end: End::Failed
+    }));
+    job.ask(Event::Retry).unwrap();
+    assert_eq!(
+        (job.whole.state, job.parts[0].state),
+        (State::Split, State::Queued)
+    );
+}
+
+/// What agents and people do, in any order.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Claim(usize),
+    End(usize, End),
+    Lost(usize, bool),
+    ClaimWhole,
+    EndWhole(End),
+    LostWhole,
+    Ask(Event),
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let end = || {
+        prop_oneof![
+            3 => Just(End::Done),
+            1 => Just(End::Failed),
+            2 => any::<bool>().prop_map(|advanced| End::BrokeOff { advanced }),
+            2 => Just(End::Stopped),
+        ]
+    };
+    prop_oneof![
+        4 => (0usize..6).prop_map(Step::Claim),
+        4 => (0usize..6, end()).prop_map(|(which, end)| Step::End(which, end)),
+        1 => (0usize..6, any::<bool>()).prop_map(|(which, known)| Step::Lost(which, known)),
+        2 => Just(Step::ClaimWhole),
+        2 => end().prop_map(Step::EndWhole),
+        1 => Just(Step::LostWhole),
+        2 => prop_oneof![Just(Event::Pause), Just(Event::Resume), Just(Event::Cancel), Just(Event::Retry)].prop_map(Step::Ask),
+    ]
+}
+
+impl Job {
+    fn step(&mut self, step: Step) {
+        let (until, count) = (self.now + LEASE, self.parts.len());
+        match step {
+            Step::Claim(which) => drop(self.part(which % count, Event::Claim { until })),
+            Step::End(which, end) => {
+                let fence = self.parts[which % count].fence;
+                self.part(which % count, Event::Ended { fence, end });
+            }
+            Step::Lost(which, known) => drop(self.part(which % count, Event::Lost { known })),
+            Step::ClaimWhole => drop(self.whole(Event::Claim { until })),
+            Step::EndWhole(end) => {
+                let fence = self.whole.fence;
+                self.whole(Event::Ended { fence, end });
+            }
+            Step::LostWhole => drop(self.whole(Event::Lost { known: true })),
+            Step::Ask(event) => drop(self.ask(event)),
+        }
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        let parts = Parts::of(&self.parts);
+        let resting = self
+            .parts
+            .iter()
+            .all(|part| part.state.is_end() || part.state == State::Paused);
+        match self.whole.state {
+            // No job runs, or may run, while a part of it can.
+            State::Queued | State::Running | State::Waiting | State::Done | State::Failed => {
+                prop_assert_eq!(parts.left, 0);
+            }
+            State::Split => {
+                prop_assert!(parts.left > 0);
+                // What is to stop has nothing that begins.
+                if self.whole.wish != Wish::Run {
+                    prop_assert!(parts.running > 0);
+                    let stopping = |part: &Life| match part.state {
+                        State::Running => part.wish == self.whole.wish,
+                        state => state.is_end() || state == State::Paused,
+                    };
+                    prop_assert!(self.parts.iter().all(stopping), "{:?}", self);
+                }
+            }
+            State::Paused => prop_assert!(resting),
+            // Cancelled, nothing of it runs or ever will by itself.
+            State::Cancelled => prop_assert_eq!(parts.left, 0),
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Whatever order ends, deaths, pauses and the like come in: the job runs only when none of its parts can, a part that is done stays done, and from
+    /// wherever it has come there is a way to its end on which nobody need be asked but to resume.
+    #[test]
+    fn whatever_happens_a_job_and_its_parts_fit_together(count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..80)) {
+        let mut job = Job::new(count);
+        job.check()?;
+        for (step, later) in steps {
+            job.now += later;
+            let before = job.clone();
+            job.step(step);
+            job.check()?;
+            for (part, was) in job.parts.iter().zip(&before.parts) {
+                prop_assert!(was.state != State::Done || part.state == State::Done);
+            }
+        }
+        if matches!((job.whole.state, job.whole.wish), (State::Paused, _) | (State::Split, Wish::Pause)) {
+            job.ask(Event::Resume).unwrap();
+        }
+        // From here on agents do what they can, one thing after the other, until there is nothing more.
+        for _ in 0..100 {
+            job.now += 1_000_000;
+            let now = job.now;
+            for which in 0..count {
+                job.part(which, Event::Claim { until: now + LEASE });
+                let fence = job.parts[which].fence;
+                job.part(which, Event::Ended { fence, end: End::Done });
+            }
+            job.whole(Event::Claim { until: now + LEASE });
+            let fence = job.whole.fence;
+            job.whole(Event::Ended { fence, end: End::Done });
+            job.check()?;
+        }
+        prop_assert!(job.whole.state.is_end());
+        prop_assert_eq!(Parts::of(&job.parts).left, 0);
+    }
+
+    /// Asked to stop, it stops as soon as its agents have heard of it, and nothing begins meanwhile.
+    #[test]
+    fn once_it_is_cancelled_nothing_begins(count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..40)) {
+        let mut job = Job::new(count);
+        for (step, later) in steps {
+            job.now += later;
+            job.step(step);
+        }
+        prop_assume!(!job.whole.state.is_end());
+        job.ask(Event::Cancel).unwrap();
+        let (until, fence) = (job.now + LEASE, job.whole.fence);
+        for which in 0..count {
+            let claim = Event::Claim { until };
+            prop_assert!(!job.part(which, claim));
+            let fence = job.parts[which].fence;
+            job.part(which, Event::Ended { fence, end: End::Stopped });
+        }
+        let claim = Event::Claim { until };
+        prop_assert!(!job.whole(claim));
+        job.whole(Event::Ended { fence, end: End::Stopped });
+        prop_assert_eq!(job.whole.state, State::Cancelled);
+        prop_assert_eq!(Parts::of(&job.parts), Parts::default());
+    }
+}

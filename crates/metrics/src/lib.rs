@@ -1,0 +1,172 @@
+//! The metrics page of a service, in OpenMetrics text format: HTTP/1.1, one request a connection, for scrapers and nobody else.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// Longest request head, bytes.
+const MAX_REQUEST: usize = 4096;
+/// Readers at a time; further ones wait to be accepted.
+const MAX_READERS: usize = 8;
+/// For a reader to ask and to take the answer.
+const READER_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(200);
+
+/// The end of a page (OpenMetrics 1.0, section "Overall Structure").
+const END: &str = "# EOF\n";
+
+/// What makes the text of a page, each time that it is asked for.
+#[derive(Clone)]
+pub struct Page(Arc<dyn Fn() -> String + Send + Sync>);
+
+impl Page {
+    /// What `text` makes: the whole page.
+    pub fn new(text: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self(Arc::new(text))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        (self.0)()
+    }
+
+    /// This page with what `other` has behind it. No metric may be on both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self::new(move || {
+            let first = self.text();
+            let first = first.strip_suffix(END).unwrap_or(&first);
+            format!("{first}{}", other.text())
+        })
+    }
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Page")
+    }
+}
+
+/// Opens the page's listener.
+///
+/// # Errors
+/// The system's.
+pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+/// Serves `page`, for ever.
+pub async fn serve(listener: TcpListener, page: Page) {
+    let readers = Arc::new(Semaphore::new(MAX_READERS));
+    loop {
+        let Ok(permit) = Arc::clone(&readers).acquire_owned().await else {
+            return;
+        };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, most likely; the sessions matter more than this page.
+            tokio::time::sleep(RETRY).await;
+            continue;
+        };
+        let page = page.clone();
+        tokio::spawn(async move {
+            let _permit = permit;
+            // A reader that fails or dawdles has nobody to tell.
+            let _ = tokio::time::timeout(READER_TIMEOUT, answer(stream, &page)).await;
+        });
+    }
+}
+
+async fn answer(mut stream: TcpStream, page: &Page) -> std::io::Result<()> {
+    let mut request = Vec::with_capacity(512);
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
+        if request.len() >= MAX_REQUEST || stream.read_buf(&mut request).await? == 0 {
+            return Ok(());
+        }
+    }
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let (status, kind, body) = match (words.next(), words.next()) {
+        (Some(b"GET" | b"HEAD"), Some(b"/metrics" | b"/")) => (
+            "200 OK",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            page.text(),
+        ),
+        (Some(b"GET" | b"HEAD"), _) => ("404 Not Found", "text/plain", "the page is /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", "text/plain", "only GET\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    if !line.starts_with(b"HEAD") {
+        stream.write_all(body.as_bytes()).await?;
+    }
+    stream.shutdown().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn ask(request: &str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let address = listener.local_addr().expect("address");
+        tokio::spawn(serve(listener, Page::new(|| "# EOF\n".to_owned())));
+        let mut stream = TcpStream::connect(address).await.expect("connect");
+        stream.write_all(request.as_bytes()).await.expect("ask");
+        stream.shutdown().await.expect("shutdown");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("read");
+        answer
+    }
+
+    #[test]
+    fn two_pages_have_one_end() {
+        let page = |text: &'static str| Page::new(move || text.to_owned());
+        assert_eq!(
+            page("a 1\n# EOF\n").and(page("b 2\n# EOF\n")).text(),
+            "a 1\nb 2\n# EOF\n"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_page_and_nothing_else() {
+        let page = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(
+            page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\r\n\r\n# EOF\n"),
+            "{page}"
+        );
+        assert!(
+            page.contains("Content-Type: application/openmetrics-text; version=1.0.0"),
+            "{page}"
+        );
+        assert!(
+            ask("HEAD /metrics HTTP/1.1\r\n\r\n")
+                .await
+                .ends_with("close\r\n\r\n")
+        );
+        assert!(
+            ask("GET /etc/passwd HTTP/1.1\r\n\r\n")
+                .await
+                .starts_with("HTTP/1.1 404 ")
+        );
+        assert!(
+            ask("POST /metrics HTTP/1.1\r\n\r\n")
+                .await
+                .starts_with("HTTP/1.1 405 ")
+        );
+        assert_eq!(ask(&"x".repeat(MAX_REQUEST)).await, "");
+        assert_eq!(ask("GET /metrics").await, "");
+    }
+}

@@ -1,0 +1,215 @@
+//! What an off-ramp counts, and the OpenMetrics text of it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use drs::{Limit, Tally};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// A label set of one label.
+type Label = [(&'static str, &'static str); 1];
+
+/// All counters of an off-ramp.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    pub(crate) accepted: Counter,
+    pub(crate) accept_errors: Counter,
+    turned_away: Family<Label, Counter>,
+    opens_refused: Family<Label, Counter>,
+    sessions_ended: Family<Label, Counter>,
+    pub(crate) sessions_active: Gauge,
+    sessions_setting_up: Gauge,
+    unauthenticated: Gauge,
+    policy_reloads: Family<Label, Counter>,
+    dial_time: Histogram,
+    to_servers: Counter,
+    from_servers: Counter,
+    limited: Family<Label, Counter<f64, AtomicU64>>,
+    buffer_bytes: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Arc<Self> {
+        let mut registry = Registry::with_prefix("longhaul_offramp");
+        let bytes = Family::<Label, Counter>::default();
+        let way = |direction| bytes.get_or_create_owned(&[("direction", direction)]);
+        let metrics = Self {
+            accepted: Counter::default(),
+            accept_errors: Counter::default(),
+            turned_away: Family::default(),
+            opens_refused: Family::default(),
+            sessions_ended: Family::default(),
+            sessions_active: Gauge::default(),
+            sessions_setting_up: Gauge::default(),
+            unauthenticated: Gauge::default(),
+            policy_reloads: Family::default(),
+            dial_time: Histogram::new(exponential_buckets(0.000_1, 2.0, 17)),
+            to_servers: way("forward"),
+            from_servers: way("backward"),
+            limited: Family::default(),
+            buffer_bytes: Gauge::default(),
+            registry: Registry::default(),
+        };
+        registry.register("connections", "Connections accepted", metrics.accepted.clone());
+        registry.register(
+            "accept_errors",
+            "Failed accepts, such as no free descriptor",
+            metrics.accept_errors.clone(),
+        );
+        registry.register(
+            "connections_turned_away",
+            "Connections closed before an OPEN was read, by reason",
+            metrics.turned_away.clone(),
+        );
+        registry.register(
+            "opens_refused",
+            "OPENs refused, by status",
+            metrics.opens_refused.clone(),
+        );
+        registry.register(
+            "sessions_ended",
+            "Sessions with servers, by how they ended",
+            metrics.sessions_ended.clone(),
+        );
+        registry.register(
+            "sessions_active",
+            "Sessions now joined with a server's connection",
+            metrics.sessions_active.clone(),
+        );
+        registry.register(
+            "sessions_setting_up",
+            "Sessions whose OPEN is verified and whose server is not yet reached",
+            metrics.sessions_setting_up.clone(),
+        );
+        registry.register(
+            "connections_unauthenticated",
+            "Connections whose OPEN is not yet verified",
+            metrics.unauthenticated.clone(),
+        );
+        registry.register(
+            "policy_reloads",
+            "Reloads of the policy file, by outcome",
+            metrics.policy_reloads.clone(),
+        );
+        registry.register_with_unit(
+            "dial",
+            "Time to connect to the server",
+            Unit::Seconds,
+            metrics.dial_time.clone(),
+        );
+        registry.register_with_unit(
+            "moved",
+            "Payload moved, by direction (forward: towards the server)",
+            Unit::Bytes,
+            bytes,
+        );
+        registry.register_with_unit(
+            "hop_limited",
+            "Time of ended bulk sessions, by what limited the hop that they came in on",
+            Unit::Seconds,
+            metrics.limited.clone(),
+        );
+        registry.register_with_unit(
+            "buffer",
+            "Buffers of sessions, in use or spare",
+            Unit::Bytes,
+            metrics.buffer_bytes.clone(),
+        );
+        Arc::new(Self { registry, ..metrics })
+    }
+
+    pub(crate) fn turned_away(&self, reason: &'static str) {
+        self.turned_away.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    pub(crate) fn refused(&self, status: &'static str) {
+        self.opens_refused.get_or_create(&[("status", status)]).inc();
+    }
+
+    pub(crate) fn ended(&self, ending: &'static str) {
+        self.sessions_ended.get_or_create(&[("ending", ending)]).inc();
+    }
+
+    pub(crate) fn reloaded(&self, outcome: &'static str) {
+        self.policy_reloads.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    pub(crate) fn dialled(&self, took: Duration) {
+        self.dial_time.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn moved(&self, to_server: u64, from_server: u64) {
+        self.to_servers.inc_by(to_server);
+        self.from_servers.inc_by(from_server);
+    }
+
+    /// Counts for how long a session's hop was limited by what.
+    pub(crate) fn limited(&self, tally: &Tally) {
+        for limit in Limit::ALL {
+            let held = tally.held(limit).as_secs_f64();
+            if held > 0.0 {
+                self.limited
+                    .get_or_create(&[("limit", limit.word())])
+                    .inc_by(held);
+            }
+        }
+    }
+
+    /// The page, in OpenMetrics text format 1.0, with the gauges as they are now.
+    pub(crate) fn page(&self, newcomers: usize, verified: usize, buffers: usize) -> String {
+        let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.unauthenticated.set(gauge(newcomers));
+        let setting_up = gauge(verified).saturating_sub(self.sessions_active.get());
+        self.sessions_setting_up.set(setting_up.max(0));
+        self.buffer_bytes.set(gauge(buffers));
+        let mut page = String::new();
+        if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
+            // Writing to a String does not fail; an empty page is the honest answer if it ever does.
+            page.clear();
+        }
+        page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_units_labels_and_an_end() {
+        let metrics = Metrics::new();
+        metrics.moved(7, 9);
+        metrics.refused("replay");
+        metrics.ended("finished");
+        metrics.turned_away("evicted");
+        metrics.reloaded("loaded");
+        metrics.dialled(Duration::from_millis(3));
+        let mut tally = Tally::default();
+        tally.hold(Limit::Loss, Duration::from_secs(2));
+        metrics.limited(&tally);
+        metrics.sessions_active.set(2);
+        let page = metrics.page(1, 5, 65536);
+        for line in [
+            "longhaul_offramp_moved_bytes_total{direction=\"forward\"} 7",
+            "longhaul_offramp_moved_bytes_total{direction=\"backward\"} 9",
+            "longhaul_offramp_opens_refused_total{status=\"replay\"} 1",
+            "longhaul_offramp_sessions_ended_total{ending=\"finished\"} 1",
+            "longhaul_offramp_connections_turned_away_total{reason=\"evicted\"} 1",
+            "longhaul_offramp_policy_reloads_total{outcome=\"loaded\"} 1",
+            "longhaul_offramp_buffer_bytes 65536",
+            "longhaul_offramp_sessions_setting_up 3",
+            "longhaul_offramp_connections_unauthenticated 1",
+            "longhaul_offramp_dial_seconds_count 1",
+            "longhaul_offramp_hop_limited_seconds_total{limit=\"loss\"} 2.0",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
+        }
+        assert!(page.ends_with("# EOF\n"), "{page}");
+    }
+}

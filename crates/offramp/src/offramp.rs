@@ -1,0 +1,280 @@
+//! An off-ramp's life: open the listeners, accept, reload, drain.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use drs::Mode;
+use longhaul_hop::{Conn, EventLog, Gate, ListenError, Listener, Options, check_congestion};
+use longhaul_metrics::Page;
+use longhaul_policy::{Finder, Live, OwnAddressReader, Policy, Role};
+use longhaul_proto::{LogRate, Service};
+use longhaul_session::{Acceptor, Buffers, ListenOptions};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::config::{Listen, OfframpConfig, Timeouts};
+use crate::error::Error;
+use crate::metrics::Metrics;
+use crate::serve::serve;
+
+/// What all connections of an off-ramp share.
+pub(crate) struct Shared {
+    pub(crate) acceptor: Acceptor,
+    pub(crate) policy: Arc<RwLock<Arc<Policy>>>,
+    pub(crate) live: Arc<Live>,
+    pub(crate) finder: Finder,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) sizing: Mode,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) events: EventLog,
+}
+
+/// How far the off-ramp's life has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Running,
+    /// Sessions finish; new ones are refused.
+    Draining,
+    /// The drain deadline has passed.
+    Aborting,
+}
+
+/// An off-ramp whose listeners are open.
+pub struct Offramp {
+    listeners: Vec<Listener>,
+    page: Option<TcpListener>,
+    hangup: Option<Signal>,
+    shared: Arc<Shared>,
+}
+
+impl Offramp {
+    /// Opens the listeners; connections wait until [`Offramp::run`]. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error`], which names what cannot be had.
+    pub fn bind(config: OfframpConfig) -> Result<Self, Error> {
+        if config.listen.is_empty() {
+            return Err(Error::NoListener);
+        }
+        if config.policy.count(Role::Offramp) == 0 {
+            return Err(Error::NoServers);
+        }
+        let listeners = config
+            .listen
+            .iter()
+            .map(|at| listen(at, &config.timeouts))
+            .collect::<Result<Vec<_>, _>>()?;
+        let page = match config.metrics {
+            None => None,
+            Some(address) => {
+                let opened = longhaul_metrics::listen(address);
+                Some(opened.map_err(|source| Error::Metrics { address, source })?)
+            }
+        };
+        let hangup = if config.reload_on_hangup && config.policy.file().is_some() {
+            Some(signal(SignalKind::hangup()).map_err(Error::Signals)?)
+        } else {
+            None
+        };
+        let own = OwnAddressReader::new().map_err(Error::OwnAddresses)?;
+        let live = Live::new(&config.policy);
+        let policy = Arc::new(RwLock::new(Arc::new(config.policy)));
+        let known = Arc::clone(&policy);
+        // Its address is not used: the listeners are this crate's own.
+        let mut options = ListenOptions::new(
+            SocketAddr::from(([0, 0, 0, 0], 0)),
+            config.identity,
+            Arc::new(move |key| {
+                let policy = known.read().unwrap_or_else(PoisonError::into_inner);
+                policy.knows(key, Role::Offramp)
+            }),
+            vec![Service::TCP],
+        );
+        options.handshake_timeout = config.timeouts.handshake;
+        let shared = Arc::new(Shared {
+            acceptor: Acceptor::new(options),
+            policy,
+            live,
+            finder: Finder::new(config.limits.lookups, own),
+            gate: Gate::new(config.limits.gate(&config.timeouts)),
+            timeouts: config.timeouts,
+            sizing: config.sizing,
+            buffers: Buffers::new(config.limits.buffers),
+            metrics: Metrics::new(),
+            events: EventLog::new(),
+        });
+        Ok(Self {
+            listeners,
+            page,
+            hangup,
+            shared,
+        })
+    }
+
+    /// Where it listens, in the order of the configuration, with the ports that port 0 became.
+    #[must_use]
+    pub fn local_addresses(&self) -> Vec<SocketAddr> {
+        self.listeners
+            .iter()
+            .filter_map(|listener| listener.local_addr().ok())
+            .collect()
+    }
+
+    /// Where the metrics page is, if it serves one itself.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.page.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
+    /// Its metrics, for another page.
+    #[must_use]
+    pub fn metrics(&self) -> Page {
+        let shared = Arc::clone(&self.shared);
+        Page::new(move || {
+            let (newcomers, verified) = (shared.gate.newcomers(), shared.gate.verified());
+            shared
+                .metrics
+                .page(newcomers, verified, shared.buffers.allocated())
+        })
+    }
+
+    /// Serves until `shutdown` resolves, then drains: listeners close, sessions get [`Timeouts::drain`] to finish, and what is left is
+    /// reset. If this future is dropped, sessions go on.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let metrics = self.metrics();
+        let Self {
+            listeners,
+            page,
+            hangup,
+            shared,
+        } = self;
+        let (phase, phases) = watch::channel(Phase::Running);
+        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            tasks.spawn(accept(
+                listener,
+                Arc::clone(&shared),
+                phases.clone(),
+                alive.clone(),
+            ));
+        }
+        let mut services = JoinSet::new();
+        if let Some(listener) = page {
+            services.spawn(longhaul_metrics::serve(listener, metrics));
+        }
+        if let Some(hangup) = hangup {
+            services.spawn(reload(hangup, Arc::clone(&shared)));
+        }
+        drop((phases, alive));
+        shutdown.await;
+        tracing::info!(sessions = shared.gate.verified(), "off-ramp draining");
+        phase.send_replace(Phase::Draining);
+        tasks.shutdown().await;
+        if tokio::time::timeout(shared.timeouts.drain, all_gone.recv())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                sessions = shared.gate.verified(),
+                "drain deadline passed: resetting what is left"
+            );
+            phase.send_replace(Phase::Aborting);
+            all_gone.recv().await;
+        }
+        tracing::info!("off-ramp drained");
+    }
+}
+
+fn listen(at: &Listen, timeouts: &Timeouts) -> Result<Listener, Error> {
+    if let Some(name) = &at.congestion {
+        check_congestion(name)?;
+    }
+    let options = Options {
+        unacknowledged: timeouts.unacknowledged,
+        congestion: at.congestion.clone(),
+        source: None,
+    };
+    Listener::bind(at.address, &options).map_err(|error| match error {
+        ListenError::Congestion(error) => error.into(),
+        ListenError::Io(source) => Error::Listen {
+            address: at.address,
+            source,
+        },
+    })
+}
+
+/// Accepts for ever. Each connection's task holds a clone of `alive`.
+async fn accept(
+    mut listener: Listener,
+    shared: Arc<Shared>,
+    phases: watch::Receiver<Phase>,
+    alive: mpsc::Sender<()>,
+) {
+    // The whole of the log for a lack of descriptors, however long it lasts.
+    let mut warnings = LogRate::new(3, 1);
+    let began = tokio::time::Instant::now();
+    loop {
+        let failed = |error: &io::Error| {
+            shared.metrics.accept_errors.inc();
+            if let Some(left_out) = warnings.admit(began.elapsed()) {
+                tracing::warn!(%error, left_out, "cannot accept; trying again");
+            }
+        };
+        let (fd, peer) = listener.accept(failed).await;
+        shared.metrics.accepted.inc();
+        admit(&shared, fd, peer, &phases, &alive);
+    }
+}
+
+fn admit(
+    shared: &Arc<Shared>,
+    fd: OwnedFd,
+    peer: SocketAddr,
+    phases: &watch::Receiver<Phase>,
+    alive: &mpsc::Sender<()>,
+) {
+    let entered = shared.gate.enter(peer.ip());
+    let (shared, phases, alive) = (Arc::clone(shared), phases.clone(), alive.clone());
+    tokio::spawn(async move {
+        match Conn::new(fd) {
+            Ok(conn) => serve(shared, conn, peer, entered, phases).await,
+            Err(_) => drop(shared.metrics.accept_errors.inc()),
+        }
+        drop(alive);
+    });
+}
+
+/// Reads the policy again on each SIGHUP; one with a mistake changes nothing.
+async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
+    while hangup.recv().await.is_some() {
+        let file = {
+            let policy = shared.policy.read().unwrap_or_else(PoisonError::into_inner);
+            policy.file().map(std::path::Path::to_owned)
+        };
+        let Some(file) = file else { return };
+        let loaded = tokio::task::spawn_blocking(move || Policy::load(&file)).await;
+        let outcome = match loaded {
+            Ok(Ok(policy)) => {
+                tracing::info!(rules = policy.count(Role::Offramp), "off-ramp's policy reloaded");
+                // First, so that a rule that can be found can be entered.
+                shared.live.reload(&policy);
+                *shared.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+                "loaded"
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%error, "off-ramp's policy not reloaded: the old one stays");
+                "refused"
+            }
+            Err(_) => "failed",
+        };
+        shared.metrics.reloaded(outcome);
+    }
+}

@@ -1,0 +1,108 @@
+//! From an OPEN that is in order to a connection with its server: what the policy allows, the look-up, the dial. All of it before the
+//! initiator is answered (LH-OFFRAMP-2).
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError};
+
+use longhaul_hop::{Conn, Dialled, Options, Payer, Place, dial};
+use longhaul_policy::{Asked, Candidates, NoPlace, NoWay, RuleSession};
+use longhaul_proto::{Open, StatusCode};
+use longhaul_session::Declined;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::offramp::{Phase, Shared};
+
+/// What the policy admits as it is written.
+pub(crate) struct Admitted {
+    pub(crate) candidates: Candidates,
+    pub(crate) payer: Payer,
+}
+
+/// A server that was reached.
+pub(crate) struct Reached {
+    pub(crate) conn: Conn,
+    pub(crate) address: SocketAddr,
+    pub(crate) rule: RuleSession,
+}
+
+/// Whether the policy admits `open` as it is written, and there is room for its session (LH-ADMIT-1). No name is looked up.
+pub(crate) fn admit(
+    shared: &Shared,
+    peer: IpAddr,
+    open: &Open,
+    place: &mut Place,
+    phase: &watch::Receiver<Phase>,
+) -> Result<Admitted, Declined> {
+    let policy = Arc::clone(&shared.policy.read().unwrap_or_else(PoisonError::into_inner));
+    let asked = asked(open)?;
+    let candidates = policy.candidates(&open.principal, asked, &shared.finder.own_addresses());
+    if *phase.borrow() != Phase::Running {
+        return Err(StatusCode::Draining.into());
+    }
+    if candidates.rules.is_empty() {
+        return Err(declined(NoWay::not_allowed(asked)));
+    }
+    let payer = match candidates.listed {
+        true => Payer::Key(open.principal),
+        false => Payer::source(peer),
+    };
+    place.verified(payer).map_err(|full| Declined {
+        code: StatusCode::Overloaded,
+        detail: full.to_string(),
+    })?;
+    Ok(Admitted { candidates, payer })
+}
+
+/// Finds the server's addresses by the policy, takes a place under its rule, and connects. Ends by `deadline`.
+pub(crate) async fn reach(
+    shared: &Shared,
+    open: &Open,
+    admitted: Admitted,
+    deadline: Instant,
+) -> Result<Reached, Declined> {
+    let Admitted { candidates, payer } = admitted;
+    let asked = asked(open)?;
+    let way = shared
+        .finder
+        .find(candidates, asked, payer, deadline)
+        .await
+        .map_err(declined)?;
+    let rule = shared.live.enter(&way.rule).map_err(|no| match no {
+        NoPlace::Full => Declined {
+            code: StatusCode::Overloaded,
+            detail: format!("{}: as many sessions as it allows", way.rule.name()),
+        },
+        // The policy changed while the name was looked up.
+        NoPlace::Gone => declined(NoWay::not_allowed(asked)),
+    })?;
+    let options = |_| Options {
+        unacknowledged: shared.timeouts.unacknowledged,
+        ..Options::default()
+    };
+    let began = Instant::now();
+    let Dialled { conn, address } =
+        dial(&way.addresses, options, deadline)
+            .await
+            .map_err(|error| Declined {
+                code: error.code(),
+                detail: error.to_string(),
+            })?;
+    shared.metrics.dialled(began.elapsed());
+    Ok(Reached { conn, address, rule })
+}
+
+/// The server that `open` names. An OPEN for the service `tcp` has one (LH-OPEN-14).
+fn asked(open: &Open) -> Result<Asked<'_>, Declined> {
+    match Asked::of(open) {
+        Some(asked @ Asked::Server(_)) => Ok(asked),
+        _ => Err(StatusCode::BadOpen.into()),
+    }
+}
+
+fn declined(no: NoWay) -> Declined {
+    Declined {
+        code: no.code,
+        detail: no.detail,
+    }
+}

@@ -1,0 +1,96 @@
+//! What becomes of bytes and of ends, from the initiator through depots and the off-ramp to the server and back.
+
+use std::io::ErrorKind;
+
+use longhaul_session::connect;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::bed::*;
+
+#[tokio::test]
+async fn bytes_go_to_a_server_and_back_through_depots() {
+    let me = me();
+    let offramp = offramp(&me);
+    let (first, second) = (depot(&me), depot(&me));
+    for route in ["direct".to_owned(), format!("{first},{second}")] {
+        let (listener, address) = server().await;
+        let serving = async {
+            // It knows nothing of sessions: it reads to the end, and says what it has read, backwards.
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).await.unwrap();
+            heard.reverse();
+            stream.write_all(&heard).await.unwrap();
+        };
+        let asking = async {
+            let mut session = connect(&offramp.to(&me, address, &route)).await.unwrap();
+            assert_eq!(session.info().onward, Some(address.into()));
+            let sent: Vec<u8> = (0..5_000_000u32).map(|at| (at >> 5) as u8).collect();
+            session.write_all(&sent).await.unwrap();
+            session.shutdown().await.unwrap();
+            let mut back = Vec::new();
+            session.read_to_end(&mut back).await.unwrap();
+            back.reverse();
+            assert!(back == sent, "{route}: {} bytes back", back.len());
+        };
+        soon(async { tokio::join!(serving, asking) }).await;
+    }
+    offramp
+        .until("longhaul_offramp_sessions_ended_total{ending=\"finished\"}", 2.0)
+        .await;
+    assert_eq!(
+        offramp
+            .metric("longhaul_offramp_moved_bytes_total{direction=\"forward\"}")
+            .await,
+        10_000_000.0
+    );
+}
+
+/// A server may speak first, and end first.
+#[tokio::test]
+async fn a_server_that_speaks_and_ends_first_still_hears() {
+    let me = me();
+    let offramp = offramp(&me);
+    let (mut session, mut server) = soon(established(&offramp, &me)).await;
+    let talking = async {
+        server.write_all(b"220 ready\r\n").await.unwrap();
+        server.shutdown().await.unwrap();
+        let mut greeting = String::new();
+        session.read_to_string(&mut greeting).await.unwrap();
+        assert_eq!(greeting, "220 ready\r\n");
+        session.write_all(b"and now me").await.unwrap();
+        session.shutdown().await.unwrap();
+        let mut heard = String::new();
+        server.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard, "and now me");
+    };
+    soon(talking).await;
+}
+
+#[tokio::test]
+async fn resets_pass_through_both_ways() {
+    let me = me();
+    let offramp = offramp(&me);
+    let (mut session, server) = soon(established(&offramp, &me)).await;
+    server.set_zero_linger().unwrap();
+    drop(server);
+    let error = soon(session.read_u8()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+    offramp
+        .until(
+            "longhaul_offramp_sessions_ended_total{ending=\"server died\"}",
+            1.0,
+        )
+        .await;
+
+    let (session, mut server) = soon(established(&offramp, &me)).await;
+    drop(session);
+    let error = soon(server.read_u8()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+    offramp
+        .until(
+            "longhaul_offramp_sessions_ended_total{ending=\"initiator side died\"}",
+            1.0,
+        )
+        .await;
+}

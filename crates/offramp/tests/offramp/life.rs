@@ -1,0 +1,96 @@
+//! Drain, reload, rates: what an off-ramp does on its own account.
+
+use std::time::Duration;
+
+use longhaul_offramp::{Error, Offramp, OfframpConfig};
+use longhaul_policy::Policy;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::bed::*;
+
+#[tokio::test]
+async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
+    let me = me();
+    let mut offramp = offramp(&me);
+    let (mut session, mut server) = soon(established(&offramp, &me)).await;
+    offramp.stop();
+    // The listener goes first: once it is gone, the rest of the drain is under way.
+    let closed = async { while TcpStream::connect(offramp.address).await.is_ok() {} };
+    soon(closed).await;
+    let finishing = async {
+        session.write_all(b"the rest").await.unwrap();
+        session.shutdown().await.unwrap();
+        let mut heard = String::new();
+        server.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard, "the rest");
+        server.write_all(b"heard").await.unwrap();
+        server.shutdown().await.unwrap();
+        heard.clear();
+        session.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard, "heard");
+    };
+    soon(finishing).await;
+    offramp.stopped().await;
+}
+
+#[tokio::test]
+async fn what_is_left_at_the_drain_deadline_is_reset() {
+    let me = me();
+    let mut offramp = offramp_with(loopback(me.public()), |config| {
+        config.timeouts.drain = Duration::from_millis(50);
+    });
+    let (mut session, mut server) = soon(established(&offramp, &me)).await;
+    offramp.stop();
+    offramp.stopped().await;
+    for error in [
+        soon(session.read_u8()).await.unwrap_err(),
+        soon(server.read_u8()).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_policy_without_servers_is_a_mistake() {
+    let text = "[[allow]]\nprincipals = [\"*\"]\nto = [\"192.0.2.0/24\"]\n";
+    let policy = Policy::parse(text, std::path::Path::new("test.toml")).unwrap();
+    let bound = Offramp::bind(OfframpConfig::new(me(), policy));
+    assert!(matches!(bound, Err(Error::NoServers)));
+}
+
+/// One test waits for the signal, since it goes to the whole process.
+#[tokio::test]
+async fn a_policy_is_read_again_on_sighup_and_a_mistake_changes_nothing() {
+    let (me, other) = (me(), me());
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("policy.toml");
+    let rule = |key| {
+        format!("[[allow]]\nprincipals = [\"{key}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n")
+    };
+    std::fs::write(&file, rule(me.public())).unwrap();
+    let offramp = offramp_with(Policy::load(&file).unwrap(), |_| {});
+    let (mut session, mut server) = soon(established(&offramp, &me)).await;
+    let (_listener, address) = crate::bed::server().await;
+    assert!(offramp.connect(&other, address).await.is_err());
+
+    let hang_up = || rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP);
+    std::fs::write(&file, "[[allow]]\nprincipals = 5\n").unwrap();
+    hang_up().unwrap();
+    offramp
+        .until("longhaul_offramp_policy_reloads_total{outcome=\"refused\"}", 1.0)
+        .await;
+    offramp.connect(&me, address).await.expect("the old rules");
+
+    std::fs::write(&file, rule(other.public())).unwrap();
+    hang_up().unwrap();
+    offramp
+        .until("longhaul_offramp_policy_reloads_total{outcome=\"loaded\"}", 1.0)
+        .await;
+    offramp.connect(&other, address).await.expect("the new rules");
+    assert!(offramp.connect(&me, address).await.is_err());
+    // What is under way goes on.
+    session.write_all(b"x").await.unwrap();
+    session.flush().await.unwrap();
+    assert_eq!(soon(server.read_u8()).await.unwrap(), b'x');
+}

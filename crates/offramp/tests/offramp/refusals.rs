@@ -1,0 +1,320 @@
+//! What an initiator is told when there is no session: before anything else, and with the number that its program's connect gives.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_hop::unix_ms;
+use longhaul_policy::Policy;
+use longhaul_proto::{Endpoint, FailureKind, Open, SessionId, Status, StatusCode, StatusDecoder};
+use longhaul_session::{
+    ConnectOptions, Error, Identity, ListenOptions, Listener, ServerTrust, Service, Session, connect,
+};
+use rustix::io::Errno;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::bed::*;
+
+fn refused(result: Result<Session, Error>) -> (StatusCode, i32, Error) {
+    let error = result.expect_err("no session");
+    let code = match &error {
+        Error::Hop(failure) => match failure.kind {
+            FailureKind::Acceptor(code) => code,
+            other => panic!("{other:?}: {error}"),
+        },
+        other => panic!("{other}"),
+    };
+    (code, error.errno(), error)
+}
+
+async fn assert_refused(
+    offramp: &Running,
+    me: &Arc<Identity>,
+    server: impl Into<Endpoint>,
+    code: StatusCode,
+    errno: Errno,
+) {
+    let server = server.into();
+    let (told, number, error) = refused(offramp.connect(me, server.clone()).await);
+    assert_eq!((told, number), (code, errno.raw_os_error()), "{server}: {error}");
+    // LH-FALLBACK-2.
+    assert!(!error.nothing_forwarded(), "{error}");
+}
+
+/// Sends an OPEN by hand; the first answer.
+async fn ask(to: SocketAddr, open: &Open) -> Status {
+    let mut bytes = bytes::BytesMut::new();
+    open.encode(&mut bytes).unwrap();
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    stream.write_all(&bytes).await.unwrap();
+    let mut decoder = StatusDecoder::new();
+    loop {
+        let byte = soon(stream.read_u8()).await.expect("a status before the end");
+        if let Some((status, _)) = decoder.feed(&[byte]).expect("status") {
+            return status;
+        }
+    }
+}
+
+/// LH-OFFRAMP-2.
+#[tokio::test]
+async fn a_connect_fails_with_the_number_that_the_kernel_would_give() {
+    let me = me();
+    let names = policy(me.public(), "[\"127.0.0.0/8\", \"*.invalid\"]", "");
+    let offramp = offramp_with(names, |config| config.timeouts.dial = Duration::from_millis(500));
+    // A port that is closed: somebody listened there a moment ago.
+    let (listener, closed) = server().await;
+    drop(listener);
+    assert_refused(&offramp, &me, closed, StatusCode::DialRefused, Errno::CONNREFUSED).await;
+    // Reserved never to resolve (RFC 6761).
+    let nowhere: Endpoint = "nobody.invalid:80".parse().unwrap();
+    let (code, number, error) = refused(offramp.connect(&me, nowhere).await);
+    // A machine without a name server gets no answer at all.
+    let expected = match code {
+        StatusCode::NameNotFound => Errno::HOSTUNREACH,
+        _ => Errno::TIMEDOUT,
+    };
+    assert_eq!(number, expected.raw_os_error(), "{error}");
+    assert!(error.to_string().starts_with("the off-ramp ("), "{error}");
+    // A server that takes no more connections is silent.
+    let silent = full().await;
+    assert_refused(&offramp, &me, silent.1, StatusCode::DialTimeout, Errno::TIMEDOUT).await;
+}
+
+/// A listener whose queue is full, so that its kernel lets further connections wait.
+async fn full() -> (Vec<TcpStream>, SocketAddr, TcpListener) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(ANY.parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(Ok(stream)) =
+        tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(address)).await
+    {
+        waiting.push(stream);
+    }
+    (waiting, address, listener)
+}
+
+/// LH-OFFRAMP-1: nothing is allowed that no rule names, and nobody is dialled for it.
+#[tokio::test]
+async fn no_rule_no_connection() {
+    let me = me();
+    let (listener, address) = server().await;
+    for servers in [
+        "[\"192.0.2.0/24\"]",
+        // Everywhere is not this machine.
+        "[\"0.0.0.0/0\", \"::/0\"]",
+        // Names do not lead inside.
+        "[\"*\", \"localhost\"]",
+        "[\"127.0.0.2\"]",
+    ] {
+        let offramp = offramp_with(policy(me.public(), servers, ""), |_| {});
+        let port = address.port();
+        let mut asked: Vec<Endpoint> = vec![address.into(), format!("localhost:{port}").parse().unwrap()];
+        asked.extend(
+            [
+                "169.254.169.254",
+                "[fe80::1]",
+                "0.0.0.0",
+                "[::1]",
+                "[::ffff:127.0.0.1]",
+                "[64:ff9b::7f00:1]",
+                "[2002:7f00:1::1]",
+            ]
+            .map(|host| format!("{host}:{port}").parse().unwrap()),
+        );
+        for server in asked {
+            let (code, number, error) = refused(offramp.connect(&me, server.clone()).await);
+            assert_eq!(
+                (code, number),
+                (StatusCode::Refused, Errno::ACCESS.raw_os_error()),
+                "{servers}, {server}: {error}"
+            );
+        }
+    }
+    let one_port = format!(
+        "[[allow]]\nprincipals = [\"{}\"]\nservers = [\"127.0.0.1\"]\nports = [1]\n",
+        me.public()
+    );
+    let one_port = Policy::parse(&one_port, std::path::Path::new("test.toml")).unwrap();
+    let offramp = offramp_with(one_port, |_| {});
+    assert_refused(&offramp, &me, address, StatusCode::Refused, Errno::ACCESS).await;
+    // Nobody came: the first who does is this one.
+    let (mine, came) = tokio::join!(TcpStream::connect(address), listener.accept());
+    assert_eq!(mine.unwrap().local_addr().unwrap(), came.unwrap().1);
+}
+
+/// A rule for depots lets nobody off, and one for servers lets nobody through.
+#[tokio::test]
+async fn rules_of_depots_are_not_for_servers() {
+    let (me, other) = (me(), me());
+    let (_listener, address) = server().await;
+    let text = format!(
+        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n[[allow]]\nprincipals = [\"{}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
+        me.public(),
+        other.public()
+    );
+    let both = Policy::parse(&text, std::path::Path::new("test.toml")).unwrap();
+    let offramp = offramp_with(both, |_| {});
+    assert_refused(&offramp, &me, address, StatusCode::Unauthorised, Errno::ACCESS).await;
+    offramp.connect(&other, address).await.expect("a session");
+}
+
+#[tokio::test]
+async fn false_and_repeated_opens_reach_nobody() {
+    let (me, stranger) = (me(), me());
+    let offramp = offramp(&me);
+    let (listener, address) = server().await;
+    let asked = async |open: Open| ask(offramp.address, &open).await.code;
+    assert_eq!(
+        asked(open(&stranger, offramp.address, address)).await,
+        StatusCode::Unauthorised
+    );
+    let mut forged = open(&stranger, offramp.address, address);
+    forged.principal = me.public();
+    assert_eq!(asked(forged).await, StatusCode::BadSignature);
+    // The server is signed.
+    let mut bent = open(&me, offramp.address, SocketAddr::from(([127, 0, 0, 9], 1)));
+    bent.onward = Some(address.into());
+    assert_eq!(asked(bent).await, StatusCode::BadSignature);
+    let mut old = open(&me, offramp.address, address);
+    old.sign(me.signing_key(), unix_ms() - 130_000).unwrap();
+    assert_eq!(asked(old).await, StatusCode::Expired);
+    let mut depots = open(&me, offramp.address, address);
+    depots.cursor = 0;
+    assert_eq!(asked(depots).await, StatusCode::Misrouted);
+    let mut copy = open(&me, offramp.address, address);
+    (copy.service, copy.onward) = (Service::COPY, None);
+    copy.sign(me.signing_key(), unix_ms()).unwrap();
+    assert_eq!(asked(copy).await, StatusCode::NoService);
+
+    let good = open(&me, offramp.address, address);
+    assert_eq!(asked(good.clone()).await, StatusCode::Ok);
+    listener.accept().await.unwrap();
+    assert_eq!(asked(good).await, StatusCode::Replay);
+    // None of the others came.
+    let (mine, came) = tokio::join!(TcpStream::connect(address), listener.accept());
+    assert_eq!(mine.unwrap().local_addr().unwrap(), came.unwrap().1);
+}
+
+/// LH-OFFRAMP-3: an acceptor that is no off-ramp offers no such service.
+#[tokio::test]
+async fn another_acceptor_takes_no_such_session() {
+    let (me, identity) = (me(), me());
+    let trust = ServerTrust::Pinned(identity.public());
+    let options = ListenOptions::new(
+        ANY.parse().unwrap(),
+        identity,
+        Arc::new(|_| true),
+        vec![Service::COPY],
+    );
+    let listener = Listener::bind(options).await.unwrap();
+    let server: Endpoint = "127.0.0.1:9".parse().unwrap();
+    let to = ConnectOptions::to_server(
+        server,
+        "direct".parse().unwrap(),
+        listener.local_addr().into(),
+        me,
+        trust,
+    );
+    let error = soon(connect(&to)).await.unwrap_err();
+    assert!(error.is_about_the_service(), "{error}");
+    assert_eq!(error.errno(), Errno::NETUNREACH.raw_os_error());
+}
+
+/// An initiator that goes while its server is dialled leaves nothing behind.
+#[tokio::test]
+async fn who_goes_during_the_dial_is_not_waited_for() {
+    let me = me();
+    let offramp = offramp(&me);
+    let silent = full().await;
+    let mut bytes = bytes::BytesMut::new();
+    open(&me, offramp.address, silent.1).encode(&mut bytes).unwrap();
+    let mut stream = TcpStream::connect(offramp.address).await.unwrap();
+    stream.write_all(&bytes).await.unwrap();
+    offramp.until("longhaul_offramp_sessions_setting_up", 1.0).await;
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+    offramp.until("longhaul_offramp_sessions_setting_up", 0.0).await;
+    assert_eq!(
+        offramp
+            .metric("longhaul_offramp_opens_refused_total{status=\"abandoned\"}")
+            .await,
+        1.0
+    );
+}
+
+/// A key that takes all it can leaves room for others; and a rule has a bound of its own.
+#[tokio::test]
+async fn sessions_are_bounded_and_shared() {
+    let (me, other) = (me(), me());
+    let (listener, address) = server().await;
+    let keep = tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            kept.push(stream);
+        }
+    });
+    let text = format!(
+        "[[allow]]\nprincipals = [\"{}\", \"{}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
+        me.public(),
+        other.public()
+    );
+    let two = Policy::parse(&text, std::path::Path::new("test.toml")).unwrap();
+    let offramp = offramp_with(two, |config| config.limits.sessions = 4);
+    let mut mine = Vec::new();
+    let full = loop {
+        match offramp.connect(&me, address).await {
+            Ok(session) => mine.push(session),
+            Err(error) => break refused(Err(error)),
+        }
+    };
+    assert_eq!(full.0, StatusCode::Overloaded, "{}", full.2);
+    assert_eq!(mine.len(), 2, "half of the room");
+    offramp.connect(&other, address).await.expect("room for another");
+
+    let bounded = offramp_with(policy(me.public(), "[\"127.0.0.1\"]", "max_sessions = 1"), |_| {});
+    let _one = bounded.connect(&me, address).await.expect("a session");
+    assert_refused(&bounded, &me, address, StatusCode::Overloaded, Errno::NETUNREACH).await;
+    keep.abort();
+}
+
+/// The STATUS comes only once the server has been reached: until then the initiator hears nothing.
+#[tokio::test]
+async fn the_answer_waits_for_the_server() {
+    let me = me();
+    let offramp = offramp(&me);
+    let silent = full().await;
+    let mut bytes = bytes::BytesMut::new();
+    let mut patient = open(&me, offramp.address, silent.1);
+    patient.session_id = SessionId::random().unwrap();
+    patient.sign(me.signing_key(), unix_ms()).unwrap();
+    patient.encode(&mut bytes).unwrap();
+    let mut stream = TcpStream::connect(offramp.address).await.unwrap();
+    stream.write_all(&bytes).await.unwrap();
+    offramp.until("longhaul_offramp_sessions_setting_up", 1.0).await;
+    let mut nothing = [0];
+    assert_eq!(
+        stream.try_read(&mut nothing).unwrap_err().kind(),
+        std::io::ErrorKind::WouldBlock
+    );
+    // Room for it: its kernel's next try is heard.
+    let (waiting, _, listener) = silent;
+    drop(waiting);
+    let taking = async { while listener.accept().await.is_ok() {} };
+    let answer = async {
+        let mut decoder = StatusDecoder::new();
+        loop {
+            let byte = stream.read_u8().await.unwrap();
+            if let Some((status, _)) = decoder.feed(&[byte]).unwrap() {
+                return status.code;
+            }
+        }
+    };
+    tokio::select! {
+        code = soon(answer) => assert_eq!(code, StatusCode::Ok),
+        () = taking => panic!("the listener ended"),
+    }
+}

@@ -1,0 +1,335 @@
+//! The policy file: TOML in, rules out, and errors that point at the line.
+#![deny(clippy::indexing_slicing)]
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
+use std::io;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_proto::DEPOT_PORT;
+use longhaul_proto::text::{is_printable, printable};
+use quantities::Rate;
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+use super::{Leads, NextHop, PortRange, Ports, Principals, Rule};
+
+/// Longest name of a rule, in characters: it goes into log lines and statuses.
+const MAX_NAME: usize = 64;
+
+/// What is wrong with a policy file.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// It cannot be read: check the path and its permissions.
+    #[error("{}: cannot read the policy: {source}", one_line(file.display()))]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is not TOML, or has a field that a policy has not: mend the line.
+    #[error("{}:{line}: {problem}", one_line(file.display()))]
+    Syntax {
+        /// The file.
+        file: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A field does not say what it must: mend it.
+    #[error("{}:{line}: {field}: {problem}", one_line(file.display()))]
+    Field {
+        /// The file.
+        file: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The field, such as `allow[2].ports`.
+        field: String,
+        /// What is wrong with it and what to write.
+        problem: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyText {
+    #[serde(default)]
+    allow: Vec<RuleText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    name: Option<Spanned<String>>,
+    principals: Spanned<Vec<Spanned<String>>>,
+    to: Option<Spanned<Vec<Spanned<String>>>>,
+    servers: Option<Spanned<Vec<Spanned<String>>>>,
+    ports: Option<Spanned<Vec<Spanned<Value>>>>,
+    next_hops: Option<Spanned<Vec<Spanned<String>>>>,
+    max_rate: Option<Spanned<String>>,
+    max_sessions: Option<Spanned<i64>>,
+}
+
+/// Reads the rules of `text`, of which no two have the same name; `file` is what errors call it.
+pub(super) fn rules(text: &str, file: &Path) -> Result<Vec<Rule>, PolicyError> {
+    let parsed: PolicyText = toml::from_str(text).map_err(|error| PolicyError::Syntax {
+        file: file.to_owned(),
+        line: line_of(text, error.span().map_or(0, |span| span.start)),
+        problem: one_line(error.message()),
+    })?;
+    let source = |index| Source { text, file, index };
+    let mut names: HashMap<Arc<str>, (usize, Option<Range<usize>>)> = HashMap::new();
+    let mut rules = Vec::with_capacity(parsed.allow.len());
+    for (index, rule) in parsed.allow.into_iter().enumerate() {
+        let written = rule.name.as_ref().map(Spanned::span);
+        let rule = source(index).rule(rule)?;
+        if let Some((other, other_written)) = names.insert(Arc::clone(&rule.name), (index, written.clone())) {
+            // A name that was left out has no line; the other, which happens to be the same, has.
+            let (at, index, other) = match (written, other_written) {
+                (Some(at), _) => (at, index, other),
+                (None, at) => (at.unwrap_or_default(), other, index),
+            };
+            let problem = format!(
+                "{:?} is the name of rule {}, too: sessions are counted by the names of rules, give each its own",
+                rule.name,
+                other + 1
+            );
+            return Err(source(index).error(at.start, "name", problem));
+        }
+        rules.push(rule);
+    }
+    Ok(rules)
+}
+
+/// Where a rule stands, for errors.
+struct Source<'a> {
+    text: &'a str,
+    file: &'a Path,
+    /// Counted from 0.
+    index: usize,
+}
+
+impl Source<'_> {
+    fn error(&self, at: usize, field: &str, problem: impl Display) -> PolicyError {
+        PolicyError::Field {
+            file: self.file.to_owned(),
+            line: line_of(self.text, at),
+            field: format!("allow[{}].{field}", self.index + 1),
+            problem: one_line(problem),
+        }
+    }
+
+    fn empty(&self, at: usize, field: &str) -> PolicyError {
+        self.error(at, field, "is empty: such a rule allows nothing; remove it")
+    }
+
+    /// Reads each item of a list that must not be empty.
+    fn list<T>(
+        &self,
+        field: &str,
+        list: &Spanned<Vec<Spanned<String>>>,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, PolicyError> {
+        if list.get_ref().is_empty() {
+            return Err(self.empty(list.span().start, field));
+        }
+        let read = |item: &Spanned<String>| {
+            read(item.get_ref()).map_err(|problem| self.error(item.span().start, field, problem))
+        };
+        list.get_ref().iter().map(read).collect()
+    }
+
+    fn rule(&self, rule: RuleText) -> Result<Rule, PolicyError> {
+        let leads = self.leads(&rule)?;
+        let max_sessions = rule.max_sessions.map(|bound| {
+            let problem = "must be 1 or more: remove the rule to allow nothing";
+            usize::try_from(*bound.get_ref())
+                .ok()
+                .and_then(NonZeroUsize::new)
+                .ok_or_else(|| self.error(bound.span().start, "max_sessions", problem))
+        });
+        let max_rate = rule.max_rate.map(|rate| {
+            bit_rate(rate.get_ref()).map_err(|problem| self.error(rate.span().start, "max_rate", problem))
+        });
+        Ok(Rule {
+            name: self.name(rule.name)?,
+            principals: self.principals(&rule.principals)?,
+            ports: self.ports(rule.ports)?,
+            leads,
+            max_rate: max_rate.transpose()?,
+            max_sessions: max_sessions.transpose()?,
+        })
+    }
+
+    /// Where the rule leads: what it has in `to` and `next_hops`, or in `servers`.
+    fn leads(&self, rule: &RuleText) -> Result<Leads, PolicyError> {
+        let begin = rule.principals.span().start;
+        match (&rule.to, &rule.servers) {
+            (Some(to), None) => Ok(Leads::Relay {
+                to: self.list("to", to, str::parse)?,
+                next_hops: match &rule.next_hops {
+                    None => vec![NextHop::Direct],
+                    Some(list) => self.list("next_hops", list, next_hop)?,
+                },
+            }),
+            (None, Some(servers)) => {
+                if let Some(next_hops) = &rule.next_hops {
+                    let problem =
+                        "an off-ramp connects to servers itself: next_hops belongs to rules with `to`";
+                    return Err(self.error(next_hops.span().start, "next_hops", problem));
+                }
+                if rule.ports.is_none() {
+                    let problem = "must be said in a rule with servers: their ports, or \"any\"";
+                    return Err(self.error(servers.span().start, "ports", problem));
+                }
+                Ok(Leads::Servers(self.list("servers", servers, str::parse)?))
+            }
+            (Some(_), Some(servers)) => {
+                let problem =
+                    "stands beside `to`: a rule leads through a depot or from an off-ramp; write two rules";
+                Err(self.error(servers.span().start, "servers", problem))
+            }
+            (None, None) => {
+                let problem =
+                    "is missing: say where sessions may end, or which servers an off-ramp may connect to";
+                Err(self.error(begin, "to", problem))
+            }
+        }
+    }
+
+    fn name(&self, name: Option<Spanned<String>>) -> Result<Arc<str>, PolicyError> {
+        let Some(name) = name else {
+            return Ok(format!("rule {}", self.index + 1).into());
+        };
+        let text = name.get_ref();
+        let fits = !text.trim().is_empty() && text.chars().count() <= MAX_NAME && is_one_line(text);
+        if !fits {
+            let problem = format!("must be 1 to {MAX_NAME} characters without control characters");
+            return Err(self.error(name.span().start, "name", problem));
+        }
+        Ok(name.into_inner().into())
+    }
+
+    fn principals(&self, list: &Spanned<Vec<Spanned<String>>>) -> Result<Principals, PolicyError> {
+        let listed = self.list("principals", list, |text| match text {
+            "*" => Ok(None),
+            key => key
+                .parse()
+                .map(Some)
+                .map_err(|error| format!("{key:?} is {error}")),
+        })?;
+        Ok(Principals {
+            anybody: listed.iter().any(Option::is_none),
+            keys: listed.into_iter().flatten().collect::<HashSet<_>>(),
+        })
+    }
+
+    fn ports(&self, ports: Option<Spanned<Vec<Spanned<Value>>>>) -> Result<Ports, PolicyError> {
+        let Some(ports) = ports else {
+            return Ok(Ports::Default);
+        };
+        let at = ports.span().start;
+        let read = |item: Spanned<Value>| {
+            let problem = "write port numbers, ranges such as \"8000-8100\", or \"any\"";
+            port_range(item.get_ref()).ok_or_else(|| self.error(item.span().start, "ports", problem))
+        };
+        let ranges: Vec<Option<PortRange>> = ports
+            .into_inner()
+            .into_iter()
+            .map(read)
+            .collect::<Result<_, _>>()?;
+        let any = ranges.iter().any(Option::is_none);
+        let mut named = ranges.into_iter().flatten();
+        match named.next() {
+            _ if any => Ok(Ports::Any),
+            Some(first) => Ok(Ports::Ranges(first, named.collect())),
+            None => Err(self.empty(at, "ports")),
+        }
+    }
+}
+
+/// A port, `PORT`, `LOW-HIGH` or, as an inner `None`, `any`.
+#[expect(clippy::option_option, reason = "ill-formed, any, or this")]
+fn port_range(item: &Value) -> Option<Option<PortRange>> {
+    let (low, high) = match item {
+        Value::String(text) if text == "any" => return Some(None),
+        Value::String(text) => {
+            let (low, high) = text.split_once('-').unwrap_or((text, text));
+            (port(low.trim())?, port(high.trim())?)
+        }
+        Value::Integer(number) => {
+            let number = u16::try_from(*number).ok().filter(|port| *port > 0)?;
+            (number, number)
+        }
+        _ => return None,
+    };
+    (low <= high).then_some(Some(low..=high))
+}
+
+/// A port number other than 0. `parse` alone would take a sign.
+fn port(text: &str) -> Option<u16> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| digits && *port > 0)
+}
+
+/// `direct`, `PATTERN`, `PATTERN:PORT` or `PATTERN:*`; without a port, the default port of depots.
+fn next_hop(text: &str) -> Result<NextHop, String> {
+    if text == "direct" {
+        return Ok(NextHop::Direct);
+    }
+    let bare_v6 = text.parse::<std::net::Ipv6Addr>().is_ok() || (text.contains("::") && !text.contains(']'));
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, "*")) => (host, None),
+        Some((host, port)) if !bare_v6 && !port.contains(']') => {
+            let problem = || format!("{text:?} has an ill-formed port: write 1 to 65535, or *");
+            (host, Some(self::port(port).ok_or_else(problem)?))
+        }
+        _ => (text, Some(DEPOT_PORT)),
+    };
+    let host = host
+        .strip_prefix('[')
+        .and_then(|inner| inner.strip_suffix(']'))
+        .unwrap_or(host);
+    Ok(NextHop::Depot(host.parse()?, port))
+}
+
+/// The rates that a rule can cap to, in bit/s: from a byte a second to more than any link.
+const RATES: std::ops::RangeInclusive<f64> = 8.0..=1e15;
+
+/// A rate in bits a second: a number and a unit.
+fn bit_rate(text: &str) -> Result<u64, String> {
+    let rate = Rate::with_unit(text)
+        .map_err(|error| error.to_string())?
+        .bits_per_second();
+    if !RATES.contains(&rate) {
+        return Err(format!("{text:?} is out of range: write 8 bit/s to 1000 Tbit/s"));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the range is checked above"
+    )]
+    Ok(rate.round() as u64)
+}
+
+/// The line, counted from 1, of byte `at`.
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// `text` on one line and fit to be shown: TOML's messages repeat what the file says.
+fn one_line(text: impl Display) -> String {
+    printable(text.to_string().replace('\n', " ").as_bytes())
+}
+
+fn is_one_line(text: &str) -> bool {
+    text.chars().all(is_printable)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! What the rules of a policy have under way: sessions, and what of their rates is used.
+//!
+//! It is counted by a rule's name, not by the rule, and so it survives a reload: a rule whose name stays keeps its count and
+//! its token buckets, whatever else of it has changed, and its new bounds hold for the sessions under way, too. A rule
+//! that goes away stays counted until its last session has ended, in case it comes back; its sessions keep the rate they had.
+#![deny(clippy::indexing_slicing)]
+
+mod counts;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longhaul_hop::RateLimit;
+
+use crate::{Policy, Rule};
+use counts::Counts;
+pub use counts::NoPlace;
+
+/// The sessions and rates of all rules.
+#[derive(Debug)]
+pub struct Live(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    counts: Counts,
+    /// Of the rules that `counts` knows.
+    limits: HashMap<Arc<str>, RateLimits>,
+}
+
+/// The rate of a rule, shared by all its sessions.
+#[derive(Debug, Clone)]
+pub struct RateLimits {
+    /// Towards the acceptor.
+    pub forward: Arc<RateLimit>,
+    /// Towards the initiator.
+    pub backward: Arc<RateLimit>,
+}
+
+/// One session's place under its rule; given back when dropped.
+#[derive(Debug)]
+pub struct RuleSession {
+    live: Arc<Live>,
+    rule: Arc<str>,
+    limits: RateLimits,
+}
+
+impl Live {
+    /// The counters of `policy`, which is in force.
+    #[must_use]
+    pub fn new(policy: &Policy) -> Arc<Self> {
+        let live = Self(Mutex::default());
+        live.reload(policy);
+        Arc::new(live)
+    }
+
+    /// Takes over the bounds of `policy`, which is in force from now on.
+    pub fn reload(&self, policy: &Policy) {
+        let mut state = self.state();
+        let State { counts, limits } = &mut *state;
+        counts.reload(policy.rules().map(|rule| (&rule.name, rule.max_sessions)));
+        limits.retain(|name, _| counts.knows(name));
+        for rule in policy.rules() {
+            match limits.get(&rule.name) {
+                Some(limits) => limits.set(rule.max_rate),
+                None => drop(limits.insert(Arc::clone(&rule.name), RateLimits::new(rule.max_rate))),
+            }
+        }
+    }
+
+    /// A place for one more session of the rule of this name.
+    ///
+    /// # Errors
+    /// [`NoPlace`], by the policy that is in force now, which need not be the one that `rule` was found in.
+    pub fn enter(self: &Arc<Self>, rule: &Rule) -> Result<RuleSession, NoPlace> {
+        let mut state = self.state();
+        let limits = state.limits.get(&rule.name).ok_or(NoPlace::Gone)?.clone();
+        state.counts.enter(&rule.name)?;
+        Ok(RuleSession {
+            live: Arc::clone(self),
+            rule: Arc::clone(&rule.name),
+            limits,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RuleSession {
+    /// The name of the rule.
+    #[must_use]
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    /// The rate of its rule.
+    #[must_use]
+    pub fn limits(&self) -> RateLimits {
+        self.limits.clone()
+    }
+}
+
+impl Drop for RuleSession {
+    fn drop(&mut self) {
+        let mut state = self.live.state();
+        state.counts.leave(&self.rule);
+        if !state.counts.knows(&self.rule) {
+            state.limits.remove(&self.rule);
+        }
+    }
+}
+
+impl RateLimits {
+    fn new(bits_per_second: Option<u64>) -> Self {
+        Self {
+            forward: Arc::new(RateLimit::new(bits_per_second)),
+            backward: Arc::new(RateLimit::new(bits_per_second)),
+        }
+    }
+
+    fn set(&self, bits_per_second: Option<u64>) {
+        self.forward.set(bits_per_second);
+        self.backward.set(bits_per_second);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use longhaul_hop::Grant;
+
+    fn policy(rules: &[(&str, &str)]) -> Policy {
+        let rule = |(name, more): &(&str, &str)| {
+            format!("[[allow]]\nname = \"{name}\"\nprincipals = [\"*\"]\nto = [\"192.0.2.0/24\"]\n{more}\n")
+        };
+        let text: String = rules.iter().map(rule).collect();
+        Policy::parse(&text, Path::new("p.toml")).expect(&text)
+    }
+
+    fn enter(live: &Arc<Live>, policy: &Policy, name: &str) -> Result<RuleSession, NoPlace> {
+        let rule = policy.rules().find(|rule| &*rule.name == name);
+        live.enter(rule.expect(name))
+    }
+
+    /// Draws all there is.
+    fn empty(limit: &RateLimit) -> usize {
+        let mut drawn = 0;
+        while let Grant::Bytes(n) = limit.draw(64 * 1024) {
+            drawn += n;
+        }
+        drawn
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reload_does_not_fill_the_bucket_again() {
+        let capped = policy(&[("a", "max_rate = \"80 Mbit/s\"")]);
+        let live = Live::new(&capped);
+        let session = enter(&live, &capped, "a").expect("a place");
+        assert_eq!(empty(&session.limits().forward), 1_000_000);
+        for _ in 0..10 {
+            live.reload(&capped);
+            let another = enter(&live, &capped, "a").expect("a place");
+            assert_eq!(empty(&another.limits().forward), 0, "the rule's burst is used");
+        }
+        assert_eq!(
+            empty(&session.limits().backward),
+            1_000_000,
+            "each way for itself"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_rate_holds_for_sessions_under_way() {
+        let policies = [
+            policy(&[("a", "")]),
+            policy(&[("a", "max_rate = \"80 Mbit/s\"")]),
+            policy(&[("a", "max_rate = \"8 Mbit/s\"")]),
+        ];
+        let live = Live::new(&policies[0]);
+        let session = enter(&live, &policies[0], "a").expect("a place");
+        let limit = session.limits().forward;
+        assert_eq!(limit.draw(usize::MAX), Grant::Bytes(usize::MAX), "no cap");
+        live.reload(&policies[1]);
+        assert_eq!(empty(&limit), 1_000_000);
+        live.reload(&policies[2]);
+        tokio::time::advance(std::time::Duration::from_millis(50)).await;
+        assert_eq!(empty(&limit), 50_000, "a megabyte a second");
+        live.reload(&policies[0]);
+        assert_eq!(limit.draw(usize::MAX), Grant::Bytes(usize::MAX), "no cap again");
+    }
+
+    #[test]
+    fn a_rule_that_goes_away_is_counted_until_its_last_session_ends() {
+        let (one, none) = (policy(&[("a", "max_sessions = 1")]), policy(&[]));
+        let live = Live::new(&one);
+        let session = enter(&live, &one, "a").expect("a place");
+        live.reload(&none);
+        assert_eq!(enter(&live, &one, "a").expect_err("gone"), NoPlace::Gone);
+        live.reload(&one);
+        assert_eq!(enter(&live, &one, "a").expect_err("full"), NoPlace::Full);
+        live.reload(&none);
+        drop(session);
+        assert!(
+            live.state().limits.is_empty(),
+            "nothing is kept for a rule that is gone"
+        );
+        live.reload(&one);
+        enter(&live, &one, "a").expect("a place");
+    }
+}

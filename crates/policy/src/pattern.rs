@@ -1,0 +1,231 @@
+//! What a rule says of a host: a network of addresses, or a name.
+#![deny(clippy::indexing_slicing)]
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use longhaul_proto::Host;
+use longhaul_proto::text::printable;
+
+use crate::network::Network;
+use crate::reach::{OwnAddresses, leads, leads_nowhere};
+
+/// A pattern for hosts: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`, `dtn.example.org`, `*.example.org`, or `*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostPattern {
+    /// Addresses in this network, whatever name led to them.
+    Network(Network),
+    /// This name, in lower case.
+    Name(String),
+    /// Names that end in this (it begins with a dot), or, if it is empty, all names.
+    Suffix(String),
+}
+
+impl HostPattern {
+    /// Whether this pattern lets a connection go to `address`, which `name` led to, if a name did.
+    ///
+    /// A network grants its addresses, but those of this machine and its link only if it is itself such a network:
+    /// `0.0.0.0/0` means neither loopback nor what the machine's own interfaces have (`own`). A name grants what it leads to
+    /// only out in the world, so that whoever writes the zone cannot point it at the depot's neighbours; add the network
+    /// to the rule to allow those.
+    pub(crate) fn grants(&self, address: IpAddr, name: Option<&str>, own: &OwnAddresses) -> bool {
+        match self {
+            Self::Network(network) => leads(Some(network), address, own),
+            _ => name.is_some_and(|name| self.names(name)) && leads(None, address, own),
+        }
+    }
+
+    /// Whether it speaks of a host that has this address, or has been found by this name, and no more than that: nobody is let through.
+    #[must_use]
+    pub fn matches(&self, address: Option<IpAddr>, name: Option<&str>) -> bool {
+        match self {
+            Self::Network(network) => address.is_some_and(|address| network.contains(address.to_canonical())),
+            _ => name.is_some_and(|name| self.names(name)),
+        }
+    }
+
+    /// Whether this pattern lets a connection go to `host` as it is written, with nothing looked up.
+    pub(crate) fn grants_as_written(&self, host: &Host, own: &OwnAddresses) -> bool {
+        match host {
+            Host::Ip(address) => self.grants(*address, None, own),
+            Host::Name(name) => self.names(name),
+        }
+    }
+
+    /// Whether this pattern could let a connection go to `host`, once it is looked up if it is a name. Asked before any
+    /// look-up.
+    ///
+    /// An address is granted or not. A name could be granted by a pattern that names it, and by any network whatever: rules
+    /// speak of addresses, and people ask for hosts by their names, so `192.0.2.0/24` must grant `dtn.example.org` that leads
+    /// there, and where a name leads nobody knows who has not looked. The price is that a key listed in a rule with a
+    /// network can have any name looked up; what bounds that are the places for look-ups, not this. A network of loopback or
+    /// link-local addresses is no exception, since `localhost` is a name, too; one from which nothing is ever granted (multicast,
+    /// say) is.
+    pub(crate) fn might_grant(&self, host: &Host, own: &OwnAddresses) -> bool {
+        match (self, host) {
+            (Self::Network(network), Host::Name(_)) => !leads_nowhere(network),
+            _ => self.grants_as_written(host, own),
+        }
+    }
+
+    /// Whether this pattern names `name`; a network names none.
+    #[must_use]
+    pub fn names(&self, name: &str) -> bool {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        match self {
+            Self::Network(_) => false,
+            Self::Name(exact) => exact.eq_ignore_ascii_case(name),
+            Self::Suffix(suffix) => {
+                name.len() > suffix.len()
+                    && name
+                        .get(name.len() - suffix.len()..)
+                        .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+            }
+        }
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = String;
+
+    /// The error is one printable line, whatever the text is.
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::read(text).map_err(|problem| printable(problem.as_bytes()))
+    }
+}
+
+impl HostPattern {
+    fn read(text: &str) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self::Suffix(String::new()));
+        }
+        if text.contains('/') || text.starts_with('[') || text.parse::<IpAddr>().is_ok() {
+            return text.parse().map(Self::Network);
+        }
+        let (suffix, name) = match text.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        match Host::parse(name) {
+            Ok(Host::Name(name)) => {
+                let name = name.trim_end_matches('.').to_ascii_lowercase();
+                Ok(if suffix {
+                    Self::Suffix(format!(".{name}"))
+                } else {
+                    Self::Name(name)
+                })
+            }
+            _ => Err(format!(
+                "{text:?} is no host pattern: write a network (10.0.0.0/8), an address, a name, *.domain or *"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> HostPattern {
+        text.parse().expect(text)
+    }
+
+    fn grants(text: &str, address: &str, name: Option<&str>) -> bool {
+        pattern(text).grants(address.parse().expect(address), name, &OwnAddresses::default())
+    }
+
+    #[test]
+    fn networks_grant_their_addresses() {
+        assert!(grants("10.0.0.0/8", "10.255.0.1", None));
+        assert!(!grants("10.0.0.0/8", "11.0.0.1", None));
+        assert!(
+            grants("10.0.0.0/8", "::ffff:10.1.2.3", None),
+            "mapped addresses are the addresses they map"
+        );
+        assert!(grants("0.0.0.0/0", "198.51.100.1", Some("any.example")));
+        assert!(grants("2001:db8::/32", "2001:db8::5", None));
+        assert!(!grants("::/0", "10.0.0.1", None), "the families do not meet");
+        assert!(grants("192.0.2.7", "192.0.2.7", None));
+        assert!(!grants("192.0.2.7", "192.0.2.8", None));
+    }
+
+    #[test]
+    fn a_name_does_not_lead_inside() {
+        assert!(grants("*.example.org", "20.0.0.1", Some("dtn.example.org")));
+        assert!(grants("dtn.example.org", "2600::1", Some("DTN.Example.org.")));
+        for address in [
+            "10.0.0.1",
+            "192.168.0.1",
+            "172.31.255.255",
+            "100.64.0.1",
+            "127.0.0.1",
+            "169.254.169.254",
+            "fd00::1",
+            "::1",
+            "64:ff9b::a00:1",
+            "2002:a00:1::",
+            "::ffff:10.0.0.1",
+            "::ffff:0:10.0.0.1",
+        ] {
+            assert!(!grants("*", address, Some("rebound.example.org")), "{address}");
+        }
+    }
+
+    #[test]
+    fn suffixes_match_whole_labels() {
+        assert!(pattern("*.example.org").names("a.b.example.org"));
+        assert!(!pattern("*.example.org").names("example.org"));
+        assert!(!pattern("*.example.org").names("badexample.org"));
+        assert!(pattern("*").names("anything"));
+        assert!(!pattern("example.org").names("an.example.org"));
+    }
+
+    #[test]
+    fn ill_formed_patterns_are_refused() {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.1/8",
+            "a b",
+            "*.",
+            "*.*",
+            "x/8",
+            "::ffff:10.0.0.0/104",
+            "10.0.0.0/-1",
+            "[10.0.0.0/8]",
+            "[dtn.example.org]",
+        ] {
+            assert!(text.parse::<HostPattern>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_looked_up_for_a_network_that_grants_nothing() {
+        let name = Host::parse("dtn.example.org").expect("name");
+        let might = |text: &str| pattern(text).might_grant(&name, &OwnAddresses::default());
+        for text in [
+            "192.0.2.0/24",
+            "127.0.0.0/8",
+            "fe80::/10",
+            "::1",
+            "0.0.0.0/0",
+            "dtn.example.org",
+            "*.example.org",
+            "*",
+        ] {
+            assert!(might(text), "{text}");
+        }
+        for text in [
+            "224.0.0.0/4",
+            "239.1.2.3",
+            "0.0.0.0",
+            "::",
+            "ff02::/16",
+            "100::/64",
+            "other.example.org",
+            "*.example.com",
+        ] {
+            assert!(!might(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What stands in for the functions of the C library. Each calls the real one with what the program gave, and returns what that gave;
+//! what is done besides shows neither in the result nor in `errno`.
+//!
+//! They are few: those that open a connection or prepare one (`connect`, `listen`, `accept`, `accept4`), those that end or rename a
+//! descriptor (`close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`), `fork`, and `_exit`, which ends a process without telling.
+//! Reading and writing are not among them: the kernel keeps the accounts.
+//!
+//! All of them may be called in a signal handler (POSIX, 2.4.3), so all of this is fit for that: nothing is allocated, looked up or
+//! waited for without a bound, and on an alternate stack with little room nothing is done at all. `connect`, `accept` and `close` are
+//! points where a thread can be cancelled, which unwinds: in the real function, with nothing of this library's on the stack that would
+//! have to be put right.
+//!
+//! These are ordinary functions; the preload object gives them their names. Linked into a Rust program under those, they would take the
+//! place of libc's.
+
+mod routed;
+
+pub use routed::{
+    getaddrinfo, gethostbyname, gethostbyname_r, gethostbyname2, gethostbyname2_r, getpeername, getsockopt,
+    sendmsg, sendto,
+};
+
+use std::ffi::{c_int, c_uint};
+
+use libc::{sockaddr, socklen_t};
+
+use crate::context;
+use crate::process::{self, aside};
+use crate::real;
+use crate::routes;
+
+/// `connect(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    // SAFETY: the program's arguments are passed on.
+    if let Some(result) = unsafe { routes::connect(fd, address, length) } {
+        return result;
+    }
+    aside(|process| process.before_connection(fd));
+    // SAFETY: the program's arguments are passed on.
+    let result = unsafe { real::connect(fd, address, length) };
+    if result == 0 || matches!(context::errno(), libc::EINPROGRESS | libc::EINTR) {
+        aside(|process| process.opened(fd));
+    }
+    result
+}
+
+/// `listen(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
+    aside(|process| process.before_connection(fd));
+    // SAFETY: the program's arguments are passed on.
+    unsafe { real::listen(fd, backlog) }
+}
+
+/// `accept(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    // SAFETY: the program's arguments are passed on.
+    let accepted = unsafe { real::accept(fd, address, length) };
+    if accepted >= 0 {
+        aside(|process| process.opened(accepted));
+    }
+    accepted
+}
+
+/// `accept4(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
+    // SAFETY: the program's arguments are passed on.
+    let accepted = unsafe { real::accept4(fd, address, length, flags) };
+    if accepted >= 0 {
+        aside(|process| process.opened(accepted));
+    }
+    accepted
+}
+
+/// `close(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn close(fd: c_int) -> c_int {
+    if process::is_ours(fd) {
+        return bad_descriptor();
+    }
+    if process::process().is_some_and(|process| process.knows(fd) || process.wants_help()) {
+        aside(|process| {
+            process.closing(fd);
+            process.helper.attend(process);
+        });
+    }
+    // SAFETY: the program's arguments are passed on.
+    unsafe { real::close(fd) }
+}
+
+/// `dup(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn dup(fd: c_int) -> c_int {
+    // SAFETY: the program's arguments are passed on.
+    let new = unsafe { real::dup(fd) };
+    aside(|process| process.duplicated(fd, new));
+    new
+}
+
+/// `dup2(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
+    aside(|process| process.replacing(old, new));
+    // SAFETY: the program's arguments are passed on.
+    let result = unsafe { real::dup2(old, new) };
+    aside(|process| process.duplicated(old, result));
+    result
+}
+
+/// `dup3(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    aside(|process| process.replacing(old, new));
+    // SAFETY: the program's arguments are passed on.
+    let result = unsafe { real::dup3(old, new, flags) };
+    aside(|process| process.duplicated(old, result));
+    result
+}
+
+/// `close_range(2)`: leaves the log open.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    const CLOEXEC: c_int = 4;
+    if flags & CLOEXEC == 0 {
+        aside(|process| process.closing_range(first, last));
+    }
+    let mut from = first;
+    while let Some(own) = process::own_between(from, last) {
+        if own > from {
+            // SAFETY: the program's arguments are passed on, up to what is not the program's.
+            let below = unsafe { real::close_range(from, own - 1, flags) };
+            if below != 0 {
+                return below;
+            }
+        }
+        if own == last {
+            return 0;
+        }
+        from = own + 1;
+    }
+    // SAFETY: the program's arguments are passed on, from behind what is not the program's.
+    unsafe { real::close_range(from, last, flags) }
+}
+
+/// `closefrom(3)`: leaves the log open where the kernel has `close_range`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn closefrom(first: c_int) {
+    let lowest = c_uint::try_from(first).unwrap_or(0);
+    if process::own_between(lowest, c_uint::MAX).is_some() {
+        // SAFETY: closing all descriptors from here on is what was asked for.
+        if unsafe { close_range(lowest, c_uint::MAX, 0) } == 0 {
+            return;
+        }
+    }
+    aside(|process| process.closing_range(lowest, c_uint::MAX));
+    // SAFETY: the program's arguments are passed on.
+    unsafe { real::closefrom(first) }
+}
+
+/// `fork(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn fork() -> libc::pid_t {
+    // SAFETY: the program asked for it.
+    let child = unsafe { real::fork() };
+    if child == 0 {
+        aside(|process| process.helper.fork_is_over());
+    }
+    child
+}
+
+/// `_exit(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn _exit(status: c_int) -> ! {
+    process::ending();
+    // SAFETY: the program's arguments are passed on.
+    unsafe { real::_exit(status) };
+    loop {
+        // SAFETY: ends the process; nothing of it is used afterwards.
+        unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    }
+}
+
+/// `_Exit(3)`.
+///
+/// # Safety
+/// As the function of the C library.
+#[allow(non_snake_case)] // its name
+pub unsafe fn _Exit(status: c_int) -> ! {
+    // SAFETY: the same function by another name.
+    unsafe { _exit(status) }
+}
+
+fn bad_descriptor() -> c_int {
+    context::set_errno(libc::EBADF);
+    -1
+}

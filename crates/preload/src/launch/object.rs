@@ -1,0 +1,78 @@
+//! Where the preload object is, and how the loader is told.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Names of the object: as installed, and as cargo builds it.
+const NAMES: [&str; 2] = ["liblonghaul-preload.so", "liblonghaul_preload_object.so"];
+
+/// Why there is no object that the loader could be given. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum NoObject {
+    /// The variable names something else.
+    #[error("{0} names {1}, which is no file: unset it or correct it")]
+    NoFile(&'static str, PathBuf),
+    /// It is not where it is looked for.
+    #[error("{object} is neither in {folder} nor in its ../lib: install it there, or name it in {0}", object = NAMES[0], folder = .1.display())]
+    Nowhere(&'static str, PathBuf),
+    /// Its path has a character at which the loader would cut it.
+    #[error(
+        "the loader cannot be given {1}: put the library where the path has no blank and no colon, and name it in {0}"
+    )]
+    Cut(&'static str, PathBuf),
+    /// This program's own folder, or the object, can't be looked up.
+    #[error("cannot find {0}: {1}")]
+    Lost(PathBuf, std::io::Error),
+}
+
+/// The object: where the environment's `variable` says, else beside this program or in `../lib`.
+///
+/// # Errors
+/// It is nowhere, or its path has a character at which the loader would cut it.
+pub fn find(variable: &'static str) -> Result<PathBuf, NoObject> {
+    let found = match env::var_os(variable).filter(|path| !path.is_empty()) {
+        Some(path) => {
+            let path = PathBuf::from(path);
+            if !path.is_file() {
+                return Err(NoObject::NoFile(variable, path));
+            }
+            path
+        }
+        None => beside_program(variable)?,
+    };
+    let found = found
+        .canonicalize()
+        .map_err(|error| NoObject::Lost(found.clone(), error))?;
+    let text = found.as_os_str().as_encoded_bytes();
+    if text
+        .iter()
+        .any(|byte| *byte == b':' || byte.is_ascii_whitespace())
+    {
+        return Err(NoObject::Cut(variable, found));
+    }
+    Ok(found)
+}
+
+fn beside_program(variable: &'static str) -> Result<PathBuf, NoObject> {
+    let program =
+        env::current_exe().map_err(|error| NoObject::Lost("this program's own folder".into(), error))?;
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    let folders = [folder.to_path_buf(), folder.join("../lib")];
+    let candidates = folders
+        .iter()
+        .flat_map(|folder| NAMES.map(|name| folder.join(name)));
+    let found = candidates.into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| NoObject::Nowhere(variable, folder.into()))
+}
+
+/// The value of `LD_PRELOAD`: the object in front of what is to be loaded already.
+#[must_use]
+pub fn preload(object: &Path) -> OsString {
+    let mut all = object.as_os_str().to_owned();
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    all
+}

@@ -1,0 +1,243 @@
+//! What this library is within one process: what the hooks tell it, what it knows, and whom it belongs to.
+//!
+//! After `fork` the child goes on with the connections that it inherited, with a helper of its own. The child of `vfork` borrows its
+//! parent's memory, and one of a bare `clone` was not announced: in both the process number is not the owner's, and nothing is touched.
+
+use std::os::fd::{BorrowedFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+
+use crate::context::{self, Unseen};
+use crate::helper::Helper;
+use crate::log::Log;
+use crate::real;
+use crate::right_sizing::RightSizing;
+use crate::routes::Routes;
+use crate::settings::Settings;
+
+/// This process, once the library has been set up; null before, and where nothing is asked for.
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Everything that is known of the process.
+pub struct Process {
+    /// What is done to its connections; none where that is not asked for.
+    pub right_sizing: Option<RightSizing>,
+    /// How its connections are brought onto routes; none where that is not asked for.
+    pub routes: Option<Routes>,
+    /// The log.
+    pub log: Log,
+    /// The library's own thread.
+    pub helper: Helper,
+    /// The number of the process that all this belongs to.
+    owner: AtomicI32,
+}
+
+/// This process, if anything is done in it.
+pub fn process() -> Option<&'static Process> {
+    // SAFETY: null, or what `set_up` put there for good.
+    unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
+}
+
+/// Runs `body` beside the program, in the process that all this belongs to: without a trace in `errno`, without being cancelled in the
+/// middle, and without letting a panic out. `None` where it did not run, or not to its end.
+pub fn aside<T>(body: impl FnOnce(&'static Process) -> T) -> Option<T> {
+    let process = process().filter(|process| process.is_owner())?;
+    if context::is_cramped() {
+        return None;
+    }
+    let _unseen = Unseen::begin();
+    match catch_unwind(AssertUnwindSafe(|| body(process))) {
+        Ok(result) => Some(result),
+        Err(payload) => {
+            // Its destructor may panic once more.
+            std::mem::forget(payload);
+            None
+        }
+    }
+}
+
+/// The lowest descriptor from `first` to `last` that is this library's, as the hooks that close many at once count.
+pub fn own_between(first: u32, last: u32) -> Option<u32> {
+    let process = process()?;
+    let log = u32::try_from(process.log.descriptor()).ok();
+    let log = log.filter(|own| (first..=last).contains(own));
+    let control = process
+        .routes
+        .as_ref()
+        .and_then(|routes| routes.own_between(first, last));
+    log.into_iter().chain(control).min()
+}
+
+/// Whether a descriptor is this library's and not the program's.
+pub fn is_ours(descriptor: RawFd) -> bool {
+    process().is_some_and(|process| {
+        let is_log = descriptor >= 0 && process.log.descriptor() == descriptor && process.log.stands();
+        is_log
+            || process
+                .routes
+                .as_ref()
+                .is_some_and(|routes| routes.is_own(descriptor))
+    })
+}
+
+/// Sets the library up, unless the environment asks for something that it does not know. To be called once, when the object is loaded.
+pub fn set_up() {
+    // A message on the program's standard error would be a change of its behaviour. This is the library's own copy of the standard
+    // library: the hook of a program in Rust is another.
+    std::panic::set_hook(Box::new(|_| ()));
+    real::look_all_up();
+    let Some(settings) = Settings::from_environment() else {
+        return;
+    };
+    let log = Log::none();
+    if let Some(path) = &settings.log {
+        log.open(path);
+    }
+    let process = Box::new(Process {
+        right_sizing: settings.mode.map(RightSizing::new),
+        routes: settings
+            .routes
+            .map(|routes| Routes::new(routes, settings.ramp.as_deref())),
+        log,
+        helper: Helper::new(),
+        owner: AtomicI32::new(own_number()),
+    });
+    PROCESS.store(Box::into_raw(process), Ordering::Release);
+    // SAFETY: the handler is a function of this library, which is never unloaded before the process ends.
+    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    // What inetd and the like hand over.
+    aside(|process| (0..=2).for_each(|descriptor| process.opened(descriptor)));
+}
+
+/// In the child of a fork. Nothing is started here: other libraries have not had their turn yet.
+extern "C" fn forked() {
+    if let Some(process) = process() {
+        process.owner.store(own_number(), Ordering::Release);
+        process.helper.after_fork();
+        process.log.after_fork();
+        if let Some(right_sizing) = &process.right_sizing {
+            right_sizing.after_fork();
+        }
+        if let Some(routes) = &process.routes {
+            routes.after_fork();
+        }
+    }
+}
+
+/// When the process ends in order.
+pub fn ending() {
+    aside(|process| {
+        if let Some(right_sizing) = &process.right_sizing {
+            right_sizing.ending(&process.log);
+        }
+    });
+}
+
+fn own_number() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// A descriptor for as long as the caller looks at it.
+pub fn borrow<'a>(descriptor: RawFd) -> Option<BorrowedFd<'a>> {
+    // SAFETY: not negative. Should the program close it meanwhile, the kernel answers EBADF.
+    (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })
+}
+
+impl Process {
+    /// Whether this is the process that all this belongs to.
+    fn is_owner(&self) -> bool {
+        self.owner.load(Ordering::Acquire) == own_number()
+    }
+
+    /// Whether there is something for the helper to do.
+    pub fn has_work(&self) -> bool {
+        self.right_sizing
+            .as_ref()
+            .is_some_and(|right_sizing| right_sizing.table.live() > 0)
+    }
+
+    /// Whether the helper should run and does not.
+    pub fn wants_help(&self) -> bool {
+        self.has_work() && self.helper.is_missing()
+    }
+
+    /// What the helper does, until there is no more of it.
+    pub fn help(&'static self) {
+        if let Some(right_sizing) = &self.right_sizing {
+            right_sizing.watch(self);
+        }
+    }
+
+    /// Whether anything is known of a descriptor.
+    pub fn knows(&self, descriptor: RawFd) -> bool {
+        self.right_sizing
+            .as_ref()
+            .is_some_and(|right_sizing| right_sizing.table.find(descriptor).is_some())
+            || self
+                .routes
+                .as_ref()
+                .is_some_and(|routes| routes.knows(descriptor))
+    }
+
+    /// Before a connection is opened, or a socket listens.
+    pub fn before_connection(&self, descriptor: RawFd) {
+        if let Some(right_sizing) = &self.right_sizing {
+            right_sizing.before_connection(descriptor, &self.log);
+        }
+    }
+
+    /// A descriptor that may be a new connection.
+    pub fn opened(&'static self, descriptor: RawFd) {
+        if let Some(right_sizing) = &self.right_sizing
+            && right_sizing.opened(descriptor, &self.log)
+        {
+            self.helper.notify();
+        }
+        // Nobody opens connections within a fork.
+        self.helper.fork_is_over();
+        self.helper.attend(self);
+    }
+
+    /// A descriptor is about to be closed.
+    pub fn closing(&'static self, descriptor: RawFd) {
+        if let Some(right_sizing) = &self.right_sizing {
+            right_sizing.closing(descriptor, &self.log);
+        }
+        if let Some(routes) = &self.routes {
+            routes.closing(descriptor);
+        }
+    }
+
+    /// All descriptors from `first` to `last` are about to be closed.
+    pub fn closing_range(&'static self, first: u32, last: u32) {
+        let end = u32::try_from(crate::table::DESCRIPTORS).unwrap_or(0);
+        for descriptor in first..last.saturating_add(1).min(end) {
+            self.closing(RawFd::try_from(descriptor).unwrap_or(-1));
+        }
+    }
+
+    /// `new` is about to become a copy of `old`, and to be closed for that.
+    pub fn replacing(&'static self, old: RawFd, new: RawFd) {
+        let possible = old != new && borrow(old).is_some_and(|old| rustix::io::fcntl_getfd(old).is_ok());
+        if possible {
+            self.log.make_way(new);
+            if let Some(routes) = &self.routes {
+                routes.make_way(new);
+            }
+            self.closing(new);
+        }
+    }
+
+    /// `new` has become a copy of `old`.
+    pub fn duplicated(&'static self, old: RawFd, new: RawFd) {
+        if new < 0 || new == old {
+            return;
+        }
+        if let Some(right_sizing) = &self.right_sizing {
+            right_sizing.duplicated(old, new);
+        }
+        if let Some(routes) = &self.routes {
+            routes.duplicated(old, new);
+        }
+    }
+}

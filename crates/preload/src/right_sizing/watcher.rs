@@ -1,0 +1,228 @@
+//! The watcher: what the helper does here. It looks at the process's connections in turn, and right-sizes them through [`Flow`].
+//!
+//! It ends soon after the last connection. It spends at most a twentieth of one processor, however many connections there are.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use drs::{Advice, Flow, Limit, Outcome, Side, TcpInfo, TcpState};
+use rustix::time::Timespec;
+
+use super::RightSizing;
+use super::account::{self, Account};
+use crate::helper::may_be_alone;
+use crate::log::now;
+use crate::process::Process;
+use crate::table::{Held, Key};
+
+/// Between two rounds while data moves.
+const BUSY_INTERVAL: Duration = drs::SAMPLE_PERIOD;
+/// Between two rounds while nothing does.
+const IDLE_INTERVAL: Duration = Duration::from_millis(200);
+/// Rounds without data after which the longer pause begins.
+const MAX_IDLE_ROUNDS: u32 = 50;
+/// How long the watcher stays when there is no connection.
+const LINGER: Duration = Duration::from_secs(1);
+/// The pause is at least this many times as long as the round took.
+const SHARE: u32 = 20;
+/// The watcher's own state.
+pub struct Watcher {
+    right_sizing: &'static RightSizing,
+    process: &'static Process,
+    /// By slot.
+    flows: HashMap<usize, Watched>,
+    calm: u32,
+}
+
+/// What is kept of a connection between two looks.
+struct Watched {
+    key: Key,
+    /// Bytes (sent and acknowledged, received) at the last look.
+    moved: [u64; 2],
+    /// The side that moved data last; none before any did.
+    side: Option<usize>,
+    flows: [Flow; 2],
+    said: [Option<Limit>; 2],
+    advised: Option<Advice>,
+}
+
+const SIDES: [Side; 2] = [Side::Sending, Side::Receiving];
+
+impl Watcher {
+    /// Looks at the connections until there are none.
+    pub fn run(mut self) {
+        let (helper, table) = (&self.process.helper, &self.right_sizing.table);
+        loop {
+            let news = helper.news();
+            if table.live() == 0 {
+                self.flows.clear();
+                helper.wait(news, LINGER);
+                if table.live() == 0 && helper.leave(self.process) {
+                    return;
+                }
+                self.calm = 0;
+                continue;
+            }
+            if self.calm >= MAX_IDLE_ROUNDS && may_be_alone() {
+                helper.leave_for_now();
+                return;
+            }
+            let began = now();
+            let moved = self.round();
+            self.calm = if moved { 0 } else { self.calm.saturating_add(1) };
+            let share = now().saturating_sub(began) * SHARE;
+            if self.calm < MAX_IDLE_ROUNDS {
+                if let Ok(pause) = Timespec::try_from(BUSY_INTERVAL.max(share)) {
+                    let _ = rustix::thread::nanosleep(&pause);
+                }
+            } else {
+                // A new connection ends this pause.
+                helper.wait(news, IDLE_INTERVAL.max(share));
+            }
+        }
+    }
+
+    /// Looks at every connection once. Whether any moved data.
+    fn round(&mut self) -> bool {
+        let mut moved = false;
+        let table = &self.right_sizing.table;
+        for index in 0..table.used() {
+            match table.at(index).and_then(|key| table.hold(key)) {
+                Some(held) => moved |= self.look(index, held),
+                None => {
+                    self.flows.remove(&index);
+                }
+            }
+        }
+        moved
+    }
+}
+
+/// Whether two pieces of advice ask for the same, whatever the numbers of their causes.
+fn same(one: Advice, other: Advice) -> bool {
+    match (one, other) {
+        (Advice::Streams { streams: one, .. }, Advice::Streams { streams: other, .. }) => one == other,
+        _ => std::mem::discriminant(&one) == std::mem::discriminant(&other),
+    }
+}
+
+impl Watcher {
+    /// Has looked at none yet.
+    pub fn new(right_sizing: &'static RightSizing, process: &'static Process) -> Self {
+        Self {
+            right_sizing,
+            process,
+            flows: HashMap::new(),
+            calm: 0,
+        }
+    }
+
+    /// One look at a connection. Whether it moved data since the last.
+    fn look(&mut self, index: usize, mut held: Held<'_, Account>) -> bool {
+        let Some(descriptor) = held.descriptor() else {
+            // Every descriptor was closed where the hooks do not see it.
+            self.process.log.end(held.kept(), None);
+            held.free();
+            return false;
+        };
+        // SAFETY: not negative. The hooks wait while the slot is held, so the descriptor stays; where it was closed another way
+        // the kernel says so, or its identity does.
+        let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        if account::tcp_inode(socket) != Some(held.kept().inode) {
+            if !held.lost(descriptor) {
+                self.process.log.end(held.kept(), None);
+                held.free();
+            }
+            return false;
+        }
+        let Ok(info) = TcpInfo::read(socket) else {
+            return false;
+        };
+        if matches!(
+            info.state,
+            TcpState::SynSent | TcpState::SynReceived | TcpState::Close
+        ) {
+            return false;
+        }
+        let key = held.key();
+        let watched = match self.flows.get_mut(&index) {
+            Some(watched) if watched.key == key => watched,
+            _ => {
+                // The program knows nothing of this, and whoever runs it chose its congestion control.
+                let flow = |side| {
+                    Flow::with_host(self.right_sizing.mode, side, self.right_sizing.host())
+                        .keeping_congestion_control()
+                };
+                let watched = Watched {
+                    key,
+                    moved: [0; 2],
+                    side: None,
+                    flows: SIDES.map(flow),
+                    said: [None; 2],
+                    advised: None,
+                };
+                self.flows.insert(index, watched);
+                let Some(watched) = self.flows.get_mut(&index) else {
+                    return false;
+                };
+                watched
+            }
+        };
+        // Once the program began to close it, its number may be another socket's.
+        held.is_behind(descriptor) && watched.look(socket, &info, held.kept(), self.process)
+    }
+}
+
+impl Watched {
+    fn look(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        info: &TcpInfo,
+        account: &mut Account,
+        process: &Process,
+    ) -> bool {
+        account.looks = account.looks.saturating_add(1);
+        account.remember(socket, info);
+        let total = [info.bytes_acked.unwrap_or(0), info.bytes_received.unwrap_or(0)];
+        let [sent, received] = [0, 1].map(|side: usize| {
+            let of = |from: &[u64; 2]| from.get(side).copied().unwrap_or(0);
+            of(&total).saturating_sub(of(&self.moved))
+        });
+        self.moved = total;
+        let moved = sent > 0 || received > 0;
+        if moved {
+            // Answers and requests are small beside the data, whichever way that goes.
+            self.side = Some(usize::from(received > sent));
+        }
+        let Some(side) = self.side else { return false };
+        let (Some(flow), Some(said), Some(name)) =
+            (self.flows.get_mut(side), self.said.get_mut(side), SIDES.get(side))
+        else {
+            return moved;
+        };
+        let Ok(step) = flow.step(socket, now()) else {
+            return moved;
+        };
+        if let Some(verdict) = &step.verdict {
+            account.count(side, verdict.limit);
+            if said.replace(verdict.limit) != Some(verdict.limit) {
+                process.log.verdict(account, *name, verdict);
+            }
+        }
+        for applied in step.actions {
+            match applied.outcome {
+                Outcome::Set(_) => account.actions = account.actions.saturating_add(1),
+                Outcome::Refused(_) => account.refused = account.refused.saturating_add(1),
+            }
+            process.log.action(account, applied);
+        }
+        if let Some(advice) = step.advice
+            && !self.advised.is_some_and(|before| same(before, advice))
+        {
+            self.advised = Some(advice);
+            process.log.advice(account, &advice);
+        }
+        moved
+    }
+}

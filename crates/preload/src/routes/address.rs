@@ -1,0 +1,186 @@
+//! Destinations as programs give them, and as they get them back.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use libc::{sockaddr, socklen_t};
+
+/// Most bytes of an address: `struct sockaddr_in6`.
+const MOST: usize = 28;
+/// Fewest bytes of an IPv4 address, `struct sockaddr_in`.
+const V4_BYTES: usize = 16;
+/// Fewest bytes of an IPv6 address (RFC 2133, without the zone), as the kernel has it.
+const V6_BYTES: usize = 24;
+
+/// An address in the form of its socket's family, as the program gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Destination {
+    bytes: [u8; MOST],
+    length: u8,
+}
+
+/// What `connect` was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// To be connected to nothing again (`AF_UNSPEC`).
+    Nothing,
+    /// To be connected.
+    To(Destination),
+    /// Something that is not for us.
+    Other,
+}
+
+impl Given {
+    /// Reads what the program gave.
+    ///
+    /// # Safety
+    /// As for `connect`: NULL, or an address with as many bytes. (An address that can't be read is the kernel's to refuse; here the program
+    /// ends of it, as it does in other functions of the C library.)
+    pub unsafe fn read(address: *const sockaddr, length: socklen_t) -> Self {
+        let length = usize::try_from(length).unwrap_or(0);
+        if address.is_null() || length < 2 {
+            return Self::Other;
+        }
+        let mut bytes = [0; MOST];
+        let known = length.min(MOST);
+        // SAFETY: the caller's promise; no more than there is room for.
+        unsafe { std::ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), known) };
+        let [low, high, ..] = bytes;
+        match i32::from(u16::from_ne_bytes([low, high])) {
+            libc::AF_UNSPEC => Self::Nothing,
+            libc::AF_INET if length >= V4_BYTES => Self::To(Destination { bytes, length: 16 }),
+            libc::AF_INET6 if length >= V6_BYTES => Self::To(Destination { bytes, length: 28 }),
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Destination {
+    /// Of a socket of IPv6, or of IPv4. An IPv4 address is mapped for the former.
+    pub fn new(address: SocketAddr, v6: bool) -> Self {
+        let mut bytes = [0; MOST];
+        let ip = match (address.ip(), v6) {
+            (IpAddr::V4(ip), true) => IpAddr::V6(ip.to_ipv6_mapped()),
+            (ip, _) => ip,
+        };
+        let mut put = |at: usize, value: &[u8]| {
+            if let Some(room) = bytes.get_mut(at..at + value.len()) {
+                room.copy_from_slice(value);
+            }
+        };
+        put(2, &address.port().to_be_bytes());
+        let (family, length) = match ip {
+            IpAddr::V4(ip) => {
+                put(4, &ip.octets());
+                (libc::AF_INET, 16)
+            }
+            IpAddr::V6(ip) => {
+                put(8, &ip.octets());
+                (libc::AF_INET6, 28)
+            }
+        };
+        put(0, &u16::try_from(family).unwrap_or(0).to_ne_bytes());
+        Self { bytes, length }
+    }
+
+    /// Whether it is for a socket of IPv6.
+    pub fn is_v6(&self) -> bool {
+        self.length == 28
+    }
+
+    /// Its address, IPv4 where that was mapped.
+    pub fn ip(&self) -> IpAddr {
+        let octets = |at: usize| self.bytes.get(at..);
+        if self.is_v6() {
+            let v6 = octets(8).and_then(|bytes| bytes.first_chunk::<16>());
+            IpAddr::V6(v6.map_or(Ipv6Addr::UNSPECIFIED, |octets| Ipv6Addr::from(*octets))).to_canonical()
+        } else {
+            let v4 = octets(4).and_then(|bytes| bytes.first_chunk::<4>());
+            IpAddr::V4(v4.map_or(Ipv4Addr::UNSPECIFIED, |octets| Ipv4Addr::from(*octets)))
+        }
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        let [_, _, high, low, ..] = self.bytes;
+        u16::from_be_bytes([high, low])
+    }
+
+    /// Whether there may be a route to it: neither this machine, nor what is reached on the local link only, nor many at once.
+    pub fn may_have_route(&self) -> bool {
+        let ip = self.ip();
+        let local = match ip {
+            IpAddr::V4(ip) => ip.is_broadcast(),
+            IpAddr::V6(ip) => ip.is_unicast_link_local(),
+        };
+        !local && !ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast() && self.port() != 0
+    }
+
+    /// Gives it to the program, cut where there is less room, as the kernel does.
+    ///
+    /// # Safety
+    /// As for `getpeername`: `length` is valid for reads and writes, and `address` for writes of as many bytes.
+    pub unsafe fn write(&self, address: *mut sockaddr, length: *mut socklen_t) {
+        let own = usize::from(self.length);
+        // SAFETY: the caller's promise; no more is written than it has room for.
+        unsafe {
+            let room = usize::try_from(*length).unwrap_or(0).min(own);
+            std::ptr::copy_nonoverlapping(self.bytes.as_ptr(), address.cast::<u8>(), room);
+            *length = self.length.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_given_comes_back(address: SocketAddr, v6: bool, room in 0_u32..40) {
+            let v6 = v6 || address.is_ipv6();
+            let made = Destination::new(SocketAddr::new(address.ip(), address.port()), v6);
+            prop_assert_eq!(made.ip(), address.ip().to_canonical());
+            prop_assert_eq!((made.port(), made.is_v6()), (address.port(), v6));
+            let (mut bytes, mut length) = ([0xff_u8; 40], room);
+            // SAFETY: there is room for 40 bytes, and no more than that is promised.
+            unsafe { made.write(bytes.as_mut_ptr().cast(), &raw mut length) };
+            prop_assert_eq!(length, if v6 { 28 } else { 16 });
+            let written = room.min(length) as usize;
+            prop_assert!(bytes[written..].iter().all(|byte| *byte == 0xff), "cut");
+            if written == length as usize {
+                // SAFETY: the bytes were written.
+                let given = unsafe { Given::read(bytes.as_ptr().cast(), length) };
+                prop_assert_eq!(given, Given::To(made));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_near_has_no_route() {
+        let may = |text: &str| Destination::new(text.parse().unwrap(), text.contains('[')).may_have_route();
+        for near in [
+            "127.0.0.1:80",
+            "[::1]:80",
+            "[::ffff:127.0.0.1]:80",
+            "0.0.0.0:80",
+            "[::]:80",
+            "224.0.0.1:80",
+            "[ff02::1]:80",
+            "[fe80::1]:80",
+            "255.255.255.255:80",
+            "192.0.2.1:0",
+        ] {
+            assert!(!may(near), "{near}");
+        }
+        for far in [
+            "192.0.2.1:80",
+            "[2001:db8::1]:80",
+            "[::ffff:192.0.2.1]:80",
+            "10.0.0.1:1",
+        ] {
+            assert!(may(far), "{far}");
+        }
+    }
+}

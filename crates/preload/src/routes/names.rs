@@ -1,0 +1,201 @@
+//! Which name led to which address, so that rules may name destinations: the last ones that the program had resolved.
+
+use std::cell::UnsafeCell;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use longhaul_ramp::MAX_NAME;
+
+use crate::claim::Claim;
+
+/// Addresses that are remembered in one set, which has those of like hash.
+const WAYS: usize = 8;
+/// Sets.
+const SETS: usize = 128;
+/// Nobody looks at the entry. Zero, as fresh memory is.
+const FREE: u64 = 0;
+
+/// The memory, of fixed size: an address that comes new takes the place of the oldest of its set.
+pub struct Names {
+    entries: Box<[Entry]>,
+    clock: AtomicU32,
+}
+
+struct Entry {
+    state: Claim,
+    /// A part of the address's hash, and when it was remembered: what is looked at before an entry is held.
+    tag: AtomicU64,
+    known: UnsafeCell<Known>,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    address: [u8; 16],
+    length: u8,
+    name: [u8; MAX_NAME],
+}
+
+// SAFETY: `known` is touched only by who holds `state`; numbers only.
+unsafe impl Sync for Entry {}
+
+/// A name, on the stack.
+pub struct Name {
+    length: u8,
+    bytes: [u8; MAX_NAME],
+}
+
+impl Name {
+    /// As text.
+    pub fn as_str(&self) -> Option<&str> {
+        std::str::from_utf8(self.bytes.get(..usize::from(self.length))?).ok()
+    }
+}
+
+impl Names {
+    /// Nothing is remembered.
+    pub fn new() -> Self {
+        Self {
+            // SAFETY: zero bytes are FREE, a tag of nothing, and numbers.
+            entries: unsafe { Box::new_zeroed_slice(WAYS * SETS).assume_init() },
+            clock: AtomicU32::new(1),
+        }
+    }
+
+    /// Remembers that a name led to an address. One that is an address itself, or no name of DNS at all, is none.
+    pub fn remember(&self, name: &[u8], address: IpAddr) {
+        let name = name.strip_suffix(b".").unwrap_or(name);
+        let is_address = std::str::from_utf8(name).is_ok_and(|text| text.parse::<IpAddr>().is_ok());
+        let Some(length) = u8::try_from(name.len()).ok().filter(|length| *length > 0) else {
+            return;
+        };
+        if is_address || name.len() > MAX_NAME || !name.iter().all(u8::is_ascii_graphic) {
+            return;
+        }
+        let octets = octets(address);
+        let (set, hash) = self.set(&octets);
+        let time = |entry: &Entry| entry.tag.load(Ordering::Relaxed) >> 32;
+        let same = set.iter().find(|entry| {
+            entry.tag.load(Ordering::Relaxed) & 0xffff_ffff == hash
+                && Self::with(entry, |known| known.address == octets) == Some(true)
+        });
+        let Some(entry) = same.or_else(|| set.iter().min_by_key(|entry| time(entry))) else {
+            return;
+        };
+        Self::with(entry, |known| {
+            known.address = octets;
+            known.length = length;
+            if let Some(room) = known.name.get_mut(..name.len()) {
+                room.copy_from_slice(name);
+            }
+        });
+        let now = u64::from(self.clock.fetch_add(1, Ordering::Relaxed));
+        entry.tag.store(now << 32 | hash, Ordering::Release);
+    }
+
+    /// The name that led to an address last.
+    pub fn of(&self, address: IpAddr) -> Option<Name> {
+        let octets = octets(address);
+        let (set, hash) = self.set(&octets);
+        let alike = set
+            .iter()
+            .filter(|entry| entry.tag.load(Ordering::Acquire) & 0xffff_ffff == hash);
+        alike
+            .filter_map(|entry| {
+                Self::with(entry, |known| {
+                    (known.length > 0 && known.address == octets).then_some(Name {
+                        length: known.length,
+                        bytes: known.name,
+                    })
+                })?
+            })
+            .next()
+    }
+
+    /// In the child of a fork: what other threads held is nobody's.
+    pub fn after_fork(&self) {
+        for entry in self.entries.iter().filter(|entry| entry.state.is_orphan()) {
+            entry.state.put(FREE);
+        }
+    }
+
+    fn with<T>(entry: &Entry, body: impl FnOnce(&mut Known) -> T) -> Option<T> {
+        if !entry.state.take_soon(FREE) {
+            return None;
+        }
+        // SAFETY: this thread holds the entry.
+        let result = body(unsafe { &mut *entry.known.get() });
+        entry.state.put(FREE);
+        Some(result)
+    }
+
+    fn set(&self, octets: &[u8; 16]) -> (&[Entry], u64) {
+        // FNV-1a, which is enough to spread addresses that one program's own questions led to.
+        let hash = octets.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let first = usize::try_from(hash >> 48).unwrap_or(0) % SETS * WAYS;
+        (
+            self.entries.get(first..first + WAYS).unwrap_or_default(),
+            hash & 0xffff_ffff,
+        )
+    }
+}
+
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(names: &Names, address: &str) -> Option<String> {
+        Some(names.of(address.parse().unwrap())?.as_str()?.to_owned())
+    }
+
+    #[test]
+    fn the_last_name_of_an_address_is_known() {
+        let names = Names::new();
+        let remember = |name: &str, address: &str| names.remember(name.as_bytes(), address.parse().unwrap());
+        remember("one.example", "192.0.2.1");
+        remember("two.example.", "2001:db8::1");
+        assert_eq!(name(&names, "192.0.2.1").as_deref(), Some("one.example"));
+        assert_eq!(name(&names, "::ffff:192.0.2.1").as_deref(), Some("one.example"));
+        assert_eq!(name(&names, "2001:db8::1").as_deref(), Some("two.example"));
+        assert_eq!(name(&names, "192.0.2.2"), None);
+        remember("other.example", "192.0.2.1");
+        assert_eq!(name(&names, "192.0.2.1").as_deref(), Some("other.example"));
+        for none in [
+            "192.0.2.1",
+            "::1",
+            "",
+            ".",
+            "a b",
+            &"x".repeat(254),
+            "\u{fc}.example",
+        ] {
+            remember(none, "192.0.2.9");
+            assert_eq!(name(&names, "192.0.2.9"), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn there_is_no_end_to_addresses_but_to_what_is_remembered() {
+        let names = Names::new();
+        let address = |number: u32| IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 + number));
+        for number in 0..5000 {
+            names.remember(format!("host-{number}.example").as_bytes(), address(number));
+        }
+        let known = (0..5000)
+            .filter(|number| names.of(address(*number)).is_some())
+            .count();
+        assert!((SETS..=SETS * WAYS).contains(&known), "{known}");
+        assert_eq!(
+            names.of(address(4999)).unwrap().as_str(),
+            Some("host-4999.example")
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! Mode *routes*, with programs that print all that they see of it, and an on-ramp of the tests' own.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
+
+mod onramp;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use onramp::OnRamp;
+
+/// The preload object, which cargo does not build for these tests by itself: nothing links it.
+static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .args(["build", "--quiet", "--locked", "--manifest-path"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload-object/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target);
+    // What cargo tells this test of its own package is not for another build.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") {
+            cargo.env_remove(name);
+        }
+    }
+    succeeded(&mut cargo);
+    target.join("debug/liblonghaul_preload_object.so")
+});
+
+struct Programs {
+    folder: tempfile::TempDir,
+}
+
+static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
+    let programs = Programs {
+        folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+    };
+    let source = |name: &str| {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/routes")
+            .join(name)
+    };
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .arg(programs.path("routed"))
+        .arg(source("routed.c"));
+    succeeded(&mut cc);
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+        .arg(programs.path("resolves.so"))
+        .arg(source("resolves.c"));
+    succeeded(&mut cc);
+    programs
+});
+
+impl Programs {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+fn succeeded(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", told(&output));
+}
+
+fn told(output: &Output) -> String {
+    let [out, err] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    format!("{}\n{out}\n{err}", output.status)
+}
+
+/// The program, which is ended should it wait for what never comes.
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new("timeout");
+    command
+        .args(["--signal", "KILL", "120"])
+        .arg(PROGRAMS.path("routed"))
+        .args(words);
+    command
+}
+
+/// The program on routes.
+fn routed(onramp: &OnRamp, mode: &str, words: &[&str]) -> Command {
+    let mut command = command(words);
+    command
+        .env("LD_PRELOAD", &*OBJECT)
+        .env("LONGHAUL_ROUTES", mode)
+        .env("LONGHAUL_ONRAMP", &onramp.socket)
+        .env("LONGHAUL_PURPOSE", "a test");
+    command
+}
+
+/// What the program printed on routes.
+#[track_caller]
+fn seen(onramp: &OnRamp, words: &[&str]) -> String {
+    let output = routed(onramp, "open", words).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_blocking_connect_waits_for_the_route_and_has_its_error() {
+    let onramp = OnRamp::start();
+    let one = |address: &str, bytes: u32| {
+        format!(
+            "connect: 0 \npeer: {address} 80, {bytes} bytes\nerror: none\necho: there and back\nconnect again: -1 EISCONN\n\
+             end: 0 \nclose: 0 \n"
+        )
+    };
+    let expected = one("192.0.2.1", 16)
+        + &one("2001:db8::1", 28)
+        + &one("::ffff:192.0.2.1", 28)
+        + "refused: -1 ECONNREFUSED\nerror: none\npeer: -1 ENOTCONN\nsend: -1 EPIPE\nconnect after it: 0 \necho: there and back\n\
+           no route: -1 EHOSTUNREACH\ndescriptors left: 0 \n";
+    assert_eq!(seen(&onramp, &["blocking"]), expected);
+    let asked = onramp.asked();
+    assert_eq!(asked[0], r#"192.0.2.1:80 - Some("a test") false"#);
+    assert!(asked[1].starts_with("[2001:db8::1]:80 ") && asked[2].starts_with("192.0.2.1:80 "));
+}
+
+#[test]
+fn a_socket_that_does_not_wait_is_writable_when_the_route_stands() {
+    let onramp = OnRamp::start();
+    assert_eq!(
+        seen(&onramp, &["nonblocking"]),
+        "connect: -1 EINPROGRESS\npoll: 0\nerror: none\npeer: -1 ENOTCONN\nconnect again: -1 EALREADY\nsend: -1 EAGAIN\n\
+         recv: -1 EAGAIN\npoll later: 1 OUT\nerror: none\npeer: 192.0.2.5 80, 16 bytes\nconnect once more: 0 \n\
+         and again: -1 EISCONN\necho: there and back\nthe send buffer is the kernel's again\n\
+         connect: -1 EINPROGRESS\npoll: 0\npoll later: 1 OUT ERR HUP\nerror: ECONNREFUSED\nerror again: none\npeer: -1 ENOTCONN\n\
+         connect: -1 EINPROGRESS\npoll later: 1 OUT ERR HUP\nconnect tells: -1 ECONNREFUSED\nconnect after it: -1 EINPROGRESS\n\
+         poll: 1 OUT\nerror: none\ndescriptors left: 0 \n"
+    );
+}
+
+#[test]
+fn epoll_tells_of_a_route_by_an_edge() {
+    let onramp = OnRamp::start();
+    assert_eq!(
+        seen(&onramp, &["edges"]),
+        "connect: -1 EINPROGRESS\nevents: 0 \nevents later: 1 \nwritable\nerror: none\nno more events: 0 \n"
+    );
+}
+
+#[test]
+fn a_signal_interrupts_a_blocking_connect_which_goes_on() {
+    let onramp = OnRamp::start();
+    assert_eq!(
+        seen(&onramp, &["signals"]),
+        "interrupted: -1 EINTR\npoll: 0\npoll later: 1 OUT\nerror: none\necho: there and back\n\
+         out of time: -1 EINPROGRESS\npoll: 0\npoll later: 1 OUT\nerror: none\n\
+         interrupted: -1 EINTR\nconnect again waits: 0 \necho: there and back\n"
+    );
+    assert_eq!(
+        seen(&onramp, &["restarted"]),
+        "connect: 0 \necho: there and back\n"
+    );
+}
+
+#[test]
+fn a_thread_that_waits_for_a_route_can_be_cancelled() {
+    let onramp = OnRamp::start();
+    assert_eq!(seen(&onramp, &["cancelled"]), "cancelled\nclose: 0 \n");
+}
+
+#[test]
+fn names_that_led_to_addresses_are_told() {
+    let onramp = OnRamp::start();
+    let output = routed(&onramp, "open", &["names"])
+        .env(
+            "LD_PRELOAD",
+            format!("{}:{}", OBJECT.display(), PROGRAMS.path("resolves.so").display()),
+        )
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "by getaddrinfo: 0 \necho: there and back\nby gethostbyname: 0 \necho: there and back\n",
+        "{}",
+        told(&output)
+    );
+    let asked = onramp.asked();
+    assert!(asked[0].starts_with("192.0.2.1:80 one.example "), "{asked:?}");
+    assert!(asked[1].starts_with("192.0.2.1:80 two.example "), "{asked:?}");
+}
+
+#[test]
+fn what_opens_a_connection_otherwise_is_routed_and_what_is_none_is_not() {
+    let onramp = OnRamp::start();
+    assert_eq!(
+        seen(&onramp, &["others"]),
+        "peer on loopback is not asked for: -1 ENOTCONN\nsendto opens: 1 \nrecv: 1 \npeer: 192.0.2.1 80, 16 bytes\n\
+         sendmsg opens: 1 \nrecv: 1 \nsendto begins: -1 EINPROGRESS\npoll: 1 OUT ERR HUP\nerror: ECONNREFUSED\n"
+    );
+    assert_eq!(onramp.asked().len(), 3, "{:?}", onramp.asked());
+}
+
+#[test]
+fn children_and_programs_that_are_executed_know_where_a_connection_leads() {
+    let onramp = OnRamp::start();
+    assert_eq!(
+        seen(&onramp, &["processes"]),
+        "connect: -1 EINPROGRESS\nthe child polls: 1 OUT\nthe child's error: none\nthe child's peer: 192.0.2.5 80, 16 bytes\n\
+         poll: 1 OUT\nerror: none\ninherited: 192.0.2.5 80, 16 bytes\nnot a socket any more: -1 ENOTSOCK\n"
+    );
+}
+
+#[test]
+fn a_program_that_closes_what_it_does_not_know_keeps_its_route() {
+    let onramp = OnRamp::start();
+    assert_eq!(
+        seen(&onramp, &["closers"]),
+        "connect: -1 EINPROGRESS\nclose_range: 0 \nlowest: 0 \npoll: 1 OUT\nerror: none\npeer: 192.0.2.5 80, 16 bytes\n"
+    );
+}
+
+#[test]
+fn many_threads_connect_at_once() {
+    let onramp = OnRamp::start();
+    assert_eq!(seen(&onramp, &["threads"]), "all came back\n");
+    assert_eq!(onramp.asked().len(), 400);
+}
+
+#[test]
+fn without_an_onramp_connections_are_direct_or_there_are_none() {
+    let onramp = OnRamp::start();
+    // Nothing answers there, and to the second destination the on-ramp goes away in the middle.
+    for (destination, socket) in [("192.0.2.1", "/no/such/socket"), ("192.0.2.8", "")] {
+        let words = ["connect", destination];
+        let run = |mode: &str| {
+            let mut command = routed(&onramp, mode, &words);
+            if !socket.is_empty() {
+                command.env("LONGHAUL_ONRAMP", socket);
+            }
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let plain = String::from_utf8(command(&words).output().unwrap().stdout).unwrap();
+        if !socket.is_empty() {
+            assert_eq!(run("open"), plain, "{destination}");
+            assert_eq!(run("closed"), "connect: -1 ENETUNREACH\n", "{destination}");
+        }
+    }
+    // It says that there is nothing to be gained.
+    let plain = command(&["connect", "192.0.2.4"]).output().unwrap();
+    let direct = routed(&onramp, "open", &["connect", "192.0.2.4"])
+        .output()
+        .unwrap();
+    assert_eq!(told(&direct), told(&plain));
+    assert_eq!(
+        onramp.asked().last().map(String::as_str),
+        Some(r#"192.0.2.4:80 - Some("a test") false"#)
+    );
+}

@@ -1,0 +1,237 @@
+//! An on-ramp for these tests, on this end of `longhaul_ramp`: what it does with a destination follows from its last octet, and what gets
+//! onto a route is echoed.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use longhaul_ramp::{MAX_MESSAGE, Reply, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+/// What is known while it runs. It ends with the process.
+pub struct OnRamp {
+    pub socket: PathBuf,
+    state: Arc<State>,
+    _folder: tempfile::TempDir,
+}
+
+#[derive(Default)]
+struct State {
+    /// What was asked for, in words.
+    asked: Mutex<Vec<String>>,
+    waiting: Mutex<Waiting>,
+    changed_waiting: Condvar,
+    /// Where connections lead, by the program's address.
+    peers: Mutex<Vec<(SocketAddr, SocketAddr)>>,
+    arrived: Mutex<Vec<TcpStream>>,
+    changed: Condvar,
+}
+
+/// Those that wait for others.
+#[derive(Default)]
+struct Waiting {
+    streams: Vec<TcpStream>,
+    /// How often they were let go.
+    released: u64,
+}
+
+impl OnRamp {
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let state = Arc::new(State::default());
+        let listeners = ["127.0.0.1:0", "[::1]:0"].map(|at| {
+            let listener = TcpListener::bind(at).unwrap();
+            sockopt::set_socket_recv_buffer_size(&listener, 2304).unwrap();
+            let address = listener.local_addr().unwrap();
+            let state = Arc::clone(&state);
+            thread::spawn(move || {
+                for stream in listener.incoming() {
+                    state.arrived.lock().unwrap().push(stream.unwrap());
+                    state.changed.notify_all();
+                }
+            });
+            address
+        });
+        let unix = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        rustix::net::bind(&unix, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&unix, 64).unwrap();
+        let shared = Arc::clone(&state);
+        thread::spawn(move || {
+            loop {
+                let control = rustix::net::accept_with(&unix, SocketFlags::CLOEXEC).unwrap();
+                let state = Arc::clone(&shared);
+                thread::spawn(move || state.converse(&control, listeners));
+            }
+        });
+        Self {
+            socket: path,
+            state,
+            _folder: folder,
+        }
+    }
+
+    /// What programs asked for, in order.
+    pub fn asked(&self) -> Vec<String> {
+        self.state.asked.lock().unwrap().clone()
+    }
+}
+
+impl State {
+    fn converse(self: &Arc<Self>, control: &OwnedFd, listeners: [SocketAddr; 2]) {
+        let mut destination = None;
+        loop {
+            let mut room = [0; MAX_MESSAGE];
+            let length =
+                rustix::net::recv(control, &mut room, RecvFlags::empty()).map_or(0, |(_, length)| length);
+            if length == 0 {
+                return;
+            }
+            let say = |reply: Reply<'_>| {
+                let bytes = reply.encode();
+                let _ = rustix::net::send(control.as_fd(), bytes.finished().unwrap(), SendFlags::NOSIGNAL);
+            };
+            match Request::decode(&room[..length]).unwrap() {
+                Request::Ask(ask) => {
+                    let address = SocketAddr::new(ask.address.unwrap(), ask.port);
+                    let words = format!(
+                        "{address} {} {:?} {}",
+                        ask.name.unwrap_or("-"),
+                        ask.wish.purpose,
+                        ask.closed
+                    );
+                    self.asked.lock().unwrap().push(words);
+                    destination = Some(address);
+                    match last_octet(address) {
+                        3 => say(Reply::Refuse {
+                            errno: libc::EHOSTUNREACH,
+                            reason: "no route",
+                        }),
+                        4 => say(Reply::Direct { reason: "near" }),
+                        _ => say(Reply::Via {
+                            listener: listeners[usize::from(ask.v6)],
+                            ticket: 7,
+                            reason: "a test",
+                        }),
+                    }
+                }
+                Request::Begin { ticket, local, fill } => {
+                    assert_eq!(ticket, 7);
+                    let to = destination.unwrap();
+                    let stream = self.arrival(local);
+                    self.peers.lock().unwrap().push((canonical(local), to));
+                    let errno = match last_octet(to) {
+                        2 => libc::ECONNREFUSED,
+                        5 => self.wait(&stream, 0),
+                        6 => self.release(),
+                        7 => self.wait(&stream, libc::ECONNREFUSED),
+                        // Goes without a word.
+                        8 => return,
+                        _ => 0,
+                    };
+                    say(Reply::Done { errno, reason: "" });
+                    if errno != 0 {
+                        sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
+                        return;
+                    }
+                    thread::spawn(move || echo(stream, fill));
+                }
+                Request::Peer { local } => {
+                    let peers = self.peers.lock().unwrap();
+                    let known = peers.iter().rev().find(|(known, _)| *known == canonical(local));
+                    match known {
+                        Some((_, address)) => say(Reply::Peer { address: *address }),
+                        None => say(Reply::Refuse {
+                            errno: libc::ENOTCONN,
+                            reason: "unknown",
+                        }),
+                    }
+                }
+                Request::Listen { .. } => return,
+            }
+        }
+    }
+
+    /// The connection that was announced.
+    fn arrival(&self, local: SocketAddr) -> TcpStream {
+        let mut arrived = self.arrived.lock().unwrap();
+        loop {
+            let at = arrived.iter().position(|stream| {
+                stream
+                    .peer_addr()
+                    .is_ok_and(|peer| canonical(peer) == canonical(local))
+            });
+            if let Some(at) = at {
+                return arrived.swap_remove(at);
+            }
+            arrived = self.changed.wait(arrived).unwrap();
+        }
+    }
+
+    fn wait(&self, stream: &TcpStream, errno: i32) -> i32 {
+        let mut waiting = self.waiting.lock().unwrap();
+        let number = waiting.released;
+        waiting.streams.push(stream.try_clone().unwrap());
+        self.changed_waiting.notify_all();
+        while waiting.released == number {
+            waiting = self.changed_waiting.wait(waiting).unwrap();
+        }
+        errno
+    }
+
+    /// Lets those go that wait, and first waits for one whose program has not given it up.
+    fn release(&self) -> i32 {
+        let mut waiting = self.waiting.lock().unwrap();
+        while !std::mem::take(&mut waiting.streams).iter().any(stands) {
+            waiting = self.changed_waiting.wait(waiting).unwrap();
+        }
+        waiting.released += 1;
+        self.changed_waiting.notify_all();
+        0
+    }
+}
+
+fn stands(stream: &TcpStream) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut polled, Some(&now)) == Ok(0)
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+fn last_octet(address: SocketAddr) -> u8 {
+    match address {
+        SocketAddr::V4(address) => address.ip().octets()[3],
+        SocketAddr::V6(address) => address.ip().octets()[15],
+    }
+}
+
+/// Throws away what was put in front, which must be what it is said to be, and gives back all else.
+fn echo(mut stream: TcpStream, fill: u32) {
+    let mut front = vec![1; fill as usize];
+    if stream.read_exact(&mut front).is_err() {
+        return;
+    }
+    assert!(front.iter().all(|byte| *byte == 0));
+    let mut room = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut room) {
+        if stream.write_all(&room[..length]).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Buffers that joined sessions share: one is held while bytes are in it, so that idle sessions hold none.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes of a buffer: as much as a session reads ahead and seals at once.
+pub(super) const SIZE: usize = 128 * 1024;
+/// Bytes of a buffer when all memory for them is given out.
+const SMALL: usize = 16 * 1024;
+/// Buffers kept between bursts.
+const SPARE: usize = 32;
+
+/// So many bytes of buffers, for all who share them.
+#[derive(Debug)]
+pub struct Buffers {
+    total: usize,
+    pool: Mutex<Pool>,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    spare: Vec<Box<[u8]>>,
+    /// Bytes of all buffers but small ones, spare ones included.
+    allocated: usize,
+}
+
+/// A buffer; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    pub(super) bytes: Box<[u8]>,
+    of: Arc<Buffers>,
+}
+
+impl Buffers {
+    /// What suffices for hundreds of busy directions, in bytes.
+    pub const DEFAULT_TOTAL: usize = 64 << 20;
+
+    /// At most `total` bytes. Whoever finds none left has 16 KiB instead.
+    #[must_use]
+    pub fn new(total: usize) -> Arc<Self> {
+        Arc::new(Self {
+            total,
+            pool: Mutex::default(),
+        })
+    }
+
+    /// Bytes of buffers, in use or spare.
+    #[must_use]
+    pub fn allocated(&self) -> usize {
+        self.pool().allocated
+    }
+
+    pub(super) fn take(self: &Arc<Self>) -> Buffer {
+        let mut pool = self.pool();
+        let spare = pool.spare.pop();
+        let size = match &spare {
+            Some(_) => SIZE,
+            None if pool.allocated + SIZE <= self.total => {
+                pool.allocated += SIZE;
+                SIZE
+            }
+            None => SMALL,
+        };
+        drop(pool);
+        Buffer {
+            bytes: spare.unwrap_or_else(|| vec![0; size].into_boxed_slice()),
+            of: Arc::clone(self),
+        }
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.bytes.len() < SIZE {
+            return;
+        }
+        let mut pool = self.of.pool();
+        if pool.spare.len() < SPARE {
+            pool.spare.push(std::mem::take(&mut self.bytes));
+        } else {
+            pool.allocated = pool.allocated.saturating_sub(SIZE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_is_given_out_again_and_no_more_than_the_bound() {
+        let buffers = Buffers::new(2 * SIZE);
+        let (first, second, third) = (buffers.take(), buffers.take(), buffers.take());
+        assert_eq!(
+            [first.bytes.len(), second.bytes.len(), third.bytes.len()],
+            [SIZE, SIZE, SMALL]
+        );
+        drop((first, third));
+        assert_eq!(buffers.take().bytes.len(), SIZE);
+        drop(second);
+        assert_eq!(buffers.allocated(), 2 * SIZE);
+        let many = Buffers::new(1000 * SIZE);
+        drop((0..2 * SPARE).map(|_| many.take()).collect::<Vec<_>>());
+        assert_eq!(many.allocated(), SPARE * SIZE, "a burst is let go");
+    }
+}

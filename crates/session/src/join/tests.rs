@@ -1,0 +1,275 @@
+//! A session and a TCP connection, joined over loopback.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use longhaul_hop::{Dialled, Options, dial};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::{ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, Service, connect};
+
+/// More than all buffers on the way hold together.
+const MUCH: usize = 24 << 20;
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The initiator's end of a session, the program's end of a TCP connection, and what joins them.
+async fn joined(options: JoinOptions) -> (Session, TcpStream, JoinHandle<Joined>) {
+    let server = Arc::new(Identity::generate().unwrap());
+    let trust = ServerTrust::Pinned(server.public());
+    let listen = ListenOptions::new(LOOPBACK, server, Arc::new(|_| true), vec![Service::COPY]);
+    let listener = Listener::bind(listen).await.unwrap();
+    let to = ConnectOptions::new(
+        Service::COPY,
+        Route::direct(),
+        listener.local_addr().into(),
+        Arc::new(Identity::generate().unwrap()),
+        trust,
+    );
+    let (near, far) = tokio::join!(connect(&to), listener.accept());
+    let programs = TcpListener::bind(LOOPBACK).await.unwrap();
+    let address = programs.local_addr().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let dialled = dial(std::slice::from_ref(&address), |_| Options::default(), deadline);
+    let (dialled, accepted) = tokio::join!(dialled, programs.accept());
+    let Dialled { conn, .. } = dialled.unwrap();
+    let join = Join::new(far.unwrap(), conn, options);
+    (near.unwrap(), accepted.unwrap().0, tokio::spawn(join))
+}
+
+/// Bytes that differ from place to place.
+fn bytes(length: usize, seed: u8) -> Vec<u8> {
+    (0..length)
+        .map(|at| (at.wrapping_mul(31) >> 3) as u8 ^ seed)
+        .collect()
+}
+
+#[tokio::test]
+async fn bytes_go_both_ways_at_once_and_each_direction_ends_by_itself() {
+    let moved = Arc::new(std::sync::Mutex::new((0, 0)));
+    let counted = moved.clone();
+    let options = JoinOptions {
+        on_moved: Some(Arc::new(move |to_tcp, to_session| {
+            let mut moved = counted.lock().unwrap();
+            *moved = (moved.0 + to_tcp, moved.1 + to_session);
+        })),
+        ..JoinOptions::default()
+    };
+    let (near, program, join) = joined(options).await;
+    let (asked, answered) = (bytes(MUCH, 1), bytes(MUCH / 2, 2));
+    let (mut near_reads, mut near_writes) = tokio::io::split(near);
+    let (mut program_reads, mut program_writes) = program.into_split();
+    let sending = async {
+        near_writes.write_all(&asked).await.unwrap();
+        near_writes.shutdown().await.unwrap();
+    };
+    let answering = async {
+        program_writes.write_all(&answered).await.unwrap();
+        program_writes.shutdown().await.unwrap();
+    };
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    let (_, _, read, returned) = tokio::join!(
+        sending,
+        answering,
+        program_reads.read_to_end(&mut there),
+        near_reads.read_to_end(&mut back)
+    );
+    read.unwrap();
+    returned.unwrap();
+    assert!(there == asked && back == answered, "bytes differ");
+    let done = join.await.unwrap();
+    assert!(matches!(done.ending, Ending::Finished), "{:?}", done.ending);
+    assert_eq!(
+        (done.to_tcp, done.to_session),
+        (asked.len() as u64, answered.len() as u64)
+    );
+    assert_eq!(*moved.lock().unwrap(), (done.to_tcp, done.to_session));
+    assert!(done.flow.is_some(), "bulk data is watched");
+}
+
+#[tokio::test]
+async fn who_has_ended_still_hears_the_other() {
+    for session_first in [true, false] {
+        let (mut near, mut program, join) = joined(JoinOptions::default()).await;
+        let mut heard = String::new();
+        if session_first {
+            near.write_all(b"question").await.unwrap();
+            near.shutdown().await.unwrap();
+            program.read_to_string(&mut heard).await.unwrap();
+            program.write_all(b"answer").await.unwrap();
+            program.shutdown().await.unwrap();
+            near.read_to_string(&mut heard).await.unwrap();
+        } else {
+            program.write_all(b"question").await.unwrap();
+            program.shutdown().await.unwrap();
+            near.read_to_string(&mut heard).await.unwrap();
+            near.write_all(b"answer").await.unwrap();
+            near.shutdown().await.unwrap();
+            program.read_to_string(&mut heard).await.unwrap();
+        }
+        assert_eq!(heard, "questionanswer");
+        assert!(matches!(join.await.unwrap().ending, Ending::Finished));
+    }
+}
+
+#[tokio::test]
+async fn a_reset_of_one_side_is_a_reset_of_the_other() {
+    let (mut near, program, join) = joined(JoinOptions::default()).await;
+    program.set_zero_linger().unwrap();
+    drop(program);
+    let error = near.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+    let done = join.await.unwrap();
+    assert!(matches!(done.ending, Ending::Died(End::Tcp, _)), "{done:?}");
+
+    let (near, mut program, join) = joined(JoinOptions::default()).await;
+    drop(near);
+    let error = program.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+    let done = join.await.unwrap();
+    assert!(matches!(done.ending, Ending::Died(End::Session, _)), "{done:?}");
+}
+
+/// A side that takes nothing holds the other back; when it dies, that is noticed though nothing can be written to it.
+#[tokio::test]
+async fn a_death_is_noticed_behind_a_side_that_takes_nothing() {
+    let (mut near, program, join) = joined(JoinOptions::default()).await;
+    let chunk = bytes(1 << 20, 3);
+    // Far more than fits: this ends only when the program's reset has come through.
+    let sending = async {
+        loop {
+            if near.write_all(&chunk).await.is_err() {
+                break;
+            }
+        }
+    };
+    let dying = async {
+        // Once something has come there is something to hold back.
+        program.readable().await.unwrap();
+        program.set_zero_linger().unwrap();
+        drop(program);
+    };
+    tokio::join!(sending, dying);
+    let done = join.await.unwrap();
+    assert!(matches!(done.ending, Ending::Died(End::Tcp, _)), "{done:?}");
+}
+
+/// What a program has said before it closed arrives whole, though the other side was still sending and its system answered that with a
+/// reset.
+#[tokio::test]
+async fn what_was_said_before_a_close_arrives() {
+    let (near, mut program, join) = joined(JoinOptions::default()).await;
+    // As much as the sockets and buffers on the way hold.
+    let answer = bytes(192 << 10, 4);
+    let (mut reads, mut writes) = tokio::io::split(near);
+    let uploading = async {
+        let chunk = bytes(1 << 16, 5);
+        while writes.write_all(&chunk).await.is_ok() {}
+    };
+    let answering = async {
+        // It has heard enough, says all it has to say, and goes with bytes unread once its end has been taken.
+        program.read_u8().await.unwrap();
+        program.write_all(&answer).await.unwrap();
+        program.shutdown().await.unwrap();
+        while drs::TcpInfo::read(&program).unwrap().state != drs::TcpState::FinWait2 {
+            tokio::task::yield_now().await;
+        }
+        drop(program);
+        let mut heard = Vec::new();
+        reads.read_to_end(&mut heard).await.unwrap();
+        heard
+    };
+    let heard = tokio::select! {
+        heard = answering => heard,
+        () = uploading => panic!("the upload broke off before the answer had been read"),
+    };
+    assert!(heard == answer, "{} of {} bytes", heard.len(), answer.len());
+    writes.shutdown().await.unwrap();
+    let done = join.await.unwrap();
+    assert!(matches!(done.ending, Ending::Closed), "{done:?}");
+    assert_eq!(done.to_session, answer.len() as u64);
+}
+
+#[tokio::test]
+async fn silence_ends_it() {
+    let short = Duration::from_millis(20);
+    let silence = Silence {
+        open: short,
+        half_closed: short,
+    };
+    let options = || JoinOptions {
+        silence,
+        ..JoinOptions::default()
+    };
+    let (mut near, _program, join) = joined(options()).await;
+    assert!(matches!(join.await.unwrap().ending, Ending::Idle));
+    assert!(near.read_u8().await.is_err());
+
+    let (mut near, mut program, join) = joined(JoinOptions {
+        silence: Silence {
+            open: Duration::from_secs(3600),
+            ..silence
+        },
+        ..options()
+    })
+    .await;
+    near.shutdown().await.unwrap();
+    assert_eq!(program.read(&mut [0]).await.unwrap(), 0);
+    assert!(matches!(join.await.unwrap().ending, Ending::HalfClosed));
+    assert!(program.read_u8().await.is_err());
+}
+
+#[tokio::test]
+async fn a_rate_is_kept_and_nothing_is_lost_by_it() {
+    let options = JoinOptions {
+        // A burst of 64 KiB, and then 10 MB a second.
+        to_tcp: Arc::new(RateLimit::new(Some(80_000_000))),
+        to_session: Arc::new(RateLimit::new(Some(80_000_000))),
+        ..JoinOptions::default()
+    };
+    let (mut near, mut program, join) = joined(options).await;
+    let sent = bytes(2 << 20, 6);
+    let sending = async {
+        near.write_all(&sent).await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut back = Vec::new();
+        near.read_to_end(&mut back).await.unwrap();
+        back
+    };
+    let echoing = async {
+        let mut heard = Vec::new();
+        program.read_to_end(&mut heard).await.unwrap();
+        program.write_all(&heard).await.unwrap();
+        program.shutdown().await.unwrap();
+    };
+    let began = Instant::now();
+    let (back, ()) = tokio::join!(sending, echoing);
+    assert!(back == sent);
+    // At least as long as the rate says, whatever the machine: a burst is a tenth of a second's worth.
+    let least = Duration::from_secs_f64((2.0 * (f64::from(2 << 20) - 1e6)) / 1e7);
+    assert!(began.elapsed() >= least, "{:?}", began.elapsed());
+    assert!(matches!(join.await.unwrap().ending, Ending::Finished));
+}
+
+#[tokio::test]
+async fn without_memory_for_buffers_it_is_slower_and_nothing_else() {
+    let options = JoinOptions {
+        buffers: Buffers::new(0),
+        ..JoinOptions::default()
+    };
+    let (mut near, mut program, join) = joined(options).await;
+    let sent = bytes(1 << 20, 7);
+    let sending = async {
+        near.write_all(&sent).await.unwrap();
+        near.shutdown().await.unwrap();
+    };
+    let mut heard = Vec::new();
+    let (_, read) = tokio::join!(sending, program.read_to_end(&mut heard));
+    read.unwrap();
+    assert!(heard == sent);
+    program.shutdown().await.unwrap();
+    near.read_to_end(&mut Vec::new()).await.unwrap();
+    assert!(matches!(join.await.unwrap().ending, Ending::Finished));
+}

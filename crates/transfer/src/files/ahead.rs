@@ -1,0 +1,325 @@
+//! Pages of a directory, asked for before whoever reads them wants them, so that none waits a round trip for the one before (LH-FILES-12).
+//!
+//! Behind which name a page begins only the page before it tells. So behind the first question go others that ask for nothing but what
+//! follows, and the server answers them in order. How many are under way is the flow control: one at first, since most directories are short
+//! and whoever looks at one may soon look elsewhere, and one more with each page that is taken. What nobody wants any more is heard and
+//! thrown away.
+
+use std::collections::VecDeque;
+
+use super::MAX_ENTRIES_PER_PAGE;
+use super::message::{FilesAnswer, FilesAsk, FilesFailureKind, PathBytes};
+
+/// Pages that are under way ahead of the reader, at most. A page has half a megabyte: these fill 300 Mbit/s over 100 ms.
+const MAX_AHEAD: usize = 8;
+
+/// Where questions about files are said and answers heard, in the order of the questions.
+pub trait Channel {
+    /// Why nothing is heard any more.
+    type Error;
+
+    /// Says these questions, without waiting for answers. That they could not be said may be told when an answer is to be heard.
+    fn say(&mut self, asks: &[FilesAsk]) -> impl Future<Output = Result<(), Self::Error>> + Send;
+
+    /// The next answer: never one of those that answer no question.
+    fn hear(&mut self) -> impl Future<Output = Result<FilesAnswer, Self::Error>> + Send;
+}
+
+/// What has been asked on one channel. Pure, but for [`Ahead::ask_over`].
+#[derive(Debug, Default)]
+pub struct Ahead {
+    /// The directory whose pages are under way, and the name behind which the next one begins; none where it has ended.
+    listing: Option<(PathBytes, PathBytes)>,
+    /// Most entries in each page that was asked for and has not come.
+    under_way: VecDeque<u32>,
+    /// Pages that were taken one after the other.
+    taken: usize,
+    /// The server does not know such questions.
+    is_unknown: bool,
+}
+
+/// What to do for a question.
+#[derive(Debug, PartialEq, Eq)]
+struct Step {
+    /// To be said at once, in this order.
+    say: Vec<FilesAsk>,
+    /// Answers that come first and that nobody wants any more.
+    discard: usize,
+    /// The answer after those is to a question that was asked ahead.
+    is_ahead: bool,
+}
+
+impl Ahead {
+    /// Asks on `channel`, and hears the answer. When this fails, or is dropped before it is done, the channel is of no more use.
+    ///
+    /// # Errors
+    /// The channel's.
+    pub async fn ask_over<C: Channel>(
+        &mut self,
+        channel: &mut C,
+        ask: &FilesAsk,
+    ) -> Result<FilesAnswer, C::Error> {
+        loop {
+            let step = self.step(ask);
+            channel.say(&step.say).await?;
+            for _ in 0..step.discard {
+                channel.hear().await?;
+            }
+            let answer = channel.hear().await?;
+            if !self.is_to_be_asked_anew(&step, &answer) {
+                self.heard(ask, &answer);
+                return Ok(answer);
+            }
+        }
+    }
+
+    fn step(&mut self, ask: &FilesAsk) -> Step {
+        let page = match ask {
+            FilesAsk::Look {
+                path,
+                list: true,
+                after,
+                limit,
+            } => Some((path, after.as_ref(), limit.unwrap_or(u32::MAX))),
+            _ => None,
+        };
+        let follows = |(path, after, limit): (&PathBytes, Option<&PathBytes>, u32)| {
+            let listed = self.listing.as_ref();
+            listed.is_some_and(|(of, told)| of == path && Some(told) == after)
+                && self.under_way.front().is_some_and(|&most| most <= limit)
+        };
+        let is_ahead = page.is_some_and(follows);
+        let mut step = Step {
+            say: Vec::new(),
+            discard: 0,
+            is_ahead,
+        };
+        if is_ahead {
+            self.under_way.pop_front();
+            self.taken += 1;
+        } else {
+            step.discard = self.under_way.len();
+            self.under_way.clear();
+            self.taken = 0;
+            step.say.push(ask.clone());
+        }
+        if let Some((_, _, limit)) = page
+            && !self.is_unknown
+        {
+            let limit = limit.min(MAX_ENTRIES_PER_PAGE as u32);
+            while self.under_way.len() < (1 + self.taken).min(MAX_AHEAD) {
+                self.under_way.push_back(limit);
+                step.say.push(FilesAsk::More { limit: Some(limit) });
+            }
+        }
+        step
+    }
+
+    /// Whether the server does not know what was asked ahead: it is of an earlier release (LH-FILES-1).
+    fn is_to_be_asked_anew(&mut self, step: &Step, answer: &FilesAnswer) -> bool {
+        let is_unknown =
+            matches!(answer, FilesAnswer::Failed(failure) if failure.kind == FilesFailureKind::NotUnderstood);
+        if step.is_ahead && is_unknown {
+            self.is_unknown = true;
+            self.listing = None;
+            return true;
+        }
+        false
+    }
+
+    fn heard(&mut self, ask: &FilesAsk, answer: &FilesAnswer) {
+        self.listing = match (ask, answer) {
+            (FilesAsk::Look { path, list: true, .. }, FilesAnswer::Entries { next: Some(next), .. }) => {
+                Some((path.clone(), next.clone()))
+            }
+            _ => None,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::message::{Entry, EntryKind, FilesFailure};
+    use super::*;
+
+    /// A server of directories with names of two bytes, that answers in order; each reply says what it is to.
+    #[derive(Default)]
+    struct Server {
+        /// How many names each of the directories `a` and `b` has.
+        names: [u16; 2],
+        knows_more: bool,
+        asked: VecDeque<FilesAsk>,
+        /// What a question for more goes on from.
+        listing: Option<(PathBytes, PathBytes)>,
+        /// Most questions that waited at a time.
+        most_waiting: usize,
+        said: usize,
+        /// Turns: how often something was said after something had been heard.
+        turns: usize,
+        heard_since: bool,
+    }
+
+    impl Server {
+        fn new(names: [u16; 2], knows_more: bool) -> Self {
+            Self {
+                names,
+                knows_more,
+                heard_since: true,
+                ..Self::default()
+            }
+        }
+
+        fn look(&mut self, path: &PathBytes, after: Option<&PathBytes>, limit: Option<u32>) -> FilesAnswer {
+            let count = self.names[usize::from(path.0 == b"b")];
+            let from = after.map_or(0, |after| u16::from_be_bytes([after.0[0], after.0[1]]) + 1);
+            let most = limit.unwrap_or(u32::MAX).clamp(1, 5) as u16;
+            let to = count.min(from.saturating_add(most));
+            let name = |n: u16| PathBytes(n.to_be_bytes().to_vec());
+            let entries = (from..to).map(|n| Entry {
+                name: name(n),
+                kind: EntryKind::File,
+                size: path.0[0].into(),
+                mode: 0,
+                modified: 0,
+                target: None,
+            });
+            let next = (to < count).then(|| name(to - 1));
+            self.listing = next.clone().map(|next| (path.clone(), next));
+            FilesAnswer::Entries {
+                entries: entries.collect(),
+                next,
+            }
+        }
+    }
+
+    impl Channel for Server {
+        type Error = std::convert::Infallible;
+
+        async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), Self::Error> {
+            if !asks.is_empty() {
+                self.turns += usize::from(std::mem::take(&mut self.heard_since));
+            }
+            self.said += asks.len();
+            self.asked.extend(asks.iter().cloned());
+            self.most_waiting = self.most_waiting.max(self.asked.len());
+            Ok(())
+        }
+
+        async fn hear(&mut self) -> Result<FilesAnswer, Self::Error> {
+            self.heard_since = true;
+            Ok(match self.asked.pop_front().unwrap() {
+                FilesAsk::Look {
+                    path, after, limit, ..
+                } => self.look(&path, after.as_ref(), limit),
+                FilesAsk::More { .. } if !self.knows_more => FilesAnswer::Failed(FilesFailure::new(
+                    FilesFailureKind::NotUnderstood,
+                    &PathBytes::default(),
+                )),
+                FilesAsk::More { limit } => match self.listing.take() {
+                    Some((path, after)) => self.look(&path, Some(&after), limit),
+                    None => FilesAnswer::Entries {
+                        entries: Vec::new(),
+                        next: None,
+                    },
+                },
+                _ => FilesAnswer::Changed,
+            })
+        }
+    }
+
+    fn look(path: &str, after: Option<PathBytes>, limit: Option<u32>) -> FilesAsk {
+        FilesAsk::Look {
+            path: PathBytes(path.into()),
+            list: true,
+            after,
+            limit,
+        }
+    }
+
+    fn ask(ahead: &mut Ahead, server: &mut Server, ask: &FilesAsk) -> FilesAnswer {
+        longhaul_proto::fuzzing::ready(ahead.ask_over(server, ask)).unwrap()
+    }
+
+    proptest! {
+        /// Whoever asks hears what a server would say that is asked one question after the other, whatever is asked between.
+        #[test]
+        fn lh_files_12_answers_are_those_to_the_questions(
+            names in prop::array::uniform2(0u16..60),
+            knows_more: bool,
+            // Go on with the directory, or ask something else first; with pages of so many.
+            asked in prop::collection::vec((0u8..8, prop::option::of(0u32..7)), 1..60),
+        ) {
+            let (mut ahead, mut server) = (Ahead::default(), Server::new(names, knows_more));
+            let mut plain = Server::new(names, true);
+            let (mut path, mut after) = ("a", None);
+            for (what, limit) in asked {
+                match what {
+                    0 => (path, after) = ("a", None),
+                    1 => (path, after) = ("b", None),
+                    2 => prop_assert_eq!(
+                        ask(&mut ahead, &mut server, &FilesAsk::Remove { path: PathBytes::default(), recursive: false }),
+                        FilesAnswer::Changed
+                    ),
+                    _ => {}
+                }
+                let answer = ask(&mut ahead, &mut server, &look(path, after.clone(), limit));
+                let FilesAnswer::Entries { entries, next } = answer else { panic!("{answer:?}") };
+                // A page may be shorter than was asked for, and then there is another.
+                let most = limit.map_or(5, |limit| limit.max(1));
+                prop_assert!(entries.len() <= most as usize);
+                prop_assert!(next.is_none() || !entries.is_empty());
+                let FilesAnswer::Entries { entries: expected, next: after_expected } =
+                    plain.look(&PathBytes(path.into()), after.as_ref(), Some(entries.len() as u32))
+                else { unreachable!() };
+                if !entries.is_empty() {
+                    prop_assert_eq!(&entries, &expected);
+                    prop_assert_eq!(&next, &after_expected);
+                }
+                prop_assert!(server.asked.len() <= MAX_AHEAD);
+                after = next;
+            }
+        }
+    }
+
+    #[test]
+    fn lh_files_12_what_is_under_way_grows_with_what_is_taken_and_has_a_bound() {
+        let (mut ahead, mut server) = (Ahead::default(), Server::new([500, 0], true));
+        let (mut after, mut under_way) = (None, Vec::new());
+        for _ in 0..12 {
+            let FilesAnswer::Entries { next, .. } = ask(&mut ahead, &mut server, &look("a", after, None))
+            else {
+                unreachable!()
+            };
+            after = next;
+            under_way.push(server.asked.len());
+        }
+        assert_eq!(under_way, [1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8]);
+        assert_eq!(server.most_waiting, MAX_AHEAD + 1);
+        // Elsewhere, as many answers are thrown away as were under way, and no more are asked for than at first.
+        ask(&mut ahead, &mut server, &look("b", None, None));
+        assert_eq!(server.asked.len(), 1);
+    }
+
+    #[test]
+    fn lh_files_1_a_server_of_an_earlier_release_is_asked_page_by_page() {
+        let (mut ahead, mut server) = (Ahead::default(), Server::new([23, 0], false));
+        let (mut after, mut told) = (None, 0);
+        loop {
+            let FilesAnswer::Entries { entries, next } =
+                ask(&mut ahead, &mut server, &look("a", after, None))
+            else {
+                unreachable!()
+            };
+            told += entries.len();
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        // Five pages, and the three questions that it did not understand.
+        assert_eq!((told, server.said), (23, 5 + 3));
+        assert!(server.asked.is_empty());
+    }
+}

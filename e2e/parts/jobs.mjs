@@ -1,0 +1,160 @@
+// Jobs: paused, resumed, cancelled, tried again, removed; their details; the history and its filters.
+import { HOME, HOST, SERVER, becomes, demand, eventually, job, jobThat, read, same, say, write } from "../kit.mjs";
+import { done } from "./copies.mjs";
+
+export async function jobs(screen, { labelled }) {
+  await stopAndGo(screen);
+  await outOfReach(screen);
+  await failing(screen);
+  await many(screen);
+  await history(screen, labelled);
+}
+
+/** Copies what is selected in the left pane. */
+async function copy(screen) {
+  await screen.left.tool("Copy").click();
+  await screen.dialog.waitFor();
+  const id = await screen.startCopy();
+  await screen.view("Jobs");
+  return id;
+}
+
+/** All that can be asked of a job that runs, and after. */
+async function stopAndGo(screen) {
+  const { page, left, right } = screen;
+  await screen.view("Files");
+  await left.open("store", `lh://${SERVER}/`);
+  await right.open("home", `${HOME}/`);
+  await right.enter("take");
+  await left.row("large").click();
+  const id = await copy(screen);
+  await jobThat(id, "it runs", (one) => (one.progress?.bytes ?? 0) > 10e6);
+  await screen.ask("Pause", id);
+  await screen.shows(id, "paused");
+  const { progress } = await jobThat(id, "paused", (one) => one.state === "paused");
+  await screen.ask("Resume", id);
+  await screen.shows(id, "running");
+  await jobThat(id, "it goes on", (one) => one.state === "running" && (one.progress?.bytes ?? 0) > (progress?.bytes ?? 0));
+  // In the details there are the same buttons.
+  await page.locator(`a[href="#jobs/${id}"]`).click();
+  const details = page.getByRole("complementary", { name: `Details of job ${id}` });
+  await details.getByRole("button", { name: `Cancel: job ${id}`, exact: true }).click();
+  await details.locator(".state").getByText("cancelled", { exact: true }).waitFor();
+  same((await jobThat(id, "it ends", (one) => one.ended !== null)).state, "cancelled", "the job");
+  await screen.ask("Retry", id);
+  await jobThat(id, "it runs again", (one) => one.state === "running");
+  await screen.ask("Cancel", id);
+  await screen.shows(id, "cancelled");
+  await screen.ask("Remove from history", id);
+  await screen.job(id).waitFor({ state: "detached" });
+  await details.waitFor({ state: "detached" });
+  same(job(id), undefined, "what was removed from the history");
+  say("paused, resumed, cancelled, tried again, removed from the history");
+}
+
+/** A server that does not answer: the job waits, and says until when. */
+async function outOfReach(screen) {
+  const { page, left, right } = screen;
+  await screen.view("Files");
+  await left.open("home", `${HOME}/`);
+  await left.enter("take");
+  await right.place.selectOption({ label: "nobody" });
+  await right.region.getByRole("alert").waitFor();
+  await left.row("old.txt").click();
+  const id = await copy(screen);
+  await screen.shows(id, "waiting");
+  await screen.job(id).getByText(/tries again at/).waitFor();
+  const before = job(id).attempts;
+  await screen.ask("Retry", id);
+  await jobThat(id, "it is tried again at once", (one) => one.attempts > before && one.state === "waiting");
+  await screen.shows(id, "waiting");
+  await screen.ask("Pause", id);
+  await screen.shows(id, "paused");
+  await screen.ask("Cancel", id);
+  await screen.shows(id, "cancelled");
+  await page.locator(`a[href="#jobs/${id}"]`).click();
+  await page.getByRole("complementary").getByText("There is no report yet.").or(page.getByRole("complementary").locator(".error-text")).first().waitFor();
+  await page.getByRole("complementary").getByRole("link", { name: "Close", exact: true }).click();
+  say("a job whose server does not answer waits");
+}
+
+/** A file that is there and differs: the job fails, and says which. */
+async function failing(screen) {
+  const { page, left, right } = screen;
+  write(`${HOST}/other/old.txt`, "another one");
+  await screen.view("Files");
+  await left.open("home", `${HOME}/`);
+  await left.enter("take");
+  await right.open("host", "store.example:");
+  await right.enter("other");
+  await left.row("old.txt").click();
+  const id = await copy(screen);
+  await screen.shows(id, "failed");
+  same(read(HOST, "other/old.txt"), "another one", "what was there");
+  const { attempts } = job(id);
+  await screen.ask("Retry", id);
+  await jobThat(id, "it fails again", (one) => one.attempts > attempts && one.state === "failed");
+  await screen.shows(id, "failed");
+  await page.locator(`a[href="#jobs/${id}"]`).click();
+  const details = page.getByRole("complementary", { name: `Details of job ${id}` });
+  await details.getByText("Not copied (1)").click();
+  await details.getByText("already exists at the destination").waitFor();
+  await details.getByRole("link", { name: "Close", exact: true }).click();
+  say("a job that fails names what was not copied");
+}
+
+/** More sources than are shown at once. */
+async function many(screen) {
+  const { page, left, right } = screen;
+  await screen.view("Files");
+  await left.open("home", `${HOME}/`);
+  await left.enter("tree");
+  await right.open("home", `${HOME}/`);
+  await right.enter("take");
+  // 17, 117, 217 to 1917, and 170 to 179, 1170 to 1179 and so on.
+  await left.filter.fill("170");
+  await left.focus();
+  await page.keyboard.press("Control+a");
+  const names = await left.names();
+  await left.filter.fill("17");
+  await left.focus();
+  await page.keyboard.press("Control+a");
+  const number = Number(/^([\d,]+) of/.exec(await left.status())[1]);
+  demand(names.length < number && number > 20, `${number} files have 17 in their names`);
+  await left.tool("Copy").click();
+  await screen.asks(`Copy ${number} entries`);
+  await screen.dialog.getByText(`and ${number - 20} more`).waitFor();
+  const id = await screen.startCopy();
+  await done(id);
+  await screen.view("Jobs");
+  await page.locator(`a[href="#jobs/${id}"]`).click();
+  const details = page.getByRole("complementary", { name: `Details of job ${id}` });
+  const last = `${HOME}/tree/${(await job(id)).request.sources.at(-1).split("/").at(-1)}`;
+  same(await details.getByText(last, { exact: true }).isVisible(), false, "the last source is in view");
+  await details.getByText(`and ${number - 20} more`).click();
+  await details.getByText(last, { exact: true }).waitFor();
+  await details.getByText("Verified by BLAKE3:").waitFor();
+  await screen.accessible("details");
+  await details.getByRole("link", { name: "Close", exact: true }).click();
+  await details.waitFor({ state: "detached" });
+  say(`${number} sources in one job`);
+}
+
+/** The history further back, and by how jobs ended. */
+async function history(screen, labelled) {
+  const { page } = screen;
+  await screen.view("Jobs");
+  const list = page.getByRole("group", { name: "History" });
+  const length = async () => Number(await list.getByRole("listitem").first().getAttribute("aria-setsize"));
+  const before = await length();
+  await screen.button("Earlier jobs").click();
+  await eventually("earlier jobs", async () => (await length()) > before);
+  const show = page.getByLabel("Show");
+  for (const [label, state] of [["failed", "failed"], ["cancelled", "cancelled"], ["done", "done"]]) {
+    await show.selectOption({ label });
+    await becomes(`only ${label}`, async () => [...new Set(await list.locator(".state").allTextContents())], [state]);
+  }
+  await show.selectOption({ label: "All" });
+  await screen.job(labelled).getByText("by dragging").waitFor();
+  say("the history goes back, and shows what ended in one way alone");
+}

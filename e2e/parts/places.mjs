@@ -1,0 +1,68 @@
+// Places: added, refused, tested, removed.
+import { SERVER, becomes, demand, longhaul, say } from "../kit.mjs";
+
+export async function places(screen) {
+  const { page } = screen;
+  await screen.view("Places");
+  const form = page.getByRole("form", { name: "Add a place" });
+  const add = async (name, kind, location) => {
+    await form.getByLabel("Name", { exact: true }).fill(name);
+    await form.getByLabel("Kind").selectOption({ label: kind });
+    await form.getByLabel("Location").fill(location);
+    await form.getByRole("button", { name: "Add", exact: true }).click();
+  };
+  const refused = async (words) => becomes(words, () => form.getByRole("alert").textContent(), words);
+  const known = () => longhaul("places", "--json");
+
+  await add("", "Longhaul server", `lh://${SERVER}/`);
+  await refused("Give it a name.");
+  await add("store", "Longhaul server", "store.example");
+  await refused("An address, such as lh://dtn.example/");
+  await add("store", "Host by ssh", "lh://store.example/");
+  await refused("A host and a path, such as ana@dtn.example:runs/");
+  await add("store", "Directory on this machine", "data");
+  await refused("An absolute path, such as /data/");
+  await add("store", "Longhaul server", `lh://${SERVER}/`);
+  await screen.said("The place store was added.");
+  await add("store", "Host by ssh", "store.example:");
+  await refused("There is a place of this name already.");
+  await add("host", "Host by ssh", "store.example:");
+  await screen.said("The place host was added.");
+  // Nobody listens at the first port.
+  await add("nobody", "Longhaul server", `lh://${SERVER}:1/`);
+  await screen.said("The place nobody was added.");
+  await add("dev", "Directory on this machine", "/dev/");
+  await screen.said("The place dev was added.");
+  demand(known().includes("store.example:"), known());
+
+  const test = async (name, words) => {
+    await screen.button(`Test ${name}`).click();
+    const row = page.getByRole("row").filter({ has: page.getByRole("rowheader", { name, exact: true }) });
+    await row.getByRole("status").filter({ hasText: words }).waitFor();
+  };
+  await test("home", "Works");
+  await test("dev", "Works: it answers");
+  await test("store", "Works: it answers");
+  await test("host", "Works: it answers");
+  say("the server and the host by ssh answer");
+  await test("nobody", "Does not work: ");
+  await screen.accessible("places");
+
+  const removal = async () => {
+    await screen.button("Remove dev").click();
+    await screen.asks("Remove the place dev?");
+  };
+  await removal();
+  await screen.answer("Cancel");
+  await screen.closed();
+  await removal();
+  await page.keyboard.press("Escape");
+  await screen.closed();
+  demand(known().includes("dev"), "a place was removed without an answer");
+  await removal();
+  await screen.answer("Remove");
+  await screen.said("The place dev was removed.");
+  await screen.button("Remove dev").waitFor({ state: "detached" });
+  demand(!known().includes('"dev"'), known());
+  say("places are added, refused, tested and removed");
+}
