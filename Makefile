@@ -45,7 +45,7 @@ test-api: deps web
 test-page: build
 	@scripts/install-deps chromium:chromium unshare:util-linux mount:mount
 	$(CARGO) build --release --workspace --locked --example history
-	e2e/run.sh $(SCREENSHOTS)
+	PROGRAMS=$(TARGET_DIR)/release e2e/run.sh $(SCREENSHOTS)
 
 bench: bench-deps build
 	benches/relay/run.sh
