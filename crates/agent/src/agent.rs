@@ -267,7 +267,7 @@ impl Agent {
 
     /// Runs the program that a job names for its end, if it has come to it. A part's end is none of the job.
     fn on_end(&self, job: &Job) {
-        if job.state.is_end() && job.request.on_end_url.is_some() {
+        if job.state.is_end() && job.part.is_none() && job.request.on_end_url.is_some() {
             self.shared.notices.notify_one();
         }
         if job.state.is_end()

@@ -386,6 +386,9 @@ impl Store {
             let life = whole.life.after(event, now, &self.policy, seed(id))?;
             self.write_life(&mut transaction, id, life, now, with).await?;
         }
+        if whole.job.request.on_end_url.is_some() && !whole.life.state.is_end() {
+            self.keep_notice(&mut transaction, job, now).await?;
+        }
         transaction.commit().await?;
         Ok(has_ended.then_some(job))
     }
@@ -421,9 +424,6 @@ impl Store {
             .bind(id)
             .execute(&mut **transaction)
             .await?;
-        if life.state.is_end() {
-            self.keep_notice(transaction, id, now).await?;
-        }
         Ok(())
     }
 

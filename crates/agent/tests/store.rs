@@ -315,23 +315,16 @@ async fn an_end_is_told_until_it_is_taken(store: Store) {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 5);
-    store.close().await;
-}
-
-async fn of_a_job_in_parts_its_own_end_is_told(store: Store) {
-    let request = JobRequest {
+    // Of a job in parts one end is told: its own.
+    let split = JobRequest {
+        on_end_url: Some("http://third.example/".into()),
         split: Some(3),
-        on_end_url: Some("https://one.example/hook".into()),
         ..request("dtn:/told/")
     };
-    let id = store.submit("ana", &request, None, None).await.unwrap().0.id;
-    let part = claim(&store, 1).await.remove(0);
-    let end = AttemptEnd::default();
-    store.ended(part, 1, End::Done, &end).await.unwrap();
-    assert_eq!(store.next_notice().await.unwrap(), None);
-    store.ask(id, Event::Cancel).await.unwrap();
-    let told = store.take_notices(10, 10, 60_000).await.unwrap();
-    assert!(told.iter().map(|notice| notice.job).eq([id]));
+    let whole = store.submit("ana", &split, None, None).await.unwrap().0.id;
+    store.ask(whole, Event::Cancel).await.unwrap();
+    let told = take(10).await;
+    assert_eq!(told.iter().map(|notice| notice.job).collect::<Vec<_>>(), [whole]);
     store.close().await;
 }
 
@@ -598,7 +591,6 @@ on_both!(
     changes_come_in_their_order_and_pages_end,
     places_are_their_owners,
     an_end_is_told_until_it_is_taken,
-    of_a_job_in_parts_its_own_end_is_told,
     no_two_take_the_same,
     agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run,
     what_is_asked_of_a_job_is_asked_of_its_parts,

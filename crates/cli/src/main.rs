@@ -23,6 +23,7 @@ mod leftovers;
 mod logging;
 mod manual;
 mod offramp;
+mod onramp;
 mod perf;
 mod place;
 mod places;
@@ -76,6 +77,7 @@ enum Command {
     Serve(serve::Serve),
     Depot(depot::Relay),
     Offramp(offramp::Ramp),
+    Onramp(onramp::OnrampCommand),
     Run(run::Run),
     Perf(perf::Perf),
     Keys(keys::Keys),
@@ -112,6 +114,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
         Command::Offramp(offramp) => offramp.run(),
+        Command::Onramp(onramp) => onramp.run(),
         Command::Run(run) => return run.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),

@@ -123,6 +123,20 @@ const fn yes() -> bool {
     true
 }
 
+impl RouteRule {
+    /// The destinations that it is for.
+    #[must_use]
+    pub fn to(&self) -> &[HostPattern] {
+        &self.to
+    }
+
+    /// Their ports; all when it is empty.
+    #[must_use]
+    pub fn ports(&self) -> &[RangeInclusive<u16>] {
+        &self.ports
+    }
+}
+
 impl RouteTable {
     /// Reads a file; one that is not there has no rules.
     ///

@@ -139,8 +139,6 @@ async fn relay(
         forward_limit: forward,
         backward_limit: backward,
     };
-    let (session, principal) = (open.session_id, open.principal);
-    let (destination, service, purpose) = (open.destination, open.service, open.purpose);
     let mut relay = Relay::new(upstream, downstream, upstream_ended, context);
     let report = tokio::select! {
         biased;
@@ -164,14 +162,18 @@ async fn relay(
     shared.metrics.limited("downstream", &hops.downstream);
     shared.events.log(Some(payer), |left_out| {
         tracing::info!(
-            %session,
-            %principal,
+            session = %open.session_id,
+            principal = %open.principal,
             rule = rule.rule(),
             from = %peer,
             %to,
-            %destination,
-            %service,
-            purpose = purpose.as_deref(),
+            destination = %open.destination,
+            service = %open.service,
+            server = open.onward.as_ref().map(tracing::field::display),
+            purpose = open.purpose.as_deref(),
+            size = open.size,
+            rate = open.rate,
+            duration = open.duration,
             forward_bytes = forward + early as u64,
             backward_bytes = backward,
             seconds = began.elapsed().as_secs_f64(),

@@ -6,7 +6,8 @@
 
 pub mod contents;
 mod danted;
-mod gridftp;
+pub mod fetchers;
+pub mod gridftp;
 mod haproxy;
 mod http;
 pub mod iperf3;

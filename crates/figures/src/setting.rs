@@ -147,7 +147,8 @@ pub fn ucsd_utk_64k() -> Setting {
 }
 
 /// One of the MNEMONIC paths: `client - LAN - gateway - WAN - gateway - LAN - server`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Mnemonic {
     /// 10 ms LAN, 50 ms WAN (round trips).
     Short,

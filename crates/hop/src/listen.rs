@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,11 +43,23 @@ impl Listener {
     /// # Errors
     /// [`ListenError`].
     pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, ListenError> {
+        Self::bind_prepared(address, options, |_| Ok(()))
+    }
+
+    /// As [`Listener::bind`]; `prepare` sets further options, which must be there before it is bound.
+    ///
+    /// # Errors
+    /// [`ListenError`]; what `prepare` says among it.
+    pub fn bind_prepared(
+        address: SocketAddr,
+        options: &Options,
+        prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> Result<Self, ListenError> {
         if let Some(name) = &options.congestion {
             check_congestion(name)?;
         }
         Ok(Self {
-            socket: bound(address, options)?,
+            socket: bound(address, options, prepare)?,
             pause: FIRST_PAUSE,
         })
     }
@@ -97,7 +109,11 @@ impl Listener {
     }
 }
 
-fn bound(address: SocketAddr, options: &Options) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+fn bound(
+    address: SocketAddr,
+    options: &Options,
+    prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     let family = if address.is_ipv4() {
         AddressFamily::INET
     } else {
@@ -110,6 +126,7 @@ fn bound(address: SocketAddr, options: &Options) -> io::Result<AsyncFd<Arc<Owned
         sockopt::set_ipv6_v6only(&fd, !address.ip().is_unspecified())?;
     }
     options.apply(fd.as_fd())?;
+    prepare(fd.as_fd())?;
     rustix::net::bind(&fd, &address)?;
     rustix::net::listen(&fd, BACKLOG)?;
     register(&Arc::new(fd), Interest::READABLE)

@@ -59,8 +59,15 @@ impl Network {
         self.prefix >= other.prefix && other.contains(self.address)
     }
 
+    /// The network's first address.
+    #[must_use]
+    pub const fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// How many of the first bits are the network's, rather than the host's.
-    pub(super) const fn prefix(&self) -> u8 {
+    #[must_use]
+    pub const fn prefix(&self) -> u8 {
         self.prefix
     }
 

@@ -18,6 +18,8 @@ impl Service {
     pub const FILES: Self = Self(Cow::Borrowed("files"));
     /// An ordinary TCP server behind an off-ramp, which the OPEN names (LH-OPEN-14).
     pub const TCP: Self = Self(Cow::Borrowed("tcp"));
+    /// A byte stream to a program that listens.
+    pub const STREAM: Self = Self(Cow::Borrowed("stream"));
     /// Facts about the machine.
     pub const DOCTOR: Self = Self(Cow::Borrowed("doctor"));
 
@@ -64,6 +66,7 @@ mod tests {
             Service::PERF,
             Service::DOCTOR,
             Service::TCP,
+            Service::STREAM,
         ] {
             assert_eq!(known.as_str().parse(), Ok(known.clone()));
         }

@@ -1,4 +1,4 @@
-//! Joins a session and an ordinary TCP connection: moves bytes both ways until both directions have ended or one side has died.
+//! Joins a session, or a second connection, and an ordinary TCP connection: moves bytes both ways until both directions have ended or one side has died.
 //!
 //! The ends mean the same on both sides (`docs/close-states.md`): an end of stream on one becomes one on the other, behind the last byte
 //! before it (LH-END-1); a reset, or a session that was cut short, becomes a reset (LH-END-3). One future drives both directions; what a
@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use drs::{Mode, Side};
 use longhaul_hop::{Conn, RateLimit};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
 use crate::{FlowWatch, Session};
@@ -115,11 +116,51 @@ pub struct Joined {
     pub flow: Option<Arc<FlowWatch>>,
 }
 
+/// What an ordinary TCP connection can be joined with: a session, or another TCP connection.
+pub trait Far: AsyncRead + AsyncWrite + Unpin {
+    /// Ready once it is broken, though nobody reads or writes. Asked only while its writing half is open.
+    fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error>;
+
+    /// Watches its flow from now on, if it is a session's.
+    fn watch(&mut self, mode: Mode, side: Side) -> Option<Arc<FlowWatch>>;
+
+    /// Closes what has ended both ways.
+    fn close(self);
+}
+
+impl Far for Session {
+    fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        Self::poll_broken(self, cx)
+    }
+
+    fn watch(&mut self, mode: Mode, side: Side) -> Option<Arc<FlowWatch>> {
+        Some(Self::watch(self, mode, side))
+    }
+
+    /// The session has said its end, which makes its close a clean one.
+    fn close(self) {}
+}
+
+impl Far for Conn {
+    fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        Self::poll_broken(self, cx)
+    }
+
+    /// A connection that is as a program's own would be is sized by the kernel.
+    fn watch(&mut self, _: Mode, _: Side) -> Option<Arc<FlowWatch>> {
+        None
+    }
+
+    fn close(self) {
+        Self::close(self);
+    }
+}
+
 /// The future that moves the bytes. When it has ended, or is dropped, both sides are closed: cleanly after [`Ending::Finished`], else with
 /// resets.
-pub struct Join {
+pub struct Join<F = Session> {
     /// `None` once closed.
-    ends: Option<(Session, Conn)>,
+    ends: Option<(F, Conn)>,
     to_tcp: Way,
     to_session: Way,
     options: JoinOptions,
@@ -127,6 +168,7 @@ pub struct Join {
     /// What is waited for in silence, and how much had moved when the timer was set: the timer is not touched for each byte.
     waiting_for: Wait,
     moved_at_check: u64,
+    bulk: bool,
     flow: Option<Arc<FlowWatch>>,
 }
 
@@ -138,10 +180,10 @@ enum Wait {
     Notice,
 }
 
-impl Join {
-    /// Joins `session` and `conn`.
+impl<F: Far> Join<F> {
+    /// Joins `session`, or what takes its place, and `conn`.
     #[must_use]
-    pub fn new(session: Session, conn: Conn, options: JoinOptions) -> Self {
+    pub fn new(session: F, conn: Conn, options: JoinOptions) -> Self {
         Self {
             ends: Some((session, conn)),
             to_tcp: Way::new(options.to_tcp.clone()),
@@ -150,6 +192,7 @@ impl Join {
             options,
             waiting_for: Wait::Bytes,
             moved_at_check: 0,
+            bulk: false,
             flow: None,
         }
     }
@@ -169,8 +212,7 @@ impl Join {
         if let Some((session, conn)) = self.ends.take()
             && matches!(ending, Ending::Finished)
         {
-            // The session has said its end, which makes its close a clean one.
-            drop(session);
+            session.close();
             conn.close();
         }
         Joined {
@@ -194,12 +236,13 @@ impl Join {
         if let Some(on_moved) = self.options.on_moved.as_ref().filter(|_| moved != (0, 0)) {
             on_moved(moved.0, moved.1);
         }
-        if self.flow.is_none() && self.to_tcp.moved.max(self.to_session.moved) >= BULK {
+        if !self.bulk && self.to_tcp.moved.max(self.to_session.moved) >= BULK {
             let side = match self.to_session.moved > self.to_tcp.moved {
                 true => Side::Sending,
                 false => Side::Receiving,
             };
-            self.flow = Some(session.watch(self.options.sizing, side));
+            self.bulk = true;
+            self.flow = session.watch(self.options.sizing, side);
         }
         match (there, back) {
             (Step::CannotRead(error), _) | (_, Step::CannotWrite(error)) => {
@@ -284,7 +327,7 @@ fn is_closed(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
 
-impl Future for Join {
+impl<F: Far> Future for Join<F> {
     type Output = Joined;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Joined> {

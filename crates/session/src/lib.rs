@@ -48,7 +48,7 @@ pub use errno::errno_of;
 pub use error::{Error, FirstPlace};
 pub use flow_watch::{FlowWatch, Seen};
 pub use identity::Identity;
-pub use join::{Buffers, End, Ending, Join, JoinOptions, Joined, Silence};
+pub use join::{Buffers, End, Ending, Far, Join, JoinOptions, Joined, Silence};
 pub use known_hosts::KnownHosts;
 pub use listener::{ListenOptions, Listener};
 pub use longhaul_proto::{Endpoint, PublicKey, Route, Service, SessionId, Status};

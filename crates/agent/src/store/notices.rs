@@ -7,7 +7,7 @@ use super::{Store, StoreError};
 use crate::notice::{Notice, Receiver};
 
 impl Store {
-    /// Keeps the notice of a job that has come to its end in this transaction, if it names a URL.
+    /// Keeps the notice of a job that had not ended, if it has in this transaction and names a URL.
     pub(super) async fn keep_notice(
         &self,
         transaction: &mut Transaction<'static, Any>,
@@ -17,9 +17,13 @@ impl Store {
         let Some(kept) = self.locked(transaction, job, "").await? else {
             return Ok(());
         };
-        // A part's end is none of the job.
-        let url = kept.job.request.on_end_url.as_ref();
-        let Some(url) = url.filter(|_| kept.job.part.is_none()) else {
+        let Some(url) = kept
+            .job
+            .request
+            .on_end_url
+            .as_ref()
+            .filter(|_| kept.life.state.is_end())
+        else {
             return Ok(());
         };
         // Checked when it was submitted; one that is none would be told to nobody.

@@ -217,7 +217,7 @@ mod tests {
                 .unwrap()
                 .request(PathsOf::AnotherMachine)
         };
-        let good = asked(&["/a", "-i", "/key", "ana@host:b"]).unwrap();
+        let good = asked(&["-i", "/key", "/a", "ana@host:b"]).unwrap();
         assert_eq!(
             (&*good.sources, &*good.destination),
             (&["/a".to_owned()][..], "ana@host:b")
@@ -225,7 +225,7 @@ mod tests {
         for line in [
             &["a", "h:b"][..],
             &["h:b", "."],
-            &["/a", "-i", "key", "h:b"],
+            &["-i", "key", "/a", "h:b"],
             &["lh://h/a", "b"],
         ] {
             let told = asked(line).unwrap_err().to_string();

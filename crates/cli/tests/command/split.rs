@@ -103,9 +103,10 @@ fn submit(stage: &Stage, which: usize, parts: usize, arguments: &[&str]) -> Stri
 /// A job and its parts, as an agent lists them; none while it cannot.
 fn listed(stage: &Stage, which: usize, id: &str) -> Option<(Value, Vec<Value>)> {
     let all = jobs_and(stage, which, &["--parts"])?;
-    let is_part = |job: &&Value| job["part"]["job"].to_string() == id;
+    let number = id.parse().ok();
+    let is_part = |job: &&Value| job["part"]["job"].as_i64() == number;
     let parts = all.iter().filter(is_part).cloned().collect();
-    let whole = all.iter().find(|job| job["id"].to_string() == id)?;
+    let whole = all.iter().find(|job| job["id"].as_i64() == number)?;
     Some((whole.clone(), parts))
 }
 

@@ -8,14 +8,17 @@ pub mod copy;
 pub mod depots;
 pub mod drs_run;
 pub mod first_byte;
+pub mod gridftp;
 pub mod jobs;
 pub mod kills;
 pub mod lsr;
 pub mod multipath;
 pub mod peers;
+pub mod programs;
 pub mod rate_fit;
 pub mod right_sizing;
 pub mod scale;
+pub mod split;
 pub mod streams;
 
 use crate::listed::Listed;
@@ -32,6 +35,9 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(beside::Beside),
         Box::new(kills::Kills),
         Box::new(jobs::Jobs),
+        Box::new(programs::Programs),
+        Box::new(gridftp::GRIDFTP),
+        Box::new(split::Split),
         Box::new(scale::Scale),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,

@@ -10,7 +10,8 @@ const SERVER: Need = Need {
     program: "globus-gridftp-server",
     package: "globus-gridftp-server-progs",
 };
-const CLIENT: Need = Need {
+/// The client.
+pub const CLIENT: Need = Need {
     program: "globus-url-copy",
     package: "globus-gass-copy-progs",
 };

@@ -1,0 +1,185 @@
+//! `lsl_accept`: takes a session that the on-ramp hands over.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+
+use libc::{sockaddr, socklen_t};
+use longhaul_ramp::{MAX_MESSAGE, Reply};
+
+use crate::guard::quietly;
+use crate::listen::{at, inherit};
+use crate::query::told;
+use crate::settle;
+use crate::system::{cookie, errno, fail, give, local_address, set_errno};
+use crate::table::{self, State};
+
+/// `accept(2)`.
+///
+/// # Safety
+/// As for the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn lsl_accept(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { lsl_accept4(fd, address, length, 0) }
+}
+
+/// `accept4(2)`.
+///
+/// # Safety
+/// As for the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn lsl_accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    let before = errno();
+    let ours = quietly(None, || at(fd));
+    set_errno(before);
+    let Some(at) = ours else {
+        // SAFETY: the caller's promise is the system call's.
+        return unsafe { libc::accept4(fd, address, length, flags) };
+    };
+    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+        return fail(libc::EINVAL);
+    }
+    // SAFETY: takes no pointer. A session whose descriptor finds no place would be lost, so the place is tried first.
+    match unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) } {
+        // SAFETY: a descriptor that was just made, which nobody has.
+        free if free >= 0 => drop(unsafe { OwnedFd::from_raw_fd(free) }),
+        _ => return fail(libc::EMFILE),
+    }
+    loop {
+        let mut packet = [0u8; MAX_MESSAGE];
+        let mut part = libc::iovec {
+            iov_base: packet.as_mut_ptr().cast(),
+            iov_len: packet.len(),
+        };
+        // Room for one descriptor, aligned as its head.
+        let mut room = [0u64; 4];
+        // SAFETY: zeros are a message without parts.
+        let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = room.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&room) as _;
+        let cloexec = if flags & libc::SOCK_CLOEXEC == 0 {
+            0
+        } else {
+            libc::MSG_CMSG_CLOEXEC
+        };
+        // SAFETY: the message's parts are as large as they say.
+        let got = unsafe { libc::recvmsg(fd, &raw mut message, cloexec) };
+        let Ok(got) = usize::try_from(got) else {
+            return -1;
+        };
+        // SAFETY: filled in by the system call.
+        let socket = unsafe { passed(&message) };
+        if got == 0 {
+            // The on-ramp takes no more, or the program has shut the listener down.
+            return fail(libc::EINVAL);
+        }
+        let packet = packet.get(..got).unwrap_or_default();
+        let Some(socket) = socket else { continue };
+        let accepted = quietly(None, || accepted(fd, at, packet, socket, flags));
+        let Some((socket, peer)) = accepted else { continue };
+        if !address.is_null() {
+            // SAFETY: the caller's promise is the system call's.
+            if let Err(errno) = unsafe { give(&peer, address.cast::<c_void>(), length) } {
+                return fail(errno);
+            }
+        }
+        set_errno(before);
+        return socket.into_raw_fd();
+    }
+}
+
+/// The descriptor that came with a message.
+///
+/// # Safety
+/// The message was filled in by `recvmsg`.
+unsafe fn passed(message: &libc::msghdr) -> Option<OwnedFd> {
+    // SAFETY: the caller's promise.
+    let head = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
+    if (head.cmsg_level, head.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+        return None;
+    }
+    // SAFETY: a message of this type holds one descriptor at least, which is ours from now on.
+    unsafe {
+        Some(OwnedFd::from_raw_fd(
+            libc::CMSG_DATA(head).cast::<c_int>().read_unaligned(),
+        ))
+    }
+}
+
+/// Makes what came with a packet a socket as `accept` gives it; gives it with its peer's address.
+fn accepted(
+    listener: c_int,
+    at: SocketAddr,
+    packet: &[u8],
+    socket: OwnedFd,
+    flags: c_int,
+) -> Option<(OwnedFd, Vec<u8>)> {
+    let Ok(Reply::Accepted { peer, key }) = Reply::decode(packet) else {
+        return None;
+    };
+    let fd = socket.as_raw_fd();
+    // A session comes as a socket of IPv4 or IPv6, whichever the on-ramp likes; told is what the listener is.
+    let (peer, local) = match at {
+        SocketAddr::V4(_) => (
+            canonical(peer),
+            SocketAddr::new(own(at, fd, IpAddr::V4(Ipv4Addr::LOCALHOST)), at.port()),
+        ),
+        SocketAddr::V6(_) => (
+            mapped(peer),
+            mapped(SocketAddr::new(
+                own(at, fd, IpAddr::V6(Ipv6Addr::LOCALHOST)),
+                at.port(),
+            )),
+        ),
+    };
+    let native = settle::known(listener, |entry| Some(entry.native)).unwrap_or(false);
+    inherit(listener, fd);
+    let status = if flags & libc::SOCK_NONBLOCK == 0 {
+        0
+    } else {
+        libc::O_NONBLOCK
+    };
+    // SAFETY: takes no pointer.
+    unsafe { libc::fcntl(fd, libc::F_SETFL, status) };
+    let cookie = cookie(fd)?;
+    table::with(|table| {
+        table.set_state(cookie, State::Connected { told: true });
+        let entry = table.entry(cookie);
+        (entry.native, entry.carried) = (native, true);
+        (entry.peer, entry.local, entry.key) = (Some(peer), Some(local), Some(key));
+    });
+    Some((socket, told(peer, None, native)))
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+fn mapped(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(v4) => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// The address of this end: where the listener is bound, or what the socket says where that is any.
+fn own(at: SocketAddr, fd: c_int, otherwise: IpAddr) -> IpAddr {
+    if at.ip().is_unspecified() {
+        local_address(fd).map_or(otherwise, |local| local.ip().to_canonical())
+    } else {
+        at.ip()
+    }
+}

@@ -1,0 +1,475 @@
+//! `lsl_connect`.
+//!
+//! The program's own socket is connected, by the kernel, to a listener of the on-ramp on loopback, or directly to its destination where the
+//! on-ramp says so. `crates/ramp` specifies what is said meanwhile.
+
+use std::ffi::{OsString, c_int};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use libc::{sockaddr, socklen_t};
+use longhaul_ramp::{Ask, Reply, Request};
+
+use crate::address::{self, AF_LSL, Destination, SockaddrLsl};
+use crate::guard::quietly;
+use crate::system::{
+    self, Errno, RawAddress, TCP_CLOSE, checked, cookie, disconnect, errno, fail, is_nonblocking,
+    local_address, option, tcp_family, tcp_state,
+};
+use crate::table::{self, Pending, State};
+use crate::wish::Wishes;
+use crate::{fill, ramp, resolve, settle};
+
+/// Milliseconds that a connection over loopback may take.
+const MAX_LOOPBACK: c_int = 5_000;
+
+/// What `connect` has to do.
+enum Plan {
+    /// What the program said.
+    Real,
+    /// The system call, with the addresses of the destination, until one answers.
+    Direct(Vec<SocketAddr>, c_int),
+    /// Nothing: this is the result.
+    Answer(Result<(), Errno>),
+    /// Wait for the route.
+    Wait(Waiting),
+}
+
+/// A route that a blocking `connect` waits for.
+struct Waiting {
+    cookie: u64,
+    ramp: Arc<OwnedFd>,
+    /// The limit is `LSL_CONNECT_TIMEOUT`, after which the attempt is given up.
+    gives_up: bool,
+}
+
+/// `connect(2)`, for `sockaddr_lsl` too.
+///
+/// # Safety
+/// As for the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn lsl_connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    let before = errno();
+    // SAFETY: the caller's promise is passed on.
+    let plan = quietly(Plan::Real, || unsafe { plan(fd, address, length) });
+    system::set_errno(before);
+    let result = match plan {
+        // SAFETY: the caller's promise is the system call's.
+        Plan::Real => return unsafe { libc::connect(fd, address, length) },
+        Plan::Direct(addresses, family) => direct(fd, &addresses, family),
+        Plan::Answer(result) => result,
+        Plan::Wait(waiting) => wait(fd, &waiting),
+    };
+    match result {
+        Ok(()) => 0,
+        Err(errno) => fail(errno),
+    }
+}
+
+/// # Safety
+/// As for the system call.
+unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> Plan {
+    if address.is_null() || (length as usize) < size_of::<libc::sa_family_t>() {
+        return Plan::Real;
+    }
+    // SAFETY: the caller says that so much is there.
+    let family = c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() });
+    if family == libc::AF_UNSPEC {
+        forget(fd);
+        return Plan::Real;
+    }
+    if ![libc::AF_INET, libc::AF_INET6, AF_LSL].contains(&family) {
+        return Plan::Real;
+    }
+    if settle::known(fd, |entry| {
+        matches!(entry.state(), State::Listening(_)).then_some(())
+    })
+    .is_some()
+    {
+        return Plan::Answer(Err(libc::EISCONN));
+    }
+    let Some(cookie) = cookie(fd) else {
+        return Plan::Real;
+    };
+    let Some(socket_family) = tcp_family(fd) else {
+        let no_ours = family == AF_LSL;
+        return if no_ours {
+            Plan::Answer(Err(libc::EAFNOSUPPORT))
+        } else {
+            Plan::Real
+        };
+    };
+    // SAFETY: the caller's promise is passed on.
+    let destination = match unsafe { read(address, length, family, socket_family) } {
+        Ok(Some(destination)) => destination,
+        Ok(None) => return Plan::Real,
+        Err(errno) => return Plan::Answer(Err(errno)),
+    };
+    if table::is_used()
+        && let Some(plan) = begun_before(fd, cookie)
+    {
+        return plan;
+    }
+    if tcp_state(fd).is_some_and(|state| state != TCP_CLOSE) {
+        // It is connected, or on its way without us: the kernel knows what to say. It is given an address that it understands.
+        let somewhere = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 9));
+        let address = destination.address.unwrap_or(somewhere);
+        return if family == AF_LSL {
+            Plan::Direct(vec![address], socket_family)
+        } else {
+            Plan::Real
+        };
+    }
+    let wishes = table::with(|table| table.get(cookie).map(|entry| entry.wishes.clone())).unwrap_or_default();
+    let attempt = Attempt {
+        fd,
+        cookie,
+        family: socket_family,
+        is_lsl: family == AF_LSL,
+        destination,
+        wishes,
+    };
+    attempt.begin().unwrap_or_else(|errno| Plan::Answer(Err(errno)))
+}
+
+/// Reads where to; `None` where the kernel is to say what is wrong with it, or can alone go there.
+///
+/// # Safety
+/// `address` has `length` bytes.
+unsafe fn read(
+    address: *const sockaddr,
+    length: socklen_t,
+    family: c_int,
+    socket_family: c_int,
+) -> Result<Option<Destination>, Errno> {
+    if family == AF_LSL {
+        // SAFETY: the caller's promise.
+        let destination = unsafe { SockaddrLsl::read(address, length) }?.destination()?;
+        return if destination.port == 0 || (destination.address.is_none() && destination.name.is_none()) {
+            Err(libc::EADDRNOTAVAIL)
+        } else {
+            Ok(Some(destination))
+        };
+    }
+    // SAFETY: the caller's promise.
+    let Some(to) = (unsafe { system::read_address(address, length) }) else {
+        return Ok(None);
+    };
+    let ip = to.ip().to_canonical();
+    let broadcast = ip == IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
+    if family != socket_family || to.port() == 0 || ip.is_unspecified() || ip.is_multicast() || broadcast {
+        return Ok(None);
+    }
+    Ok(Some(Destination {
+        address: Some(SocketAddr::new(ip, to.port()))
+            .filter(SocketAddr::is_ipv4)
+            .or(Some(to)),
+        name: None,
+        port: to.port(),
+        route: None,
+        flags: 0,
+    }))
+}
+
+fn forget(fd: c_int) {
+    if table::is_used()
+        && let Some(cookie) = cookie(fd)
+    {
+        table::with(|table| {
+            if let State::Connecting(pending) = table.set_state(cookie, State::Idle)
+                && let Some(buffer) = pending.buffer
+            {
+                buffer.restore(fd);
+            }
+            if let Some(entry) = table.get(cookie) {
+                (entry.peer, entry.peer_name, entry.carried) = (None, None, false);
+            }
+        });
+    }
+}
+
+/// What is to be said of an attempt that was made before; `None` if there is none.
+fn begun_before(fd: c_int, cookie: u64) -> Option<Plan> {
+    if let Some(result) = settle::result(fd, cookie) {
+        return Some(Plan::Answer(result));
+    }
+    enum Known {
+        Connecting(Arc<OwnedFd>, Option<u32>),
+        Connected,
+        Spent,
+    }
+    let known = table::with(|table| {
+        let entry = table.get(cookie)?;
+        match entry.state() {
+            State::Connecting(pending) => {
+                let limit = entry.wishes.connect_timeout;
+                Some(Known::Connecting(Arc::clone(&pending.ramp), limit))
+            }
+            State::Connected { .. } => Some(Known::Connected),
+            State::Spent => Some(Known::Spent),
+            _ => None,
+        }
+    });
+    match known? {
+        Known::Connecting(..) if is_nonblocking(fd) => Some(Plan::Answer(Err(libc::EALREADY))),
+        Known::Connecting(ramp, limit) => Some(Plan::Wait(waiting(fd, cookie, ramp, limit))),
+        Known::Connected => Some(Plan::Answer(Err(libc::EISCONN))),
+        Known::Spent => {
+            disconnect(fd);
+            forget(fd);
+            None
+        }
+    }
+}
+
+/// How long to wait: as long as `SO_SNDTIMEO` or the program's own limit says, whichever is less.
+fn waiting(fd: c_int, cookie: u64, ramp: Arc<OwnedFd>, limit: Option<u32>) -> Waiting {
+    let sending: Option<libc::timeval> = option(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO).ok();
+    let sending = sending.map(|time| time.tv_sec.saturating_mul(1000) + (time.tv_usec + 999) / 1000);
+    let sending = sending.filter(|milliseconds| *milliseconds > 0);
+    let own = limit.map(i64::from).filter(|limit| *limit > 0);
+    let gives_up = own.is_some_and(|own| sending.is_none_or(|sending| own <= sending));
+    let least = [sending, own].into_iter().flatten().min();
+    ramp::wait_at_most(ramp.as_raw_fd(), least.unwrap_or(0));
+    Waiting {
+        cookie,
+        ramp,
+        gives_up,
+    }
+}
+
+/// Waits for the route, interrupted by signals as `connect` is: the system call that waits is restarted by the kernel where `connect`
+/// would be.
+fn wait(fd: c_int, waiting: &Waiting) -> Result<(), Errno> {
+    loop {
+        if let Some(result) = quietly(None, || settle::result(fd, waiting.cookie)) {
+            return result;
+        }
+        let mut byte = 0u8;
+        // SAFETY: room for one byte.
+        let come = unsafe {
+            libc::recv(
+                waiting.ramp.as_raw_fd(),
+                (&raw mut byte).cast(),
+                1,
+                libc::MSG_PEEK,
+            )
+        };
+        match errno() {
+            _ if come >= 0 => {}
+            libc::EAGAIN if waiting.gives_up => {
+                quietly((), || {
+                    disconnect(fd);
+                    forget(fd);
+                });
+                return Err(libc::ETIMEDOUT);
+            }
+            libc::EAGAIN => return Err(libc::EINPROGRESS),
+            error => return Err(error),
+        }
+    }
+}
+
+/// The system call, for each address until one answers. A socket that does not wait goes to the first.
+fn direct(fd: c_int, addresses: &[SocketAddr], family: c_int) -> Result<(), Errno> {
+    let mut result = Err(libc::EHOSTUNREACH);
+    for address in addresses {
+        let raw = RawAddress::for_family(*address, family);
+        // SAFETY: the address has the length that is given.
+        result = checked(unsafe { libc::connect(fd, raw.as_ptr(), raw.length()) }).map(drop);
+        match result {
+            Ok(()) | Err(libc::EINPROGRESS | libc::EALREADY | libc::EISCONN | libc::EINTR) => break,
+            Err(_) => {}
+        }
+    }
+    result
+}
+
+/// An attempt to connect.
+struct Attempt {
+    fd: c_int,
+    cookie: u64,
+    family: c_int,
+    is_lsl: bool,
+    destination: Destination,
+    wishes: Wishes,
+}
+
+impl Attempt {
+    fn closed(&self) -> bool {
+        self.wishes.closed
+            || self.destination.flags & address::CLOSED != 0
+            || ramp::variable("LONGHAUL_CLOSED").is_some()
+    }
+
+    fn acceptor(&self) -> bool {
+        self.wishes.acceptor || self.destination.flags & address::ACCEPTOR != 0
+    }
+
+    /// Asks the on-ramp, and does what it says.
+    fn begin(&self) -> Result<Plan, Errno> {
+        let path: Option<&OsString> = self.wishes.onramp.as_ref();
+        let answer = ramp::dial(path.map(OsString::as_os_str), true).and_then(|ramp| {
+            let packet = self.ask(ramp.as_raw_fd())?;
+            Ok((ramp, packet))
+        });
+        let (ramp, packet) = match answer {
+            Ok(answer) => answer,
+            // A route that is too long for a message, say, is the program's mistake.
+            Err(libc::ENAMETOOLONG) if path.is_none() && self.destination.route.is_some() => {
+                return Err(libc::EINVAL);
+            }
+            Err(_) => return self.without("no on-ramp answers"),
+        };
+        match packet.reply() {
+            Ok(Reply::Direct { reason }) if self.acceptor() => {
+                self.note(reason, false);
+                Err(libc::ENETUNREACH)
+            }
+            Ok(Reply::Direct { reason }) => self.direct(reason),
+            Ok(Reply::Refuse { errno, reason }) => {
+                self.note(reason, false);
+                Err(errno)
+            }
+            Ok(Reply::Via {
+                listener,
+                ticket,
+                reason,
+            }) => self.via(ramp, listener, ticket, reason),
+            _ => self.without("the on-ramp did not answer as it should"),
+        }
+    }
+
+    fn ask(&self, ramp: c_int) -> Result<ramp::Packet, Errno> {
+        let ip = self
+            .destination
+            .address
+            .map(|address| address.ip().to_canonical());
+        let remembered = ip.and_then(|ip| table::with(|table| table.names.name_of(ip).map(str::to_owned)));
+        let v6_only = self.family == libc::AF_INET6
+            && option::<c_int>(self.fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY).unwrap_or(0) != 0;
+        let v6 = self.family == libc::AF_INET6 && (v6_only || ip.is_some_and(|ip| ip.is_ipv6()));
+        ramp::ask(
+            ramp,
+            &Request::Ask(Ask {
+                address: ip,
+                name: self.destination.name.as_deref().or(remembered.as_deref()),
+                port: self.destination.port,
+                route: self.destination.route.as_deref().or(self.wishes.route.as_deref()),
+                wish: self.wishes.told(),
+                v6,
+                closed: self.closed(),
+                acceptor: self.acceptor(),
+            }),
+        )
+    }
+
+    /// Without an on-ramp: directly, unless that is not what is meant.
+    fn without(&self, reason: &str) -> Result<Plan, Errno> {
+        if self.closed() || self.acceptor() {
+            self.note(reason, false);
+            return Err(libc::ENETUNREACH);
+        }
+        self.direct(reason)
+    }
+
+    fn direct(&self, reason: &str) -> Result<Plan, Errno> {
+        // What the kernel is told to do itself need not be known here, unless somebody may ask.
+        if self.is_lsl || table::is_used() {
+            self.note(reason, false);
+        }
+        if !self.is_lsl {
+            return Ok(Plan::Real);
+        }
+        let addresses = match (self.destination.address, &self.destination.name) {
+            (Some(address), _) => vec![address],
+            (None, Some(name)) => resolve::addresses(name, self.destination.port, self.family)?,
+            (None, None) => return Err(libc::EADDRNOTAVAIL),
+        };
+        let count = if is_nonblocking(self.fd) {
+            1
+        } else {
+            addresses.len()
+        };
+        Ok(Plan::Direct(
+            addresses.into_iter().take(count).collect(),
+            self.family,
+        ))
+    }
+
+    /// Remembers where it leads.
+    fn note(&self, reason: &str, carried: bool) {
+        table::with(|table| {
+            let entry = table.entry(self.cookie);
+            entry.reason = reason.to_owned();
+            entry.carried = carried;
+            if carried || self.is_lsl {
+                entry.peer = self.destination.address;
+                entry.peer_name.clone_from(&self.destination.name);
+            }
+        });
+    }
+
+    /// Connects to the on-ramp's listener, and lets it begin.
+    fn via(&self, ramp: OwnedFd, listener: SocketAddr, ticket: u64, reason: &str) -> Result<Plan, Errno> {
+        let nonblocking = is_nonblocking(self.fd);
+        if self.to_loopback(listener).is_err() {
+            disconnect(self.fd);
+            return self.without(
+                "the socket can't be connected to the on-ramp: it is bound to another address or device",
+            );
+        }
+        let Some(local) = local_address(self.fd) else {
+            disconnect(self.fd);
+            return Err(libc::ENETUNREACH);
+        };
+        let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+        let (fill, buffer) = fill::fill(self.fd);
+        self.note(reason, true);
+        let ramp = Arc::new(ramp);
+        let begun = ramp::send(ramp.as_raw_fd(), &Request::Begin { ticket, local, fill });
+        if let Err(errno) = begun {
+            if let Some(buffer) = buffer {
+                buffer.restore(self.fd);
+            }
+            disconnect(self.fd);
+            return Err(errno);
+        }
+        let pending = Pending {
+            ramp: Arc::clone(&ramp),
+            buffer,
+        };
+        table::with(|table| table.set_state(self.cookie, State::Connecting(pending)));
+        if nonblocking {
+            return Ok(Plan::Answer(Err(libc::EINPROGRESS)));
+        }
+        Ok(Plan::Wait(waiting(
+            self.fd,
+            self.cookie,
+            ramp,
+            self.wishes.connect_timeout,
+        )))
+    }
+
+    fn to_loopback(&self, listener: SocketAddr) -> Result<(), Errno> {
+        if !listener.ip().to_canonical().is_loopback() {
+            return Err(libc::EPROTO);
+        }
+        let raw = RawAddress::for_family(listener, self.family);
+        // SAFETY: the address has the length that is given.
+        let connect = || checked(unsafe { libc::connect(self.fd, raw.as_ptr(), raw.length()) }).map(drop);
+        match connect() {
+            Err(libc::EINPROGRESS | libc::EINTR) => {}
+            other => return other,
+        }
+        if system::wait(self.fd, libc::POLLOUT, MAX_LOOPBACK) == 0 {
+            return Err(libc::ETIMEDOUT);
+        }
+        // Says what has become of it, and settles for the kernel that the program was told.
+        match connect() {
+            Err(libc::EISCONN) => Ok(()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Which names led to which addresses: what the resolver was asked, remembered for the connections that follow.
+
+use std::net::IpAddr;
+
+use longhaul_ramp::MAX_NAME;
+
+/// How many addresses are remembered; the oldest make room.
+const MAX_NAMES: usize = 128;
+
+/// The last addresses that names led to.
+pub struct Names {
+    /// In the order in which they came.
+    known: Vec<(IpAddr, String)>,
+}
+
+impl Names {
+    /// None.
+    pub const fn new() -> Self {
+        Self { known: Vec::new() }
+    }
+
+    /// A name has led to an address. Names that are addresses, or longer than any, are not remembered.
+    pub fn remember(&mut self, name: &str, address: IpAddr) {
+        if name.is_empty() || name.len() > MAX_NAME || name.parse::<IpAddr>().is_ok() {
+            return;
+        }
+        let address = address.to_canonical();
+        self.known.retain(|(known, _)| *known != address);
+        if self.known.len() >= MAX_NAMES {
+            self.known.remove(0);
+        }
+        self.known.push((address, name.to_owned()));
+    }
+
+    /// The name that led to an address last.
+    pub fn name_of(&self, address: IpAddr) -> Option<&str> {
+        let address = address.to_canonical();
+        let mut known = self.known.iter();
+        known.find_map(|(known, name)| (*known == address).then_some(name.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn the_last_name_of_an_address_is_remembered() {
+        let mut names = Names::new();
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        names.remember("a.example", address);
+        names.remember("b.example", address);
+        assert_eq!(names.name_of(address), Some("b.example"));
+        assert_eq!(
+            names.name_of("::ffff:192.0.2.1".parse().unwrap()),
+            Some("b.example")
+        );
+        assert_eq!(names.name_of("192.0.2.2".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn what_is_no_name_is_not_remembered() {
+        let mut names = Names::new();
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        for name in ["", "192.0.2.1", "::1", &"x".repeat(MAX_NAME + 1)] {
+            names.remember(name, address);
+            assert_eq!(names.name_of(address), None);
+        }
+    }
+
+    #[test]
+    fn the_oldest_make_room() {
+        let mut names = Names::new();
+        let address = |n: usize| IpAddr::V4(Ipv4Addr::from(u32::try_from(n).unwrap()));
+        for n in 0..=MAX_NAMES {
+            names.remember("name.example", address(n));
+        }
+        assert_eq!(names.name_of(address(0)), None);
+        assert_eq!(names.name_of(address(1)), Some("name.example"));
+        assert_eq!(names.known.len(), MAX_NAMES);
+    }
+}

@@ -1,0 +1,348 @@
+//! `lsl_getsockopt`, `lsl_setsockopt`: those of the system, and the level `SOL_LSL`.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd;
+
+use data_encoding::BASE32_NOPAD;
+use libc::socklen_t;
+use longhaul_ramp::{MAX_PURPOSE, MAX_ROUTE};
+
+use crate::address::SockaddrLsl;
+use crate::guard::{guarded, quietly};
+use crate::settle::{known, take_failure};
+use crate::system::{Errno, cookie, errno, fail, give, set_errno, tcp_family};
+use crate::table::{self, State};
+use crate::wish::Wishes;
+use crate::{listen, ramp};
+
+/// `SOL_LSL`: the level of the options below.
+pub const SOL_LSL: c_int = 0x4c53;
+
+/// The options of `SOL_LSL`, with the numbers of `enum lsl_option`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Purpose,
+    Size,
+    Rate,
+    Duration,
+    Route,
+    ConnectTimeout,
+    Closed,
+    Acceptor,
+    Onramp,
+    PeerKey,
+    Reason,
+    Routed,
+    Peer,
+}
+
+impl Name {
+    fn of(number: c_int) -> Option<Self> {
+        Some(match number {
+            1 => Self::Purpose,
+            2 => Self::Size,
+            3 => Self::Rate,
+            4 => Self::Duration,
+            5 => Self::Route,
+            6 => Self::ConnectTimeout,
+            7 => Self::Closed,
+            8 => Self::Acceptor,
+            9 => Self::Onramp,
+            10 => Self::PeerKey,
+            11 => Self::Reason,
+            12 => Self::Routed,
+            13 => Self::Peer,
+            _ => return None,
+        })
+    }
+}
+
+/// `setsockopt(2)`.
+///
+/// # Safety
+/// As for the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    if level == SOL_LSL {
+        return guarded(|| {
+            let name = Name::of(name).ok_or(libc::ENOPROTOOPT)?;
+            if value.is_null() {
+                return Err(libc::EFAULT);
+            }
+            // SAFETY: the caller says that so much is there.
+            let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
+            set_wish(fd, name, bytes)?;
+            Ok(0)
+        });
+    }
+    let before = errno();
+    if level == libc::SOL_SOCKET
+        && name == libc::SO_SNDBUF
+        && length as usize >= size_of::<c_int>()
+        && !value.is_null()
+    {
+        // SAFETY: the caller says that so much is there.
+        let size = unsafe { value.cast::<c_int>().read_unaligned() };
+        if quietly(None, || set_small_buffer(fd, size)).is_some() {
+            return 0;
+        }
+    }
+    let place = quietly(None, || listen::options(fd)).filter(|_| !is_of_both(level, name));
+    set_errno(before);
+    let target = place.as_ref().map_or(fd, |place| place.as_raw_fd());
+    // SAFETY: the caller's promise is the system call's.
+    unsafe { libc::setsockopt(target, level, name, value, length) }
+}
+
+/// Options that work on a listener's own descriptor: how long it waits, and what went wrong.
+fn is_of_both(level: c_int, name: c_int) -> bool {
+    let own = [
+        libc::SO_RCVTIMEO,
+        libc::SO_SNDTIMEO,
+        libc::SO_ERROR,
+        libc::SO_COOKIE,
+    ];
+    level == libc::SOL_SOCKET && own.contains(&name)
+}
+
+/// While a route is being made the send buffer is kept small; what the program sets is what it will be.
+fn set_small_buffer(fd: c_int, size: c_int) -> Option<()> {
+    table::has_pending().then_some(())?;
+    let cookie = cookie(fd)?;
+    table::with(|table| {
+        let State::Connecting(mut pending) = table.set_state(cookie, State::Idle) else {
+            return None;
+        };
+        let kept = pending.buffer.as_mut().map(|buffer| {
+            buffer.size = size.clamp(1, c_int::MAX / 2).saturating_mul(2);
+            buffer.locked = true;
+        });
+        table.set_state(cookie, State::Connecting(pending));
+        kept
+    })
+}
+
+fn number<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Errno> {
+    let bytes = bytes.get(..N).ok_or(libc::EINVAL)?;
+    bytes.try_into().map_err(|_| libc::EINVAL)
+}
+
+/// A text, with or without its zero; `None` if it is empty.
+fn words(bytes: &[u8], longest: usize) -> Result<Option<String>, Errno> {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let text = bytes.get(..end).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let text = text.filter(|text| text.len() <= longest).ok_or(libc::EINVAL)?;
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+fn set_wish(fd: c_int, name: Name, bytes: &[u8]) -> Result<(), Errno> {
+    let cookie = cookie(fd).ok_or_else(errno)?;
+    tcp_family(fd).ok_or(libc::ENOPROTOOPT)?;
+    let flag = || number(bytes).map(|bytes| c_int::from_ne_bytes(bytes) != 0);
+    let long = || number(bytes).map(|bytes| Some(u64::from_ne_bytes(bytes)).filter(|number| *number != 0));
+    let change: Box<dyn FnOnce(&mut Wishes)> = match name {
+        Name::Purpose => {
+            let purpose = words(bytes, MAX_PURPOSE)?;
+            Box::new(|wishes| wishes.purpose = purpose)
+        }
+        Name::Size => {
+            let size = long()?;
+            Box::new(move |wishes| wishes.size = size)
+        }
+        Name::Rate => {
+            let rate = long()?;
+            Box::new(move |wishes| wishes.rate = rate)
+        }
+        Name::Duration => {
+            let duration = long()?;
+            Box::new(move |wishes| wishes.duration = duration)
+        }
+        Name::Route => {
+            let route = words(bytes, MAX_ROUTE)?;
+            Box::new(|wishes| wishes.route = route)
+        }
+        Name::ConnectTimeout => {
+            let limit = number(bytes).map(u32::from_ne_bytes)?;
+            Box::new(move |wishes| wishes.connect_timeout = Some(limit).filter(|limit| *limit != 0))
+        }
+        Name::Closed => {
+            let closed = flag()?;
+            Box::new(move |wishes| wishes.closed = closed)
+        }
+        Name::Acceptor => {
+            let acceptor = flag()?;
+            Box::new(move |wishes| wishes.acceptor = acceptor)
+        }
+        Name::Onramp => {
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            let path = ramp::path_from(bytes.get(..end).unwrap_or_default());
+            Box::new(|wishes| wishes.onramp = Some(path).filter(|path| !path.is_empty()))
+        }
+        Name::PeerKey | Name::Reason | Name::Routed | Name::Peer => return Err(libc::ENOPROTOOPT),
+    };
+    table::with(|table| change(&mut table.entry(cookie).wishes));
+    Ok(())
+}
+
+/// `getsockopt(2)`.
+///
+/// # Safety
+/// As for the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    let before = errno();
+    let found = match (level, name) {
+        (SOL_LSL, _) => quietly(Err(libc::EPROTO), || wish(fd, name).map(Some)),
+        (libc::SOL_SOCKET, libc::SO_ERROR) => {
+            Ok(quietly(None, || take_failure(fd)).map(|errno| errno.to_ne_bytes().to_vec()))
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
+            Ok(quietly(None, || small_buffer(fd)).map(|size| size.to_ne_bytes().to_vec()))
+        }
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
+            Ok(quietly(None, || listen::at(fd)).map(|_| c_int::from(true).to_ne_bytes().to_vec()))
+        }
+        _ => Ok(None),
+    };
+    set_errno(before);
+    match found {
+        Ok(Some(bytes)) => {
+            // SAFETY: the caller's promise is the system call's.
+            match unsafe { give_option(&bytes, value, length) } {
+                Ok(()) => 0,
+                Err(errno) => fail(errno),
+            }
+        }
+        Ok(None) => {
+            let place = quietly(None, || listen::options(fd)).filter(|_| !is_of_both(level, name));
+            set_errno(before);
+            let target = place.as_ref().map_or(fd, |place| place.as_raw_fd());
+            // SAFETY: as above.
+            unsafe { libc::getsockopt(target, level, name, value, length) }
+        }
+        Err(errno) => fail(errno),
+    }
+}
+
+/// As [`give`], but says how much was given, as `getsockopt` does.
+///
+/// # Safety
+/// As for [`give`].
+unsafe fn give_option(bytes: &[u8], value: *mut c_void, length: *mut socklen_t) -> Result<(), Errno> {
+    if length.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: not NULL; the caller says that it is valid.
+    let room = unsafe { length.read() };
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(bytes, value, length)?;
+        length.write(room.min(bytes.len() as socklen_t));
+    }
+    Ok(())
+}
+
+/// The send buffer that the program will have.
+fn small_buffer(fd: c_int) -> Option<c_int> {
+    table::has_pending().then_some(())?;
+    known(fd, |entry| match entry.state() {
+        State::Connecting(pending) => pending.buffer.map(|buffer| buffer.size),
+        _ => None,
+    })
+}
+
+fn ended(text: &str) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.push(0);
+    bytes
+}
+
+fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
+    let name = Name::of(name).ok_or(libc::ENOPROTOOPT)?;
+    cookie(fd).ok_or_else(errno)?;
+    let value = known(fd, |entry| {
+        let wishes = &entry.wishes;
+        let words = |text: &Option<String>| ended(text.as_deref().unwrap_or_default());
+        let long = |number: Option<u64>| number.unwrap_or(0).to_ne_bytes().to_vec();
+        let flag = |flag: bool| c_int::from(flag).to_ne_bytes().to_vec();
+        Some(match name {
+            Name::Purpose => words(&wishes.purpose),
+            Name::Size => long(wishes.size),
+            Name::Rate => long(wishes.rate),
+            Name::Duration => long(wishes.duration),
+            Name::Route => words(&wishes.route),
+            Name::ConnectTimeout => wishes.connect_timeout.unwrap_or(0).to_ne_bytes().to_vec(),
+            Name::Closed => flag(wishes.closed),
+            Name::Acceptor => flag(wishes.acceptor),
+            Name::Onramp => {
+                let path = wishes.onramp.as_deref().unwrap_or_default();
+                let mut bytes = path.as_encoded_bytes().to_vec();
+                bytes.push(0);
+                bytes
+            }
+            Name::PeerKey => match entry.key {
+                Some(key) => ended(&key_text(&key)),
+                None => ended(""),
+            },
+            Name::Reason => ended(&entry.reason),
+            Name::Routed => flag(entry.carried),
+            Name::Peer => SockaddrLsl::of(entry.peer, entry.peer_name.as_deref())
+                .bytes()
+                .to_vec(),
+        })
+    });
+    // Of a socket that nothing was said about: the defaults.
+    value.map_or_else(
+        || {
+            Ok(match name {
+                Name::Purpose | Name::Route | Name::Onramp | Name::PeerKey | Name::Reason => vec![0],
+                Name::Size | Name::Rate | Name::Duration => vec![0; size_of::<u64>()],
+                Name::ConnectTimeout | Name::Closed | Name::Acceptor | Name::Routed => {
+                    vec![0; size_of::<c_int>()]
+                }
+                Name::Peer => return Err(libc::ENOTCONN),
+            })
+        },
+        Ok,
+    )
+}
+
+/// A key in its text form.
+fn key_text(key: &[u8; 32]) -> String {
+    format!("lhk1:{}", BASE32_NOPAD.encode(key).to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::PublicKey;
+
+    use super::*;
+
+    #[test]
+    fn a_key_reads_as_elsewhere() {
+        for key in [[0; 32], [7; 32], [255; 32]] {
+            assert_eq!(key_text(&key), PublicKey::from_bytes(key).to_string());
+        }
+    }
+
+    #[test]
+    fn texts_end_at_their_zero_or_with_their_bytes() {
+        assert_eq!(words(b"bulk\0rest", 64), Ok(Some("bulk".to_owned())));
+        assert_eq!(words(b"bulk", 4), Ok(Some("bulk".to_owned())));
+        assert_eq!(words(b"\0", 4), Ok(None));
+        assert_eq!(words(b"bulky", 4), Err(libc::EINVAL));
+        assert_eq!(words(b"\xff", 4), Err(libc::EINVAL));
+    }
+}

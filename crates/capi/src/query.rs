@@ -1,0 +1,146 @@
+//! `lsl_getsockname`, `lsl_getpeername`.
+
+use std::ffi::{c_int, c_void};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use libc::{sockaddr, socklen_t};
+use longhaul_ramp::{Reply, Request};
+
+use crate::address::SockaddrLsl;
+use crate::guard::quietly;
+use crate::system::{RawAddress, errno, fail, give, local_address, peer_address, set_errno, tcp_family};
+use crate::table::State;
+use crate::{listen, ramp, settle};
+
+/// An address in the form that a program is told it.
+pub fn told(address: SocketAddr, name: Option<&str>, native: bool) -> Vec<u8> {
+    if native {
+        SockaddrLsl::of(Some(address), name).bytes().to_vec()
+    } else {
+        RawAddress::from(address).bytes().to_vec()
+    }
+}
+
+/// `getsockname(2)`.
+///
+/// # Safety
+/// As for the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    let before = errno();
+    let known = quietly(None, || own_name(fd));
+    set_errno(before);
+    match known {
+        // SAFETY: the caller's promise is the system call's.
+        Some(bytes) => match unsafe { give(&bytes, address.cast::<c_void>(), length) } {
+            Ok(()) => 0,
+            Err(errno) => fail(errno),
+        },
+        // SAFETY: as above.
+        None => unsafe { libc::getsockname(fd, address, length) },
+    }
+}
+
+fn own_name(fd: c_int) -> Option<Vec<u8>> {
+    if let Some(at) = listen::at(fd) {
+        let native = settle::known(fd, |entry| Some(entry.native)).unwrap_or(false);
+        return Some(told(at, None, native));
+    }
+    let (local, native) = settle::known(fd, |entry| Some((entry.local, entry.native)))?;
+    match local {
+        Some(local) => Some(told(local, None, native)),
+        None if native => Some(told(local_address(fd)?, None, true)),
+        None => None,
+    }
+}
+
+/// What is known of where a socket leads.
+enum Peer {
+    Is(Vec<u8>),
+    NotConnected,
+    Unknown,
+}
+
+/// `getpeername(2)`: the destination that the program asked for, not the on-ramp.
+///
+/// # Safety
+/// As for the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lsl_getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    let before = errno();
+    let known = quietly(Peer::Unknown, || peer(fd));
+    set_errno(before);
+    match known {
+        // SAFETY: the caller's promise is the system call's.
+        Peer::Is(bytes) => match unsafe { give(&bytes, address.cast::<c_void>(), length) } {
+            Ok(()) => 0,
+            Err(errno) => fail(errno),
+        },
+        Peer::NotConnected => fail(libc::ENOTCONN),
+        // SAFETY: as above.
+        Peer::Unknown => unsafe { libc::getpeername(fd, address, length) },
+    }
+}
+
+fn peer(fd: c_int) -> Peer {
+    if listen::at(fd).is_some() {
+        return Peer::NotConnected;
+    }
+    let known = settle::known(fd, |entry| {
+        Some(match entry.state() {
+            State::Connecting(_) | State::Failed(_) | State::Spent => None,
+            _ => Some((entry.peer, entry.peer_name.clone(), entry.native, entry.carried)),
+        })
+    });
+    // The kernel's word on whether it is connected.
+    let Some(real) = peer_address(fd) else {
+        return if matches!(known, Some(None)) {
+            Peer::NotConnected
+        } else {
+            Peer::Unknown
+        };
+    };
+    let Some(family) = tcp_family(fd) else {
+        return Peer::Unknown;
+    };
+    let shaped = |address: SocketAddr, name: Option<&str>, native: bool| {
+        if native {
+            Peer::Is(told(address, name, true))
+        } else {
+            Peer::Is(RawAddress::for_family(address, family).bytes().to_vec())
+        }
+    };
+    match known {
+        Some(None) => Peer::NotConnected,
+        Some(Some((peer, name, native, carried))) if carried || native => match peer {
+            Some(peer) => shaped(peer, name.as_deref(), native),
+            // By name alone: the address is known to the far end only.
+            None if native => {
+                let mut lsl = SockaddrLsl::of(None, name.as_deref());
+                lsl.port = real.port().to_be();
+                Peer::Is(lsl.bytes().to_vec())
+            }
+            None => Peer::Unknown,
+        },
+        Some(Some(_)) => Peer::Unknown,
+        // It may have come from another process.
+        None if real.ip().to_canonical().is_loopback() => match asked(fd) {
+            Some(peer) => shaped(peer, None, false),
+            None => Peer::Unknown,
+        },
+        None => Peer::Unknown,
+    }
+}
+
+/// The on-ramp's word on where a socket leads that is connected to loopback.
+fn asked(fd: c_int) -> Option<SocketAddr> {
+    let local = local_address(fd)?;
+    let local = SocketAddr::new(local.ip().to_canonical(), local.port());
+    let ramp = ramp::dial(None, false).ok()?;
+    let packet = ramp::ask(ramp.as_raw_fd(), &Request::Peer { local }).ok()?;
+    match packet.reply() {
+        Ok(Reply::Peer { address }) => Some(address),
+        _ => None,
+    }
+}

@@ -1,0 +1,170 @@
+//! Talking to the on-ramp.
+
+use std::ffi::{OsStr, OsString, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use longhaul_ramp::{MAX_MESSAGE, Reply, Request, SOCKET_VARIABLE};
+
+use crate::start;
+use crate::system::{Errno, checked, errno, set_option};
+
+/// Seconds within which the on-ramp answers what it answers at once.
+const MAX_ANSWER_SECONDS: i64 = 10;
+
+/// Descriptors of ours are put out of the way of programs that count on low numbers.
+const LOWEST_DESCRIPTOR: c_int = 500;
+
+/// A packet that was received.
+pub struct Packet {
+    bytes: [u8; MAX_MESSAGE],
+    length: usize,
+}
+
+impl Packet {
+    /// What it says; a packet that says nothing is a failure of the on-ramp.
+    pub fn reply(&self) -> Result<Reply<'_>, Errno> {
+        Reply::decode(self.bytes.get(..self.length).unwrap_or_default()).map_err(|_| libc::EPROTO)
+    }
+}
+
+/// An environment variable that is set to something, unless this program has more rights than its user.
+pub fn variable(name: &str) -> Option<OsString> {
+    // SAFETY: asks about this process only.
+    let is_secure = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
+    std::env::var_os(name).filter(|value| is_secure && !value.is_empty())
+}
+
+/// Where the on-ramp listens unless `$LONGHAUL_ONRAMP` says otherwise: in the directory of the state, by the same rules as `longhaul`'s own.
+pub fn usual_path() -> Option<PathBuf> {
+    let below = |name, path| Some(PathBuf::from(variable(name)?).join(path));
+    let state = variable("LONGHAUL_STATE")
+        .map(PathBuf::from)
+        .or_else(|| below("LONGHAUL_HOME", "state"))
+        .or_else(|| below("XDG_STATE_HOME", "longhaul"))
+        .or_else(|| below("HOME", ".local/state/longhaul"))?;
+    Some(state.join("onramp/socket"))
+}
+
+/// Connects to an on-ramp: to the one at `path`; else to `$LONGHAUL_ONRAMP`; else to the usual one, which is started if it does not
+/// run and `may_start`.
+pub fn dial(path: Option<&OsStr>, may_start: bool) -> Result<OwnedFd, Errno> {
+    if let Some(path) = path {
+        return dial_at(path);
+    }
+    if let Some(path) = variable(SOCKET_VARIABLE) {
+        return dial_at(&path);
+    }
+    let path = usual_path().ok_or(libc::ENOENT)?;
+    match dial_at(path.as_os_str()) {
+        Err(libc::ENOENT | libc::ECONNREFUSED) if may_start => start::start(|| dial_at(path.as_os_str())),
+        answered => answered,
+    }
+}
+
+fn dial_at(path: &OsStr) -> Result<OwnedFd, Errno> {
+    // SAFETY: zeros are an address without a path.
+    let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
+    address.sun_family = libc::AF_UNIX as u16;
+    let path = path.as_bytes();
+    if path.is_empty() || path.len() >= address.sun_path.len() || path.contains(&0) {
+        return Err(libc::ENAMETOOLONG);
+    }
+    for (place, byte) in address.sun_path.iter_mut().zip(path) {
+        *place = byte.cast_signed();
+    }
+    // SAFETY: takes no pointer.
+    let low = checked(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: a descriptor that was just made.
+    let low = unsafe { OwnedFd::from_raw_fd(low) };
+    // SAFETY: takes no pointer.
+    let high = unsafe { libc::fcntl(low.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LOWEST_DESCRIPTOR) };
+    let socket = match checked(high) {
+        // SAFETY: a descriptor that was just made.
+        Ok(high) => unsafe { OwnedFd::from_raw_fd(high) },
+        // Where the limit is low, low ones must do.
+        Err(_) => low,
+    };
+    let soon = libc::timeval {
+        tv_sec: MAX_ANSWER_SECONDS,
+        tv_usec: 0,
+    };
+    set_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDTIMEO, &soon)?;
+    loop {
+        // SAFETY: the address has the length that is given.
+        let connected = unsafe {
+            libc::connect(
+                socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of::<libc::sockaddr_un>() as libc::socklen_t,
+            )
+        };
+        match checked(connected) {
+            Ok(_) => return Ok(socket),
+            Err(libc::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sends a request.
+pub fn send(ramp: c_int, request: &Request<'_>) -> Result<(), Errno> {
+    let message = request.encode();
+    let bytes = message.finished().map_err(|_| libc::ENAMETOOLONG)?;
+    loop {
+        // SAFETY: the bytes are as many as said.
+        let sent = unsafe { libc::send(ramp, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        if sent >= 0 {
+            return Ok(());
+        }
+        if errno() != libc::EINTR {
+            return Err(errno());
+        }
+    }
+}
+
+/// Receives a packet, with these flags of `recv`. What ends without one is `ECONNRESET`.
+pub fn receive(ramp: c_int, flags: c_int) -> Result<Packet, Errno> {
+    let mut packet = Packet {
+        bytes: [0; MAX_MESSAGE],
+        length: 0,
+    };
+    let place: *mut c_void = packet.bytes.as_mut_ptr().cast();
+    // SAFETY: there is room for so many bytes.
+    match unsafe { libc::recv(ramp, place, MAX_MESSAGE, flags) } {
+        0 => Err(libc::ECONNRESET),
+        length => {
+            packet.length = usize::try_from(length).map_err(|_| errno())?;
+            Ok(packet)
+        }
+    }
+}
+
+/// Asks something that is answered at once.
+pub fn ask(ramp: c_int, request: &Request<'_>) -> Result<Packet, Errno> {
+    send(ramp, request)?;
+    wait_at_most(ramp, MAX_ANSWER_SECONDS * 1000);
+    loop {
+        match receive(ramp, 0) {
+            Err(libc::EINTR) => {}
+            Err(libc::EAGAIN) => return Err(libc::ETIMEDOUT),
+            other => return other,
+        }
+    }
+}
+
+/// A wait for the on-ramp lasts at most so many milliseconds from now on; 0 is for ever.
+pub fn wait_at_most(ramp: c_int, milliseconds: i64) {
+    let limit = libc::timeval {
+        tv_sec: milliseconds / 1000,
+        tv_usec: milliseconds % 1000 * 1000,
+    };
+    let _ = set_option(ramp, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &limit);
+}
+
+/// A path, from bytes of C.
+pub fn path_from(bytes: &[u8]) -> OsString {
+    OsString::from_vec(bytes.to_vec())
+}

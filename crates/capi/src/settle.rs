@@ -1,0 +1,119 @@
+//! What has become of a connection whose route is being made.
+
+use std::ffi::c_int;
+use std::os::fd::AsRawFd;
+
+use longhaul_ramp::Reply;
+
+use crate::ramp;
+use crate::system::{self, Errno, disconnect, option};
+use crate::table::{self, Entry, State, Table};
+
+/// Milliseconds that the reset of a loopback connection may take after its failure was told.
+const MAX_RESET_WAIT: c_int = 1_000;
+
+/// Reads the on-ramp's result for a socket, if it has come. It stays where it is, for other processes that have the socket too.
+pub fn settle(table: &mut Table, cookie: u64, fd: c_int) {
+    let Some(State::Connecting(pending)) = table.get(cookie).map(|entry| entry.state()) else {
+        return;
+    };
+    let (state, reason) = match ramp::receive(pending.ramp.as_raw_fd(), libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+        Err(libc::EAGAIN | libc::EINTR) => return,
+        Err(_) => (
+            State::Failed(libc::ECONNRESET),
+            "the on-ramp has ended".to_owned(),
+        ),
+        Ok(packet) => match packet.reply() {
+            Ok(Reply::Done { errno: 0, .. }) => (State::Connected { told: false }, String::new()),
+            Ok(Reply::Done { errno, reason }) => (State::Failed(errno), reason.to_owned()),
+            _ => (
+                State::Failed(libc::ECONNRESET),
+                "the on-ramp said something else than what has become of the route".to_owned(),
+            ),
+        },
+    };
+    if let State::Connecting(pending) = table.set_state(cookie, state)
+        && let Some(buffer) = pending.buffer
+    {
+        buffer.restore(fd);
+    }
+    if let Some(entry) = table.get(cookie).filter(|_| !reason.is_empty()) {
+        entry.reason = reason;
+    }
+}
+
+/// What `connect` says of a connection that it began earlier; `None` while the route is being made, and for sockets that have none.
+pub fn result(fd: c_int, cookie: u64) -> Option<Result<(), Errno>> {
+    let result = table::with(|table| {
+        settle(table, cookie, fd);
+        match table.get(cookie)?.state() {
+            State::Connected { told: false } => {
+                table.set_state(cookie, State::Connected { told: true });
+                Some(Ok(()))
+            }
+            State::Failed(errno) => {
+                let errno = *errno;
+                table.set_state(cookie, State::Spent);
+                Some(Err(errno))
+            }
+            _ => None,
+        }
+    });
+    if let Some(Err(_)) = result {
+        after_failure(fd);
+    }
+    result
+}
+
+/// Brings the kernel's view of a socket whose route failed to where an ordinary connection's is that was refused: closed at both ends, and
+/// without an error.
+fn after_failure(fd: c_int) {
+    if system::wait(fd, 0, MAX_RESET_WAIT) == 0 {
+        disconnect(fd);
+    }
+    let _ = option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
+}
+
+/// The failure of a socket's route that the program has not been told of; it counts as told from now on.
+pub fn take_failure(fd: c_int) -> Option<Errno> {
+    if !table::is_used() {
+        return None;
+    }
+    let cookie = system::cookie(fd)?;
+    let failed = table::with(|table| {
+        settle(table, cookie, fd);
+        match table.get(cookie)?.state() {
+            State::Failed(errno) => {
+                let errno = *errno;
+                table.set_state(cookie, State::Spent);
+                Some(errno)
+            }
+            _ => None,
+        }
+    });
+    if failed.is_some() {
+        after_failure(fd);
+    }
+    failed
+}
+
+/// Looks after a socket whose route may be being made, before the program uses it.
+pub fn look_after(fd: c_int) {
+    if table::has_pending()
+        && let Some(cookie) = system::cookie(fd)
+    {
+        table::with(|table| settle(table, cookie, fd));
+    }
+}
+
+/// Something of what is known of a socket; `None` where nothing is.
+pub fn known<R>(fd: c_int, ask: impl FnOnce(&mut Entry) -> Option<R>) -> Option<R> {
+    if !table::is_used() {
+        return None;
+    }
+    let cookie = system::cookie(fd)?;
+    table::with(|table| {
+        settle(table, cookie, fd);
+        table.get(cookie).and_then(ask)
+    })
+}

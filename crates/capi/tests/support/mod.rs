@@ -1,0 +1,210 @@
+//! What the tests stand on: the installed library, a network to run programs in, and an on-ramp.
+
+#![allow(dead_code)] // each test takes what it needs
+
+mod peer;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use wanbed::{Lab, Overrides, Scenario};
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// An installation, shared by the tests of a process.
+pub struct Installed {
+    folder: tempfile::TempDir,
+}
+
+static INSTALLED: LazyLock<Installed> = LazyLock::new(Installed::make);
+
+impl Installed {
+    pub fn get() -> &'static Self {
+        &INSTALLED
+    }
+
+    fn make() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        let mut make = Command::new("make");
+        make.args(["--no-print-directory", "-f"])
+            .arg(Path::new(HERE).join("Makefile"))
+            .args(["install", "PROFILE=dev", "PREFIX=/usr"])
+            .arg(format!("DESTDIR={}", folder.path().display()))
+            .arg(format!("OUT={}", folder.path().join("build").display()))
+            .env("CARGO", env!("CARGO"))
+            .env("CARGO_TARGET_DIR", target);
+        // What `cargo test` set for this package is not for the build of another.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "MAKEFLAGS" {
+                make.env_remove(name);
+            }
+        }
+        run(&mut make);
+        Self { folder }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.folder.path().join("usr").join(below)
+    }
+
+    /// What pkg-config says to give the compiler.
+    pub fn flags(&self, arguments: &[&str]) -> Vec<String> {
+        let text = run(Command::new("pkg-config")
+            .args(arguments)
+            .arg("longhaul")
+            .env("PKG_CONFIG_SYSROOT_DIR", self.folder.path())
+            .env("PKG_CONFIG_ALLOW_SYSTEM_CFLAGS", "1")
+            .env("PKG_CONFIG_ALLOW_SYSTEM_LIBS", "1")
+            .env("PKG_CONFIG_LIBDIR", self.path("lib/pkgconfig")));
+        text.split_ascii_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Compiles a program.
+    pub fn compile(&self, name: &str, options: &[&str], sources: &[PathBuf], flags: &[String]) -> PathBuf {
+        // A file of its own for each test: one that runs cannot be written.
+        let program = tempfile::tempdir_in(self.folder.path())
+            .unwrap()
+            .keep()
+            .join(name);
+        run(Command::new("cc")
+            .args(options)
+            .arg("-o")
+            .arg(&program)
+            .args(sources)
+            .args(flags));
+        program
+    }
+}
+
+/// Runs a command that must succeed; gives what it printed.
+pub fn run(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Two machines of a lab. The near one knows an address that never answers, and one that has no route.
+pub struct World {
+    lab: Lab,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    pub const NEAR: &str = "sender";
+    pub const FAR: &str = "receiver";
+
+    /// `None`, and why on standard error, where there can be no lab.
+    pub fn new() -> Option<Self> {
+        if let Err(why) = Lab::possible() {
+            eprintln!("left out: no lab here: {why}");
+            return None;
+        }
+        let scenario = Scenario::read(Path::new(HERE).join("../../scenarios/drs-low-ceiling.toml")).unwrap();
+        let world = Self {
+            lab: Lab::up(&scenario, &Overrides::default()).unwrap(),
+            folder: tempfile::tempdir().unwrap(),
+        };
+        let loopback = "ip link set lo up; echo 0 >/proc/sys/net/ipv6/conf/lo/disable_ipv6";
+        for machine in [Self::NEAR, Self::FAR] {
+            run(world.lab.command(machine, "sh").unwrap().args(["-ec", loopback]));
+        }
+        let network = "ip link add silent0 type veth peer name silent1; ip link set silent0 up; \
+            ip link set silent1 up; ip addr add 192.0.2.1/24 dev silent0; \
+            ip neigh add 192.0.2.77 lladdr 02:00:00:00:00:01 dev silent0; ip route add unreachable 198.51.100.0/24";
+        run(world
+            .lab
+            .command(Self::NEAR, "sh")
+            .unwrap()
+            .args(["-ec", network]));
+        Some(world)
+    }
+
+    pub fn address(&self, machine: &str) -> String {
+        self.lab.address(machine).unwrap().to_string()
+    }
+
+    /// A program on one of the machines.
+    pub fn command(&self, machine: &str, program: &Path) -> Command {
+        let mut command = self.lab.command(machine, "sh").unwrap();
+        command
+            // Few descriptors, for the case that uses all of them.
+            .args(["-c", "ulimit -n 1024; exec \"$0\" \"$@\""])
+            .arg(program)
+            .env("SUITE_SILENT", "192.0.2.77")
+            .env("SUITE_UNREACHABLE", "198.51.100.7");
+        command
+    }
+}
+
+/// An on-ramp, ended with the test.
+pub struct Onramp {
+    child: Child,
+    pub path: PathBuf,
+    carried: Arc<AtomicUsize>,
+}
+
+const PEER: &str = "LONGHAUL_CAPI_PEER";
+
+impl Onramp {
+    pub fn start(world: &World, machine: &str) -> Self {
+        let path = world.folder.path().join(format!("onramp-{machine}"));
+        let mut child = world
+            .lab
+            .command(machine, std::env::current_exe().unwrap())
+            .unwrap()
+            .args(["--exact", "the_onramp_of_the_tests", "--nocapture"])
+            .env(PEER, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(
+            lines.any(|line| line.unwrap().ends_with("ready")),
+            "the on-ramp did not start"
+        );
+        // A line for each connection that it carries.
+        let carried = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&carried);
+        std::thread::spawn(move || {
+            lines.for_each(|_| {
+                counted.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        Self { child, path, carried }
+    }
+
+    /// How many connections it has carried.
+    pub fn carried(&self) -> usize {
+        self.carried.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Onramp {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// In the process that [`Onramp::start`] starts: serves, and never returns. In any other: nothing.
+pub fn become_onramp() {
+    if let Some(path) = std::env::var_os(PEER) {
+        peer::serve(Path::new(&path));
+    }
+}

@@ -1,0 +1,9 @@
+//! `longhaul offramp` at the end of a path with two depots, and ordinary servers behind it: Debian's own programs, which know nothing of
+//! sessions.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
+
+mod bed;
+mod deaths;
+mod programs;
+mod refusals;

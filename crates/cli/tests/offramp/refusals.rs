@@ -1,0 +1,59 @@
+//! The number that a program's connect is to give, and who was told what.
+
+use longhaul_proto::{FailureKind, StatusCode};
+use longhaul_session::Error;
+use rustix::io::Errno;
+
+use crate::bed::*;
+
+#[test]
+fn each_failure_has_the_number_that_the_kernel_has_for_it() {
+    on_the_path(
+        "refusals::each_failure_has_the_number_that_the_kernel_has_for_it",
+        2.0,
+        |bed, initiator| {
+            initiator.finish();
+            let log = bed.log("gateway");
+            assert!(
+                log.contains("dial refused") && log.contains("refused by policy"),
+                "{log}"
+            );
+        },
+        async |me| {
+            let inside = me.inside;
+            for (server, code, errno) in [
+                (
+                    "127.0.0.1:5999".to_owned(),
+                    StatusCode::DialRefused,
+                    Errno::CONNREFUSED,
+                ),
+                (
+                    format!("{inside}:5999"),
+                    StatusCode::DialRefused,
+                    Errno::CONNREFUSED,
+                ),
+                // The rule lets it there, and the gateway has no way.
+                (
+                    "192.0.2.1:5999".to_owned(),
+                    StatusCode::DialUnreachable,
+                    Errno::HOSTUNREACH,
+                ),
+                ("127.0.0.1:22".to_owned(), StatusCode::Refused, Errno::ACCESS),
+                ("127.0.0.2:5999".to_owned(), StatusCode::Refused, Errno::ACCESS),
+                (format!("{}:5999", me.gateway), StatusCode::Refused, Errno::ACCESS),
+                (
+                    "169.254.169.254:5999".to_owned(),
+                    StatusCode::Refused,
+                    Errno::ACCESS,
+                ),
+            ] {
+                let error = me.connect(&server).await.unwrap_err();
+                assert!(
+                    matches!(&error, Error::Hop(failure) if failure.kind == FailureKind::Acceptor(code)),
+                    "{server}: {error}"
+                );
+                assert_eq!(error.errno(), errno.raw_os_error(), "{server}: {error}");
+            }
+        },
+    );
+}

@@ -1,0 +1,259 @@
+//! GridFTP through gateways: MNEMONIC's Figures 3 to 5, with the program that it used, unmodified.
+
+mod page;
+mod run;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page};
+use crate::runs::Runs;
+use crate::setting::{Mnemonic, Way};
+use crate::tools::Tools;
+
+/// After so many seconds it is looked how much has arrived: the paper's timed transfers.
+pub const SECONDS: [u32; 5] = [10, 20, 30, 45, 60];
+
+/// Streams that are compared.
+const STREAMS: [u32; 2] = [1, 4];
+
+/// The experiment.
+pub struct GridFtp {
+    /// After so many seconds it is looked how much has arrived.
+    pub seconds: &'static [u32],
+}
+
+/// As it is published.
+pub const GRIDFTP: GridFtp = GridFtp { seconds: &SECONDS };
+
+/// What the end hosts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hosts {
+    /// Windows of 64 KB, as the paper's Windows XP hosts.
+    Untuned,
+    /// 16 MB by the number of streams, Reno: the paper's tuned hosts.
+    Reno,
+    /// The same with CUBIC.
+    Cubic,
+    /// The same with BBR, which many hosts have today.
+    Bbr,
+}
+
+/// How the LANs lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Losses {
+    /// Each segment by itself.
+    Independent,
+    /// In bursts of ten on average.
+    Bursts,
+}
+
+/// One transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The path: `short` (10, 50, 10 ms) or `long` (25, 100, 25 ms).
+    path: Mnemonic,
+    hosts: Hosts,
+    losses: Losses,
+    streams: u32,
+    way: Way,
+}
+
+/// What arrived.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    /// Seconds, and the payload that the last link had delivered by then, in bytes.
+    arrived: Vec<(u32, u64)>,
+}
+
+impl Seen {
+    /// The rate over the first so many seconds, in Mbit/s: the transfer's, had it been timed so.
+    fn mbps(&self, seconds: u32) -> f64 {
+        let found = self.arrived.iter().find(|(after, _)| *after == seconds);
+        found.map_or(0, |(_, bytes)| *bytes) as f64 * 8.0 / 1e6 / f64::from(seconds)
+    }
+}
+
+impl Hosts {
+    const ALL: [Self; 4] = [Self::Untuned, Self::Reno, Self::Cubic, Self::Bbr];
+
+    fn congestion(self) -> &'static str {
+        match self {
+            Self::Untuned | Self::Reno => "reno",
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
+}
+
+impl Losses {
+    const ALL: [Self; 2] = [Self::Independent, Self::Bursts];
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Independent => "independent",
+            Self::Bursts => "in bursts of 10",
+        }
+    }
+}
+
+impl Cell {
+    /// What is demonstrated: untuned hosts, both ways.
+    pub const DEMONSTRATED: [Self; 2] = [Self::untuned(Way::Direct), Self::untuned(Way::Depots)];
+
+    const fn untuned(way: Way) -> Self {
+        Self {
+            path: Mnemonic::Short,
+            hosts: Hosts::Untuned,
+            losses: Losses::Independent,
+            streams: 1,
+            way,
+        }
+    }
+
+    fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for hosts in Hosts::ALL {
+            for path in [Mnemonic::Short, Mnemonic::Long] {
+                for losses in Losses::ALL {
+                    for streams in STREAMS {
+                        all.extend(Way::BOTH.map(|way| Self {
+                            path,
+                            hosts,
+                            losses,
+                            streams,
+                            way,
+                        }));
+                    }
+                }
+            }
+        }
+        all
+    }
+}
+
+impl Experiment for GridFtp {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = ();
+
+    fn name(&self) -> &'static str {
+        "gridftp"
+    }
+
+    fn title(&self) -> &'static str {
+        "GridFTP through gateways: MNEMONIC's figures with its own program"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        Cell::all()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        // Each is a minute; the paper's ten are asked for by `--seeds 10`.
+        1
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        let share = match (cell.hosts, cell.way) {
+            (Hosts::Untuned, Way::Direct) => 0.125,
+            (Hosts::Untuned, Way::Depots) => 0.2,
+            _ => 1.0,
+        };
+        let seconds = f64::from(self.seconds.last().copied().unwrap_or(0)) + 4.0;
+        Cost { share, seconds }
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<()> {
+        run::programs()
+    }
+
+    fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
+        let (file, relays) = match (cell.path, cell.way) {
+            (Mnemonic::Short, Way::Direct) => ("mnemonic-10-50-10.toml", &[][..]),
+            (Mnemonic::Short, Way::Depots) => ("mnemonic-10-50-10.toml", &["gw1", "gw2"][..]),
+            (Mnemonic::Long, Way::Direct) => ("mnemonic-25-100-25.toml", &[][..]),
+            (Mnemonic::Long, Way::Depots) => ("mnemonic-25-100-25.toml", &["gw1", "gw2"][..]),
+        };
+        let buffers = match cell.hosts {
+            Hosts::Untuned => "\"64 KB\"".to_owned(),
+            _ => format!("\"{} MB\"", 16 / cell.streams),
+        };
+        let mut network = Network::of(tools, file)?
+            .relays(relays)
+            .set("nodes.*.congestion", cell.hosts.congestion());
+        for host in ["client", "server"] {
+            network = network.set(format!("nodes.{host}.buffers"), buffers.clone());
+        }
+        if cell.losses == Losses::Bursts {
+            for lan in ["lan1", "lan2"] {
+                network = network.set(format!("links.{lan}.loss"), "{mean=\"0.001%\", burst=10}");
+            }
+        }
+        Ok(network)
+    }
+
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+        let arrived = run::transfer(here, *cell, self.seconds)?;
+        Ok(Seen { arrived })
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        let rate = |(seconds, _): &(u32, u64)| format!("{:.1} Mbit/s after {seconds} s", seen.mbps(*seconds));
+        seen.arrived.iter().map(rate).collect::<Vec<_>>().join(", ")
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        page::page(runs)
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        page::figures(runs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::tests::record;
+
+    #[test]
+    fn rates_are_of_what_had_arrived_by_then() {
+        let seen = |factor: u64| Seen {
+            arrived: SECONDS
+                .map(|seconds| (seconds, u64::from(seconds) * factor))
+                .to_vec(),
+        };
+        assert_eq!(seen(125_000).mbps(30), 1.0);
+        let [direct, through] = Cell::DEMONSTRATED;
+        let records = [
+            record(direct, 1, seen(125_000), true),
+            record(through, 1, seen(500_000), true),
+        ];
+        let runs = Runs::of(&records);
+        let text = GRIDFTP.page(&runs).unwrap().text;
+        assert!(
+            text.contains("| 1.0 (1.0..1.0) | 4.0 (4.0..4.0) | **4.0** |"),
+            "{text}"
+        );
+        assert_eq!(GRIDFTP.figures(&runs)[0].text, "4.0");
+    }
+
+    #[test]
+    fn every_cell_is_there_once() {
+        let cells = GRIDFTP.cells();
+        assert_eq!(cells.len(), 4 * 2 * 2 * 2 * 2);
+        assert!(
+            cells
+                .iter()
+                .all(|one| cells.iter().filter(|other| *other == one).count() == 1)
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! One timed transfer of GridFTP, directly or through gateways.
+
+use std::fmt::Write as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use wanbed::Lab;
+
+use super::Cell;
+use crate::children::Server;
+use crate::copy::{DEPOT_PORT, in_node, start_depot};
+use crate::experiment::Here;
+use crate::peers::gridftp::{CLIENT, GridFtp};
+use crate::peers::place::Place;
+use crate::peers::{Peer, Program};
+use crate::setting::Way;
+
+/// Port of the off-ramp in its node.
+const OFFRAMP_PORT: u16 = 7511;
+/// Headers of a segment: IPv4 and TCP with timestamps.
+const HEADERS: u64 = 52;
+
+/// Whether all programs are there.
+///
+/// # Errors
+/// One is missing.
+pub fn programs() -> Result<()> {
+    GridFtp.needs().iter().try_for_each(|need| need.find().map(drop))
+}
+
+/// Payload that had arrived after each of `moments`, in seconds from the start of the client's program.
+///
+/// # Errors
+/// A program cannot be started, or the transfer ended early.
+pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<(u32, u64)>> {
+    let place = |node| Place {
+        lab: here.lab,
+        node,
+        scratch: here.folder,
+    };
+    let server = GridFtp.serve(&place("server"), here.folder)?;
+    let (mut client, _gateways) = match cell.way {
+        Way::Direct => (place("client").client(&CLIENT, &server)?, Vec::new()),
+        Way::Depots => through(here)?,
+    };
+    let last = moments.last().copied().unwrap_or(0);
+    client
+        .env("GLOBUS_HOSTNAME", here.lab.address("client")?.to_string())
+        // Longer than is looked at: the end of a transfer waits for what is on its way.
+        .args(["-t", &(last + 5).to_string()]);
+    if cell.streams > 1 {
+        client.args(["-fast", "-p", &cell.streams.to_string()]);
+    }
+    client
+        .arg("file:///dev/zero")
+        .arg(format!("ftp://{}/dev/null", server.endpoint.address))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let started = Instant::now();
+    let before = delivered(here.lab)?;
+    let mut child = client.spawn().context("cannot start globus-url-copy")?;
+    let mut arrived = Vec::new();
+    for &seconds in moments {
+        let moment = started + Duration::from_secs(u64::from(seconds));
+        std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+        if child.try_wait()?.is_some() {
+            let said = child.wait_with_output().context("cannot read what it said")?;
+            bail!(
+                "globus-url-copy ended before its time: {}",
+                String::from_utf8_lossy(&said.stderr).trim()
+            );
+        }
+        arrived.push((seconds, delivered(here.lab)?.saturating_sub(before)));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    if arrived.iter().all(|(_, bytes)| *bytes == 0) {
+        bail!("nothing arrived");
+    }
+    Ok(arrived)
+}
+
+/// The client's program under `longhaul run`, a depot at the first gateway and an off-ramp at the second.
+fn through(here: &Here<'_, ()>) -> Result<(Command, Vec<Server>)> {
+    let (tools, lab) = (here.tools, here.lab);
+    let keys = &tools.identities;
+    let (server, gw1, gw2) = (lab.address("server")?, lab.address("gw1")?, lab.address("gw2")?);
+    let policy = here.folder.join("offramp.toml");
+    let mut text = String::new();
+    writeln!(
+        text,
+        "[[allow]]\nprincipals = [\"{}\"]\nservers = [\"{server}\"]\nports = [\"any\"]",
+        keys.client_key
+    )?;
+    std::fs::write(&policy, text).context("cannot write the off-ramp's policy")?;
+    let mut offramp = in_node(tools, lab, "gw2", &keys.server_home)?;
+    offramp
+        .args([
+            "offramp",
+            "--listen",
+            &format!("0.0.0.0:{OFFRAMP_PORT}"),
+            "--policy",
+        ])
+        .arg(&policy);
+    let gateways = vec![
+        start_depot(tools, lab, "gw1")?,
+        Server::start(offramp, "longhaul offramp", "listening")?,
+    ];
+    let routes = here.folder.join("routes.toml");
+    let table = format!(
+        "[[route]]\nto = [\"{server}\"]\nvia = \"{gw1}:{DEPOT_PORT}\"\nofframp = \"{}@{gw2}:{OFFRAMP_PORT}\"\nalways = true\n",
+        keys.server_key
+    );
+    std::fs::write(&routes, table).context("cannot write the table of routes")?;
+    let mut client = in_node(tools, lab, "client", &keys.client_home)?;
+    client
+        .env("LONGHAUL_STATE", here.folder.join("state"))
+        .env("HOME", here.folder)
+        .args(["run", "--routes"])
+        .arg(&routes)
+        .arg("--")
+        .arg(CLIENT.find()?);
+    Ok((client, gateways))
+}
+
+/// Payload that the last link has delivered to the server so far, in bytes.
+fn delivered(lab: &Lab) -> Result<u64> {
+    let report = lab.links()?;
+    let link = report.links.iter().find(|link| link.counters.link == "lan2");
+    let way = &link.context("the lab has no link lan2")?.counters.forward;
+    Ok(way.bytes.saturating_sub(HEADERS * way.packets))
+}

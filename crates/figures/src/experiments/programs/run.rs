@@ -1,0 +1,227 @@
+//! One program by one way.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use wanbed::Lab;
+
+use super::{Cell, Entry, Seen};
+use crate::children::{Server, output_within};
+use crate::copy::{DEPOT_PORT, Source, in_node, start_depot};
+use crate::experiment::Here;
+use crate::peers::one_copy::Direction;
+use crate::peers::place::Place;
+use crate::peers::{Item, Need, Peer, contents, fetchers};
+use crate::tools::Tools;
+
+/// The packet filter.
+pub const FILTER: Need = Need {
+    program: "nft",
+    package: "nftables",
+};
+
+/// Port of the off-ramp in the server's node, and of the on-ramp's entries in the client's.
+const OFFRAMP_PORT: u16 = 7522;
+const SOCKS_PORT: u16 = 1080;
+const HTTP_PORT: u16 = 3128;
+const REDIRECT_PORT: u16 = 7523;
+
+/// A program that has not ended by then does not work this way.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(45);
+
+/// What a program that does not work said is cut to so many characters.
+const MAX_REASON: usize = 240;
+
+/// Serves, brings up depots, off-ramp and on-ramp, has the program move the file, and compares what arrived.
+///
+/// # Errors
+/// Something other than the program under test fails.
+pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen> {
+    let (lab, source) = (here.lab, here.setup);
+    let place = |node| Place {
+        lab,
+        node,
+        scratch: here.folder,
+    };
+    let arrived = here.folder.join("arrived");
+    std::fs::create_dir(&arrived).context("cannot make a folder for what arrives")?;
+    let root = match cell.direction {
+        Direction::Fetch => source.root.as_path(),
+        Direction::Send => arrived.as_path(),
+    };
+    // A server of one file has one file, however many lie beside it.
+    let only = here.folder.join("served");
+    if cell.direction == Direction::Fetch {
+        std::fs::create_dir(&only).context("cannot make a folder to serve")?;
+        std::fs::copy(source.root.join(&source.name), only.join(&source.name))
+            .context("cannot copy the file")?;
+    }
+    let served = match cell.direction {
+        Direction::Fetch => only.as_path(),
+        Direction::Send => root,
+    };
+    let mut serving = peer.serve(&place("server"), served)?;
+    let _gateways = gateways(here)?;
+    let routes = table(here)?;
+    let _onramp = match cell.entry {
+        Entry::Run => None,
+        _ => Some(onramp(here, &routes)?),
+    };
+    reject_direct(here, cell.entry)?;
+    let local = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    if cell.entry == Entry::Socks {
+        serving.endpoint.socks = Some(local(SOCKS_PORT));
+    }
+    let item = Item {
+        name: source.name.clone(),
+        tree: false,
+    };
+    let streams = cell.streams.unwrap_or(1);
+    let client = place("client");
+    let mut command = match cell.direction {
+        Direction::Fetch => peer.fetch(&client, &serving, &item, &arrived, streams)?,
+        Direction::Send => peer.send(&client, &serving, &source.root, &item, streams)?,
+    };
+    if cell.entry == Entry::Connect {
+        fetchers::tunnel(&cell.program, &mut command, local(HTTP_PORT));
+    }
+    if cell.entry == Entry::Run {
+        command = under_run(here, &routes, &command)?;
+    }
+    let moved = output_within(command, peer.name(), PROGRAM_TIMEOUT).and_then(|(status, out, err)| {
+        ensure!(status.success(), "{status}: {} {}", out.trim(), err.trim());
+        contents::compare(&source.root.join(&item.name), &arrived.join(&item.name))
+    });
+    Ok(Seen {
+        failed: moved.err().map(|error| reason(&format!("{error:#}"))),
+    })
+}
+
+/// One line of what a program said, without what differs from run to run.
+fn reason(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(MAX_REASON).collect()
+}
+
+/// Two depots, and an off-ramp beside the server.
+fn gateways(here: &Here<'_, Source>) -> Result<Vec<Server>> {
+    let (tools, lab) = (here.tools, here.lab);
+    let keys = &tools.identities;
+    let policy = here.folder.join("offramp.toml");
+    let text = format!(
+        "[[allow]]\nprincipals = [\"{}\"]\nservers = [\"{}\"]\nports = [\"any\"]\n",
+        keys.client_key,
+        lab.address("server")?
+    );
+    std::fs::write(&policy, text).context("cannot write the off-ramp's policy")?;
+    let mut offramp = in_node(tools, lab, "server", &keys.server_home)?;
+    offramp
+        .args([
+            "offramp",
+            "--listen",
+            &format!("0.0.0.0:{OFFRAMP_PORT}"),
+            "--policy",
+        ])
+        .arg(&policy);
+    Ok(vec![
+        start_depot(tools, lab, "gw1")?,
+        start_depot(tools, lab, "gw2")?,
+        Server::start(offramp, "longhaul offramp", "listening")?,
+    ])
+}
+
+/// The table of routes: the server by both depots, and no other way.
+fn table(here: &Here<'_, Source>) -> Result<PathBuf> {
+    let (lab, keys) = (here.lab, &here.tools.identities);
+    let (server, gw1, gw2) = (lab.address("server")?, lab.address("gw1")?, lab.address("gw2")?);
+    let mut text = String::new();
+    writeln!(
+        text,
+        "[[route]]\nto = [\"{server}\"]\nvia = \"{gw1}:{DEPOT_PORT},{gw2}:{DEPOT_PORT}\"\n\
+         offramp = \"{}@{server}:{OFFRAMP_PORT}\"\nalways = true\nfall_back = false",
+        keys.server_key
+    )?;
+    let file = here.folder.join("routes.toml");
+    std::fs::write(&file, text).context("cannot write the table of routes")?;
+    Ok(file)
+}
+
+/// `longhaul` at the client.
+fn longhaul(tools: &Tools, lab: &Lab, folder: &Path) -> Result<Command> {
+    let mut command = in_node(tools, lab, "client", &tools.identities.client_home)?;
+    command.env("LONGHAUL_STATE", folder.join("state"));
+    Ok(command)
+}
+
+fn onramp(here: &Here<'_, Source>, routes: &Path) -> Result<Server> {
+    let mut command = longhaul(here.tools, here.lab, here.folder)?;
+    command
+        .arg("onramp")
+        .args(["--socks", &format!("127.0.0.1:{SOCKS_PORT}")])
+        .args(["--http", &format!("127.0.0.1:{HTTP_PORT}")])
+        .args(["--redirect", &format!("127.0.0.1:{REDIRECT_PORT}")])
+        .arg("--routes")
+        .arg(routes);
+    Server::start(command, "longhaul onramp", "is ready")
+}
+
+/// The same program with the same arguments, started by `longhaul run`.
+fn under_run(here: &Here<'_, Source>, routes: &Path, program: &Command) -> Result<Command> {
+    let mut command = longhaul(here.tools, here.lab, here.folder)?;
+    command.args([
+        OsStr::new("run"),
+        OsStr::new("--routes"),
+        routes.as_os_str(),
+        OsStr::new("--"),
+    ]);
+    command.arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Ok(command)
+}
+
+/// Has the client's packet filter reject what goes to the server directly; and, for the transparent entry, redirect it before.
+fn reject_direct(here: &Here<'_, Source>, entry: Entry) -> Result<()> {
+    let server = here.lab.address("server")?;
+    let redirect = match entry {
+        Entry::Redirect => {
+            format!(
+                "chain nat {{ type nat hook output priority -100; ip daddr {server} tcp dport != {OFFRAMP_PORT} redirect to :{REDIRECT_PORT}; }}\n"
+            )
+        }
+        _ => String::new(),
+    };
+    let rules = format!(
+        "table ip longhaul {{\n{redirect}chain direct {{ type filter hook output priority 100; ip daddr {server} meta l4proto tcp reject with tcp reset; }}\n}}\n"
+    );
+    let mut command = here.lab.command("client", FILTER.find()?)?;
+    let mut filter = command
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start nft")?;
+    filter
+        .stdin
+        .take()
+        .context("nft takes no rules")?
+        .write_all(rules.as_bytes())?;
+    let ended = filter.wait_with_output().context("cannot wait for nft")?;
+    ensure!(
+        ended.status.success(),
+        "nft takes no rules: {}",
+        String::from_utf8_lossy(&ended.stderr).trim()
+    );
+    Ok(())
+}

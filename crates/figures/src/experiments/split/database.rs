@@ -1,0 +1,89 @@
+//! A PostgreSQL server of one run, in a directory that goes with it, reached over a socket there.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use crate::children::{Server, output_within};
+
+/// How long making a cluster, or a server's start, may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Whom it runs as when this runs as root, which it refuses to: `nobody`.
+const NOBODY: u32 = 65534;
+
+/// See the module.
+pub struct Database {
+    // Ended before its directory goes.
+    _server: Server,
+    dir: TempDir,
+}
+
+impl Database {
+    /// Makes a cluster, and starts it.
+    ///
+    /// # Errors
+    /// PostgreSQL is missing, or does not start.
+    pub fn start() -> Result<Self> {
+        let dir = tempfile::tempdir().context("cannot make a directory")?;
+        if rustix::process::getuid().is_root() {
+            std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755))?;
+            chown(dir.path(), Some(NOBODY), Some(NOBODY))?;
+        }
+        let programs = programs()?;
+        let cluster = dir.path().join("cluster");
+        let mut make = command(&programs.join("initdb"), dir.path());
+        make.args([
+            "--auth=trust",
+            "--username=agent",
+            "--no-sync",
+            "--locale=C",
+            "-D",
+        ])
+        .arg(&cluster);
+        let (status, _, errors) = output_within(make, "initdb", TIMEOUT)?;
+        ensure!(status.success(), "initdb ended with {status}: {}", errors.trim());
+        let mut serve = command(&programs.join("postgres"), dir.path());
+        serve.arg("-D").arg(&cluster).arg("-k").arg(dir.path());
+        serve.args(["-c", "listen_addresses=", "-c", "dynamic_shared_memory_type=mmap"]);
+        let server = Server::start_within(serve, "PostgreSQL", "ready to accept connections", TIMEOUT)?;
+        Ok(Self { _server: server, dir })
+    }
+
+    /// Of its one database.
+    pub fn url(&self) -> String {
+        format!(
+            "postgres:///postgres?user=agent&host={}",
+            self.dir.path().display()
+        )
+    }
+}
+
+fn command(program: &Path, dir: &Path) -> Command {
+    let mut command = match rustix::process::getuid().is_root() {
+        false => Command::new(program),
+        true => {
+            let mut command = Command::new("setpriv");
+            command
+                .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+                .arg(program);
+            command
+        }
+    };
+    command.current_dir(dir).stdin(Stdio::null());
+    command
+}
+
+/// Where the server's programs are: Debian has them in a directory for each release.
+fn programs() -> Result<PathBuf> {
+    let in_path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&in_path).collect();
+    if let Ok(releases) = std::fs::read_dir("/usr/lib/postgresql") {
+        places.extend(releases.flatten().map(|release| release.path().join("bin")));
+    }
+    let found = places.into_iter().find(|place| place.join("initdb").exists());
+    found.context("PostgreSQL is missing: apt-get install postgresql")
+}

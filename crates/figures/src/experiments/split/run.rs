@@ -1,0 +1,156 @@
+//! One job over so many agents.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::Seen;
+use super::database::Database;
+use crate::children::{Server, output_within};
+use crate::copy::{SERVER_PORT, Source, in_node, serve};
+use crate::dataset;
+use crate::experiment::Here;
+use crate::tools::Tools;
+
+/// Nodes that are slow beside the server they share.
+pub const LAB: &str = r#"
+title = "three nodes of 100 Mbit/s and a server of 1 Gbit/s, 20 ms"
+[nodes.node1]
+[nodes.node2]
+[nodes.node3]
+[nodes.switch]
+[nodes.server]
+[links.one]
+ends = ["node1", "switch"]
+delay = "5 ms"
+rate = "100 Mbit/s"
+queue = "1 bdp, at least 256 KB"
+[links.two]
+ends = ["node2", "switch"]
+delay = "5 ms"
+rate = "100 Mbit/s"
+queue = "1 bdp, at least 256 KB"
+[links.three]
+ends = ["node3", "switch"]
+delay = "5 ms"
+rate = "100 Mbit/s"
+queue = "1 bdp, at least 256 KB"
+[links.trunk]
+ends = ["switch", "server"]
+delay = "5 ms"
+rate = "1 Gbit/s"
+queue = "1 bdp, at least 256 KB"
+"#;
+const FILES: u64 = 96;
+const FILE_BYTES: u64 = 4 << 20;
+/// Of the whole tree.
+pub const BYTES: u64 = FILES * FILE_BYTES;
+/// Parts of a job that is split: four for each node.
+pub const PARTS: usize = 12;
+
+/// A command that has not ended by then has failed.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What is copied.
+///
+/// # Errors
+/// It cannot be written.
+pub fn tree(tools: &Tools) -> Result<Source> {
+    let root = tools.scratch.path().join("split");
+    for number in 0..FILES {
+        let file = root.join(format!("tree/{}/{number}.bin", number % 8));
+        dataset::sized_file(&file, FILE_BYTES, number)?;
+    }
+    let name = "tree".to_owned();
+    Ok(Source { root, name })
+}
+
+/// Does it.
+///
+/// # Errors
+/// A program cannot be started, or the job does not come to its end.
+pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Seen> {
+    let _server = serve(here.tools, here.lab, "server", &here.setup.root)?;
+    let database = Database::start()?;
+    let url = database.url();
+    let nodes: Vec<String> = (1..=agents).map(|number| format!("node{number}")).collect();
+    let running: Result<Vec<Server>> = nodes.iter().map(|node| agent(here, node, &url)).collect();
+    let running = running?;
+    let arrived = here.folder.join("arrived");
+    std::fs::create_dir(&arrived).with_context(|| format!("cannot make {}", arrived.display()))?;
+    let from = format!(
+        "lh://{}:{SERVER_PORT}/{}",
+        here.lab.address("server")?,
+        here.setup.name
+    );
+    let mut submit = command(here, "node1")?;
+    submit.args(["submit", "--json", "-r", "--host-key"]);
+    submit.arg(&here.tools.identities.server_key);
+    if split {
+        submit.args(["--split", &PARTS.to_string()]);
+    }
+    submit.arg(from).arg(format!("{}/", arrived.display()));
+    let started = Instant::now();
+    let job: Value = serde_json::from_str(&succeed(submit, "longhaul submit")?)?;
+    let id = job["id"].to_string();
+    let mut follow = command(here, "node1")?;
+    follow.args(["job", &id, "--follow"]);
+    succeed(follow, "longhaul job")?;
+    let seconds = started.elapsed().as_secs_f64();
+    let mut jobs = command(here, "node1")?;
+    jobs.args(["jobs", "--parts", "--json"]);
+    let listed = succeed(jobs, "longhaul jobs")?;
+    drop(running);
+    let listed = listed
+        .lines()
+        .map(|line| Ok(serde_json::from_str::<Value>(line)?["agent"].to_string()));
+    let worked: Result<BTreeSet<String>> = listed.collect();
+    let (source, arrived) = (
+        here.setup.root.join(&here.setup.name),
+        arrived.join(&here.setup.name),
+    );
+    Ok(Seen {
+        seconds,
+        worked: worked?.len(),
+        wrong_files: wrong_files(&source, &arrived)?,
+    })
+}
+
+/// `longhaul` at a node, with the agent and the memory of this run and node alone.
+fn command(here: &Here<'_, Source>, node: &str) -> Result<Command> {
+    let mut command = in_node(here.tools, here.lab, node, &here.tools.identities.client_home)?;
+    command.env("LONGHAUL_STATE", here.folder.join(node));
+    Ok(command)
+}
+
+fn agent(here: &Here<'_, Source>, node: &str, url: &str) -> Result<Server> {
+    let mut agent = command(here, node)?;
+    agent.env("LONGHAUL_STORE", url).args(["agent", "--name", node]);
+    Server::start(agent, "longhaul agent", "is ready")
+}
+
+fn succeed(command: Command, name: &str) -> Result<String> {
+    let (status, out, errors) = output_within(command, name, COMMAND_TIMEOUT)?;
+    ensure!(status.success(), "{name} ended with {status}: {}", errors.trim());
+    Ok(out)
+}
+
+/// Files of `source` that `arrived` has not, or not the same.
+fn wrong_files(source: &Path, arrived: &Path) -> Result<u64> {
+    let mut wrong = 0;
+    for dir in std::fs::read_dir(source).with_context(|| format!("cannot read {}", source.display()))? {
+        let dir = dir?;
+        for file in std::fs::read_dir(dir.path())? {
+            let file = file?;
+            let there = arrived.join(dir.file_name()).join(file.file_name());
+            let is_same = std::fs::read(there)
+                .is_ok_and(|there| std::fs::read(file.path()).is_ok_and(|here| here == there));
+            wrong += u64::from(!is_same);
+        }
+    }
+    Ok(wrong)
+}

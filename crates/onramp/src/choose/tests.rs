@@ -1,0 +1,144 @@
+//! What must hold of the choice, whatever the facts.
+
+use std::path::Path;
+
+use longhaul_config::routes::RouteTable;
+use proptest::prelude::*;
+
+use super::*;
+
+const FAR: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+fn rule(end: &str) -> RouteRule {
+    let text = format!("[[route]]\nto = [\"*\"]\n{end}\n");
+    let table = RouteTable::parse(&text, Path::new("routes.toml")).unwrap();
+    table.rules()[0].clone()
+}
+
+fn rules() -> [RouteRule; 4] {
+    [
+        rule(""),
+        rule("offramp = \"gateway.example\"\nvia = \"depot.example\""),
+        rule("acceptor = true\nalways = true"),
+        rule("offramp = \"gateway.example\"\nfall_back = false"),
+    ]
+}
+
+fn far(size: Option<u64>) -> Asked {
+    Asked {
+        address: Some(FAR),
+        size,
+        ..Asked::default()
+    }
+}
+
+fn known(rtt_ms: Option<u64>, usually_below: Option<u64>) -> Known {
+    Known {
+        rtt: rtt_ms.map(Duration::from_millis),
+        usually_below,
+    }
+}
+
+#[test]
+fn a_rule_sends_by_its_route_what_gains_from_it() {
+    let [direct, route, always, _] = rules();
+    let way = |rule: Option<&RouteRule>, asked: &Asked, known: &Known| choose(rule, asked, known).way;
+    let nothing = Known::default();
+    assert_eq!(way(None, &far(None), &nothing), Way::Direct);
+    assert_eq!(way(Some(&direct), &far(None), &nothing), Way::Direct);
+    assert_eq!(way(Some(&route), &far(None), &nothing), Way::Route);
+    assert_eq!(way(Some(&route), &far(Some(SMALL)), &nothing), Way::Direct);
+    assert_eq!(way(Some(&route), &far(Some(SMALL + 1)), &nothing), Way::Route);
+    assert_eq!(way(Some(&route), &far(None), &known(Some(9), None)), Way::Direct);
+    assert_eq!(way(Some(&route), &far(None), &known(Some(10), None)), Way::Route);
+    assert_eq!(
+        way(Some(&route), &far(None), &known(None, Some(SMALL))),
+        Way::Direct
+    );
+    assert_eq!(
+        way(Some(&always), &far(Some(1)), &known(Some(1), Some(1))),
+        Way::Route
+    );
+    let home = Asked {
+        address: Some([127, 0, 0, 1].into()),
+        ..Asked::default()
+    };
+    assert_eq!(way(Some(&route), &home, &nothing), Way::Direct);
+    assert_eq!(way(Some(&always), &home, &nothing), Way::Route);
+}
+
+#[test]
+fn a_size_that_the_program_states_counts_for_more_than_what_others_carried() {
+    let [_, route, ..] = rules();
+    let decision = choose(Some(&route), &far(Some(1 << 30)), &known(None, Some(1)));
+    assert_eq!(decision, Reason::Rule { line: 1 }.go(Way::Route));
+}
+
+#[test]
+fn reasons_are_words() {
+    let said = |reason: Reason| reason.to_string();
+    assert_eq!(
+        said(Reason::Short {
+            rtt: Duration::from_millis(3)
+        }),
+        "the path is short: a round trip takes 3 ms"
+    );
+    assert_eq!(
+        said(Reason::SmallSize { size: 2048 }),
+        "it will carry no more than 2 KiB"
+    );
+    assert_eq!(said(Reason::Rule { line: 7 }), "the rule of line 7");
+}
+
+fn any_asked() -> impl Strategy<Value = (Option<IpAddr>, Option<Named>, Option<u64>, bool)> {
+    let named = prop_oneof![Just(None), Just(Some(Named::Direct)), Just(Some(Named::Route))];
+    let address = proptest::option::of(prop_oneof![
+        any::<IpAddr>(),
+        Just(FAR),
+        Just([127, 0, 0, 1].into())
+    ]);
+    (address, named, any::<Option<u64>>(), any::<bool>())
+}
+
+proptest! {
+    #[test]
+    fn what_must_hold(
+        (address, asks, size, closed) in any_asked(),
+        (which, acceptor) in (0usize..5, any::<bool>()),
+        rtt in proptest::option::of(0u64..300_000),
+        usually_below in any::<Option<u64>>(),
+    ) {
+        let rule = rules().get(which).cloned();
+        let asked = Asked { address, named: asks, size, closed, acceptor };
+        let known = Known { rtt: rtt.map(Duration::from_micros), usually_below };
+        let Decision { way, reason } = choose(rule.as_ref(), &asked, &known);
+
+        // Where a route is taken there is one.
+        let named = asks == Some(Named::Route);
+        let ruled = rule.as_ref().is_some_and(|rule| rule.end != SessionEnd::None);
+        prop_assert!(way != Way::Route || named || ruled);
+        // A route that is named is taken.
+        prop_assert!(!named || way == Way::Route);
+        // Who will have a route or nothing gets the route where there is one, and nothing where there is none.
+        let local = address.is_some_and(is_local);
+        // The two languages are never mixed up.
+        let speaks = acceptor || rule.as_ref().is_some_and(|rule| rule.end == SessionEnd::Destination);
+        let foreign = if speaks { Way::Direct } else { Way::Session };
+        prop_assert_ne!(way, foreign);
+        if closed && !local && !named && !speaks {
+            prop_assert_eq!(way, if ruled { Way::Route } else { Way::Nothing });
+        }
+        prop_assert!(closed && !speaks || way != Way::Nothing);
+        // Always is always, unless the program itself wants it direct.
+        let always = rule.as_ref().is_some_and(|rule| rule.always);
+        let wants_direct = asks == Some(Named::Direct) && (speaks || !closed);
+        prop_assert!(!always || wants_direct || way == Way::Route);
+        // A longer path and more bytes never speak against the route.
+        if way == Way::Route {
+            let longer = Known { rtt: known.rtt.map(|rtt| rtt * 2), usually_below: usually_below.map(|below| below.saturating_mul(2)) };
+            let more = Asked { size: size.map(|size| size.saturating_mul(2)), ..asked };
+            prop_assert_eq!(choose(rule.as_ref(), &more, &longer).way, Way::Route);
+        }
+        prop_assert!(!reason.to_string().is_empty());
+    }
+}

@@ -1,0 +1,191 @@
+//! What is remembered of destinations: how far they are, and how much their connections carried. Bounded; no clock of its own.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use longhaul_proto::Host;
+
+use crate::choose::Known;
+use crate::destination::Destination;
+
+/// Destinations that are remembered, hosts and ports counted apart: at most a quarter of a mebibyte.
+const MAX_REMEMBERED: usize = 2048;
+/// What has not been met for so long is forgotten, so that a destination whose connections have become larger is tried by its route again:
+/// a connection that goes directly from a program is never seen here.
+const FORGET_AFTER: Duration = Duration::from_secs(3600);
+/// Connections that are looked back on, and the least number that says anything.
+const LOOK_BACK: usize = 16;
+const LEAST: usize = 4;
+/// Of those looked back on, the share that may have carried more: one in so many.
+const EXCEPTION: usize = 8;
+/// Weight of a new round-trip time (RFC 6298, section 2).
+const RTT_WEIGHT: u32 = 8;
+
+/// The memory.
+#[derive(Debug, Default)]
+pub struct Destinations {
+    paths: Bounded<IpAddr, Duration>,
+    sizes: Bounded<(Host, u16), VecDeque<u64>>,
+}
+
+impl Destinations {
+    /// What is known of a destination. Times are those of one clock that never goes back.
+    #[must_use]
+    pub fn known(&self, destination: &Destination, now: Duration) -> Known {
+        Known {
+            rtt: destination
+                .address()
+                .and_then(|address| self.paths.get(&address, now).copied()),
+            usually_below: self.sizes.get(&key(destination), now).and_then(usually_below),
+        }
+    }
+
+    /// A direct connection to this address had this round-trip time.
+    pub fn measured(&mut self, address: IpAddr, rtt: Duration, now: Duration) {
+        let smoothed = self.paths.entry(address.to_canonical(), now, || rtt);
+        *smoothed = (*smoothed * (RTT_WEIGHT - 1) + rtt) / RTT_WEIGHT;
+    }
+
+    /// A connection has ended that carried so many bytes, both ways together.
+    pub fn carried(&mut self, destination: &Destination, bytes: u64, now: Duration) {
+        let sizes = self.sizes.entry(key(destination), now, VecDeque::new);
+        if sizes.len() >= LOOK_BACK {
+            sizes.pop_front();
+        }
+        sizes.push_back(bytes);
+    }
+}
+
+fn key(destination: &Destination) -> (Host, u16) {
+    let host = match destination.name() {
+        Some(name) => Host::Name(name.to_ascii_lowercase()),
+        None => destination.endpoint().host,
+    };
+    (host, destination.port())
+}
+
+/// What all but one in [`EXCEPTION`] stayed within.
+fn usually_below(sizes: &VecDeque<u64>) -> Option<u64> {
+    if sizes.len() < LEAST {
+        return None;
+    }
+    let mut sizes: Vec<u64> = sizes.iter().copied().collect();
+    sizes.sort_unstable();
+    sizes.get(sizes.len() - 1 - sizes.len() / EXCEPTION).copied()
+}
+
+/// A map that forgets what has not been met for the longest time.
+#[derive(Debug)]
+struct Bounded<K, V>(HashMap<K, (V, Duration)>);
+
+impl<K, V> Default for Bounded<K, V> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: std::hash::Hash + Eq + Clone, V> Bounded<K, V> {
+    fn get(&self, key: &K, now: Duration) -> Option<&V> {
+        let (value, met) = self.0.get(key)?;
+        (now.saturating_sub(*met) < FORGET_AFTER).then_some(value)
+    }
+
+    fn entry(&mut self, key: K, now: Duration, fresh: impl FnOnce() -> V) -> &mut V {
+        if self.get(&key, now).is_none() {
+            self.0.remove(&key);
+            self.make_room(now);
+        }
+        let (value, met) = self.0.entry(key).or_insert_with(|| (fresh(), now));
+        *met = now;
+        value
+    }
+
+    fn make_room(&mut self, now: Duration) {
+        if self.0.len() < MAX_REMEMBERED {
+            return;
+        }
+        self.0
+            .retain(|_, (_, met)| now.saturating_sub(*met) < FORGET_AFTER);
+        if self.0.len() >= MAX_REMEMBERED {
+            // Half of them at once: to look for the oldest each time would cost every newcomer a walk through all.
+            let mut times: Vec<Duration> = self.0.values().map(|(_, met)| *met).collect();
+            let (_, &mut middle, _) = times.select_nth_unstable(MAX_REMEMBERED / 2);
+            self.0.retain(|_, (_, met)| *met > middle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(10);
+
+    fn at(port: u16) -> Destination {
+        Destination::at(([192, 0, 2, 1], port).into())
+    }
+
+    #[test]
+    fn a_few_small_ones_make_a_habit_and_one_large_one_does_not_break_it() {
+        let mut memory = Destinations::default();
+        for _ in 0..LEAST {
+            assert_eq!(memory.known(&at(1), NOW).usually_below, None);
+            memory.carried(&at(1), 100, NOW);
+        }
+        assert_eq!(memory.known(&at(1), NOW).usually_below, Some(100));
+        assert_eq!(memory.known(&at(2), NOW).usually_below, None, "another port");
+        for _ in 0..4 {
+            memory.carried(&at(1), 90, NOW);
+        }
+        memory.carried(&at(1), 1 << 30, NOW);
+        assert_eq!(memory.known(&at(1), NOW).usually_below, Some(100));
+        memory.carried(&at(1), 1 << 30, NOW);
+        assert_eq!(memory.known(&at(1), NOW).usually_below, Some(1 << 30));
+    }
+
+    #[test]
+    fn what_was_long_ago_is_forgotten() {
+        let mut memory = Destinations::default();
+        for _ in 0..LEAST {
+            memory.carried(&at(1), 100, NOW);
+        }
+        memory.measured(at(1).address().unwrap(), Duration::from_millis(3), NOW);
+        assert_ne!(memory.known(&at(1), NOW + FORGET_AFTER / 2), Known::default());
+        assert_eq!(memory.known(&at(1), NOW + FORGET_AFTER), Known::default());
+        memory.carried(&at(1), 7, NOW + FORGET_AFTER);
+        assert_eq!(
+            memory.known(&at(1), NOW + FORGET_AFTER).usually_below,
+            None,
+            "it begins anew"
+        );
+    }
+
+    #[test]
+    fn round_trips_are_smoothed() {
+        let mut memory = Destinations::default();
+        let address = at(1).address().unwrap();
+        memory.measured(address, Duration::from_millis(80), NOW);
+        assert_eq!(memory.known(&at(1), NOW).rtt, Some(Duration::from_millis(80)));
+        memory.measured(address, Duration::from_millis(160), NOW);
+        assert_eq!(memory.known(&at(9), NOW).rtt, Some(Duration::from_millis(90)));
+    }
+
+    #[test]
+    fn destinations_without_end_cost_bounded_memory() {
+        let mut memory = Destinations::default();
+        for number in 0..3 * MAX_REMEMBERED as u64 {
+            let now = NOW + Duration::from_millis(number);
+            let octets = u32::try_from(number).unwrap().to_be_bytes();
+            let destination = Destination::at((octets, 80).into());
+            memory.carried(&destination, 1, now);
+            memory.measured(octets.into(), NOW, now);
+            assert_eq!(
+                memory.known(&destination, now).rtt,
+                Some(NOW),
+                "the newest is kept"
+            );
+        }
+        assert!(memory.sizes.0.len() <= MAX_REMEMBERED && memory.paths.0.len() <= MAX_REMEMBERED);
+    }
+}

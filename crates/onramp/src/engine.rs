@@ -1,0 +1,418 @@
+//! What all entries share: the choice, the exits, the memory of destinations, the log.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_config::routes::{RouteRule, SessionEnd};
+use longhaul_hop::{Conn, Dialled, Options, Resolver, dial};
+use longhaul_proto::{Endpoint, PublicKey, Route};
+use longhaul_session::{
+    Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions, Joined, KnownHosts,
+    ServerTrust, Service, Silence, connect, errno_of,
+};
+use rustix::io::Errno;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::choose::{Asked, Named, Way, choose};
+use crate::config::OnrampConfig;
+use crate::destination::{Destination, Wish};
+use crate::destinations::Destinations;
+use crate::exit::Exit;
+use crate::failure::Failed;
+use crate::phase::{Phase, Phases};
+use crate::route::NamedRoute;
+use crate::table::Table;
+
+/// How long data of a direct connection may go unacknowledged, and its far end not read: as Linux does it by itself, roughly
+/// (`tcp_retries2`), so that a program notices no difference.
+const DIRECT_UNACKNOWLEDGED: Duration = Duration::from_secs(15 * 60);
+
+/// How long a connection may be silent. Programs are silent for as long as they like; depots and off-ramps on the way have bounds of their
+/// own.
+const SILENCE: Silence = Silence {
+    open: FOR_EVER,
+    half_closed: FOR_EVER,
+};
+/// Longer than any connection lasts, and short enough to be added to a time.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// Memory for buffers, over all connections, in bytes; 1024 directions in bulk.
+const BUFFERS: usize = 128 << 20;
+
+/// What an entry was asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    /// Which entry.
+    pub(crate) entry: &'static str,
+    pub(crate) destination: Destination,
+    pub(crate) wish: Wish,
+    /// The route that the program names, whatever the rules say.
+    pub(crate) route: Option<NamedRoute>,
+    /// Whether there is to be no connection where there is no route.
+    pub(crate) closed: bool,
+    /// Whether the destination speaks the session protocol itself.
+    pub(crate) acceptor: bool,
+}
+
+impl Request {
+    pub(crate) const fn new(entry: &'static str, destination: Destination, wish: Wish) -> Self {
+        Self {
+            entry,
+            destination,
+            wish,
+            route: None,
+            closed: false,
+            acceptor: false,
+        }
+    }
+}
+
+/// What is to be done with a connection, and why.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) exit: PlannedExit,
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum PlannedExit {
+    Direct,
+    Nothing,
+    Route(Box<PlannedRoute>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedRoute {
+    via: Route,
+    end: SessionEnd,
+    /// A direct connection takes its place where it fails before anything was sent.
+    fall_back: bool,
+}
+
+/// A connection that stands.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) exit: Exit,
+}
+
+/// What all entries share.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) identity: Arc<Identity>,
+    table: Table,
+    known_hosts: PathBuf,
+    set_up: Duration,
+    resolver: Resolver,
+    memory: Mutex<Destinations>,
+    began: Instant,
+    places: Arc<Semaphore>,
+    buffers: Arc<Buffers>,
+    phases: Phases,
+}
+
+impl Engine {
+    pub(crate) fn new(config: &OnrampConfig, table: Table, phases: Phases) -> Self {
+        Self {
+            identity: Arc::clone(&config.identity),
+            table,
+            known_hosts: config.known_hosts.clone(),
+            set_up: config.set_up,
+            resolver: Resolver::new(),
+            memory: Mutex::default(),
+            began: Instant::now(),
+            places: Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS))),
+            buffers: Buffers::new(BUFFERS),
+            phases,
+        }
+    }
+
+    pub(crate) const fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Decides, and says so in the log.
+    pub(crate) fn plan(&self, request: &Request) -> Plan {
+        let destination = &request.destination;
+        let rules = self.table.current();
+        let rule = rules.rule(destination.address(), destination.name(), destination.port());
+        let asked = Asked {
+            address: destination.address(),
+            named: request.route.as_ref().map(|route| match route.is_direct() {
+                true => Named::Direct,
+                false => Named::Route,
+            }),
+            size: request.wish.size,
+            closed: request.closed,
+            acceptor: request.acceptor,
+        };
+        let known = self.memory().known(destination, self.began.elapsed());
+        let decision = choose(rule, &asked, &known);
+        let exit = match decision.way {
+            Way::Direct => PlannedExit::Direct,
+            Way::Nothing => PlannedExit::Nothing,
+            Way::Session => PlannedExit::Route(Box::new(PlannedRoute {
+                via: Route::direct(),
+                end: SessionEnd::Destination,
+                fall_back: false,
+            })),
+            Way::Route => route_of(request, rule)
+                .map_or(PlannedExit::Nothing, |route| PlannedExit::Route(Box::new(route))),
+        };
+        let plan = Plan {
+            exit,
+            reason: decision.reason.to_string(),
+        };
+        tracing::info!(entry = request.entry, %destination, way = %plan.exit, reason = %plan.reason, "asked for");
+        plan
+    }
+
+    /// Connects as planned.
+    pub(crate) async fn open(&self, request: &Request, plan: &Plan) -> Result<Opened, Failed> {
+        let deadline = Instant::now() + self.set_up;
+        match &plan.exit {
+            PlannedExit::Nothing => Err(Failed::new(Errno::NETUNREACH, plan.reason.clone())),
+            PlannedExit::Direct => self.direct(request, deadline).await,
+            PlannedExit::Route(route) => self.session(request, route, deadline).await,
+        }
+    }
+
+    async fn direct(&self, request: &Request, deadline: Instant) -> Result<Opened, Failed> {
+        let connected = self.connected(&request.destination.endpoint(), deadline).await;
+        let Dialled { conn, address } = connected.map_err(|error| Failed::direct(&error))?;
+        let exit = Exit::Direct(conn);
+        if let Some(rtt) = exit.round_trip() {
+            self.memory().measured(address.ip(), rtt, self.began.elapsed());
+        }
+        Ok(Opened { exit })
+    }
+
+    async fn connected(&self, to: &Endpoint, deadline: Instant) -> io::Result<Dialled> {
+        let addresses = timeout_at(deadline, self.resolver.addresses(to))
+            .await
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))??;
+        let options = Options {
+            unacknowledged: DIRECT_UNACKNOWLEDGED,
+            ..Options::default()
+        };
+        Ok(dial(&addresses, |_| options.clone(), deadline).await?)
+    }
+
+    async fn session(
+        &self,
+        request: &Request,
+        route: &PlannedRoute,
+        deadline: Instant,
+    ) -> Result<Opened, Failed> {
+        let connected = match self.options(request, route) {
+            Ok(options) => connect(&options).await,
+            Err(failed) => return Err(failed),
+        };
+        let error = match connected {
+            Ok(session) => {
+                if let Some(error) = &session.info().fell_back {
+                    tracing::warn!(destination = %request.destination, error, "falls back to a session without depots");
+                }
+                return Ok(Opened {
+                    exit: Exit::Session(Box::new(session)),
+                });
+            }
+            Err(error) => error,
+        };
+        if !route.falls_back_to_tcp() || !may_fall_back(&error) {
+            return Err(Failed::session(&error));
+        }
+        tracing::warn!(destination = %request.destination, %error, "falls back to a direct connection");
+        self.direct(request, deadline).await.map_err(|direct| Failed {
+            errno: direct.errno,
+            what: format!("the route failed: {error}; and so did the direct connection: {direct}"),
+        })
+    }
+
+    fn options(&self, request: &Request, route: &PlannedRoute) -> Result<ConnectOptions, Failed> {
+        let destination = request.destination.endpoint();
+        let (identity, via) = (Arc::clone(&self.identity), route.via.clone());
+        let options = match &route.end {
+            SessionEnd::Offramp { at, key } => {
+                let trust = self.trust(at, *key)?;
+                ConnectOptions::to_server(destination, via, at.clone(), identity, trust)
+            }
+            SessionEnd::Destination => {
+                let trust = self.trust(&destination, None)?;
+                ConnectOptions::new(Service::STREAM, via, destination, identity, trust)
+            }
+            SessionEnd::None => return Err(Failed::new(Errno::INVAL, "the route has no end")),
+        };
+        // A silent route must leave time for the direct way.
+        let time = if route.falls_back_to_tcp() {
+            self.set_up / 2
+        } else {
+            self.set_up
+        };
+        Ok(ConnectOptions {
+            setup_timeout: time,
+            fall_back: route.fall_back && route.end == SessionEnd::Destination,
+            purpose: request.wish.purpose.clone(),
+            size: request.wish.size,
+            rate: request.wish.rate.filter(|&rate| rate > 0),
+            duration: request.wish.duration.filter(|&duration| duration > 0),
+            ..options
+        })
+    }
+
+    /// By its key in the rule, else as it is known: nobody is asked, and nothing is remembered.
+    fn trust(&self, at: &Endpoint, key: Option<PublicKey>) -> Result<ServerTrust, Failed> {
+        if let Some(key) = key {
+            return Ok(ServerTrust::Pinned(key));
+        }
+        let known = KnownHosts::open(&self.known_hosts);
+        let known = known.map_err(|error| Failed::new(Errno::ACCESS, error.to_string()))?;
+        Ok(known.get(at).map_or_else(|| known.trust(), ServerTrust::Pinned))
+    }
+
+    /// A place for one more connection, if there is any.
+    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Failed> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        place.map_err(|_| Failed::new(Errno::AGAIN, "the on-ramp carries as many connections as it may"))
+    }
+
+    /// Plans and opens for an entry that connects in any case. Ends early, with `None`, when the program goes.
+    pub(crate) async fn open_for(&self, request: &Request, program: &Conn) -> Option<Result<Opened, Failed>> {
+        let plan = self.plan(request);
+        self.open_planned(request, &plan, program.broken()).await
+    }
+
+    /// Opens as planned; ends early, with `None`, when `gone` says that the program is.
+    pub(crate) async fn open_planned<T>(
+        &self,
+        request: &Request,
+        plan: &Plan,
+        gone: impl Future<Output = T>,
+    ) -> Option<Result<Opened, Failed>> {
+        let opened = tokio::select! {
+            opened = self.open(request, plan) => opened,
+            _ = gone => {
+                tracing::info!(entry = request.entry, destination = %request.destination, "the program went while it was connected");
+                return None;
+            }
+        };
+        if let Err(failed) = &opened {
+            let errno = failed.errno.raw_os_error();
+            tracing::info!(entry = request.entry, destination = %request.destination, errno, error = %failed, "not connected");
+        }
+        Some(opened)
+    }
+
+    /// Carries to the end, and says in the log what came of it. `early` is what was read from the program already.
+    pub(crate) async fn carry(&self, request: &Request, program: Conn, opened: Opened, early: &[u8]) {
+        let began = Instant::now();
+        let mut exit = opened.exit;
+        if !early.is_empty()
+            && let Err(error) = exit.write_all(early).await
+        {
+            return self.ended(
+                request,
+                began,
+                early.len() as u64,
+                0,
+                &Ending::Died(End::Session, error),
+            );
+        }
+        let joined = match exit {
+            Exit::Direct(conn) => self.join(conn, program).await,
+            Exit::Session(session) => self.join(*session, program).await,
+        };
+        let sent = joined.to_session.saturating_add(early.len() as u64);
+        self.ended(request, began, sent, joined.to_tcp, &joined.ending);
+    }
+
+    async fn join<F: Far>(&self, far: F, program: Conn) -> Joined {
+        let options = JoinOptions {
+            silence: SILENCE,
+            buffers: Arc::clone(&self.buffers),
+            ..JoinOptions::default()
+        };
+        let mut join = Join::new(far, program, options);
+        let mut phases = self.phases.clone();
+        tokio::select! {
+            joined = &mut join => joined,
+            () = phases.reached(Phase::Aborting) => join.abort(),
+        }
+    }
+
+    /// Remembers what a connection carried, and says in the log how it ended.
+    pub(crate) fn ended(&self, request: &Request, began: Instant, sent: u64, received: u64, ending: &Ending) {
+        let destination = &request.destination;
+        let bytes = sent.saturating_add(received);
+        self.memory().carried(destination, bytes, self.began.elapsed());
+        let (how, errno) = match ending {
+            Ending::Finished => ("finished", None),
+            Ending::Closed => ("finished; the program had closed before all was there", None),
+            Ending::Died(End::Tcp, error) => ("the program's side died", Some(errno_of(error))),
+            Ending::Died(End::Session, error) => ("the far side died", Some(errno_of(error))),
+            Ending::Idle | Ending::HalfClosed => ("silent for too long", None),
+            Ending::Aborted => ("reset: the on-ramp stops", None),
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        tracing::info!(entry = request.entry, %destination, sent, received, seconds, errno, "{how}");
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, Destinations> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PlannedRoute {
+    /// A destination that speaks the session protocol is not spoken to without it.
+    fn falls_back_to_tcp(&self) -> bool {
+        self.fall_back && self.end != SessionEnd::Destination
+    }
+}
+
+/// The program's own route, or the rule's.
+fn route_of(request: &Request, rule: Option<&RouteRule>) -> Option<PlannedRoute> {
+    if let Some(route) = request.route.as_ref().filter(|route| !route.is_direct()) {
+        let end = match route.offramp.clone() {
+            Some((at, key)) => SessionEnd::Offramp { at, key },
+            None => SessionEnd::Destination,
+        };
+        return Some(PlannedRoute {
+            via: route.via.clone(),
+            end,
+            fall_back: !request.closed,
+        });
+    }
+    let rule = rule?;
+    let end = if request.acceptor {
+        SessionEnd::Destination
+    } else {
+        rule.end.clone()
+    };
+    Some(PlannedRoute {
+        via: rule.via.clone(),
+        end,
+        fall_back: rule.fall_back && !request.closed,
+    })
+}
+
+/// LH-FALLBACK-1, LH-FALLBACK-2: only where nothing can have reached the far side, and it has not refused.
+fn may_fall_back(error: &Error) -> bool {
+    error.nothing_forwarded()
+}
+
+impl std::fmt::Display for PlannedExit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Direct => f.write_str("direct"),
+            Self::Nothing => f.write_str("none"),
+            Self::Route(route) => match &route.end {
+                SessionEnd::Offramp { at, .. } if route.via.is_direct() => write!(f, "off-ramp {at}"),
+                SessionEnd::Offramp { at, .. } => write!(f, "route {} off-ramp {at}", route.via),
+                _ => write!(f, "route {}", route.via),
+            },
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Where a connection goes on: an ordinary TCP connection, or a session.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use longhaul_hop::Conn;
+use longhaul_session::Session;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection that stands, towards the destination. Dropped before both its directions have ended, it is reset.
+#[derive(Debug)]
+pub(crate) enum Exit {
+    /// Made from here to the destination.
+    Direct(Conn),
+    /// To an off-ramp, or to a destination that speaks the session protocol.
+    Session(Box<Session>),
+}
+
+impl Exit {
+    /// The address at this machine's end, where that means something to whoever asked.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Direct(conn) => SocketAddr::try_from(rustix::net::getsockname(conn).ok()?).ok(),
+            Self::Session(_) => None,
+        }
+    }
+
+    /// The round-trip time of a direct connection: the least that was seen, which queues do not add to.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        match self {
+            Self::Direct(conn) => {
+                let info = conn.info().ok()?;
+                Some(info.min_rtt.unwrap_or(info.rtt)).filter(|rtt| !rtt.is_zero())
+            }
+            Self::Session(_) => None,
+        }
+    }
+}
+
+impl AsyncRead for Exit {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Direct(conn) => Pin::new(conn).poll_read(cx, buffer),
+            Self::Session(session) => Pin::new(session).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Exit {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Direct(conn) => Pin::new(conn).poll_write(cx, data),
+            Self::Session(session) => Pin::new(session).poll_write(cx, data),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Direct(conn) => Pin::new(conn).poll_flush(cx),
+            Self::Session(session) => Pin::new(session).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Direct(conn) => Pin::new(conn).poll_shutdown(cx),
+            Self::Session(session) => Pin::new(session).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Ports that lead to one destination each, and connections that a firewall brings here with a destination of their own.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+use longhaul_hop::Conn;
+use rustix::net::sockopt;
+use socket2::SockRef;
+
+use crate::config::Forward;
+use crate::destination::{Destination, Wish};
+use crate::door::{Guest, local};
+use crate::engine::Request;
+
+/// Their names in the log.
+pub(crate) const FORWARD: &str = "forward";
+pub(crate) const REDIRECT: &str = "redirect";
+pub(crate) const TPROXY: &str = "tproxy";
+
+/// Serves one connection to a port that leads to one destination.
+pub(crate) async fn serve(guest: Guest, forward: Forward) {
+    carry(
+        guest,
+        Request::new(FORWARD, Destination::of(forward.to), forward.wish),
+    )
+    .await;
+}
+
+/// Serves one connection that a firewall has redirected (nftables `redirect`).
+pub(crate) async fn redirected(guest: Guest) {
+    let meant = original(&guest.conn).ok();
+    transparent(guest, REDIRECT, meant).await;
+}
+
+/// Serves one connection that a firewall has handed over as it is (nftables `tproxy`): its own end has the address that was meant.
+pub(crate) async fn handed_over(guest: Guest) {
+    let meant = local(&guest.conn);
+    transparent(guest, TPROXY, meant).await;
+}
+
+/// Lets a listener be given connections to addresses that are not this machine's. Needs CAP_NET_ADMIN.
+pub(crate) fn let_take_any(listener: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+    let socket = SockRef::from(&listener);
+    match address {
+        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true),
+        SocketAddr::V6(_) => {
+            // Of both families, if it takes both.
+            if address.ip().is_unspecified() {
+                socket.set_ip_transparent_v4(true)?;
+            }
+            socket.set_ip_transparent_v6(true)
+        }
+    }
+}
+
+async fn transparent(guest: Guest, entry: &'static str, meant: Option<SocketAddr>) {
+    // Who connects to this very listener would be connected to it again and again.
+    let Some(meant) = meant.filter(|meant| meant.port() != 0 && !is_listener(*meant, &guest)) else {
+        tracing::warn!(entry, "reset a connection that no firewall has brought here");
+        return;
+    };
+    carry(
+        guest,
+        Request::new(entry, Destination::at(meant), Wish::default()),
+    )
+    .await;
+}
+
+fn is_listener(meant: SocketAddr, guest: &Guest) -> bool {
+    let listens = guest.listener;
+    meant.port() == listens.port()
+        && (meant.ip() == listens.ip() || listens.ip().is_unspecified() && is_own(meant.ip()))
+}
+
+/// Whether an address is this machine's: a socket can be bound to it.
+fn is_own(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind(SocketAddr::new(address, 0)).is_ok()
+}
+
+/// The destination that a connection had before it was redirected.
+fn original(conn: &Conn) -> io::Result<SocketAddr> {
+    // A socket of IPv6 may have a connection of IPv4.
+    match local(conn) {
+        Some(SocketAddr::V6(_)) => Ok(sockopt::ipv6_original_dst(conn)?.into()),
+        _ => Ok(sockopt::ip_original_dst(conn)?.into()),
+    }
+}
+
+async fn carry(guest: Guest, request: Request) {
+    let Guest {
+        conn,
+        engine,
+        held: _held,
+        ..
+    } = guest;
+    // Not connected, it is dropped, and so reset.
+    if let Some(Ok(opened)) = engine.open_for(&request, &conn).await {
+        engine.carry(&request, conn, opened, &[]).await;
+    }
+}

@@ -1,0 +1,276 @@
+//! HTTP: CONNECT (RFC 9110, section 9.3.6), requests in absolute form for plain `http:`, and the file by which browsers find their proxy.
+
+mod pac;
+mod relay;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use data_encoding::BASE64;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
+use hyper::service::service_fn;
+use hyper::{Method, Response, StatusCode, Uri};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use longhaul_hop::Conn;
+use longhaul_proto::{Endpoint, Host};
+use rustix::io::Errno;
+
+use crate::config::Guests;
+use crate::destination::{Destination, Wish};
+use crate::door::{Guest, Held, local};
+use crate::engine::{Engine, Opened, Request};
+use crate::failure::Failed;
+use crate::phase::Phase;
+
+/// Its name in the log.
+pub(crate) const ENTRY: &str = "http";
+/// How long a client may take for the head of a request, and how large that may be, in bytes.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+const MAX_HEAD: usize = 64 * 1024;
+/// What this proxy is called in the header fields that tell of it (RFC 9110, section 7.6.3; RFC 9209).
+const PSEUDONYM: &str = "longhaul";
+const PORT: u16 = 80;
+
+/// The body of an answer.
+type Body = BoxBody<Bytes, hyper::Error>;
+type Answer = Response<Body>;
+
+/// What all requests of one client share.
+struct Client {
+    engine: Arc<Engine>,
+    guests: Arc<Guests>,
+    /// Where it found the proxy.
+    at: std::net::SocketAddr,
+    held: Held,
+}
+
+/// Serves one client, request after request.
+pub(crate) async fn serve(guest: Guest) {
+    let Guest {
+        conn,
+        listener,
+        engine,
+        guests,
+        held,
+    } = guest;
+    let mut phases = held.phases();
+    let client = Arc::new(Client {
+        at: local(&conn).unwrap_or(listener),
+        engine,
+        guests,
+        held,
+    });
+    let service = service_fn(move |request| {
+        let client = Arc::clone(&client);
+        async move { Ok::<_, Infallible>(answer(client, request).await) }
+    });
+    let serving = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(conn), service)
+        .with_upgrades();
+    let mut serving = std::pin::pin!(serving);
+    // A client that breaks the rules, or goes, has nothing more to be told.
+    tokio::select! {
+        _ = &mut serving => return,
+        () = phases.reached(Phase::Draining) => serving.as_mut().graceful_shutdown(),
+    }
+    tokio::select! {
+        _ = serving => {}
+        () = phases.reached(Phase::Aborting) => {}
+    }
+}
+
+async fn answer(client: Arc<Client>, request: hyper::Request<Incoming>) -> Answer {
+    if request.method() == Method::GET
+        && request.uri().authority().is_none()
+        && request.uri().path() == pac::PATH
+    {
+        return pac::answer(&client.engine.table().current(), client.at);
+    }
+    if !client.may(&request) {
+        let mut answer = text(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "say who you are\n");
+        let challenge = HeaderValue::from_static("Basic realm=\"longhaul\", charset=\"UTF-8\"");
+        answer.headers_mut().insert(PROXY_AUTHENTICATE, challenge);
+        return answer;
+    }
+    match (request.method() == Method::CONNECT, request.uri().scheme_str()) {
+        (true, _) => connect(client, request).await,
+        (false, Some("http")) => match destination(request.uri(), Some(PORT)) {
+            Some(destination) => relay::relay(client, request, destination).await,
+            None => text(StatusCode::BAD_REQUEST, "no such destination\n"),
+        },
+        (false, Some(_)) => text(
+            StatusCode::NOT_IMPLEMENTED,
+            "only http: is relayed; use CONNECT for all else\n",
+        ),
+        (false, None) => text(
+            StatusCode::NOT_FOUND,
+            "a proxy: ask it with CONNECT or in absolute form; browsers find it by /proxy.pac\n",
+        ),
+    }
+}
+
+impl Client {
+    fn may(&self, request: &hyper::Request<Incoming>) -> bool {
+        let Some(_) = &self.guests.login else {
+            return true;
+        };
+        let credentials = request
+            .headers()
+            .get(PROXY_AUTHORIZATION)
+            .map(HeaderValue::as_bytes);
+        let right = credentials
+            .and_then(basic)
+            .is_some_and(|(user, password)| self.guests.log_in(&user, &password));
+        if credentials.is_some() && !right {
+            tracing::warn!(entry = ENTRY, "turned away: another user or password");
+        }
+        right
+    }
+}
+
+/// User and password (RFC 7617).
+fn basic(credentials: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let (scheme, rest) = credentials.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let plain = BASE64.decode(rest.trim_ascii()).ok()?;
+    let colon = plain.iter().position(|&byte| byte == b':')?;
+    let (user, password) = plain.split_at(colon);
+    Some((user.to_vec(), password.get(1..)?.to_vec()))
+}
+
+/// Opens a tunnel. The answer says whether it stands; its bytes are carried behind that.
+async fn connect(client: Arc<Client>, mut request: hyper::Request<Incoming>) -> Answer {
+    let Some(destination) = destination(request.uri(), None) else {
+        return text(
+            StatusCode::BAD_REQUEST,
+            "no such destination: CONNECT host:port\n",
+        );
+    };
+    let wanted = Request::new(ENTRY, destination, Wish::default());
+    // This future is dropped when the client goes.
+    let opened = match client.open(&wanted).await {
+        Ok(opened) => opened,
+        Err(failed) => return refused(&failed),
+    };
+    let upgrade = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgrade.await else { return };
+        if let Ok(parts) = upgraded.downcast::<TokioIo<Conn>>() {
+            let program = parts.io.into_inner();
+            client
+                .engine
+                .carry(&wanted, program, opened, &parts.read_buf)
+                .await;
+        }
+        drop(client);
+    });
+    Response::new(empty())
+}
+
+impl Client {
+    /// Connects to where a request wants to go.
+    async fn open(&self, request: &Request) -> Result<Opened, Failed> {
+        let plan = self.engine.plan(request);
+        let opened = self
+            .engine
+            .open_planned(request, &plan, std::future::pending::<()>())
+            .await;
+        opened.unwrap_or_else(|| Err(Failed::new(Errno::CANCELED, "the client went")))
+    }
+}
+
+/// Where a request is to lead.
+fn destination(uri: &Uri, port: Option<u16>) -> Option<Destination> {
+    let authority = uri.authority()?;
+    // The port of CONNECT must be said (RFC 9110, section 9.3.6).
+    let port = match authority.port() {
+        Some(port) => port.as_str().parse().ok().filter(|&port| port != 0)?,
+        None => port?,
+    };
+    Some(Destination::of(Endpoint::new(
+        Host::parse(authority.host()).ok()?,
+        port,
+    )))
+}
+
+/// What is answered where no connection was made: a status, and the reason in the words of RFC 9209.
+fn refused(failed: &Failed) -> Answer {
+    let (status, error) = match failed.errno {
+        Errno::ACCESS | Errno::PERM => (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
+        Errno::CONNREFUSED => (StatusCode::BAD_GATEWAY, "connection_refused"),
+        Errno::TIMEDOUT => (StatusCode::GATEWAY_TIMEOUT, "connection_timeout"),
+        Errno::HOSTUNREACH => (StatusCode::BAD_GATEWAY, "destination_ip_unroutable"),
+        Errno::NETUNREACH => (StatusCode::BAD_GATEWAY, "destination_unavailable"),
+        Errno::AGAIN => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
+        _ => (StatusCode::BAD_GATEWAY, "proxy_internal_error"),
+    };
+    let mut answer = text(status, format!("{failed}\n"));
+    if let Ok(value) = HeaderValue::from_str(&format!("{PSEUDONYM}; error={error}")) {
+        answer.headers_mut().insert("proxy-status", value);
+    }
+    answer
+}
+
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(text.into()).map_err(|never| match never {}).boxed());
+    *answer.status_mut() = status;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+fn empty() -> Body {
+    Full::new(Bytes::new()).map_err(|never| match never {}).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_requests_lead() {
+        let to = |uri: &str, port| destination(&uri.parse().unwrap(), port).map(|to| to.to_string());
+        assert_eq!(to("h.example:443", None).as_deref(), Some("h.example:443"));
+        assert_eq!(
+            to("[2001:db8::1]:443", None).as_deref(),
+            Some("[2001:db8::1]:443")
+        );
+        assert_eq!(
+            to("http://h.example/a", Some(PORT)).as_deref(),
+            Some("h.example:80")
+        );
+        assert_eq!(
+            to("http://u:p@h.example:8080/", Some(PORT)).as_deref(),
+            Some("h.example:8080")
+        );
+        for none in ["h.example", "/a", "h.example:0", "h.example:99999"] {
+            assert_eq!(to(none, None), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn credentials() {
+        let read = |text: &str| basic(text.as_bytes());
+        assert_eq!(
+            read("Basic bWU6d29yZA=="),
+            Some((b"me".to_vec(), b"word".to_vec()))
+        );
+        assert_eq!(
+            read("basic bWU6d286cmQ="),
+            Some((b"me".to_vec(), b"wo:rd".to_vec()))
+        );
+        for wrong in ["", "Basic", "Basic ?", "Basic bWU=", "Bearer bWU6d29yZA=="] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The file by which browsers find out what to ask the proxy for: `/proxy.pac`, made of the rules in force.
+//!
+//! It says which destinations any rule names; whether such a connection takes the route is decided here, when it is asked for.
+
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use hyper::StatusCode;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use longhaul_config::routes::{RouteRule, RouteTable, SessionEnd};
+use longhaul_policy::HostPattern;
+
+use super::{Answer, text};
+
+/// Where it is.
+pub(super) const PATH: &str = "/proxy.pac";
+
+/// The helpers that the rules use. No name is looked up.
+const HEAD: &str = r#"// Made from the table of routes in force.
+function isName(host, name) { return host === name; }
+function endsIn(host, end) { return host.length > end.length && host.slice(-end.length) === end; }
+function isV6(host) { return host.indexOf(":") >= 0; }
+function isV4(host) { return /^\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host); }
+function isAddress(host) { return isV6(host) || isV4(host); }
+function inV4(host, network, bits) {
+  if (!isV4(host)) return false;
+  var number = host.split(".").reduce(function (all, part) { return all * 256 + Number(part); }, 0);
+  var size = Math.pow(2, 32 - bits);
+  return Math.floor(number / size) === Math.floor(network / size);
+}
+function portOf(url) {
+  var parts = /^([a-z]+):\/\/(?:[^\/@]*@)?(?:\[[^\]]*\]|[^\/:]*)(?::(\d+))?/i.exec(url);
+  if (!parts) return 0;
+  var usual = { http: 80, ws: 80, https: 443, wss: 443, ftp: 21 };
+  return parts[2] ? Number(parts[2]) : usual[parts[1].toLowerCase()] || 0;
+}
+function FindProxyForURL(url, host) {
+  host = host.toLowerCase().replace(/^\[|\]$/g, "").replace(/\.$/, "");
+  var port = portOf(url);
+"#;
+
+/// The answer, for a browser that found the proxy at `at`.
+pub(super) fn answer(rules: &RouteTable, at: SocketAddr) -> Answer {
+    let mut answer = text(StatusCode::OK, script(rules.rules(), at));
+    let headers = answer.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/x-ns-proxy-autoconfig"),
+    );
+    // It changes with the rules.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    answer
+}
+
+fn script(rules: &[RouteRule], at: SocketAddr) -> String {
+    let mut script = HEAD.to_owned();
+    for rule in rules {
+        let hosts: Vec<String> = rule.to().iter().map(host).collect();
+        let ports: Vec<String> = rule
+            .ports()
+            .iter()
+            .map(|ports| format!("(port >= {} && port <= {})", ports.start(), ports.end()))
+            .collect();
+        let ports = match ports.is_empty() {
+            true => "true".to_owned(),
+            false => ports.join(" || "),
+        };
+        let way = match (&rule.end, rule.fall_back) {
+            (SessionEnd::None, _) => "DIRECT".to_owned(),
+            (_, true) => format!("PROXY {at}; DIRECT"),
+            (_, false) => format!("PROXY {at}"),
+        };
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            script,
+            "  if (({}) && ({ports})) return \"{way}\";",
+            hosts.join(" || ")
+        );
+    }
+    script.push_str("  return \"DIRECT\";\n}\n");
+    script
+}
+
+/// Whether a host is meant. Patterns hold no character that means anything in a text of the script.
+fn host(pattern: &HostPattern) -> String {
+    match pattern {
+        HostPattern::Name(name) => format!("isName(host, \"{name}\")"),
+        HostPattern::Suffix(end) if end.is_empty() => "!isAddress(host)".to_owned(),
+        HostPattern::Suffix(end) => format!("endsIn(host, \"{end}\")"),
+        HostPattern::Network(network) => match network.address() {
+            IpAddr::V4(ip) => format!("inV4(host, {}, {})", ip.to_bits(), network.prefix()),
+            // Which one is decided when it is asked for.
+            IpAddr::V6(_) => "isV6(host)".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+
+    const RULES: &str = r#"
+[[route]]
+to = ["direct.example"]
+[[route]]
+to = ["*.example", "192.0.2.0/24", "2001:db8::/32"]
+ports = [443, "8000-8099"]
+offramp = "gateway.example"
+[[route]]
+to = ["only.test"]
+offramp = "gateway.example"
+fall_back = false
+"#;
+
+    /// Evaluated by node, where that is installed.
+    #[test]
+    fn a_browser_asks_the_proxy_for_what_rules_name() {
+        let rules = RouteTable::parse(RULES, Path::new("routes.toml")).unwrap();
+        let script = script(rules.rules(), "127.0.0.1:8118".parse().unwrap());
+        let cases = [
+            ("https://direct.example/", "direct.example", "DIRECT"),
+            ("https://a.example/", "A.Example", "PROXY 127.0.0.1:8118; DIRECT"),
+            ("http://a.example/", "a.example", "DIRECT"),
+            (
+                "http://a.example:8042/x",
+                "a.example",
+                "PROXY 127.0.0.1:8118; DIRECT",
+            ),
+            ("https://example/", "example", "DIRECT"),
+            (
+                "https://192.0.2.77/",
+                "192.0.2.77",
+                "PROXY 127.0.0.1:8118; DIRECT",
+            ),
+            ("https://192.0.3.77/", "192.0.3.77", "DIRECT"),
+            (
+                "https://[2001:db8::1]/",
+                "2001:db8::1",
+                "PROXY 127.0.0.1:8118; DIRECT",
+            ),
+            ("http://only.test/", "only.test", "PROXY 127.0.0.1:8118"),
+        ];
+        let calls = cases.map(|(url, host, _)| format!("console.log(FindProxyForURL({url:?}, {host:?}));"));
+        let program = script.clone() + &calls.join("\n");
+        let Ok(output) = Command::new("node").arg("-e").arg(program).output() else {
+            eprintln!("not tested: node is not installed");
+            return;
+        };
+        let said = String::from_utf8(output.stdout).unwrap();
+        let expected: Vec<&str> = cases.iter().map(|(_, _, way)| *way).collect();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said.lines().collect::<Vec<_>>(), expected, "{error}\n{script}");
+    }
+}

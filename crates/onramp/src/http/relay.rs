@@ -1,0 +1,175 @@
+//! Requests for plain `http:` in absolute form, each relayed over a connection of its own (RFC 9110, section 7.6).
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::header::{
+    CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+use hyper::{StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use longhaul_session::{End, Ending};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use super::{Answer, Client, ENTRY, PSEUDONYM, refused, text};
+use crate::destination::{Destination, Wish};
+use crate::engine::Request;
+use crate::exit::Exit;
+use crate::phase::Phase;
+
+/// Header fields that are for one connection alone, besides those that `Connection` names.
+const HOP_BY_HOP: [HeaderName; 6] = [
+    CONNECTION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    PROXY_AUTHORIZATION,
+];
+const OTHER_HOP_BY_HOP: [&str; 2] = ["keep-alive", "proxy-connection"];
+
+/// Passes a request on, and its answer back.
+pub(super) async fn relay(
+    client: Arc<Client>,
+    request: hyper::Request<Incoming>,
+    destination: Destination,
+) -> Answer {
+    let wanted = Request::new(ENTRY, destination, Wish::default());
+    let opened = match client.open(&wanted).await {
+        Ok(opened) => opened,
+        Err(failed) => return refused(&failed),
+    };
+    let moved = Arc::new(Moved::default());
+    let counted = TokioIo::new(Counted {
+        exit: opened.exit,
+        moved: Arc::clone(&moved),
+    });
+    let broken = |error: hyper::Error| {
+        tracing::info!(entry = ENTRY, %error, "no answer from the destination");
+        text(StatusCode::BAD_GATEWAY, "the destination gave no answer\n")
+    };
+    let (mut sender, connection) = match hyper::client::conn::http1::handshake(counted).await {
+        Ok(made) => made,
+        Err(error) => return broken(error),
+    };
+    let mut phases = client.held.phases();
+    tokio::spawn(async move {
+        let began = Instant::now();
+        let ending = tokio::select! {
+            ended = connection => match ended {
+                Ok(()) => Ending::Finished,
+                Err(error) => Ending::Died(End::Session, io::Error::other(error)),
+            },
+            () = phases.reached(Phase::Aborting) => Ending::Aborted,
+        };
+        let (sent, received) = (
+            moved.sent.load(Ordering::Relaxed),
+            moved.received.load(Ordering::Relaxed),
+        );
+        client.engine.ended(&wanted, began, sent, received, &ending);
+    });
+    match sender.send_request(passed_on(request)).await {
+        Ok(answer) => {
+            let (mut head, body) = answer.into_parts();
+            strip(&mut head.headers);
+            head.headers.remove(PROXY_AUTHENTICATE);
+            via(&mut head.headers);
+            Answer::from_parts(head, body.boxed())
+        }
+        Err(error) => broken(error),
+    }
+}
+
+/// The request as the destination is to see it.
+fn passed_on(request: hyper::Request<Incoming>) -> hyper::Request<Incoming> {
+    let (mut head, body) = request.into_parts();
+    strip(&mut head.headers);
+    via(&mut head.headers);
+    // The authority of the target takes the place of any Host (RFC 9112, section 3.2.2).
+    let host = head.uri.authority().map(|authority| {
+        let text = authority.as_str();
+        text.rsplit_once('@').map_or(text, |(_, host)| host).to_owned()
+    });
+    if let Some(Ok(host)) = host.map(|host| HeaderValue::from_str(&host)) {
+        head.headers.insert(HOST, host);
+    }
+    // One connection for each: what it carries is known, and how it ends.
+    head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    let target = head.uri.path_and_query().cloned();
+    head.uri = target.map_or_else(|| Uri::from_static("/"), Uri::from);
+    head.version = hyper::Version::HTTP_11;
+    hyper::Request::from_parts(head, body)
+}
+
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+    for name in OTHER_HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+fn via(headers: &mut HeaderMap) {
+    if let Ok(value) = HeaderValue::from_str(&format!("1.1 {PSEUDONYM}")) {
+        headers.append(VIA, value);
+    }
+}
+
+/// Bytes that a connection has moved.
+#[derive(Debug, Default)]
+struct Moved {
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+/// Counts.
+#[derive(Debug)]
+struct Counted {
+    exit: Exit,
+    moved: Arc<Moved>,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.exit).poll_read(cx, buffer))?;
+        let read = buffer.filled().len().saturating_sub(before);
+        self.moved.received.fetch_add(read as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.exit).poll_write(cx, data))?;
+        self.moved.sent.fetch_add(written as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.exit).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.exit).poll_shutdown(cx)
+    }
+}

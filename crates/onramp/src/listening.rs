@@ -1,0 +1,161 @@
+//! A program that listens: sessions are taken for it, and handed over as connected sockets.
+
+use std::io::{self, IoSlice};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use longhaul_hop::Conn;
+use longhaul_proto::{PublicKey, Service};
+use longhaul_ramp::Reply;
+use longhaul_session::{Error, ListenOptions, Listener, Session};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use tokio_seqpacket::UnixSeqpacket;
+use tokio_seqpacket::ancillary::AncillaryMessageWriter;
+
+use crate::destination::{Destination, Wish};
+use crate::engine::{Opened, Request};
+use crate::exit::Exit;
+use crate::failure::Failed;
+use crate::phase::{Phase, Phases};
+use crate::unix::{Programs, refuse, tell};
+use crate::waiting::KnownPeer;
+
+/// Its name in the log.
+const ENTRY: &str = "session";
+/// Room for the one descriptor that goes with a message.
+const ANCILLARY_BYTES: usize = 64;
+
+/// Takes sessions until the program closes its socket.
+pub(crate) async fn serve(
+    programs: &Arc<Programs>,
+    socket: &Arc<UnixSeqpacket>,
+    at: SocketAddr,
+    mut phases: Phases,
+) {
+    let listener = match listen(programs, at).await {
+        Ok(listener) => listener,
+        Err(failed) => return refuse(socket, &failed).await,
+    };
+    let at = listener.local_addr();
+    tracing::info!(%at, "takes sessions for a program");
+    tell(socket, Reply::Listening { at }).await;
+    let mut nothing = [0; 1];
+    loop {
+        let session = tokio::select! {
+            session = listener.accept() => session,
+            // Whatever it says now means nothing, and its end means that nobody listens.
+            _ = socket.recv(&mut nothing) => break,
+            () = phases.reached(Phase::Draining) => break,
+        };
+        match session {
+            Ok(session) => hand_over(programs, socket, session, &phases).await,
+            Err(_) => break,
+        }
+    }
+    tracing::info!(%at, "takes no more sessions for a program");
+}
+
+async fn listen(programs: &Arc<Programs>, at: SocketAddr) -> Result<Listener, Failed> {
+    let peers = Arc::clone(&programs.peers);
+    let options = ListenOptions::new(
+        at,
+        Arc::clone(&programs.engine.identity),
+        Arc::new(move |key: &PublicKey| peers.may(key)),
+        vec![Service::STREAM],
+    );
+    Listener::bind(options).await.map_err(|error| match &error {
+        Error::Listen { source, .. } => Failed {
+            what: error.to_string(),
+            ..Failed::direct(source)
+        },
+        _ => Failed::new(Errno::INVAL, error.to_string()),
+    })
+}
+
+/// Gives the program a socket that is connected to the session. A session that can't be handed over is reset.
+async fn hand_over(programs: &Arc<Programs>, socket: &UnixSeqpacket, session: Session, phases: &Phases) {
+    let info = session.info();
+    let (Some(peer), key) = (info.first_hop, *info.peer.as_bytes()) else {
+        return;
+    };
+    let Ok(place) = programs.engine.place() else {
+        tracing::warn!(%peer, "a session was reset: the on-ramp carries as many connections as it may");
+        return;
+    };
+    let (own, theirs, local) = match pair() {
+        Ok(pair) => pair,
+        Err(error) => {
+            tracing::warn!(%error, "a session was reset: it cannot be handed over");
+            return;
+        }
+    };
+    let request = Request::new(
+        ENTRY,
+        Destination::at(peer),
+        Wish {
+            purpose: info.purpose.clone(),
+            ..Wish::default()
+        },
+    );
+    let known = programs.waiting.leads(local, peer);
+    if give(socket, Reply::Accepted { peer, key }, &theirs)
+        .await
+        .is_err()
+    {
+        return;
+    }
+    drop(theirs);
+    let (programs, phases) = (Arc::clone(programs), phases.clone());
+    let opened = Opened {
+        exit: Exit::Session(Box::new(session)),
+    };
+    tokio::spawn(async move {
+        let _held: (KnownPeer, _, Phases) = (known, place, phases);
+        programs.engine.carry(&request, own, opened, &[]).await;
+    });
+}
+
+async fn give(socket: &UnixSeqpacket, reply: Reply<'_>, descriptor: &OwnedFd) -> io::Result<()> {
+    let bytes = reply.encode();
+    let bytes = bytes.finished().map_err(io::Error::other)?;
+    let mut room = [0; ANCILLARY_BYTES];
+    let mut ancillary = AncillaryMessageWriter::new(&mut room);
+    ancillary
+        .add_fds([descriptor.as_fd()])
+        .map_err(|_| io::ErrorKind::OutOfMemory)?;
+    socket
+        .send_vectored_with_ancillary(&[IoSlice::new(bytes)], &mut ancillary)
+        .await?;
+    Ok(())
+}
+
+/// Two TCP sockets on loopback that are connected to each other: the on-ramp's, and one for a program, with its address.
+fn pair() -> io::Result<(Conn, OwnedFd, SocketAddr)> {
+    use rustix::net::{bind, connect, getsockname, listen, socket_with};
+    let new = |flags| {
+        socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC | flags,
+            None,
+        )
+    };
+    let listener = new(SocketFlags::NONBLOCK)?;
+    bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    listen(&listener, 1)?;
+    // The program's is a blocking one, as sockets are that accept() gives; on loopback it is connected at once.
+    let theirs = new(SocketFlags::empty())?;
+    connect(&theirs, &getsockname(&listener)?)?;
+    let local = getsockname(&theirs)?;
+    // Another process may have connected to the listener first.
+    let (own, from) = rustix::net::acceptfrom_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    if from.as_ref() != Some(&local) {
+        return Err(io::Error::other("another process connected in between"));
+    }
+    sockopt::set_socket_linger(&own, Some(std::time::Duration::ZERO))?;
+    sockopt::set_tcp_nodelay(&own, true)?;
+    let local = SocketAddr::try_from(local)?;
+    Ok((Conn::new(own)?, theirs, local))
+}

@@ -1,0 +1,198 @@
+//! An on-ramp's life: open the entries, serve, read the rules again, drain.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::config::{Guests, OnrampConfig};
+use crate::door::{Door, Guest};
+use crate::engine::Engine;
+use crate::error::OnrampError;
+use crate::peers::Peers;
+use crate::phase::{Phase, Phases, Said, phases};
+use crate::table::Table;
+use crate::unix::{Programs, Socket};
+use crate::waiting::WaitingRoom;
+use crate::{forward, http, socks};
+
+/// An on-ramp that runs. Dropped, it ends at once: what it carries is reset.
+#[derive(Debug)]
+pub struct Onramp {
+    entries: JoinSet<()>,
+    engine: Arc<Engine>,
+    said: Said,
+    drain: Duration,
+    places: Places,
+}
+
+/// Where an on-ramp listens, with the ports that port 0 became.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Places {
+    /// The Unix socket.
+    pub socket: Option<PathBuf>,
+    /// SOCKS.
+    pub socks: Vec<SocketAddr>,
+    /// HTTP.
+    pub http: Vec<SocketAddr>,
+    /// Forwards, in the order of the configuration.
+    pub forwards: Vec<SocketAddr>,
+    /// Redirected connections.
+    pub redirect: Vec<SocketAddr>,
+    /// Connections handed over as they are.
+    pub tproxy: Vec<SocketAddr>,
+}
+
+impl Onramp {
+    /// Opens the entries and serves them, in tasks of the current tokio runtime.
+    ///
+    /// # Errors
+    /// [`OnrampError`], which says what cannot be had. Once it runs, what goes wrong with a connection is that connection's error.
+    pub fn start(config: OnrampConfig) -> Result<Self, OnrampError> {
+        let (said, phases) = phases();
+        let table = Table::open(&config.routes)?;
+        let peers = Arc::new(Peers::new(
+            config.authorized_keys.clone(),
+            config.identity.public(),
+        ));
+        let engine = Arc::new(Engine::new(&config, table, phases.clone()));
+        let mut opening = Opening {
+            engine: Arc::clone(&engine),
+            guests: Arc::new(config.guests.clone()),
+            phases: phases.clone(),
+            entries: JoinSet::new(),
+        };
+        let mut places = Places::default();
+        for &address in &config.socks {
+            places
+                .socks
+                .push(opening.proxy(socks::ENTRY, address, socks::serve)?);
+        }
+        for &address in &config.http {
+            places
+                .http
+                .push(opening.proxy(http::ENTRY, address, http::serve)?);
+        }
+        for forward in &config.forwards {
+            let to = forward.clone();
+            let serve = move |guest| forward::serve(guest, to.clone());
+            let at = opening.door(forward::FORWARD, forward.listen, |_| Ok(()), serve)?;
+            opening.warn_of_guests(forward::FORWARD, at);
+            places.forwards.push(at);
+        }
+        for &address in &config.redirect {
+            let at = opening.door(forward::REDIRECT, address, |_| Ok(()), forward::redirected)?;
+            places.redirect.push(at);
+        }
+        for &address in &config.tproxy {
+            let prepare = |listener: BorrowedFd<'_>| forward::let_take_any(listener, address);
+            let at = opening.door(forward::TPROXY, address, prepare, forward::handed_over)?;
+            places.tproxy.push(at);
+        }
+        // The last: what fails before leaves no socket behind that answers for a moment.
+        if let Some(path) = &config.socket {
+            let socket = Socket::open(path)?;
+            let programs = Arc::new(Programs {
+                engine: Arc::clone(&engine),
+                waiting: WaitingRoom::open(&mut opening.entries)?,
+                peers,
+            });
+            places.socket = Some(path.clone());
+            opening.entries.spawn(socket.serve(programs, phases));
+        }
+        let entries = opening.entries;
+        if entries.is_empty() {
+            return Err(OnrampError::NoEntry);
+        }
+        Ok(Self {
+            entries,
+            engine,
+            said,
+            drain: config.drain,
+            places,
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Reads the table of routes again; one with a mistake changes nothing, and is told of in the log. It is read again by itself when its
+    /// file changes, too.
+    pub fn reload(&self) {
+        self.engine.table().reload();
+    }
+
+    /// Takes no more connections, lets those under way finish for as long as the configuration says, and resets what is left.
+    pub async fn stop(self) {
+        let Self {
+            mut entries,
+            engine,
+            mut said,
+            drain,
+            places: _,
+        } = self;
+        drop(engine);
+        said.say(Phase::Draining);
+        // With their listeners, and the socket's name.
+        entries.shutdown().await;
+        if tokio::time::timeout(drain, said.all_gone()).await.is_err() {
+            tracing::warn!("the time to finish is over: what is left is reset");
+            said.say(Phase::Aborting);
+            said.all_gone().await;
+        }
+    }
+}
+
+/// Entries that are being opened.
+struct Opening {
+    engine: Arc<Engine>,
+    guests: Arc<Guests>,
+    phases: Phases,
+    entries: JoinSet<()>,
+}
+
+impl Opening {
+    /// Opens an entry over TCP; where it listens.
+    fn door<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        entry: &'static str,
+        address: SocketAddr,
+        prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+        serve: impl Fn(Guest) -> F + Send + Sync + 'static,
+    ) -> Result<SocketAddr, OnrampError> {
+        let door = Door::open(entry, address, &self.engine, &self.guests, &self.phases, prepare)?;
+        let at = door.at();
+        self.entries.spawn(door.serve(serve));
+        Ok(at)
+    }
+
+    /// Opens an entry whose clients say where they want to go.
+    fn proxy<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        entry: &'static str,
+        address: SocketAddr,
+        serve: impl Fn(Guest) -> F + Send + Sync + 'static,
+    ) -> Result<SocketAddr, OnrampError> {
+        if self.guests.leave_open(address) {
+            return Err(OnrampError::Open { address, entry });
+        }
+        let at = self.door(entry, address, |_| Ok(()), serve)?;
+        if !at.ip().is_loopback() && self.guests.login.is_some() {
+            tracing::warn!(entry, %at, "passwords come in unencrypted here");
+        }
+        Ok(at)
+    }
+
+    fn warn_of_guests(&self, entry: &'static str, at: SocketAddr) {
+        if !at.ip().is_loopback() && self.guests.networks.is_empty() {
+            tracing::warn!(entry, %at, "whoever reaches this address may use it: --allow-from says who may");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Whose sessions the programs here take that listen: the keys in a file, one a line, and this user's own.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use longhaul_proto::PublicKey;
+
+/// The keys that may have sessions with programs here.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    file: PathBuf,
+    own: PublicKey,
+    read: Mutex<Read>,
+}
+
+/// What was read, and when the file had been written.
+#[derive(Debug, Default)]
+struct Read {
+    written: Option<SystemTime>,
+    keys: Vec<PublicKey>,
+}
+
+impl Peers {
+    pub(crate) fn new(file: PathBuf, own: PublicKey) -> Self {
+        Self {
+            file,
+            own,
+            read: Mutex::default(),
+        }
+    }
+
+    /// Whether this key may. What the file says now counts; if it has a mistake, nobody but the user may.
+    pub(crate) fn may(&self, key: &PublicKey) -> bool {
+        if *key == self.own {
+            return true;
+        }
+        let written = std::fs::metadata(&self.file)
+            .and_then(|found| found.modified())
+            .ok();
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if written != read.written {
+            let keys = match std::fs::read_to_string(&self.file) {
+                Ok(text) => parse(&text, &self.file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+                Err(error) => Err(format!("{}: cannot read the keys: {error}", self.file.display())),
+            };
+            let keys = keys.unwrap_or_else(|problem| {
+                tracing::error!("nobody but this user may connect to programs here: {problem}");
+                Vec::new()
+            });
+            *read = Read { written, keys };
+        }
+        read.keys.contains(key)
+    }
+}
+
+/// One key a line, and behind it whatever helps people. Lines that begin with `#`, and empty ones, say nothing.
+fn parse(text: &str, file: &Path) -> Result<Vec<PublicKey>, String> {
+    let lines = text.lines().enumerate();
+    let keys = lines.filter_map(|(index, line)| {
+        let word = line
+            .split_whitespace()
+            .next()
+            .filter(|word| !word.starts_with('#'))?;
+        let wrong = |_| format!("{}:{}: expected a key, lhk1:...", file.display(), index + 1);
+        Some(word.parse().map_err(wrong))
+    });
+    keys.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_says_who_and_a_mistake_lets_nobody_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("authorized_keys");
+        let key = |number| PublicKey::from_bytes([number; 32]);
+        let may = |peers: &Peers| [1, 2, 3].map(|number| peers.may(&key(number)));
+        let peers = Peers::new(file.clone(), key(1));
+        assert_eq!(may(&peers), [true, false, false]);
+        std::fs::write(&file, format!("# friends\n\n{} of hers\n", key(2))).unwrap();
+        assert_eq!(may(&peers), [true, true, false]);
+        let fresh = Peers::new(file.clone(), key(1));
+        std::fs::write(&file, format!("{}\nkey\n", key(3))).unwrap();
+        assert_eq!(may(&fresh), [true, false, false]);
+        let problem = parse("\nkey\n", &file).unwrap_err();
+        assert!(
+            problem.ends_with("authorized_keys:2: expected a key, lhk1:..."),
+            "{problem}"
+        );
+    }
+}

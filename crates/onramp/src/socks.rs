@@ -1,0 +1,173 @@
+//! SOCKS: version 5 (RFC 1928) with or without user and password (RFC 1929), and version 4 with names (4a).
+
+mod wire;
+
+use std::io;
+use std::time::Duration;
+
+use longhaul_hop::{Conn, answer_and_linger};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::destination::{Destination, Wish};
+use crate::door::Guest;
+use crate::engine::Request;
+use wire::{Greeting, MAX_BYTES, Read, Reply, Wrong};
+
+/// Its name in the log.
+pub(crate) const ENTRY: &str = "socks";
+/// How long a client may take to say where it wants to go.
+const ASKED_WITHIN: Duration = Duration::from_secs(10);
+/// How long one that is refused may take to read that.
+const REFUSED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Which version is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Four,
+    Five,
+}
+
+/// A client that has said where it wants to go.
+struct Asked {
+    destination: Destination,
+    version: Version,
+    /// What it sent behind that already.
+    early: Vec<u8>,
+}
+
+/// Serves one client.
+pub(crate) async fn serve(guest: Guest) {
+    let Guest {
+        mut conn,
+        engine,
+        guests,
+        held: _held,
+        ..
+    } = guest;
+    let talk = Talk {
+        conn: &mut conn,
+        heard: Vec::with_capacity(64),
+        guests: &guests,
+    };
+    let asked = match tokio::time::timeout(ASKED_WITHIN, talk.asked()).await {
+        Ok(Ok(asked)) => asked,
+        // Dropped, and so reset: it speaks another language, has no right, went away, or says nothing.
+        Ok(Err(End::Silent)) | Err(_) => return,
+        Ok(Err(End::Answered(answer))) => return answer_and_linger(conn, &answer, REFUSED_WITHIN).await,
+    };
+    let Asked {
+        destination,
+        version,
+        early,
+    } = asked;
+    let request = Request::new(ENTRY, destination, Wish::default());
+    let answer = |reply: Reply, bound| match version {
+        Version::Five => reply.encode(bound),
+        Version::Four => reply.encode_4().to_vec(),
+    };
+    match engine.open_for(&request, &conn).await {
+        Some(Ok(opened)) => {
+            let bound = opened.exit.local_address();
+            if conn.write_all(&answer(Reply::Succeeded, bound)).await.is_ok() {
+                engine.carry(&request, conn, opened, &early).await;
+            }
+        }
+        Some(Err(failed)) => {
+            answer_and_linger(conn, &answer(Reply::of(failed.errno), None), REFUSED_WITHIN).await
+        }
+        None => {}
+    }
+}
+
+/// Why a client is not served.
+enum End {
+    /// There is nothing to say to it.
+    Silent,
+    /// It is told so.
+    Answered(Vec<u8>),
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Silent
+    }
+}
+
+/// What is said before a client is connected.
+struct Talk<'a> {
+    conn: &'a mut Conn,
+    /// What has come and is not read.
+    heard: Vec<u8>,
+    guests: &'a crate::config::Guests,
+}
+
+impl Talk<'_> {
+    async fn asked(mut self) -> Result<Asked, End> {
+        let refused_4 = |reply: Reply| reply.encode_4().to_vec();
+        let greeting = self.hear(wire::greeting, refused_4).await?;
+        let (destination, version) = match greeting {
+            // Version 4 has no password.
+            Greeting::Four(_) if self.guests.login.is_some() => {
+                return Err(End::Answered(refused_4(Reply::NotAllowed)));
+            }
+            Greeting::Four(destination) => (destination, Version::Four),
+            Greeting::Five {
+                no_login,
+                user_and_password,
+            } => {
+                self.log_in(no_login, user_and_password).await?;
+                let request = self.hear(wire::request, |reply| reply.encode(None)).await?;
+                (request, Version::Five)
+            }
+        };
+        Ok(Asked {
+            destination,
+            version,
+            early: self.heard,
+        })
+    }
+
+    async fn log_in(&mut self, no_login: bool, user_and_password: bool) -> Result<(), End> {
+        let (answer, chosen) = wire::method(no_login, user_and_password, self.guests.login.is_some());
+        let Some(login) = chosen else {
+            return Err(End::Answered(answer.to_vec()));
+        };
+        self.conn.write_all(&answer).await?;
+        if login {
+            let (user, password) = self.hear(wire::login, |_| Vec::new()).await?;
+            let right = self.guests.log_in(&user, &password);
+            let answer = wire::login_answer(right);
+            if !right {
+                tracing::warn!(entry = ENTRY, "turned away: another user or password");
+                return Err(End::Answered(answer.to_vec()));
+            }
+            self.conn.write_all(&answer).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads until `read` has enough, and takes that off.
+    async fn hear<T>(
+        &mut self,
+        read: impl Fn(&[u8]) -> Read<T>,
+        refused: impl Fn(Reply) -> Vec<u8>,
+    ) -> Result<T, End> {
+        loop {
+            match read(&self.heard) {
+                Ok(Some((value, length))) => {
+                    self.heard.drain(..length.min(self.heard.len()));
+                    return Ok(value);
+                }
+                Ok(None) if self.heard.len() < MAX_BYTES => {}
+                Ok(None) | Err(Wrong::Foreign) => return Err(End::Silent),
+                Err(Wrong::Refused(reply)) => return Err(End::Answered(refused(reply))),
+            }
+            let mut more = [0; 512];
+            let count = self.conn.read(&mut more).await?;
+            if count == 0 {
+                return Err(End::Silent);
+            }
+            self.heard.extend(more.get(..count).unwrap_or_default());
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The table of routes in force: read again when its file changes. A file with a mistake changes nothing.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_config::routes::{RouteTable, RoutesError};
+
+/// How often the file is looked at, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What tells one state of a file from the next.
+type Stamp = Option<(u64, i64, i64, u64)>;
+
+/// The rules, and the file that they come from.
+#[derive(Debug)]
+pub(crate) struct Table {
+    file: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    rules: Arc<RouteTable>,
+    stamp: Stamp,
+    looked: Instant,
+}
+
+impl Table {
+    /// Reads the file; one that is not there has no rules.
+    pub(crate) fn open(file: &Path) -> Result<Self, RoutesError> {
+        let stamp = stamp(file);
+        let rules = Arc::new(RouteTable::load(file)?);
+        Ok(Self {
+            file: file.to_owned(),
+            state: Mutex::new(State {
+                rules,
+                stamp,
+                looked: Instant::now(),
+            }),
+        })
+    }
+
+    /// The rules in force.
+    pub(crate) fn current(&self) -> Arc<RouteTable> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.looked.elapsed() >= LOOK_EVERY {
+            state.looked = Instant::now();
+            let found = stamp(&self.file);
+            if found != state.stamp {
+                state.stamp = found;
+                self.load(&mut state);
+            }
+        }
+        Arc::clone(&state.rules)
+    }
+
+    /// Reads the file again, changed or not.
+    pub(crate) fn reload(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.stamp = stamp(&self.file);
+        self.load(&mut state);
+    }
+
+    fn load(&self, state: &mut State) {
+        match RouteTable::load(&self.file) {
+            Ok(rules) => {
+                tracing::info!(
+                    rules = rules.rules().len(),
+                    "the table of routes has been read again"
+                );
+                state.rules = Arc::new(rules);
+            }
+            Err(error) => tracing::error!(%error, "the table of routes in force stays"),
+        }
+    }
+}
+
+fn stamp(file: &Path) -> Stamp {
+    let found = std::fs::metadata(file).ok()?;
+    Some((found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_is_read_again_and_a_mistake_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("routes.toml");
+        let table = Table::open(&file).unwrap();
+        assert!(table.current().rules().is_empty(), "no file, no rules");
+        let rule = "[[route]]\nto = [\"a.example\"]\n";
+        std::fs::write(&file, rule).unwrap();
+        table.reload();
+        assert_eq!(table.current().rules().len(), 1);
+        std::fs::write(&file, "[[rout]]\n").unwrap();
+        table.reload();
+        assert_eq!(table.current().rules().len(), 1, "the old one stays");
+        // As if a second had gone by.
+        std::fs::write(&file, rule.repeat(2)).unwrap();
+        table.state.lock().unwrap().looked -= LOOK_EVERY;
+        assert_eq!(table.current().rules().len(), 2);
+    }
+}

@@ -1,0 +1,411 @@
+//! The Unix socket, where programs ask that have a hook or the C API (`crates/ramp`).
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longhaul_config::home;
+use longhaul_hop::Conn;
+use longhaul_ramp::{Ask, MAX_MESSAGE, Reply};
+use rustix::io::Errno;
+use tokio::io::AsyncReadExt;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio_seqpacket::{UnixSeqpacket, UnixSeqpacketListener};
+
+use crate::destination::{Destination, Wish};
+use crate::engine::{Engine, Opened, Plan, PlannedExit, Request};
+use crate::error::OnrampError;
+use crate::failure::Failed;
+use crate::listening;
+use crate::peers::Peers;
+use crate::phase::{Phase, Phases};
+use crate::route::NamedRoute;
+use crate::waiting::WaitingRoom;
+
+/// Its name in the log.
+const ENTRY: &str = "program";
+/// Longest path of a Unix socket, in bytes, as the system has it.
+const MAX_SOCKET_PATH: usize = 107;
+/// Tickets of one program that it has not come back with. One that asks on and on makes its oldest ones worthless.
+const MAX_TICKETS: usize = 64;
+/// What is thrown away at once of what a program put in front.
+const DISCARDED_AT_ONCE: usize = 16 * 1024;
+
+/// What all programs' connections share.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) waiting: Arc<WaitingRoom>,
+    /// Who may have sessions with programs that listen.
+    pub(crate) peers: Arc<Peers>,
+}
+
+/// The socket, and its name, which goes with it.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    listener: UnixSeqpacketListener,
+    path: PathBuf,
+    /// The file, as it was made: another on-ramp's is left alone.
+    made: Option<(u64, u64)>,
+}
+
+impl Socket {
+    /// Makes the socket in a directory for this user alone. Must be called within a tokio runtime.
+    pub(crate) fn open(path: &Path) -> Result<Self, OnrampError> {
+        let failed = |source| OnrampError::Socket {
+            path: path.to_owned(),
+            source,
+        };
+        if path.as_os_str().len() > MAX_SOCKET_PATH {
+            return Err(OnrampError::LongPath {
+                path: path.to_owned(),
+            });
+        }
+        let directory = path
+            .parent()
+            .filter(|dir| !dir.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        home::make_private(directory)?;
+        let found = std::fs::metadata(directory).map_err(failed)?;
+        if found.mode() & 0o077 != 0 || found.uid() != rustix::process::getuid().as_raw() {
+            return Err(OnrampError::Exposed {
+                directory: directory.to_owned(),
+            });
+        }
+        if answers(path) {
+            return Err(OnrampError::Running {
+                path: path.to_owned(),
+            });
+        }
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let listener = UnixSeqpacketListener::bind(path).map_err(failed)?;
+        // The directory is what keeps others out; this says so to who looks.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            made: file(path),
+        })
+    }
+
+    /// Answers programs until it is dropped.
+    pub(crate) async fn serve(mut self, programs: Arc<Programs>, phases: Phases) {
+        let own = rustix::process::getuid().as_raw();
+        loop {
+            let socket = match self.listener.accept().await {
+                Ok(socket) => socket,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept programs for the moment");
+                    tokio::time::sleep(crate::RETRY).await;
+                    continue;
+                }
+            };
+            match socket.peer_cred() {
+                Ok(peer) if peer.uid() == own => {}
+                // Dropped: the directory should have kept it out.
+                Ok(peer) => {
+                    tracing::warn!(user = peer.uid(), "another user's program was turned away");
+                    continue;
+                }
+                Err(_) => continue,
+            }
+            let Ok(place) = programs.engine.place() else {
+                // Closed: the program goes on as if there were no on-ramp.
+                continue;
+            };
+            let program = Program {
+                programs: Arc::clone(&programs),
+                socket: Arc::new(socket),
+                tickets: HashMap::new(),
+                next_ticket: 1,
+                gone: watch::channel(false).0,
+            };
+            tokio::spawn(program.serve(place, phases.clone()));
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.made.is_some() && file(&self.path) == self.made {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn file(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// Whether somebody listens there.
+fn answers(path: &Path) -> bool {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let Ok(address) = SocketAddrUnix::new(path) else {
+        return false;
+    };
+    let connected = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .and_then(|socket| connect(&socket, &address));
+    matches!(connected, Ok(()) | Err(Errno::AGAIN))
+}
+
+/// One connection of a program. It is for one attempt to connect, one listener, or some questions.
+struct Program {
+    programs: Arc<Programs>,
+    socket: Arc<UnixSeqpacket>,
+    tickets: HashMap<u64, (Request, Plan)>,
+    next_ticket: u64,
+    /// Says to what is under way that the program has closed the socket.
+    gone: watch::Sender<bool>,
+}
+
+impl Program {
+    async fn serve(mut self, _place: OwnedSemaphorePermit, mut phases: Phases) {
+        let mut packet = vec![0; MAX_MESSAGE];
+        loop {
+            let read = tokio::select! {
+                read = self.socket.recv(&mut packet) => read,
+                // What is under way has its own task.
+                () = phases.reached(Phase::Draining) => return,
+            };
+            let length = match read {
+                Ok(read) if read.bytes_read() > 0 && !read.truncated() => read.bytes_read(),
+                // Gone, or not to be understood.
+                _ => break,
+            };
+            let request = longhaul_ramp::Request::decode(packet.get(..length).unwrap_or_default());
+            let request = match request {
+                Ok(request) => request,
+                Err(error) => {
+                    tracing::warn!(%error, "a program was not understood");
+                    break;
+                }
+            };
+            match request {
+                longhaul_ramp::Request::Ask(ask) => self.ask(&ask).await,
+                longhaul_ramp::Request::Begin { ticket, local, fill } => {
+                    self.begin(ticket, local, fill, &phases).await
+                }
+                longhaul_ramp::Request::Peer { local } => match self.programs.waiting.peer(local) {
+                    Some(address) => tell(&self.socket, Reply::Peer { address }).await,
+                    None => {
+                        refuse(
+                            &self.socket,
+                            &Failed::new(Errno::NOTCONN, "no connection of this on-ramp has that address"),
+                        )
+                        .await
+                    }
+                },
+                longhaul_ramp::Request::Listen { at } => {
+                    return listening::serve(&self.programs, &self.socket, at, phases).await;
+                }
+            }
+        }
+        self.gone.send_replace(true);
+    }
+
+    async fn ask(&mut self, ask: &Ask<'_>) {
+        let request = match asked(ask) {
+            Ok(request) => request,
+            Err(failed) => return refuse(&self.socket, &failed).await,
+        };
+        let plan = self.programs.engine.plan(&request);
+        match plan.exit {
+            PlannedExit::Direct => tell(&self.socket, Reply::Direct { reason: &plan.reason }).await,
+            PlannedExit::Nothing => refuse(&self.socket, &Failed::new(Errno::NETUNREACH, plan.reason)).await,
+            PlannedExit::Route(_) => {
+                let Some(listener) = self.programs.waiting.listener(ask.v6) else {
+                    let failed = Failed::new(
+                        Errno::AFNOSUPPORT,
+                        "this machine has no loopback address of that family",
+                    );
+                    return refuse(&self.socket, &failed).await;
+                };
+                let ticket = self.next_ticket;
+                self.next_ticket += 1;
+                self.tickets.remove(&ticket.saturating_sub(MAX_TICKETS as u64));
+                let reason = plan.reason.clone();
+                self.tickets.insert(ticket, (request, plan));
+                let via = Reply::Via {
+                    listener,
+                    ticket,
+                    reason: &reason,
+                };
+                tell(&self.socket, via).await;
+            }
+        }
+    }
+
+    async fn begin(&mut self, ticket: u64, local: SocketAddr, fill: u32, phases: &Phases) {
+        let Some((request, plan)) = self.tickets.remove(&ticket) else {
+            let failed = Failed::new(Errno::INVAL, "no such ticket, or it was used before");
+            return done(&self.socket, Some(&failed)).await;
+        };
+        let place = match self.programs.engine.place() {
+            Ok(place) => place,
+            Err(failed) => return done(&self.socket, Some(&failed)).await,
+        };
+        let attempt = Attempt {
+            programs: Arc::clone(&self.programs),
+            socket: Arc::clone(&self.socket),
+            request,
+            plan,
+            local,
+            fill,
+            gone: self.gone.subscribe(),
+            _place: place,
+            _phases: phases.clone(),
+        };
+        tokio::spawn(attempt.run());
+    }
+}
+
+/// What a program asked for, understood.
+fn asked(ask: &Ask<'_>) -> Result<Request, Failed> {
+    let destination = Destination::known_as(ask.name, ask.address, ask.port)
+        .ok_or_else(|| Failed::new(Errno::INVAL, "no destination: neither a name nor an address"))?;
+    let route = ask
+        .route
+        .map(|text| NamedRoute::parse(text, ask.acceptor))
+        .transpose();
+    let route = route.map_err(|problem| Failed::new(Errno::INVAL, problem))?;
+    let wish = Wish {
+        purpose: ask.wish.purpose.map(str::to_owned),
+        size: ask.wish.size,
+        rate: ask.wish.rate,
+        duration: ask.wish.duration,
+    };
+    Ok(Request {
+        route,
+        closed: ask.closed,
+        acceptor: ask.acceptor,
+        ..Request::new(ENTRY, destination, wish)
+    })
+}
+
+/// A program's socket that is to be brought to its destination.
+struct Attempt {
+    programs: Arc<Programs>,
+    socket: Arc<UnixSeqpacket>,
+    request: Request,
+    plan: Plan,
+    /// The address of the program's socket.
+    local: SocketAddr,
+    /// Bytes that the program has put in front of its own.
+    fill: u32,
+    gone: watch::Receiver<bool>,
+    _place: OwnedSemaphorePermit,
+    _phases: Phases,
+}
+
+impl Attempt {
+    async fn run(self) {
+        let peer = peer_of(&self.request.destination, self.local);
+        let announced = match self.programs.waiting.announced(self.local, peer).await {
+            Ok(announced) => announced,
+            Err(failed) => return done(&self.socket, Some(&failed)).await,
+        };
+        let mut program = match Conn::new(announced.socket) {
+            Ok(program) => program,
+            Err(error) => return done(&self.socket, Some(&Failed::direct(&error))).await,
+        };
+        let engine = &self.programs.engine;
+        let opened = engine
+            .open_planned(&self.request, &self.plan, self.program_gone(&program))
+            .await;
+        let opened: Opened = match opened {
+            Some(Ok(opened)) => opened,
+            // Told before the reset, so that the program has the reason when it sees that.
+            Some(Err(failed)) => return done(&self.socket, Some(&failed)).await,
+            None => return,
+        };
+        // Told before its socket becomes writable, so that the answer is there when the program looks for it.
+        done(&self.socket, None).await;
+        if let Err(error) = discard(&mut program, self.fill).await {
+            tracing::info!(entry = ENTRY, destination = %self.request.destination, %error, "the program went when it was connected");
+            return;
+        }
+        let Self {
+            programs,
+            socket,
+            request,
+            _place,
+            _phases,
+            ..
+        } = self;
+        // Whether the program keeps its end open is its own business now.
+        drop(socket);
+        programs.engine.carry(&request, program, opened, &[]).await;
+    }
+
+    /// Completes when the program has given up: its socket is broken, or it has closed the Unix socket while its own is full of what it
+    /// put in front, behind which an end would not be seen.
+    async fn program_gone(&self, program: &Conn) {
+        let mut gone = self.gone.clone();
+        let closed = async {
+            if self.fill == 0 || gone.wait_for(|gone| *gone).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            _ = program.broken() => {}
+            () = closed => {}
+        }
+    }
+}
+
+/// What a program may be told of whom its socket is connected to: an address that nobody knows here is all zeros.
+fn peer_of(destination: &Destination, local: SocketAddr) -> SocketAddr {
+    let unknown = match local {
+        SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(destination.address().unwrap_or(unknown), destination.port())
+}
+
+/// Reads exactly as many bytes, and throws them away.
+async fn discard(program: &mut Conn, fill: u32) -> io::Result<()> {
+    let mut left = usize::try_from(fill).unwrap_or(usize::MAX);
+    let mut discarded = vec![0; DISCARDED_AT_ONCE.min(left)];
+    while left > 0 {
+        let at_most = left.min(discarded.len());
+        let read = program
+            .read(discarded.get_mut(..at_most).unwrap_or_default())
+            .await?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        left -= read;
+    }
+    Ok(())
+}
+
+/// Sends a reply. A program that is gone has nothing to be told; one that does not read gets no more than the socket holds.
+pub(crate) async fn tell(socket: &UnixSeqpacket, reply: Reply<'_>) {
+    if let Ok(bytes) = reply.encode().finished() {
+        let _ = socket.send(bytes).await;
+    }
+}
+
+pub(crate) async fn refuse(socket: &UnixSeqpacket, failed: &Failed) {
+    let reply = Reply::Refuse {
+        errno: failed.errno.raw_os_error(),
+        reason: &failed.what,
+    };
+    tell(socket, reply).await;
+}
+
+async fn done(socket: &UnixSeqpacket, failed: Option<&Failed>) {
+    let reply = Reply::Done {
+        errno: failed.map_or(0, |failed| failed.errno.raw_os_error()),
+        reason: failed.map_or("", |failed| &failed.what),
+    };
+    tell(socket, reply).await;
+}

@@ -1,0 +1,7 @@
+//! The on-ramp's entries, over loopback, with sessions to programs that listen through another one.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)] // a test that fails may panic, in its helpers too
+
+mod programs;
+mod proxies;
+mod world;

@@ -1,0 +1,282 @@
+//! Programs that ask over the Unix socket.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use longhaul_ramp::{Ask, Request};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::world::{Program, Said, User, acceptor, carries, deserted, listening};
+
+const FAR: Ask<'static> = Ask {
+    address: Some(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1))),
+    name: None,
+    port: 80,
+    route: None,
+    wish: longhaul_ramp::Wish {
+        purpose: None,
+        size: None,
+        rate: None,
+        duration: None,
+    },
+    v6: false,
+    closed: false,
+    acceptor: false,
+};
+
+#[tokio::test]
+async fn what_no_rule_names_is_direct_and_who_wants_no_direct_connection_has_none() {
+    let user = User::new();
+    let _onramp = user.start();
+    let program = Program::at(&user).await;
+    assert_eq!(program.ask(FAR).await, Said::Direct);
+    let Said::Refuse(errno, _) = program.ask(Ask { closed: true, ..FAR }).await else {
+        panic!("it is refused")
+    };
+    assert_eq!(errno, Errno::NETUNREACH.raw_os_error());
+    let Said::Refuse(errno, _) = program
+        .ask(Ask {
+            route: Some("a b"),
+            ..FAR
+        })
+        .await
+    else {
+        panic!("it is refused")
+    };
+    assert_eq!(errno, Errno::INVAL.raw_os_error());
+}
+
+#[tokio::test]
+async fn a_rule_sends_by_its_route_from_when_it_is_read() {
+    let user = User::new();
+    let onramp = user.start();
+    let program = Program::at(&user).await;
+    let rule = "[[route]]\nto = [\"192.0.2.0/24\", \"*.example\"]\nofframp = \"gateway.example\"\n";
+    user.write("routes.toml", rule);
+    onramp.reload();
+    let Said::Via(listener, _) = program.ask(FAR).await else {
+        panic!("by the route")
+    };
+    assert!(listener.ip().is_loopback() && listener.is_ipv4());
+    let named = Ask {
+        name: Some("h.example"),
+        address: None,
+        v6: true,
+        ..FAR
+    };
+    let Said::Via(listener, _) = program.ask(named).await else {
+        panic!("by the route")
+    };
+    assert!(listener.is_ipv6(), "{listener}");
+    user.write("routes.toml", "[[route]]\n");
+    onramp.reload();
+    assert!(
+        matches!(program.ask(FAR).await, Said::Via(..)),
+        "the old table stays"
+    );
+    user.write("routes.toml", "");
+    onramp.reload();
+    assert_eq!(program.ask(FAR).await, Said::Direct);
+}
+
+#[tokio::test]
+async fn a_program_reaches_one_that_listens() {
+    let (near, far) = (User::new(), User::new());
+    let _onramps = (near.start(), far.start());
+    let (listener, at) = listening(&far, &near).await;
+    let program = Program::at(&near).await;
+    let stream = program.connect(acceptor(at)).await.unwrap();
+    let (said, accepted) = listener.accepted().await;
+    let Said::Accepted(peer, key) = said else {
+        panic!("{said:?}")
+    };
+    assert_eq!(key, *near.identity.public().as_bytes());
+
+    // Each is told whom it is connected to, as long as it is.
+    let asked = |user, local| async move {
+        let program = Program::at(user).await;
+        program.say(&Request::Peer { local }).await;
+        program.heard().await.unwrap()
+    };
+    assert_eq!(asked(&near, stream.local_addr().unwrap()).await, Said::Peer(at));
+    assert_eq!(
+        asked(&far, accepted.local_addr().unwrap()).await,
+        Said::Peer(peer)
+    );
+    let stranger: SocketAddr = "127.0.0.1:9".parse().unwrap();
+    assert!(
+        matches!(asked(&near, stranger).await, Said::Refuse(errno, _) if errno == Errno::NOTCONN.raw_os_error())
+    );
+    carries(stream, accepted, 3_000_000).await;
+}
+
+#[tokio::test]
+async fn a_key_that_may_not_is_refused_and_a_server_that_is_not_known_is_not_spoken_to() {
+    let (near, far, stranger) = (User::new(), User::new(), User::new());
+    let _onramps = (near.start(), far.start(), stranger.start());
+    let (_listener, at) = listening(&far, &near).await;
+    let program = Program::at(&stranger).await;
+    assert_eq!(
+        program.connect(acceptor(at)).await.unwrap_err(),
+        Errno::ACCESS.raw_os_error()
+    );
+    stranger.write("known_hosts", &format!("{at} {}\n", far.key()));
+    assert_eq!(
+        program.connect(acceptor(at)).await.unwrap_err(),
+        Errno::ACCESS.raw_os_error()
+    );
+    assert_eq!(
+        program.connect(acceptor(deserted())).await.unwrap_err(),
+        Errno::CONNREFUSED.raw_os_error()
+    );
+}
+
+/// Fills a socket as the hook does for a program whose socket does not block: until it takes no more.
+fn fill(stream: &TcpStream) -> u32 {
+    sockopt::set_socket_send_buffer_size(stream, 16 * 1024).unwrap();
+    let mut put = 0;
+    while let Ok(more) = rustix::net::send(stream, &[0; 65536], rustix::net::SendFlags::DONTWAIT) {
+        put += u32::try_from(more).unwrap();
+    }
+    put
+}
+
+fn writable(stream: &TcpStream) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut asked = [PollFd::new(stream, PollFlags::OUT)];
+    poll(&mut asked, Some(&Timespec::default())).unwrap();
+    asked[0].revents().contains(PollFlags::OUT)
+}
+
+#[tokio::test]
+async fn what_was_put_in_front_keeps_a_socket_from_being_writable_and_is_thrown_away() {
+    let (near, far) = (User::new(), User::new());
+    let _onramps = (near.start(), far.start());
+    let (listener, at) = listening(&far, &near).await;
+    let program = Program::at(&near).await;
+    let (stream, ticket) = program.connected(acceptor(at)).await;
+    let put = fill(&stream);
+    assert!(!writable(&stream));
+    program.begin(&stream, ticket, put).await;
+    assert_eq!(program.heard().await, Some(Said::Done(0, String::new())));
+    stream.writable().await.unwrap();
+    let (_, accepted) = listener.accepted().await;
+    carries(stream, accepted, 3_000_000).await;
+}
+
+#[tokio::test]
+async fn a_failure_is_told_before_the_reset() {
+    let near = User::new();
+    let _onramp = near.start();
+    let program = Program::at(&near).await;
+    for fill_it in [false, true] {
+        let (mut stream, ticket) = program.connected(acceptor(deserted())).await;
+        let put = if fill_it { fill(&stream) } else { 0 };
+        program.begin(&stream, ticket, put).await;
+        let Some(Said::Done(errno, reason)) = program.heard().await else {
+            panic!("it is told")
+        };
+        assert_eq!(errno, Errno::CONNREFUSED.raw_os_error());
+        assert!(reason.contains("cannot connect to the server"), "{reason}");
+        let error = stream.read(&mut [0]).await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::CONNRESET.raw_os_error()));
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_is_for_one_use_and_an_unknown_message_ends_the_conversation() {
+    let near = User::new();
+    let _onramp = near.start();
+    let program = Program::at(&near).await;
+    let (stream, ticket) = program.connected(acceptor(deserted())).await;
+    program.begin(&stream, ticket + 1, 0).await;
+    let Some(Said::Done(errno, _)) = program.heard().await else {
+        panic!("it is told")
+    };
+    assert_eq!(errno, Errno::INVAL.raw_os_error());
+    program.raw(&[1, 99]).await;
+    assert_eq!(program.heard().await, None);
+}
+
+/// LH-END-1 and LH-END-3, as the program's own sockets have it.
+#[tokio::test]
+async fn a_reset_at_one_side_is_one_at_the_other() {
+    let (near, far) = (User::new(), User::new());
+    let _onramps = (near.start(), far.start());
+    let (listener, at) = listening(&far, &near).await;
+    let program = Program::at(&near).await;
+    for near_resets in [true, false] {
+        let mut stream = program.connect(acceptor(at)).await.unwrap();
+        let (_, mut accepted) = listener.accepted().await;
+        stream.write_all(b"half a").await.unwrap();
+        accepted.read_exact(&mut [0; 6]).await.unwrap();
+        let (gone, mut left) = if near_resets {
+            (stream, accepted)
+        } else {
+            (accepted, stream)
+        };
+        sockopt::set_socket_linger(&gone, Some(Duration::ZERO)).unwrap();
+        drop(gone);
+        let error = left.read(&mut [0]).await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::CONNRESET.raw_os_error()));
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_stops_listening_is_reached_no_more() {
+    let (near, far) = (User::new(), User::new());
+    let _onramps = (near.start(), far.start());
+    let (listener, at) = listening(&far, &near).await;
+    drop(listener);
+    let program = Program::at(&near).await;
+    // The socket is closed once the on-ramp has seen that the program has closed its own.
+    while let Ok(stream) = program.connect(acceptor(at)).await {
+        drop(stream);
+    }
+    assert_eq!(
+        program.connect(acceptor(at)).await.unwrap_err(),
+        Errno::CONNREFUSED.raw_os_error()
+    );
+}
+
+#[tokio::test]
+async fn one_on_ramp_for_one_socket_and_none_in_an_open_directory() {
+    let user = User::new();
+    let onramp = user.start();
+    let error = longhaul_onramp::Onramp::start(user.config())
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with("an on-ramp runs already at "), "{error}");
+    onramp.stop().await;
+    assert!(!user.path("onramp/socket").exists(), "the name goes with it");
+    // As one leaves it that was killed.
+    drop(tokio_seqpacket::UnixSeqpacketListener::bind(user.path("onramp/socket")).unwrap());
+    assert!(user.path("onramp/socket").exists());
+    drop(user.start());
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(user.path("onramp"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let error = longhaul_onramp::Onramp::start(user.config())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.ends_with("run chmod 700 on it, or name a socket elsewhere"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn an_on_ramp_that_stops_lets_connections_finish() {
+    let (near, far) = (User::new(), User::new());
+    let (onramp, _other) = (near.start(), far.start());
+    let (listener, at) = listening(&far, &near).await;
+    let program = Program::at(&near).await;
+    let stream = program.connect(acceptor(at)).await.unwrap();
+    let (_, accepted) = listener.accepted().await;
+    let stopping = tokio::spawn(onramp.stop());
+    assert_eq!(program.heard().await, None, "nothing new is asked of it");
+    carries(stream, accepted, 100_000).await;
+    stopping.await.unwrap();
+}

@@ -1,0 +1,259 @@
+//! An on-ramp with a directory of its own, servers to connect to, and a program that asks over its socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_offramp::{Listen, Offramp, OfframpConfig};
+use longhaul_onramp::{Onramp, OnrampConfig};
+use longhaul_policy::Policy;
+use longhaul_ramp::{Ask, MAX_MESSAGE, Reply, Request};
+use longhaul_session::Identity;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio_seqpacket::UnixSeqpacket;
+
+/// A user of a machine.
+pub struct User {
+    pub dir: TempDir,
+    pub identity: Arc<Identity>,
+}
+
+impl User {
+    pub fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            identity: Arc::new(Identity::generate().unwrap()),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// As it is configured before any test changes it: with the socket and nothing else.
+    pub fn config(&self) -> OnrampConfig {
+        let identity = Arc::clone(&self.identity);
+        let files = ["routes.toml", "known_hosts", "authorized_keys"].map(|name| self.path(name));
+        let [routes, known, authorized] = files;
+        OnrampConfig {
+            socket: Some(self.path("onramp/socket")),
+            ..OnrampConfig::new(identity, routes, known, authorized)
+        }
+    }
+
+    pub fn start(&self) -> Onramp {
+        Onramp::start(self.config()).unwrap()
+    }
+
+    pub fn key(&self) -> String {
+        self.identity.public().to_string()
+    }
+}
+
+/// A program's connection to the on-ramp's socket.
+pub struct Program(UnixSeqpacket);
+
+/// A reply, owned.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Said {
+    Direct,
+    Refuse(i32, String),
+    Via(SocketAddr, u64),
+    Done(i32, String),
+    Peer(SocketAddr),
+    Listening(SocketAddr),
+    Accepted(SocketAddr, [u8; 32]),
+}
+
+impl From<Reply<'_>> for Said {
+    fn from(reply: Reply<'_>) -> Self {
+        match reply {
+            Reply::Direct { .. } => Self::Direct,
+            Reply::Refuse { errno, reason } => Self::Refuse(errno, reason.to_owned()),
+            Reply::Via { listener, ticket, .. } => Self::Via(listener, ticket),
+            Reply::Done { errno, reason } => Self::Done(errno, reason.to_owned()),
+            Reply::Peer { address } => Self::Peer(address),
+            Reply::Listening { at } => Self::Listening(at),
+            Reply::Accepted { peer, key } => Self::Accepted(peer, key),
+        }
+    }
+}
+
+impl Program {
+    pub async fn at(user: &User) -> Self {
+        Self(UnixSeqpacket::connect(user.path("onramp/socket")).await.unwrap())
+    }
+
+    pub async fn say(&self, request: &Request<'_>) {
+        self.0.send(request.encode().finished().unwrap()).await.unwrap();
+    }
+
+    pub async fn raw(&self, bytes: &[u8]) {
+        self.0.send(bytes).await.unwrap();
+    }
+
+    /// The next reply; `None` when the on-ramp has closed the socket.
+    pub async fn heard(&self) -> Option<Said> {
+        let mut packet = [0; MAX_MESSAGE];
+        let read = self.0.recv(&mut packet).await.ok()?.bytes_read();
+        (read > 0).then(|| Reply::decode(&packet[..read]).unwrap().into())
+    }
+
+    /// The next reply, which brings a descriptor.
+    pub async fn accepted(&self) -> (Said, TcpStream) {
+        let mut packet = [0; MAX_MESSAGE];
+        let mut room = [0; 64];
+        let mut buffers = [io::IoSliceMut::new(&mut packet)];
+        let (read, ancillary) = self
+            .0
+            .recv_vectored_with_ancillary(&mut buffers, &mut room)
+            .await
+            .unwrap();
+        let read = read.bytes_read();
+        let mut descriptors = Vec::new();
+        for message in ancillary.into_messages() {
+            if let tokio_seqpacket::ancillary::OwnedAncillaryMessage::FileDescriptors(given) = message {
+                descriptors.extend(given);
+            }
+        }
+        assert_eq!(descriptors.len(), 1);
+        let stream = std::net::TcpStream::from(descriptors.remove(0));
+        stream.set_nonblocking(true).unwrap();
+        let said = Reply::decode(&packet[..read]).unwrap().into();
+        (said, TcpStream::from_std(stream).unwrap())
+    }
+
+    pub async fn ask(&self, ask: Ask<'_>) -> Said {
+        self.say(&Request::Ask(ask)).await;
+        self.heard().await.unwrap()
+    }
+
+    /// Asks for an acceptor, and connects a socket to where it is sent.
+    pub async fn connected(&self, ask: Ask<'_>) -> (TcpStream, u64) {
+        let Said::Via(listener, ticket) = self.ask(ask).await else {
+            panic!("a way by the on-ramp")
+        };
+        let socket = match listener.is_ipv4() {
+            true => TcpSocket::new_v4(),
+            false => TcpSocket::new_v6(),
+        };
+        (socket.unwrap().connect(listener).await.unwrap(), ticket)
+    }
+
+    pub async fn begin(&self, stream: &TcpStream, ticket: u64, fill: u32) {
+        let local = stream.local_addr().unwrap();
+        self.say(&Request::Begin { ticket, local, fill }).await;
+    }
+
+    /// Connects as a program with blocking sockets does; the number of the error if that failed.
+    pub async fn connect(&self, ask: Ask<'_>) -> Result<TcpStream, i32> {
+        let (stream, ticket) = self.connected(ask).await;
+        self.begin(&stream, ticket, 0).await;
+        match self.heard().await.unwrap() {
+            Said::Done(0, _) => Ok(stream),
+            Said::Done(errno, _) => Err(errno),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What asks for an acceptor at an address.
+pub fn acceptor(at: SocketAddr) -> Ask<'static> {
+    Ask {
+        address: Some(at.ip()),
+        port: at.port(),
+        acceptor: true,
+        v6: at.is_ipv6(),
+        ..Ask::default()
+    }
+}
+
+/// A program that listens through its user's on-ramp, which `friend` may connect to, and which `friend` knows.
+pub async fn listening(user: &User, friend: &User) -> (Program, SocketAddr) {
+    user.write("authorized_keys", &format!("{}\n", friend.key()));
+    let program = Program::at(user).await;
+    let at = "127.0.0.1:0".parse().unwrap();
+    program.say(&Request::Listen { at }).await;
+    let Some(Said::Listening(at)) = program.heard().await else {
+        panic!("it listens")
+    };
+    friend.write("known_hosts", &format!("{at} {}\n", user.key()));
+    (program, at)
+}
+
+/// Bytes of which none is where it is by chance.
+pub fn bytes(length: usize) -> Vec<u8> {
+    (0..length as u32)
+        .map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect()
+}
+
+/// Sends bytes through `near`, which come out of `far`, and back; both ends then end.
+pub async fn carries(mut near: TcpStream, mut far: TcpStream, length: usize) {
+    let data = bytes(length);
+    let there = async {
+        near.write_all(&data).await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut back = Vec::new();
+        near.read_to_end(&mut back).await.unwrap();
+        back
+    };
+    let back = async {
+        let mut heard = Vec::new();
+        far.read_to_end(&mut heard).await.unwrap();
+        far.write_all(&heard).await.unwrap();
+        far.shutdown().await.unwrap();
+    };
+    let (back, ()) = tokio::join!(there, back);
+    assert!(
+        back == data,
+        "{} bytes of {length} came back, or others",
+        back.len()
+    );
+}
+
+/// An off-ramp that lets one user go to loopback, and where it is; it ends with the task that is returned.
+pub async fn offramp(friend: &User) -> (SocketAddr, String, tokio::task::JoinHandle<()>) {
+    let identity = Arc::new(Identity::generate().unwrap());
+    let key = identity.public().to_string();
+    let text = format!(
+        "[[allow]]\nprincipals = [\"{}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"1-65535\"]\n",
+        friend.key()
+    );
+    let file = friend.path("policy.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut config = OfframpConfig::new(identity, Policy::load(&file).unwrap());
+    config.listen = vec![Listen::at("127.0.0.1:0".parse().unwrap())];
+    config.reload_on_hangup = false;
+    let offramp = Offramp::bind(config).unwrap();
+    let at = offramp.local_addresses()[0];
+    (at, key, tokio::spawn(offramp.run(std::future::pending())))
+}
+
+/// A port at which nobody listens.
+pub fn deserted() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+/// Sends back what it gets, for as many connections as come.
+pub async fn echo_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut reader, mut writer) = stream.split();
+                let _ = tokio::io::copy(&mut reader, &mut writer).await;
+                let _ = writer.shutdown().await;
+            });
+        }
+    });
+    at
+}
