@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -171,6 +172,7 @@ impl Own {
     fn start() -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("longhaul-run-")
+            .permissions(std::fs::Permissions::from_mode(0o700))
             .tempdir()
             .context("cannot make a directory for the on-ramp: see TMPDIR")?;
         let socket = folder.path().join("socket");
