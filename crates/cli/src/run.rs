@@ -56,6 +56,10 @@ pub struct Run {
     /// Right-size its direct connections too, as `drs run` does.
     #[arg(long)]
     right_size: bool,
+    /// The file of routes, for an on-ramp of its own, whether or not one runs [default: that of the on-ramp that runs, else routes.toml
+    /// where keys are kept].
+    #[arg(long, value_name = "FILE")]
+    routes: Option<PathBuf>,
     /// The program and its arguments, after `--`.
     #[arg(
         required = true,
@@ -98,11 +102,15 @@ impl Run {
         command.env("LD_PRELOAD", launch::preload(&object));
         self.say(&mut command);
         let not_started = |error| Unfit::NotExecutable(path.clone(), error);
-        if let Some(socket) = running() {
+        let running = match &self.routes {
+            None => running(),
+            Some(_) => None,
+        };
+        if let Some(socket) = running {
             command.env(SOCKET_VARIABLE, socket);
             return Err(not_started(command.exec()).into());
         }
-        let onramp = Own::start()?;
+        let onramp = Own::start(self.routes.as_deref())?;
         command.env(SOCKET_VARIABLE, &onramp.socket);
         let signals = launch::Passed::begin().context("cannot handle signals")?;
         let child = command.spawn().map_err(not_started)?;
@@ -169,7 +177,7 @@ struct Own {
 }
 
 impl Own {
-    fn start() -> Result<Self> {
+    fn start(routes: Option<&Path>) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("longhaul-run-")
             .permissions(std::fs::Permissions::from_mode(0o700))
@@ -178,9 +186,11 @@ impl Own {
         let socket = folder.path().join("socket");
         let own = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(own);
+        command.args(["onramp", "--json", "--socket"]).arg(&socket);
+        if let Some(routes) = routes {
+            command.arg("--routes").arg(routes);
+        }
         command
-            .args(["onramp", "--json", "--socket"])
-            .arg(&socket)
             // Its notices are not the program's; what goes wrong is still told.
             .env(
                 "RUST_LOG",

@@ -326,7 +326,7 @@ fn keys(home: &Path, what: &str) -> String {
     said.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
-fn new_key(home: &Path) -> String {
+pub fn new_key(home: &Path) -> String {
     keys(home, "new")
 }
 
