@@ -210,7 +210,7 @@ impl Own {
         if !ready.ends_with('\n') {
             let status = child.wait().context("cannot wait for the on-ramp")?;
             bail!(
-                "no on-ramp runs, and the one that was started ended ({status}): try `longhaul onramp` by itself"
+                "no on-ramp runs, and the one that was started ended ({status}): try longhaul onramp by itself"
             );
         }
         Ok(Self {
