@@ -99,9 +99,3 @@ fn nuttcp_is_compiled_anew_and_moves_its_bytes() {
         );
     }
 }
-
-/// Not a test: the process that the tests start as their on-ramp.
-#[test]
-fn the_onramp_of_the_tests() {
-    support::become_onramp();
-}
