@@ -45,7 +45,7 @@ test-api: deps web
 test-page: build
 	@scripts/install-deps chromium:chromium unshare:util-linux mount:mount
 	$(CARGO) build --release --workspace --locked --example history
-	e2e/run.sh $(SCREENSHOTS)
+	PROGRAMS=$(TARGET_DIR)/release e2e/run.sh $(SCREENSHOTS)
 
 bench: bench-deps build
 	benches/relay/run.sh
@@ -84,14 +84,15 @@ build: web
 
 deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base \
-		sshd:openssh-server ssh:openssh-client pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3
+		sshd:openssh-server ssh:openssh-client pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3 \
+		globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs
 
 bench-deps: deps
 	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 \
-		rsync:rsync rclone:rclone globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
+		rsync:rsync rclone:rclone \
 		xrootd:xrootd-server xrdcp:xrootd-client lftp:lftp danted:dante-server nc.openbsd:netcat-openbsd perf:linux-perf \
-		wget:wget git:git psql:postgresql-client python3:python3 go:golang-go javac:default-jdk-headless nft:nftables
-	@python3 -c 'import requests' 2>/dev/null || scripts/install-deps python3-requests:python3-requests
+		wget:wget git:git psql:postgresql-client python3:python3 go:golang-go javac:default-jdk-headless nft:nftables \
+		import=requests:python3-requests
 
 clean:
 	$(CARGO) clean

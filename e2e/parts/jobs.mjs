@@ -1,5 +1,5 @@
 // Jobs: paused, resumed, cancelled, tried again, removed; their details; the history and its filters.
-import { HOME, HOST, SERVER, becomes, demand, eventually, job, jobThat, read, same, say, write } from "../kit.mjs";
+import { HOME, HOST, ROOT, SERVER, becomes, demand, eventually, job, jobThat, longhaul, read, same, sameTrees, say, write } from "../kit.mjs";
 import { done } from "./copies.mjs";
 
 export async function jobs(screen, { labelled }) {
@@ -7,6 +7,7 @@ export async function jobs(screen, { labelled }) {
   await outOfReach(screen);
   await failing(screen);
   await many(screen);
+  await inParts(screen);
   await history(screen, labelled);
 }
 
@@ -138,6 +139,25 @@ async function many(screen) {
   await details.getByRole("link", { name: "Close", exact: true }).click();
   await details.waitFor({ state: "detached" });
   say(`${number} sources in one job`);
+}
+
+/** A tree that is split: the page shows its parts. It is asked for at the command line. */
+async function inParts(screen) {
+  const { page } = screen;
+  const { id } = JSON.parse(longhaul("submit", "--json", "--split", "3", "-r", `lh://${SERVER}/tree`, `${HOME}/parts/`));
+  await screen.view("Jobs");
+  await page.locator(`a[href="#jobs/${id}"]`).click();
+  const details = page.getByRole("complementary", { name: `Details of job ${id}` });
+  const parts = details.locator("summary", { hasText: "of 3 parts done" });
+  await parts.click();
+  await becomes("three parts", () => details.locator(".parts li").count(), 3);
+  await done(id);
+  await parts.getByText("3 of 3 parts done").waitFor();
+  await becomes("all parts are done", () => details.locator(".parts .state").allTextContents(), ["done", "done", "done"]);
+  sameTrees(`${ROOT}/tree`, `${HOME}/parts/tree`);
+  await details.getByRole("link", { name: "Close", exact: true }).click();
+  await details.waitFor({ state: "detached" });
+  say("a tree in three parts");
 }
 
 /** The history further back, and by how jobs ended. */

@@ -33,6 +33,7 @@ mod serve;
 mod server_options;
 mod ssh_options;
 mod submit;
+mod systemd;
 mod target;
 mod trust;
 mod ui;

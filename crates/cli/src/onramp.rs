@@ -1,39 +1,55 @@
 //! `longhaul onramp`: brings connections of programs that know nothing of it onto routes.
 
+mod entries;
+mod install;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use clap::Args;
-use longhaul_onramp::{Onramp, OnrampConfig};
+use clap::{Args, Subcommand};
+use longhaul_onramp::{Onramp, OnrampConfig, Places};
+use longhaul_session::Identity;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::{answer, descriptors, home, logging};
+use entries::Entries;
 
 /// Bring connections of other programs onto routes.
 ///
 /// The file of routes says which destinations are reached by which depots; what it does not name is connected to directly, and so is what gains nothing from
 /// a route. It is read again when it changes, and on SIGHUP. SIGTERM or SIGINT lets connections under way finish, then ends.
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct OnrampCommand {
-    /// Where programs ask that have a hook or the C API [default: onramp/socket in the state directory].
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-    /// The file of routes [default: routes.toml beside the keys].
-    #[arg(long, value_name = "FILE")]
-    routes: Option<PathBuf>,
-    /// The key to be known by [default: the default key, made when first needed].
-    #[arg(long, value_name = "FILE")]
-    identity: Option<PathBuf>,
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    entries: Entries,
     /// Say in one JSON object on standard output when it is ready, and where it listens.
     #[arg(long)]
     json: bool,
 }
 
+#[derive(Subcommand)]
+enum Action {
+    /// Write a unit for systemd that runs the on-ramp for this user, with these options, and say how to start it.
+    Install(Install),
+}
+
+#[derive(Args)]
+struct Install {
+    #[command(flatten)]
+    entries: Entries,
+}
+
 impl OnrampCommand {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
+        if let Some(Action::Install(Install { entries })) = &self.action {
+            return install::install(entries);
+        }
         logging::start("info");
         descriptors::raise();
         let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
@@ -44,8 +60,8 @@ impl OnrampCommand {
         let mut hangup = signal(SignalKind::hangup())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let onramp = Onramp::start(self.config()?)?;
-        self.announce(&onramp);
+        let onramp = Onramp::start(self.entries.config()?)?;
+        self.announce(onramp.places());
         loop {
             tokio::select! {
                 _ = hangup.recv() => onramp.reload(),
@@ -54,38 +70,49 @@ impl OnrampCommand {
             }
         }
         tracing::info!("lets connections finish");
-        onramp.stop().await;
+        tokio::select! {
+            () = onramp.stop() => {}
+            // Whoever asks twice does not want to wait.
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
         Ok(Exit::Success)
     }
 
-    fn config(&self) -> Result<OnrampConfig> {
-        let identity = Arc::new(home::identity(self.identity.as_deref())?);
-        let mut config = default_config(identity)?;
-        if let Some(routes) = &self.routes {
-            config.routes.clone_from(routes);
-        }
-        config.socket = Some(match &self.socket {
-            Some(path) => path.clone(),
-            None => default_socket()?,
-        });
-        Ok(config)
-    }
-
-    fn announce(&self, onramp: &Onramp) {
-        let places = onramp.places();
+    fn announce(&self, places: &Places) {
         let socket = places.socket.as_deref().map(home::shown);
         if self.json {
-            answer::line(serde_json::json!({ "event": "ready", "socket": socket }));
+            answer::line(serde_json::json!({
+                "event": "ready",
+                "socket": socket,
+                "socks": places.socks,
+                "http": places.http,
+                "forwards": places.forwards,
+                "redirect": places.redirect,
+                "tproxy": places.tproxy,
+            }));
             return;
         }
         if let Some(socket) = socket {
             answer::line(format_args!("programs ask at {socket}"));
         }
+        for at in &places.socks {
+            answer::line(format_args!("SOCKS at {at}"));
+        }
+        for at in &places.http {
+            answer::line(format_args!("HTTP at {at}, for browsers http://{at}/proxy.pac"));
+        }
+        for (at, forward) in places.forwards.iter().zip(&self.entries.forward) {
+            answer::line(format_args!("{at} leads to {}", forward.to));
+        }
+        for at in places.redirect.iter().chain(&places.tproxy) {
+            answer::line(format_args!("takes what a firewall brings to {at}"));
+        }
     }
 }
 
 /// One with the files of this user, and without entries.
-pub fn default_config(identity: Arc<longhaul_session::Identity>) -> Result<OnrampConfig> {
+pub fn default_config(identity: Arc<Identity>) -> Result<OnrampConfig> {
     let dir = home::make_dir()?;
     let file = |name| dir.join(name);
     Ok(OnrampConfig::new(

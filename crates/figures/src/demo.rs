@@ -13,7 +13,7 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::experiments::attacks::{Attack, Attacks};
 use crate::experiments::copy::OVER_SSH;
 use crate::experiments::drs_run::{self, DrsRun, Hosts};
-use crate::experiments::{attacks, jobs, kills, lsr, multipath};
+use crate::experiments::{attacks, gridftp, jobs, kills, lsr, multipath};
 use crate::noise::Noise;
 use crate::page::Page;
 use crate::record::{Key, Record};
@@ -28,6 +28,9 @@ const MIB: u64 = 1 << 20;
 
 /// How long the stream over the record's path lasts, in seconds.
 const RECORD_SECONDS: u32 = 12;
+
+/// How long GridFTP sends, in seconds.
+const GRIDFTP_SECONDS: [u32; 1] = [10];
 
 /// Runs the demonstration and writes `report.json` into `out`.
 ///
@@ -83,6 +86,14 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
             &[key(lsr::Cell::LONGHAUL, first_seed)],
             &mut failed,
         )?;
+        println!(
+            "\nGridFTP between hosts that nobody tuned, as it is, and started by `longhaul run`, through two gateways:"
+        );
+        let timed = gridftp::GridFtp {
+            seconds: &GRIDFTP_SECONDS,
+        };
+        let cells = gridftp::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
+        act(&timed, &tools, &cells, &mut failed)?;
         println!("\nAn unmodified program on a host with windows of 64 KB, as it is and under `drs run`:");
         let hosts = Hosts::LowCeiling;
         let cells = [false, true].map(|drs| key(drs_run::Cell { hosts, drs }, first_seed));

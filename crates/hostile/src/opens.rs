@@ -46,6 +46,17 @@ pub fn to_acceptor(key: &SigningKey, acceptor: SocketAddr) -> io::Result<Open> {
     fresh(key, Route::direct(), acceptor.into(), unix_ms())
 }
 
+/// A valid OPEN by `key`, as the off-ramp at `offramp` receives it over no depot, for the ordinary server `server`.
+///
+/// # Errors
+/// As [`to_depot`].
+pub fn to_server(key: &SigningKey, offramp: SocketAddr, server: Endpoint) -> io::Result<Open> {
+    let mut open = fresh(key, Route::direct(), offramp.into(), unix_ms())?;
+    (open.service, open.onward) = (Service::TCP, Some(server));
+    open.sign(key, unix_ms()).map_err(io::Error::other)?;
+    Ok(open)
+}
+
 fn fresh(key: &SigningKey, route: Route, destination: Endpoint, at_unix_ms: u64) -> io::Result<Open> {
     let id = SessionId::random().map_err(io::Error::other)?;
     let mut open = Open::new(id, Service::COPY, route, destination, BUDGET);
@@ -147,6 +158,12 @@ mod tests {
         assert!(forged(key.public(), depot, place()).unwrap().verify().is_err());
         let acceptors = to_acceptor(&key, depot).unwrap();
         assert_eq!(acceptors.next().endpoint(), None);
+        let servers = to_server(&key, depot, place()).unwrap();
+        assert_eq!(
+            (servers.next().endpoint(), servers.onward.clone()),
+            (None, Some(place()))
+        );
+        assert!(servers.verify().is_ok());
         assert!(acceptors.verify().is_ok());
     }
 

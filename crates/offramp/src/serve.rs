@@ -7,7 +7,7 @@ use drs::Limit;
 use longhaul_hop::{Conn, Entered, Payer, RateLimit};
 use longhaul_policy::{RateLimits, RuleSession};
 use longhaul_proto::{Open, StatusCode};
-use longhaul_session::{Declined, End, Ending, Error, Join, JoinOptions, Joined, Session, TurnedAway};
+use longhaul_session::{Declined, End, Ending, Error, Join, JoinOptions, Joined, Session};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -39,8 +39,9 @@ pub(crate) async fn serve(
         });
         let incoming = match received.await {
             Ok(incoming) => incoming,
-            Err(TurnedAway { open, error }) => {
-                turned_away(&shared, peer, open.as_deref(), &error);
+            Err(away) => {
+                turned_away(&shared, peer, away.open.as_deref(), &away.error);
+                away.tell().await;
                 return None;
             }
         };

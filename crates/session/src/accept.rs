@@ -77,25 +77,24 @@ impl Acceptor {
             verified(open.principal).map_err(NotAdmitted::NoRoom)?;
             Ok(Payer::Key(open.principal))
         };
-        self.admitted(stream, header, decide)
-            .await
-            .map_err(|away| away.error)?
-            .establish()
-            .await
+        match self.admitted(stream, header, decide).await {
+            Ok(incoming) => incoming.establish().await,
+            Err(away) => Err(away.tell().await),
+        }
     }
 
     /// Takes one connection from its first byte to an OPEN that is in order, for a service that decides before it answers. `header` is the
     /// time for the OPEN. Once that is in order but for replay, `decide` says whether the service takes it, as far as it can say that at
-    /// once, and on whose account it goes (LH-ADMIT-1). Who is refused here has been told why when this returns.
+    /// once, and on whose account it goes (LH-ADMIT-1).
     ///
     /// # Errors
-    /// [`TurnedAway`], with the OPEN if one could be read.
+    /// [`TurnedAway`], with the OPEN if one could be read; its initiator is yet to be told.
     pub async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
         header: Duration,
         decide: impl FnOnce(&Open) -> Result<Payer, Declined>,
-    ) -> Result<Incoming<'_, S>, TurnedAway> {
+    ) -> Result<Incoming<'_, S>, TurnedAway<'_, S>> {
         let decide = |open: &Open| decide(open).map_err(NotAdmitted::Declined);
         self.admitted(stream, header, decide).await
     }
@@ -105,29 +104,34 @@ impl Acceptor {
         mut stream: S,
         header: Duration,
         decide: impl FnOnce(&Open) -> Result<Payer, NotAdmitted>,
-    ) -> Result<Incoming<'_, S>, TurnedAway> {
+    ) -> Result<Incoming<'_, S>, TurnedAway<'_, S>> {
+        let away = |open, error, untold: Option<(S, Declined)>| TurnedAway {
+            acceptor: self,
+            open,
+            error,
+            untold,
+        };
         let (open, began, early) = match timeout(header, receive_open(&mut stream)).await {
             Ok(Ok(received)) => received,
             Ok(Err(NoOpen::Malformed(error))) => {
                 let refusal = Refusal::from(error);
-                self.refuse(stream, None, refusal.code().into()).await;
-                return Err(Error::Refused(refusal).into());
+                let why = refusal.code().into();
+                return Err(away(None, Error::Refused(refusal), Some((stream, why))));
             }
-            Ok(Err(NoOpen::Nothing)) => return Err(Error::Peer(io::ErrorKind::UnexpectedEof.into()).into()),
-            Ok(Err(NoOpen::Lost(error))) => return Err(Error::Peer(error).into()),
+            Ok(Err(NoOpen::Nothing)) => {
+                let nothing = io::ErrorKind::UnexpectedEof.into();
+                return Err(away(None, Error::Peer(nothing), None));
+            }
+            Ok(Err(NoOpen::Lost(error))) => return Err(away(None, Error::Peer(error), None)),
             Err(_) => {
-                self.refuse(stream, None, StatusCode::HeaderTimeout.into()).await;
                 let late = io::Error::new(io::ErrorKind::TimedOut, "no OPEN in time");
-                return Err(Error::Peer(late).into());
+                let why = StatusCode::HeaderTimeout.into();
+                return Err(away(None, Error::Peer(late), Some((stream, why))));
             }
         };
         if let Err(refusal) = self.admit(&open, decide) {
             let told = refusal.told(|| self.not_offered(&open.service));
-            self.refuse(stream, Some(&open), told).await;
-            return Err(TurnedAway {
-                open: Some(Box::new(open)),
-                error: refusal.into(),
-            });
+            return Err(away(Some(Box::new(open)), refusal.into(), Some((stream, told))));
         }
         Ok(Incoming {
             acceptor: self,
@@ -281,18 +285,24 @@ impl From<StatusCode> for Declined {
     }
 }
 
-/// A connection that did not become a session.
-#[derive(Debug)]
-pub struct TurnedAway {
+/// A connection that does not become a session.
+pub struct TurnedAway<'a, S = Conn> {
+    acceptor: &'a Acceptor,
     /// What it asked for, if that could be read.
     pub open: Option<Box<Open>>,
     /// Why not.
     pub error: Error,
+    /// Whom to tell, and what.
+    untold: Option<(S, Declined)>,
 }
 
-impl From<Error> for TurnedAway {
-    fn from(error: Error) -> Self {
-        Self { open: None, error }
+impl<S: AsyncRead + AsyncWrite + Unpin> TurnedAway<'_, S> {
+    /// Tells the initiator why, if it is still there, and sees to it that it can be read (LH-STATUS-6).
+    pub async fn tell(self) -> Error {
+        if let Some((stream, why)) = self.untold {
+            self.acceptor.refuse(stream, self.open.as_deref(), why).await;
+        }
+        self.error
     }
 }
 

@@ -9,6 +9,7 @@ mod grants;
 mod keys;
 mod lies;
 mod nodes;
+mod offramp;
 mod opens;
 mod pulls;
 #[allow(

@@ -49,6 +49,17 @@ impl World {
         self.stage.service(command, "addresses")
     }
 
+    /// An off-ramp with this policy, which logs to `offramp.log`.
+    pub fn offramp(&self, policy: &str) -> Service {
+        let file = self.stage.path("offramp.toml");
+        std::fs::write(&file, policy).unwrap();
+        let mut command = self.logged("offramp");
+        command
+            .args(["offramp", "--listen", "127.0.0.1:0", "--policy"])
+            .arg(file);
+        self.stage.service(command, "addresses")
+    }
+
     /// A depot for sessions of `me` and `attacker` to everywhere on loopback.
     pub fn open_depot(&self) -> Service {
         let keys = [self.stage.key("me"), self.stage.key("attacker")];
@@ -154,6 +165,11 @@ pub fn policy(keys: &[String], to: &str) -> String {
     format!(
         "[[allow]]\nprincipals = {keys:?}\nto = [\"{to}\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"{to}\"]\n"
     )
+}
+
+/// A policy that lets `keys` go to these servers, any port.
+pub fn servers(keys: &[String], servers: &[&str]) -> String {
+    format!("[[allow]]\nprincipals = {keys:?}\nservers = {servers:?}\nports = [\"any\"]\n")
 }
 
 /// Characters that steer a terminal or turn the order of what is read: controls, and the format, line and paragraph separators of

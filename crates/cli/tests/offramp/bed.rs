@@ -139,9 +139,8 @@ pub fn on_the_path<F: Future<Output = ()>>(
         let runtime = tokio::runtime::Runtime::new().unwrap();
         return runtime.block_on(async {
             let all = initiator(Initiator::of_environment());
-            tokio::time::timeout(Duration::from_secs(120), all)
-                .await
-                .expect("the initiator does not come to an end");
+            let ended = tokio::time::timeout(Duration::from_secs(120), all).await;
+            assert!(ended.is_ok(), "the initiator does not come to an end");
         });
     }
     if let Err(reason) = Lab::possible() {
@@ -327,7 +326,7 @@ fn keys(home: &Path, what: &str) -> String {
     said.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
-fn new_key(home: &Path) -> String {
+pub fn new_key(home: &Path) -> String {
     keys(home, "new")
 }
 

@@ -5,5 +5,6 @@
 
 mod bed;
 mod deaths;
+mod depot;
 mod programs;
 mod refusals;

@@ -36,7 +36,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(kills::Kills),
         Box::new(jobs::Jobs),
         Box::new(programs::Programs),
-        Box::new(gridftp::GridFtp),
+        Box::new(gridftp::GRIDFTP),
         Box::new(split::Split),
         Box::new(scale::Scale),
         Box::new(lsr::Lsr {

@@ -33,7 +33,7 @@ pub fn programs() -> Result<()> {
 ///
 /// # Errors
 /// A program cannot be started, or the transfer ended early.
-pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<u64>> {
+pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<(u32, u64)>> {
     let place = |node| Place {
         lab: here.lab,
         node,
@@ -62,8 +62,8 @@ pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<
     let before = delivered(here.lab)?;
     let mut child = client.spawn().context("cannot start globus-url-copy")?;
     let mut arrived = Vec::new();
-    for moment in moments {
-        let moment = started + Duration::from_secs(u64::from(*moment));
+    for &seconds in moments {
+        let moment = started + Duration::from_secs(u64::from(seconds));
         std::thread::sleep(moment.saturating_duration_since(Instant::now()));
         if child.try_wait()?.is_some() {
             let said = child.wait_with_output().context("cannot read what it said")?;
@@ -72,11 +72,11 @@ pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<
                 String::from_utf8_lossy(&said.stderr).trim()
             );
         }
-        arrived.push(delivered(here.lab)?.saturating_sub(before));
+        arrived.push((seconds, delivered(here.lab)?.saturating_sub(before)));
     }
     let _ = child.kill();
     let _ = child.wait();
-    if arrived.last() == Some(&0) {
+    if arrived.iter().all(|(_, bytes)| *bytes == 0) {
         bail!("nothing arrived");
     }
     Ok(arrived)

@@ -1,0 +1,315 @@
+//! Where connections come in, as the command line says it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use longhaul_onramp::{Forward, Guests, Login, OnrampConfig, Wish};
+use longhaul_policy::Network;
+use longhaul_proto::Endpoint;
+use quantities::{ByteCount, Rate, Time};
+
+use super::{default_config, default_socket};
+use crate::home;
+
+/// Longest purpose, in bytes, as it fits into an OPEN.
+const MAX_PURPOSE: usize = 64;
+const FORWARD: &str = "LISTEN=HOST:PORT[,purpose=TEXT][,size=SIZE][,rate=RATE][,duration=TIME]";
+
+/// Entries and what they need.
+#[derive(Args)]
+pub struct Entries {
+    /// Where programs ask that have a hook or the C API [default: onramp/socket in the state directory].
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Speak SOCKS (versions 4a and 5) here; a port alone is one of 127.0.0.1. Repeatable.
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub socks: Vec<SocketAddr>,
+    /// Speak HTTP here, for CONNECT and plain http, and say at /proxy.pac what is to be asked for; likewise.
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub http: Vec<SocketAddr>,
+    /// Bring what comes in at one address to one destination, by whatever way the rules say; likewise. What its connections are for can be said behind it.
+    #[arg(long, value_name = FORWARD, value_parser = forward)]
+    pub forward: Vec<Forward>,
+    /// Take connections that the firewall redirects (nftables redirect) to this address; likewise.
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub redirect: Vec<SocketAddr>,
+    /// Take connections that the firewall hands over as they are (nftables tproxy) at this address; likewise. Needs CAP_NET_ADMIN.
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub tproxy: Vec<SocketAddr>,
+    /// Let connections in from this network too, and from no other but this machine; repeatable. A proxy that other machines can reach needs it, or --login.
+    #[arg(long, value_name = "NETWORK")]
+    pub allow_from: Vec<Network>,
+    /// Ask who uses SOCKS or HTTP for the user and password in the first line of this file, as user:password.
+    #[arg(long, value_name = "FILE")]
+    pub login: Option<PathBuf>,
+    /// The file of routes [default: routes.toml beside the keys].
+    #[arg(long, value_name = "FILE")]
+    pub routes: Option<PathBuf>,
+    /// The key to be known by [default: the default key, made when first needed].
+    #[arg(long, value_name = "FILE")]
+    pub identity: Option<PathBuf>,
+    /// Connections carried at once.
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<usize>,
+    /// How long connections may take to finish once it is told to stop: 90s, 10min; a bare number is seconds.
+    #[arg(long, value_name = "TIME")]
+    pub drain: Option<Time>,
+}
+
+impl Entries {
+    /// What the on-ramp is told.
+    pub fn config(&self) -> Result<OnrampConfig> {
+        let identity = Arc::new(home::identity(self.identity.as_deref())?);
+        let mut config = default_config(identity)?;
+        if let Some(routes) = &self.routes {
+            config.routes.clone_from(routes);
+        }
+        config.socket = Some(match &self.socket {
+            Some(path) => path.clone(),
+            None => default_socket()?,
+        });
+        config.socks.clone_from(&self.socks);
+        config.http.clone_from(&self.http);
+        config.forwards.clone_from(&self.forward);
+        config.redirect.clone_from(&self.redirect);
+        config.tproxy.clone_from(&self.tproxy);
+        config.guests = Guests {
+            login: self.login.as_deref().map(login).transpose()?,
+            networks: self.allow_from.clone(),
+        };
+        config.connections = self.max_connections.unwrap_or(config.connections);
+        config.drain = self.drain.map_or(config.drain, |Time(drain)| drain);
+        Ok(config)
+    }
+
+    /// The same as arguments, with files named from the root.
+    pub fn arguments(&self) -> Result<Vec<String>> {
+        let mut arguments = Vec::new();
+        let mut push = |option: &str, value: String| arguments.extend([format!("--{option}"), value]);
+        let files = [
+            ("socket", &self.socket),
+            ("login", &self.login),
+            ("routes", &self.routes),
+            ("identity", &self.identity),
+        ];
+        for (option, file) in files {
+            if let Some(file) = file {
+                let whole = std::path::absolute(file)?;
+                let text = whole.to_str().map(str::to_owned);
+                push(
+                    option,
+                    text.with_context(|| format!("{}: a unit can't name such a file", home::shown(file)))?,
+                );
+            }
+        }
+        let addresses = [
+            ("socks", &self.socks),
+            ("http", &self.http),
+            ("redirect", &self.redirect),
+            ("tproxy", &self.tproxy),
+        ];
+        for (option, at) in addresses {
+            at.iter().for_each(|at| push(option, at.to_string()));
+        }
+        self.forward
+            .iter()
+            .for_each(|forward| push("forward", forward_text(forward)));
+        for network in &self.allow_from {
+            push(
+                "allow-from",
+                format!("{}/{}", network.address(), network.prefix()),
+            );
+        }
+        if let Some(connections) = self.max_connections {
+            push("max-connections", connections.to_string());
+        }
+        if let Some(Time(drain)) = self.drain {
+            push("drain", drain.as_secs().max(1).to_string());
+        }
+        Ok(arguments)
+    }
+}
+
+/// An address with a port, or a port of 127.0.0.1.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse()
+        .map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:1080 or [::1]:1080, or a port alone".to_owned())
+}
+
+/// The text of a forward.
+fn forward(text: &str) -> Result<Forward, String> {
+    let (listen, rest) = text.split_once('=').ok_or_else(|| format!("write {FORWARD}"))?;
+    let mut parts = rest.split(',');
+    let to = parts.next().unwrap_or_default();
+    let to: Endpoint = to
+        .parse()
+        .map_err(|error: longhaul_proto::EndpointError| error.to_string())?;
+    let mut wish = Wish::default();
+    for part in parts {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        match name {
+            "purpose" if !value.is_empty() && value.len() <= MAX_PURPOSE => {
+                wish.purpose = Some(value.to_owned())
+            }
+            "purpose" => return Err(format!("purpose: write 1 to {MAX_PURPOSE} bytes")),
+            "size" => {
+                wish.size = Some(
+                    value
+                        .parse::<ByteCount>()
+                        .map_err(|error| format!("size: {error}"))?
+                        .0,
+                )
+            }
+            "rate" => {
+                let rate: Rate = value.parse().map_err(|error| format!("rate: {error}"))?;
+                wish.rate = Some(rate.bits_per_second().max(1.0) as u64);
+            }
+            "duration" => {
+                let Time(time) = value.parse().map_err(|error| format!("duration: {error}"))?;
+                wish.duration = Some(time.as_secs().max(1));
+            }
+            _ => {
+                return Err(format!(
+                    "{name:?} can't be said of a forward: write purpose, size, rate or duration"
+                ));
+            }
+        }
+    }
+    Ok(Forward {
+        listen: address(listen)?,
+        to,
+        wish,
+    })
+}
+
+fn forward_text(forward: &Forward) -> String {
+    let mut text = format!("{}={}", forward.listen, forward.to);
+    let Wish {
+        purpose,
+        size,
+        rate,
+        duration,
+    } = &forward.wish;
+    let mut push = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            text.push_str(&format!(",{name}={value}"));
+        }
+    };
+    push("purpose", purpose.clone());
+    push("size", size.map(|size| size.to_string()));
+    push("rate", rate.map(|rate| rate.to_string()));
+    push("duration", duration.map(|duration| duration.to_string()));
+    text
+}
+
+/// The user and password in a file that nobody else may read.
+fn login(file: &Path) -> Result<Login> {
+    use std::os::unix::fs::MetadataExt;
+    let shown = home::shown(file);
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    let mode = std::fs::metadata(file)
+        .with_context(|| format!("cannot read {shown}"))?
+        .mode();
+    if mode & 0o077 != 0 {
+        return Err(anyhow!(
+            "{shown} has a password that others may read: run chmod 600 on it"
+        ));
+    }
+    let line = text.lines().next().unwrap_or_default();
+    match line.split_once(':') {
+        Some((user, password)) if !user.is_empty() && !password.is_empty() => Ok(Login {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        }),
+        _ => Err(anyhow!("{shown}: write user:password in its first line")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Whole {
+        #[command(flatten)]
+        entries: Entries,
+    }
+
+    #[test]
+    fn a_unit_says_what_the_command_line_said() {
+        let given = [
+            "--socket=/run/s",
+            "--socks=1080",
+            "--http",
+            "[::1]:8118",
+            "--forward",
+            "2811=archive.example:2811,purpose=nightly,size=10G,rate=1Gbit/s,duration=1h",
+            "--redirect=0.0.0.0:7513",
+            "--tproxy=[::]:7514",
+            "--allow-from=192.0.2.0/24",
+            "--login=/l",
+            "--routes=/r",
+            "--identity=/i",
+            "--max-connections=7",
+            "--drain=2min",
+        ];
+        let read = |arguments: &[String]| {
+            let whole = std::iter::once("x".to_owned()).chain(arguments.iter().cloned());
+            Whole::try_parse_from(whole)
+                .unwrap_or_else(|error| panic!("{error}"))
+                .entries
+        };
+        let first = read(&given.map(str::to_owned)).arguments().unwrap();
+        let again = read(&first).arguments().unwrap();
+        assert_eq!(first, again);
+        let line = first.join(" ");
+        assert!(
+            line.contains("--socks 127.0.0.1:1080") && line.contains("--drain 120"),
+            "{line}"
+        );
+        let forward = "--forward 127.0.0.1:2811=archive.example:2811,purpose=nightly,size=10737418240,rate=1000000000,duration=3600";
+        assert!(line.contains(forward), "{line}");
+    }
+
+    #[test]
+    fn what_is_no_forward_is_told() {
+        for (text, problem) in [
+            ("2811", "write LISTEN=HOST:PORT"),
+            ("2811=h", "names no port"),
+            ("x=h:1", "write ADDRESS:PORT"),
+            ("1=h:1,colour=red", "can't be said of a forward"),
+            ("1=h:1,purpose=", "write 1 to 64 bytes"),
+            ("1=h:1,size=much", "size: "),
+        ] {
+            let error = forward(text).unwrap_err();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_password_that_others_may_read_is_not_taken() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("login");
+        std::fs::write(&file, "me:a word\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(
+            login(&file)
+                .unwrap_err()
+                .to_string()
+                .ends_with("run chmod 600 on it")
+        );
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(login(&file).unwrap().password, "a word");
+        std::fs::write(&file, "me\n").unwrap();
+        assert!(login(&file).is_err());
+    }
+}

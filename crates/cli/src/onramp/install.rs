@@ -1,0 +1,24 @@
+//! `longhaul onramp install`: a unit for systemd, for one user.
+
+use anyhow::Result;
+
+use super::entries::Entries;
+use crate::exit::Exit;
+use crate::systemd::{self, Unit};
+
+/// Seconds beyond the time for connections to finish.
+const MARGIN: u64 = 10;
+
+/// Writes the unit, with the options that were given, and says how to start it.
+pub fn install(entries: &Entries) -> Result<Exit> {
+    // What it would not start with is told now.
+    let drain = entries.config()?.drain;
+    let mut arguments = vec!["onramp".to_owned()];
+    arguments.extend(entries.arguments()?);
+    systemd::install(&Unit {
+        name: "longhaul-onramp",
+        description: "Longhaul on-ramp: connections of other programs take routes",
+        arguments: &arguments,
+        stop: (drain.as_secs() + MARGIN, "Connections under way may finish."),
+    })
+}

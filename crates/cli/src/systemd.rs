@@ -1,0 +1,142 @@
+//! Units for systemd, for one user.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::exit::Exit;
+use crate::{answer, home, logging};
+
+/// A resident command of this program.
+pub struct Unit<'a> {
+    /// The unit's name, without `.service`.
+    pub name: &'a str,
+    /// What it is, for people.
+    pub description: &'a str,
+    /// The command and its options.
+    pub arguments: &'a [String],
+    /// Seconds that it may take to end, and why it takes that long.
+    pub stop: (u64, &'a str),
+}
+
+/// Writes the unit, and says how to start it.
+pub fn install(unit: &Unit<'_>) -> Result<Exit> {
+    logging::start("error");
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let dir =
+        unit_dir().context("neither XDG_CONFIG_HOME nor HOME is set: say where units are to be kept")?;
+    std::fs::create_dir_all(&dir)
+        .with_context(|| format!("cannot make the directory {}", home::shown(&dir)))?;
+    let name = unit.name;
+    let file = dir.join(format!("{name}.service"));
+    let kept = ["LONGHAUL_HOME", "LONGHAUL_STATE"].map(|name| (name, std::env::var(name).ok()));
+    std::fs::write(&file, text(unit, &program, &kept))
+        .with_context(|| format!("cannot write {}", home::shown(&file)))?;
+    answer::line(format!("wrote {}", home::shown(&file)));
+    answer::line(format!(
+        "start it, now and at each login: systemctl --user daemon-reload && systemctl --user enable --now {name}"
+    ));
+    answer::line("to have it run while you are not logged in as well: loginctl enable-linger");
+    Ok(Exit::Success)
+}
+
+/// Where a user's units are.
+fn unit_dir() -> Option<PathBuf> {
+    let from = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let config = from("XDG_CONFIG_HOME").or_else(|| Some(from("HOME")?.join(".config")))?;
+    Some(config.join("systemd/user"))
+}
+
+/// The unit: the program from where it is now, with what this command found in its environment.
+fn text(unit: &Unit<'_>, program: &Path, kept: &[(&str, Option<String>)]) -> String {
+    let set = kept.iter().filter_map(|(name, value)| {
+        let value = value.as_ref()?;
+        Some(format!("Environment={}\n", quoted(&format!("{name}={value}"))))
+    });
+    let environment: String = set.collect();
+    // Only in what is run is a dollar the beginning of a variable.
+    let program = quoted(&program.to_string_lossy()).replace('$', "$$");
+    let arguments: String = unit
+        .arguments
+        .iter()
+        .map(|argument| format!(" {}", word(argument).replace('$', "$$")))
+        .collect();
+    let Unit {
+        description,
+        stop: (seconds, why),
+        ..
+    } = unit;
+    format!(
+        "[Unit]\n\
+         Description={description}\n\
+         After=network-online.target\n\
+         \n\
+         [Service]\n\
+         ExecStart={program}{arguments}\n\
+         {environment}\
+         Restart=on-failure\n\
+         RestartSec=2\n\
+         # {why}\n\
+         TimeoutStopSec={seconds}\n\
+         \n\
+         [Install]\n\
+         WantedBy=default.target\n"
+    )
+}
+
+/// A word as it is where it means nothing else, and quoted where it could.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => quoted(text),
+    }
+}
+
+/// As a word of a unit (systemd.syntax(7)): quoted, with what means something there escaped.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '%' => quoted.push_str("%%"),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_names_the_program_and_where_it_keeps_what_is_its_own() {
+        let kept = [
+            ("LONGHAUL_HOME", Some("/a \"b\" $c 100%".to_owned())),
+            ("LONGHAUL_STATE", None),
+        ];
+        let arguments = ["agent", "--name", "a $b"].map(str::to_owned);
+        let unit = Unit {
+            name: "longhaul-agent",
+            description: "Longhaul agent",
+            arguments: &arguments,
+            stop: (30, "It has to end."),
+        };
+        let unit = text(&unit, Path::new("/opt/long haul/$x/longhaul"), &kept);
+        assert!(
+            unit.contains("ExecStart=\"/opt/long haul/$$x/longhaul\" agent --name \"a $$b\"\n"),
+            "{unit}"
+        );
+        assert!(
+            unit.contains("Environment=\"LONGHAUL_HOME=/a \\\"b\\\" $c 100%%\"\n"),
+            "{unit}"
+        );
+        assert!(!unit.contains("LONGHAUL_STATE") && !unit.contains("  "), "{unit}");
+    }
+}

@@ -1,0 +1,169 @@
+//! Attempts to be let off where no rule leads: at what is beside the off-ramp, in another's name, or again.
+
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use longhaul_hop::unix_ms;
+use longhaul_hostile::{Manner, opens};
+use longhaul_proto::{Endpoint, Open, Service as OpenService, StatusCode};
+use longhaul_session::{ConnectOptions, ServerTrust, connect};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::stage::Service;
+use crate::world::*;
+
+const ANSWER: Duration = Duration::from_secs(8);
+
+fn ask(world: &World, offramp: &Service, open: &Open) -> StatusCode {
+    let bytes = opens::bytes(open).unwrap();
+    let asked = opens::ask(offramp.address.parse().unwrap(), None, &bytes, ANSWER);
+    world.attackers.block_on(asked).unwrap().code
+}
+
+/// An ordinary server; who comes is counted by accepting.
+fn server() -> (TcpListener, Endpoint) {
+    let listener = TcpListener::bind(ANY).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let endpoint = listener.local_addr().unwrap().into();
+    (listener, endpoint)
+}
+
+fn nobody_came(listener: &TcpListener) -> bool {
+    listener.accept().is_err()
+}
+
+/// An honest session of `me` with `server`: one byte there, one back.
+fn assert_honest(world: &World, offramp: &Service, listener: &TcpListener, server: &Endpoint) {
+    let options = ConnectOptions::to_server(
+        server.clone(),
+        longhaul_proto::Route::direct(),
+        offramp.address.parse().unwrap(),
+        world.identity("me").into(),
+        ServerTrust::Pinned(offramp.key.parse().unwrap()),
+    );
+    let honest = async {
+        let listener = tokio::net::TcpListener::from_std(listener.try_clone().unwrap()).unwrap();
+        let (session, accepted) = tokio::join!(connect(&options), listener.accept());
+        let (mut session, mut stream) = (session.unwrap(), accepted.unwrap().0);
+        session.write_all(b"?").await.unwrap();
+        session.flush().await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), b'?');
+        stream.write_all(b"!").await.unwrap();
+        assert_eq!(session.read_u8().await.unwrap(), b'!');
+    };
+    world
+        .attackers
+        .block_on(async { tokio::time::timeout(HONEST, honest).await })
+        .expect("an honest session did not come about in time");
+}
+
+/// A rule for the whole world, and for all names, leads to nothing on this machine or beside it.
+#[test]
+fn a_rule_for_everywhere_leads_to_nothing_inside() {
+    let world = World::new();
+    let me = world.identity("me");
+    let offramp = world.offramp(&servers(&[world.stage.key("me")], &["0.0.0.0/0", "::/0", "*"]));
+    let address = offramp.address.parse().unwrap();
+    let (listener, inside) = server();
+    let port = inside.port;
+    for host in [
+        "127.0.0.1",
+        "127.66.0.1",
+        "0.0.0.0",
+        // Where clouds tell whoever asks from inside about the machine, keys among it.
+        "169.254.169.254",
+        "[::1]",
+        "[::]",
+        "[fe80::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:169.254.169.254]",
+        "[::127.0.0.1]",
+        "[64:ff9b::127.0.0.1]",
+        "[2002:7f00:1::1]",
+        // A name that leads inside, wherever it is looked up (RFC 6761).
+        "localhost",
+        "LOCALHOST",
+        "255.255.255.255",
+        "224.0.0.1",
+    ] {
+        let server: Endpoint = format!("{host}:{port}").parse().unwrap();
+        let open = opens::to_server(me.signing_key(), address, server).unwrap();
+        assert_eq!(ask(&world, &offramp, &open), StatusCode::Refused, "{host}");
+    }
+    assert!(nobody_came(&listener));
+}
+
+#[test]
+fn another_s_name_another_server_and_another_time_reach_nobody() {
+    let world = World::new();
+    let (me, attacker) = (world.identity("me"), world.identity("attacker"));
+    let offramp = world.offramp(&servers(&[world.stage.key("me")], &["127.0.0.1"]));
+    let address: SocketAddr = offramp.address.parse().unwrap();
+    let (listener, place) = server();
+    let case = |open: &Open, code| assert_eq!(ask(&world, &offramp, open), code);
+    let of = |identity: &longhaul_session::Identity| {
+        opens::to_server(identity.signing_key(), address, place.clone()).unwrap()
+    };
+    case(&of(&attacker), StatusCode::Unauthorised);
+    let mut forged = of(&attacker);
+    forged.principal = me.public();
+    case(&forged, StatusCode::BadSignature);
+    // What is signed for one server is good for no other.
+    let mut bent = opens::to_server(
+        me.signing_key(),
+        address,
+        SocketAddr::from(([127, 0, 0, 1], 9)).into(),
+    )
+    .unwrap();
+    bent.onward = Some(place.clone());
+    case(&bent, StatusCode::BadSignature);
+    let mut late = of(&me);
+    late.sign(me.signing_key(), unix_ms() - 130_000).unwrap();
+    case(&late, StatusCode::Expired);
+    let mut early = of(&me);
+    early.sign(me.signing_key(), unix_ms() + 60_000).unwrap();
+    case(&early, StatusCode::Expired);
+    let mut copy = of(&me);
+    (copy.service, copy.onward) = (OpenService::COPY, None);
+    copy.sign(me.signing_key(), unix_ms()).unwrap();
+    case(&copy, StatusCode::NoService);
+    let depots = opens::to_depot(me.signing_key(), address, place.clone()).unwrap();
+    case(&depots, StatusCode::Misrouted);
+    assert!(nobody_came(&listener));
+
+    let good = of(&me);
+    case(&good, StatusCode::Ok);
+    assert!(!nobody_came(&listener));
+    case(&good, StatusCode::Replay);
+    assert!(nobody_came(&listener));
+    let log = std::fs::read_to_string(world.log("offramp")).unwrap();
+    assert!(log.contains("replay") && log.contains("bad signature"), "{log}");
+}
+
+/// The answer says nothing of what is inside to who has not signed: the same for a port that is open and one that is closed.
+#[test]
+fn strangers_learn_nothing_of_what_is_inside() {
+    let world = World::new();
+    let attacker = world.identity("attacker");
+    let offramp = world.offramp(&servers(&[world.stage.key("me")], &["127.0.0.1"]));
+    let address = offramp.address.parse().unwrap();
+    let (listener, open_port) = server();
+    let (closed, closed_port) = server();
+    drop(closed);
+    for server in [open_port, closed_port] {
+        let open = opens::to_server(attacker.signing_key(), address, server).unwrap();
+        assert_eq!(ask(&world, &offramp, &open), StatusCode::Unauthorised);
+    }
+    assert!(nobody_came(&listener));
+}
+
+#[test]
+fn a_crowd_at_the_offramp_keeps_no_session_out() {
+    let world = World::new();
+    let key = world.stage.key("me");
+    let offramp = world.offramp(&servers(&[key], &["127.0.0.1"]));
+    let (listener, place) = server();
+    let crowd = world.strangers(&offramp.address, 1200, 3000, Manner::Idle);
+    assert!(crowd.made() > 0, "{} could not be made", crowd.failed());
+    assert_honest(&world, &offramp, &listener, &place);
+}
