@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use std::time::{Duration, Instant};
+
 use wanbed::{Lab, Overrides, Scenario};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
@@ -196,7 +198,7 @@ pub struct Onramp {
     child: Child,
     /// Its socket.
     pub path: PathBuf,
-    carried: Arc<AtomicUsize>,
+    used: Arc<AtomicUsize>,
 }
 
 impl Onramp {
@@ -217,12 +219,12 @@ impl Onramp {
             .unwrap();
         let mut ready = BufReader::new(child.stdout.take().unwrap()).lines();
         let log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let carried = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&carried);
+        let used = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&used);
         std::thread::spawn(move || {
             for line in log.map_while(Result::ok) {
-                // A line for each connection that it carried.
-                if line.contains("session") {
+                // A line for each connection that goes by a route, and for each listener.
+                if line.contains("way=route") || line.contains("takes sessions") {
                     counted.fetch_add(1, Ordering::Relaxed);
                 }
                 eprintln!("{line}");
@@ -230,12 +232,16 @@ impl Onramp {
         });
         let line = ready.next().unwrap().unwrap();
         assert!(line.contains("ready"), "{line}");
-        Self { child, path, carried }
+        Self { child, path, used }
     }
 
-    /// How many connections it has carried.
-    pub fn carried(&self) -> usize {
-        self.carried.load(Ordering::Relaxed)
+    /// Waits until its log says that it was used.
+    pub fn is_used(&self) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.used.load(Ordering::Relaxed) == 0 {
+            assert!(Instant::now() < deadline, "the on-ramp was not used");
+            std::thread::yield_now();
+        }
     }
 }
 
