@@ -32,7 +32,7 @@ unknown-name: EHOSTUNREACH
 direct: ok
 accept: ok
 routed: 0
-reason: ok "as asked for" 1
+reason: ok "the program asks for a direct connection" 1
 nowhere: EADDRNOTAVAIL
 short: EINVAL
 hops: EINVAL

@@ -134,8 +134,8 @@ impl World {
     pub fn home(&self) -> PathBuf {
         let home = self.folder.path().join("home");
         std::fs::create_dir_all(&home).unwrap();
-        // Everywhere, also on loopback, where nothing is to be gained.
-        let routes = "[[route]]\nto = [\"0.0.0.0/0\", \"::/0\"]\nacceptor = true\nalways = true\n";
+        // Everywhere, also on loopback, where nothing is to be gained; but for one address, where no acceptor listens.
+        let routes = "[[route]]\nto = [\"127.0.0.2\"]\n[[route]]\nto = [\"0.0.0.0/0\", \"::/0\"]\nacceptor = true\nalways = true\n";
         std::fs::write(home.join("routes.toml"), routes).unwrap();
         home
     }
