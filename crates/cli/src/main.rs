@@ -29,6 +29,7 @@ mod place;
 mod places;
 mod quantity;
 mod report;
+mod run;
 mod serve;
 mod server_options;
 mod ssh_options;
@@ -78,6 +79,7 @@ enum Command {
     Depot(depot::Relay),
     Offramp(offramp::Ramp),
     Onramp(onramp::OnrampCommand),
+    Run(run::Run),
     Perf(perf::Perf),
     Keys(keys::Keys),
     Doctor(doctor::Doctor),
@@ -87,8 +89,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    raise_descriptor_limit();
     let arguments = Arguments::parse();
+    // A program that is run has the limit that it was given.
+    if !matches!(arguments.command, Command::Run(_)) {
+        raise_descriptor_limit();
+    }
     let result = match arguments.command {
         Command::Cp(cp) => cp.run(started),
         Command::Ls(ls) => ls.run(),
@@ -111,6 +116,7 @@ fn main() -> ExitCode {
         Command::Depot(depot) => depot.run(),
         Command::Offramp(offramp) => offramp.run(),
         Command::Onramp(onramp) => onramp.run(),
+        Command::Run(run) => return run.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
         Command::Doctor(doctor) => doctor.run(),

@@ -14,6 +14,7 @@
 pub mod hooks;
 pub mod launch;
 pub mod process;
+pub mod settings;
 
 mod claim;
 mod context;
@@ -22,5 +23,4 @@ mod log;
 mod real;
 mod right_sizing;
 mod routes;
-mod settings;
 mod table;

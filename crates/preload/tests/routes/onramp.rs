@@ -23,6 +23,7 @@ pub struct OnRamp {
 struct State {
     /// What was asked for, in words.
     asked: Mutex<Vec<String>>,
+    wishes: Mutex<Vec<String>>,
     waiting: Mutex<Waiting>,
     changed_waiting: Condvar,
     /// Where connections lead, by the program's address.
@@ -81,6 +82,11 @@ impl OnRamp {
         }
     }
 
+    /// What they were said to be for, in order.
+    pub fn wishes(&self) -> Vec<String> {
+        self.state.wishes.lock().unwrap().clone()
+    }
+
     /// What programs asked for, in order.
     pub fn asked(&self) -> Vec<String> {
         self.state.asked.lock().unwrap().clone()
@@ -111,6 +117,14 @@ impl State {
                         ask.closed
                     );
                     self.asked.lock().unwrap().push(words);
+                    let wish = ask.wish;
+                    self.wishes.lock().unwrap().push(format!(
+                        "{}, {:?} bytes, {:?} bit/s, {:?} s",
+                        wish.purpose.unwrap_or("-"),
+                        wish.size,
+                        wish.rate,
+                        wish.duration
+                    ));
                     destination = Some(address);
                     match last_octet(address) {
                         3 => say(Reply::Refuse {

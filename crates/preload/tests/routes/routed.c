@@ -19,7 +19,7 @@
 
 #include "together.h"
 
-static struct sockaddr_storage storage;
+static __thread struct sockaddr_storage storage;
 
 static socklen_t destination(const char *text, int port)
 {
@@ -88,8 +88,8 @@ static void polled(const char *what, int fd, int timeout)
     struct pollfd one = { fd, POLLOUT, 0 };
     int count = poll(&one, 1, timeout);
 
-    printf("%s: %d%s%s%s\n", what, count, one.revents & POLLOUT ? " OUT" : "", one.revents & POLLERR ? " ERR" : "",
-           one.revents & POLLHUP ? " HUP" : "");
+    /* With an error come OUT and HUP, each as soon as the kernel has got there. */
+    printf("%s: %d%s\n", what, count, one.revents & POLLERR ? " ERR" : one.revents & POLLOUT ? " OUT" : "");
 }
 
 static void echo(const char *what, int fd)
@@ -229,7 +229,8 @@ static void *releases(void *nothing)
 
 static void signals(void)
 {
-    struct itimerval soon = { { 0, 0 }, { 0, 50000 } };
+    /* Again and again: the first may come before anything waits. */
+    struct itimerval soon = { { 0, 50000 }, { 0, 50000 } }, never = { { 0, 0 }, { 0, 0 } };
     struct timeval patience = { 0, 50000 };
     struct sigaction action;
     pthread_t thread;
@@ -241,6 +242,7 @@ static void signals(void)
     fd = new_socket("192.0.2.5", 0);
     setitimer(ITIMER_REAL, &soon, NULL);
     tell("interrupted", to(fd, "192.0.2.5"));
+    setitimer(ITIMER_REAL, &never, NULL);
     polled("poll", fd, 0);
     release();
     polled("poll later", fd, -1);
@@ -260,6 +262,7 @@ static void signals(void)
     fd = new_socket("192.0.2.5", 0);
     setitimer(ITIMER_REAL, &soon, NULL);
     tell("interrupted", to(fd, "192.0.2.5"));
+    setitimer(ITIMER_REAL, &never, NULL);
     pthread_create(&thread, NULL, releases, NULL);
     tell("connect again waits", to(fd, "192.0.2.5"));
     pthread_join(thread, NULL);

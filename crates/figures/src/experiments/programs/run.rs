@@ -168,7 +168,7 @@ fn onramp(here: &Here<'_, Source>, routes: &Path) -> Result<Server> {
         .args(["--redirect", &format!("127.0.0.1:{REDIRECT_PORT}")])
         .arg("--routes")
         .arg(routes);
-    Server::start(command, "longhaul onramp", "is ready")
+    Server::start(command, "longhaul onramp", "takes what a firewall brings")
 }
 
 /// The same program with the same arguments, started by `longhaul run`.

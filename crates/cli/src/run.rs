@@ -1,0 +1,241 @@
+//! `longhaul run`: a program that knows nothing of routes, with its connections on them.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use longhaul_preload::launch::{self, Unfit};
+use longhaul_preload::settings;
+use longhaul_proto::text::{is_printable, printable};
+use longhaul_ramp::{MAX_PURPOSE, SOCKET_VARIABLE};
+use quantities::{ByteCount, Rate, Time};
+
+use crate::{failure, home, quantity};
+
+/// Exit code when `longhaul run` itself fails, as `env`, `nice` and `timeout` have it.
+const FAILED: u8 = 125;
+/// Names the preload object, where it is not beside this program.
+const OBJECT_VARIABLE: &str = "LONGHAUL_PRELOAD";
+
+const STARTER: launch::Starter = launch::Starter {
+    name: "longhaul",
+    instead: "give it the on-ramp as its SOCKS or HTTP proxy, or run a dynamically linked build",
+};
+
+const AFTER_HELP: &str = "\
+Exit status: the program's, or 128 and the number of the signal that ended it; 125 if longhaul itself fails, 126 if the program cannot be run so, \
+127 if there is none.";
+
+/// Run a program with its connections on routes.
+///
+/// The program knows nothing of it: what it connects to goes by the route that routes.toml names for it, and all else directly. It asks the
+/// on-ramp of this machine; where none runs, one is started for as long as the program runs.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Run {
+    /// What its connections are for, told to the depots.
+    #[arg(long, value_name = "TEXT", value_parser = purpose)]
+    purpose: Option<String>,
+    /// How much each connection will carry, such as 10G.
+    #[arg(long, value_name = "BYTES", value_parser = quantity::some_bytes)]
+    size: Option<ByteCount>,
+    /// The rate that is wished for, such as 500M.
+    #[arg(long, value_name = "R", value_parser = quantity::some_rate)]
+    rate: Option<Rate>,
+    /// How long each may take, such as 2h.
+    #[arg(long = "for", value_name = "DURATION", value_parser = quantity::some_time)]
+    duration: Option<Time>,
+    /// Where there is no route, or no on-ramp, no connection (ENETUNREACH) instead of a direct one.
+    #[arg(long)]
+    closed: bool,
+    /// Right-size its direct connections too, as `drs run` does.
+    #[arg(long)]
+    right_size: bool,
+    /// The file of routes, for an on-ramp of its own, whether or not one runs [default: that of the on-ramp that runs, else routes.toml
+    /// where keys are kept].
+    #[arg(long, value_name = "FILE")]
+    routes: Option<PathBuf>,
+    /// The program and its arguments, after `--`.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    program: Vec<OsString>,
+}
+
+fn purpose(text: &str) -> Result<String, String> {
+    match text.len() {
+        0 => Err("say what for, or leave it out".to_owned()),
+        _ if !text.chars().all(is_printable) => Err("characters that cannot be seen".to_owned()),
+        1..=MAX_PURPOSE => Ok(text.to_owned()),
+        _ => Err(format!("at most {MAX_PURPOSE} bytes")),
+    }
+}
+
+impl Run {
+    /// Runs the program; says in one line why it could not.
+    pub fn run(self) -> ExitCode {
+        match self.start() {
+            Ok(code) => ExitCode::from(code),
+            Err(error) => {
+                eprintln!("longhaul: {}", printable(failure::line(&error).as_bytes()));
+                let unfit = error.downcast_ref::<Unfit>().map(Unfit::exit_code);
+                ExitCode::from(unfit.unwrap_or(FAILED))
+            }
+        }
+    }
+
+    fn start(self) -> Result<u8> {
+        let mut words = self.program.iter();
+        let name = words.next().context("name a program to run")?;
+        let path = launch::find_program(name, STARTER)?;
+        let object = launch::find_object(OBJECT_VARIABLE)?;
+        let mut command = Command::new(&path);
+        command.arg0(name).args(words);
+        command.env("LD_PRELOAD", launch::preload(&object));
+        self.say(&mut command);
+        let not_started = |error| Unfit::NotExecutable(path.clone(), error);
+        let running = match &self.routes {
+            None => running(),
+            Some(_) => None,
+        };
+        if let Some(socket) = running {
+            command.env(SOCKET_VARIABLE, socket);
+            return Err(not_started(command.exec()).into());
+        }
+        let onramp = Own::start(self.routes.as_deref())?;
+        command.env(SOCKET_VARIABLE, &onramp.socket);
+        let signals = launch::Passed::begin().context("cannot handle signals")?;
+        let child = command.spawn().map_err(not_started)?;
+        let status = signals.wait(child).context("cannot wait for the program")?;
+        onramp.end();
+        Ok(launch::exit_code(status))
+    }
+
+    /// Has the environment say what is wanted.
+    fn say(&self, command: &mut Command) {
+        let mode = if self.closed { "closed" } else { "open" };
+        command.env(settings::ROUTES_VARIABLE, mode);
+        if self.right_size {
+            command.env("DRS_MODE", "auto");
+        }
+        let mut wish = |name: &str, value: Option<String>| {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        };
+        wish(settings::PURPOSE_VARIABLE, self.purpose.clone());
+        wish(settings::SIZE_VARIABLE, self.size.map(|size| size.0.to_string()));
+        wish(
+            settings::RATE_VARIABLE,
+            self.rate.map(|rate| format!("{:.0}", rate.bits_per_second())),
+        );
+        let seconds = |time: Time| time.0.as_secs() + u64::from(time.0.subsec_nanos() > 0);
+        wish(
+            settings::DURATION_VARIABLE,
+            self.duration.map(|time| seconds(time).to_string()),
+        );
+    }
+}
+
+/// The socket of the on-ramp that runs already, if one does.
+fn running() -> Option<PathBuf> {
+    let named = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
+    let path = match named {
+        Some(path) => PathBuf::from(path),
+        None => home::state_dir()?.join("onramp/socket"),
+    };
+    answers(&path).then_some(path)
+}
+
+fn answers(path: &Path) -> bool {
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let Ok(address) = SocketAddrUnix::new(path) else {
+        return false;
+    };
+    let connected = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .and_then(|socket| connect(&socket, &address));
+    // A full queue is somebody's.
+    matches!(connected, Ok(()) | Err(Errno::AGAIN))
+}
+
+/// An on-ramp for one program: its socket is in a directory of its own, and it ends with this process.
+struct Own {
+    child: Child,
+    socket: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Own {
+    fn start(routes: Option<&Path>) -> Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("longhaul-run-")
+            .tempdir()
+            .context("cannot make a directory for the on-ramp: see TMPDIR")?;
+        let socket = folder.path().join("socket");
+        let own = std::env::current_exe().context("cannot find this program")?;
+        let mut command = Command::new(own);
+        command.args(["onramp", "--json", "--socket"]).arg(&socket);
+        if let Some(routes) = routes {
+            command.arg("--routes").arg(routes);
+        }
+        command
+            // Its notices are not the program's; what goes wrong is still told.
+            .env(
+                "RUST_LOG",
+                std::env::var_os("RUST_LOG").unwrap_or_else(|| "warn".into()),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            // What a terminal sends is the program's business.
+            .process_group(0);
+        ends_with_us(&mut command);
+        let mut child = command.spawn().context("cannot start an on-ramp")?;
+        let mut ready = String::new();
+        if let Some(output) = child.stdout.take() {
+            // It says one line when it listens; a line that is cut says that it ended.
+            let _ = BufReader::new(output).read_line(&mut ready);
+        }
+        if !ready.ends_with('\n') {
+            let status = child.wait().context("cannot wait for the on-ramp")?;
+            bail!(
+                "no on-ramp runs, and the one that was started ended ({status}): try `longhaul onramp` by itself"
+            );
+        }
+        Ok(Self {
+            child,
+            socket,
+            _folder: folder,
+        })
+    }
+
+    /// Lets it bring to its end what the program has left to it, and ends it.
+    fn end(mut self) {
+        let number = i32::try_from(self.child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        if let Some(number) = number {
+            let _ = rustix::process::kill_process(number, rustix::process::Signal::TERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Has a child end when this process does, whatever ends that.
+#[allow(unsafe_code)] // nothing else runs in the child before it is another program
+fn ends_with_us(command: &mut Command) {
+    let signal = Some(rustix::process::Signal::TERM);
+    // SAFETY: one system call, which is all that is done between fork and exec; it takes no lock and allocates nothing.
+    unsafe {
+        command.pre_exec(move || Ok(rustix::process::set_parent_process_death_signal(signal)?));
+    }
+}

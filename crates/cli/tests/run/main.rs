@@ -1,0 +1,157 @@
+//! `longhaul run` with programs that know nothing of it.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
+
+#[allow(dead_code, reason = "shared with the tests of the preload object")]
+#[path = "../../../preload/tests/routes/onramp.rs"]
+mod onramp;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use onramp::OnRamp;
+
+/// The preload object, which cargo does not build for these tests by itself: nothing links it.
+static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .args(["build", "--quiet", "--locked", "--manifest-path"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload-object/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target);
+    // What cargo tells this test of its own package is not for another build.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") {
+            cargo.env_remove(name);
+        }
+    }
+    let output = cargo.output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    target.join("debug/liblonghaul_preload_object.so")
+});
+
+fn told(output: &Output) -> String {
+    let [out, err] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    format!("{}\n{out}\n{err}", output.status)
+}
+
+/// `longhaul run` with options, up to the program.
+fn run(onramp: &OnRamp, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command
+        .env("LONGHAUL_PRELOAD", &*OBJECT)
+        .env("LONGHAUL_ONRAMP", &onramp.socket)
+        .arg("run")
+        .args(options)
+        .arg("--");
+    command
+}
+
+/// A C program, compiled into a folder.
+fn compiled(folder: &Path, source: &Path, options: &[&str]) -> Option<PathBuf> {
+    let program = folder.join("program");
+    let output = Command::new("cc")
+        .args(options)
+        .args(["-pthread", "-o"])
+        .args([&program, source])
+        .output()
+        .unwrap();
+    output.status.success().then_some(program)
+}
+
+fn routed(folder: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/routes/routed.c");
+    compiled(folder, &source, &[]).unwrap()
+}
+
+#[test]
+fn a_program_gets_onto_routes_with_what_it_is_for() {
+    let onramp = OnRamp::start();
+    let folder = tempfile::tempdir().unwrap();
+    let options = [
+        "--purpose",
+        "nightly copy",
+        "--size",
+        "10G",
+        "--rate",
+        "500M",
+        "--for",
+        "90min",
+        "--closed",
+    ];
+    for extra in [&[][..], &["--right-size"]] {
+        let output = run(&onramp, &[&options[..], extra].concat())
+            .arg(routed(folder.path()))
+            .arg("nonblocking")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+        let seen = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            seen.contains("peer: 192.0.2.5 80") && seen.contains("echo: there and back"),
+            "{seen}"
+        );
+        let wishes = onramp.wishes();
+        let expected = "nightly copy, Some(10737418240) bytes, Some(500000000) bit/s, Some(5400) s";
+        assert_eq!(wishes.last().map(String::as_str), Some(expected));
+    }
+    assert!(onramp.asked().iter().all(|asked| asked.ends_with(" true")));
+}
+
+#[test]
+fn codes_signals_arguments_and_limits_are_the_programs() {
+    let onramp = OnRamp::start();
+    let sh = |script: &str| {
+        run(&onramp, &[])
+            .args(["sh", "-c", script, "name", "argument"])
+            .output()
+            .unwrap()
+    };
+    assert_eq!(sh("exit 42").status.code(), Some(42));
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&sh("kill -9 $$").status),
+        Some(9)
+    );
+    assert_eq!(sh("echo \"$0 $1\"").stdout, b"name argument\n");
+    let plain = Command::new("sh").args(["-c", "ulimit -Sn"]).output().unwrap();
+    assert_eq!(sh("ulimit -Sn").stdout, plain.stdout, "the limit of descriptors");
+}
+
+#[track_caller]
+fn refused(command: &mut Command, code: i32, words: &[&str]) {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{}", told(&output));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.lines().count(), 1, "one line: {said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_so_is_told_in_a_line() {
+    let onramp = OnRamp::start();
+    refused(
+        run(&onramp, &[]).arg("no-such-program"),
+        127,
+        &["no-such-program"],
+    );
+    refused(run(&onramp, &[]).arg("/etc/passwd"), 126, &["/etc/passwd"]);
+    let mut nowhere = run(&onramp, &[]);
+    nowhere.env("LONGHAUL_PRELOAD", "/no/such/object.so").arg("sh");
+    refused(&mut nowhere, 125, &["LONGHAUL_PRELOAD", "/no/such/object.so"]);
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("still.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    match compiled(folder.path(), &source, &["-static"]) {
+        Some(program) => refused(
+            run(&onramp, &[]).arg(program),
+            126,
+            &["statically linked", "SOCKS"],
+        ),
+        None => eprintln!("left out: no static C library here"),
+    }
+}
