@@ -32,6 +32,10 @@
 extern "C" {
 #endif
 
+/* Declared by netdb.h only where POSIX is asked for. */
+struct addrinfo;
+struct hostent;
+
 /** The version that this header belongs to; lsl_version() tells the library's. */
 #define LSL_VERSION "0.1.0"
 

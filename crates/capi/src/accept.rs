@@ -12,7 +12,7 @@ use crate::guard::quietly;
 use crate::listen::{at, inherit};
 use crate::query::told;
 use crate::settle;
-use crate::system::{cookie, errno, fail, give, local_address, set_errno};
+use crate::system::{canonical, cookie, errno, fail, give, local_address, mapped, set_errno};
 use crate::table::{self, State};
 
 /// `accept(2)`.
@@ -162,17 +162,6 @@ fn accepted(
         (entry.peer, entry.local, entry.key) = (Some(peer), Some(local), Some(key));
     });
     Some((socket, told(peer, None, native)))
-}
-
-fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-fn mapped(address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(v4) => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
-        IpAddr::V6(_) => address,
-    }
 }
 
 /// The address of this end: where the listener is bound, or what the socket says where that is any.

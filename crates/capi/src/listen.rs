@@ -20,6 +20,7 @@ use crate::system::{
     Errno, RawAddress, TCP_CLOSE, checked, cookie, errno, fail, local_address, option, set_option,
     tcp_family, tcp_state,
 };
+use crate::system::{canonical, mapped};
 use crate::table::{self, Listening, State};
 use crate::{ramp, settle};
 
@@ -136,12 +137,13 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
     let timeout = option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO).unwrap_or(forever);
     // The port is free for the on-ramp when our socket is gone.
     become_listener(fd, &ramp)?;
-    let answer = ramp::ask(ramp.as_raw_fd(), &Request::Listen { at: bound });
+    let answer = ramp::ask(ramp.as_raw_fd(), &Request::Listen { at: canonical(bound) });
     let reply = answer
         .as_ref()
         .map_err(|errno| *errno)
         .and_then(ramp::Packet::reply);
     let at = match reply {
+        Ok(Reply::Listening { at }) if family == libc::AF_INET6 => mapped(at),
         Ok(Reply::Listening { at }) => at,
         refused => {
             become_again(fd, &options, bound);

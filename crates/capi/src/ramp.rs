@@ -168,3 +168,14 @@ pub fn wait_at_most(ramp: c_int, milliseconds: i64) {
 pub fn path_from(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_onramp_is_looked_for_where_it_listens() {
+        let state = longhaul_config::home::state_dir();
+        assert_eq!(usual_path(), state.map(|state| state.join("onramp/socket")));
+    }
+}

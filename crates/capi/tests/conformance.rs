@@ -90,9 +90,3 @@ fn without_an_onramp_it_is_tcp() {
         .env("LD_LIBRARY_PATH", installed.path("lib")));
     assert_eq!(expected, found);
 }
-
-/// Not a test: the process that the tests start as their on-ramp.
-#[test]
-fn the_onramp_of_the_tests() {
-    support::become_onramp();
-}

@@ -260,9 +260,3 @@ fn the_examples_talk_however_they_are_linked() {
         assert!(receiver.wait().unwrap().success());
     }
 }
-
-/// Not a test: the process that the tests start as their on-ramp.
-#[test]
-fn the_onramp_of_the_tests() {
-    support::become_onramp();
-}

@@ -14,9 +14,9 @@ name: ok family:1 port:1 length:1
 route: ok
 connect: ok
 accept: ok family:1 length:1
-reason: ok "purpose Some("nightly") size Some(123456789) rate Some(5000000000) duration Some(60) route Some("depot.example,~[2001:db8::1]:99") name Some("store.example")" 1
+reason: ok "the program asks for a direct connection" 1
 purpose: ok "nightly" 1
-key: ok "lhk1:a4dqobyha4dqobyha4dqobyha4dqobyha4dqobyha4dqobyha4dq" 1
+key: lhk1: 58
 no-key: ok "" 1
 routed: ok 1
 peer: ok name:store.example same:1
@@ -32,7 +32,7 @@ unknown-name: EHOSTUNREACH
 direct: ok
 accept: ok
 routed: 0
-reason: ok "as asked for" 1
+reason: ok "the program asks for a direct connection" 1
 nowhere: EADDRNOTAVAIL
 short: EINVAL
 hops: EINVAL
@@ -75,10 +75,4 @@ fn a_program_of_its_own() {
         .env("LONGHAUL_ONRAMP", &onramp.path)
         .env("LD_LIBRARY_PATH", installed.path("lib")));
     assert_eq!(found, EXPECTED);
-}
-
-/// Not a test: the process that the tests start as their on-ramp.
-#[test]
-fn the_onramp_of_the_tests() {
-    support::become_onramp();
 }

@@ -51,9 +51,3 @@ fn the_wheel_holds_what_it_needs_and_works() {
     let read = |folder: &Path| std::fs::read(folder.join(wheel.trim())).unwrap();
     assert!(read(folder.path()) == read(again.path()));
 }
-
-/// Not a test: the process that the tests start as their on-ramp.
-#[test]
-fn the_onramp_of_the_tests() {
-    support::become_onramp();
-}

@@ -10,7 +10,7 @@ use longhaul_hop::{Conn, Dialled, Options, Resolver, dial};
 use longhaul_proto::{Endpoint, PublicKey, Route};
 use longhaul_session::{
     Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions, Joined, KnownHosts,
-    ServerTrust, Service, Silence, connect, errno_of,
+    ServerTrust, Service, Silence, Verdict, connect, errno_of,
 };
 use rustix::io::Errno;
 use tokio::io::AsyncWriteExt;
@@ -263,14 +263,24 @@ impl Engine {
         })
     }
 
-    /// By its key in the rule, else as it is known: nobody is asked, and nothing is remembered.
+    /// By its key in the rule, else as it is known: nobody is asked, and nothing is remembered. Who has this user's own key is this user, and
+    /// trusted without being known: a program of theirs that listens, on another machine or another port each time.
     fn trust(&self, at: &Endpoint, key: Option<PublicKey>) -> Result<ServerTrust, Failed> {
         if let Some(key) = key {
             return Ok(ServerTrust::Pinned(key));
         }
         let known = KnownHosts::open(&self.known_hosts);
         let known = known.map_err(|error| Failed::new(Errno::ACCESS, error.to_string()))?;
-        Ok(known.get(at).map_or_else(|| known.trust(), ServerTrust::Pinned))
+        let own = self.identity.public();
+        Ok(known.get(at).map_or_else(
+            || {
+                ServerTrust::Callback(Arc::new(move |_, found| match *found == own {
+                    true => Verdict::Trusted,
+                    false => Verdict::Unknown,
+                }))
+            },
+            ServerTrust::Pinned,
+        ))
     }
 
     /// A place for one more connection, if there is any.

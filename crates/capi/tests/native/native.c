@@ -47,14 +47,17 @@ static void connecting(void) {
     lsl_setsockopt(fd, SOL_LSL, LSL_RATE, &rate, sizeof rate);
     lsl_setsockopt(fd, SOL_LSL, LSL_DURATION, &duration, sizeof duration);
     strcpy(at.slsl_name, "store.example");
-    printf("route: %s\n", result(lsl_set_route(&at, "depot.example,~[2001:db8::1]:99")));
+    printf("route: %s\n", result(lsl_set_route(&at, "depot.example,~[2001:db8::1]:99,direct.example") + lsl_set_route(&at, "direct")));
     at.slsl_flags |= LSL_ACCEPTOR_FLAG;
-    printf("connect: %s\n", result(lsl_connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_lsl, slsl_hops) + 2 * sizeof(struct lsl_hop))));
+    printf("connect: %s\n", result(lsl_connect(fd, (struct sockaddr *)&at, offsetof(struct sockaddr_lsl, slsl_hops))));
     int server = lsl_accept(listening, (struct sockaddr *)&from, &length);
     printf("accept: %s family:%d length:%d\n", result(server), from.slsl_family == AF_LSL, length == sizeof from);
     text_option(fd, LSL_REASON, "reason");
     text_option(fd, LSL_PURPOSE, "purpose");
-    text_option(server, LSL_PEER_KEY, "key");
+    char key[80] = "";
+    length = sizeof key;
+    lsl_getsockopt(server, SOL_LSL, LSL_PEER_KEY, key, &length);
+    printf("key: %.5s %d\n", key, length);
     text_option(fd, LSL_PEER_KEY, "no-key");
     length = sizeof routed;
     printf("routed: %s", result(lsl_getsockopt(fd, SOL_LSL, LSL_ROUTED, &routed, &length)));
@@ -78,6 +81,7 @@ static void by_name_alone(void) {
     to.slsl_family = AF_LSL;
     to.slsl_port = at.slsl_port;
     strcpy(to.slsl_name, "localhost");
+    to.slsl_flags = LSL_ACCEPTOR_FLAG;
     printf("by-name: %s\n", result(lsl_connect(fd, (struct sockaddr *)&to, sizeof to)));
     printf("accept: %s\n", result(lsl_accept(listening, NULL, NULL)));
     printf("peer: %s", result(lsl_getpeername(fd, (struct sockaddr *)&peer, &length)));
@@ -88,13 +92,13 @@ static void by_name_alone(void) {
 }
 
 static void directly(void) {
-    struct sockaddr_in plain = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in plain = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
     struct sockaddr_lsl to = {.slsl_family = AF_LSL};
     socklen_t length = sizeof plain;
     int routed = 1, listening = socket(AF_INET, SOCK_STREAM, 0), fd = lsl_socket(AF_LSL, SOCK_STREAM, 0);
     if (bind(listening, (struct sockaddr *)&plain, length) || listen(listening, 5) || getsockname(listening, (struct sockaddr *)&plain, &length))
         exit(1);
-    inet_pton(AF_INET6, "::ffff:127.0.0.1", &to.slsl_addr);
+    inet_pton(AF_INET6, "::ffff:127.0.0.2", &to.slsl_addr);
     to.slsl_port = plain.sin_port;
     lsl_set_route(&to, "direct");
     printf("direct: %s\n", result(lsl_connect(fd, (struct sockaddr *)&to, sizeof to)));

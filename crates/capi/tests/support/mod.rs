@@ -2,13 +2,13 @@
 
 #![allow(dead_code)] // each test takes what it needs
 
-mod peer;
-
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+
+use std::time::{Duration, Instant};
 
 use wanbed::{Lab, Overrides, Scenario};
 
@@ -37,12 +37,7 @@ impl Installed {
             .arg(format!("OUT={}", folder.path().join("build").display()))
             .env("CARGO", env!("CARGO"))
             .env("CARGO_TARGET_DIR", target);
-        // What `cargo test` set for this package is not for the build of another.
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "MAKEFLAGS" {
-                make.env_remove(name);
-            }
-        }
+        clean(&mut make);
         run(&mut make);
         Self { folder }
     }
@@ -135,6 +130,16 @@ impl World {
         Some(world)
     }
 
+    /// The directory of the on-ramps' key and rules.
+    pub fn home(&self) -> PathBuf {
+        let home = self.folder.path().join("home");
+        std::fs::create_dir_all(&home).unwrap();
+        // Everywhere, also on loopback, where nothing is to be gained; but for one address, where no acceptor listens.
+        let routes = "[[route]]\nto = [\"127.0.0.2\"]\n[[route]]\nto = [\"0.0.0.0/0\", \"::/0\"]\nacceptor = true\nalways = true\n";
+        std::fs::write(home.join("routes.toml"), routes).unwrap();
+        home
+    }
+
     pub fn address(&self, machine: &str) -> String {
         self.lab.address(machine).unwrap().to_string()
     }
@@ -152,46 +157,91 @@ impl World {
     }
 }
 
-/// An on-ramp, ended with the test.
-pub struct Onramp {
-    child: Child,
-    pub path: PathBuf,
-    carried: Arc<AtomicUsize>,
+/// `longhaul`, which cargo does not build for the tests of another package by itself.
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "--package",
+            "longhaul-cli",
+            "--bin",
+            "longhaul",
+        ])
+        .current_dir(Path::new(HERE).join("../.."))
+        .arg("--target-dir")
+        .arg(target);
+    clean(&mut cargo);
+    run(&mut cargo);
+    target.join("debug/longhaul")
+});
+
+/// The same, for who starts it otherwise.
+pub fn program() -> &'static Path {
+    &PROGRAM
 }
 
-const PEER: &str = "LONGHAUL_CAPI_PEER";
+/// What cargo tells this test of its own package is not for another build.
+fn clean(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "MAKEFLAGS" {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// An on-ramp, ended with the test. Those of one world have one key, so that each takes what the other sends.
+pub struct Onramp {
+    child: Child,
+    /// Its socket.
+    pub path: PathBuf,
+    used: Arc<AtomicUsize>,
+}
 
 impl Onramp {
     pub fn start(world: &World, machine: &str) -> Self {
-        let path = world.folder.path().join(format!("onramp-{machine}"));
+        let home = world.home();
+        let path = world.folder.path().join(format!("onramp-{machine}/socket"));
         let mut child = world
             .lab
-            .command(machine, std::env::current_exe().unwrap())
+            .command(machine, &*PROGRAM)
             .unwrap()
-            .args(["--exact", "the_onramp_of_the_tests", "--nocapture"])
-            .env(PEER, &path)
+            .args(["onramp", "--json", "--socket"])
+            .arg(&path)
+            .env("LONGHAUL_HOME", &home)
+            .env("LONGHAUL_STATE", world.folder.path().join("state"))
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(
-            lines.any(|line| line.unwrap().ends_with("ready")),
-            "the on-ramp did not start"
-        );
-        // A line for each connection that it carries.
-        let carried = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&carried);
+        let mut ready = BufReader::new(child.stdout.take().unwrap()).lines();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let used = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&used);
         std::thread::spawn(move || {
-            lines.for_each(|_| {
-                counted.fetch_add(1, Ordering::Relaxed);
-            });
+            for line in log.map_while(Result::ok) {
+                // A line for each connection that goes by a route, and for each listener.
+                if line.contains("way=route") || line.contains("takes sessions") {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+                eprintln!("{line}");
+            }
         });
-        Self { child, path, carried }
+        let line = ready.next().unwrap().unwrap();
+        assert!(line.contains("ready"), "{line}");
+        Self { child, path, used }
     }
 
-    /// How many connections it has carried.
-    pub fn carried(&self) -> usize {
-        self.carried.load(Ordering::Relaxed)
+    /// Waits until its log says that it was used.
+    pub fn is_used(&self) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.used.load(Ordering::Relaxed) == 0 {
+            assert!(Instant::now() < deadline, "the on-ramp was not used");
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -199,12 +249,5 @@ impl Drop for Onramp {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// In the process that [`Onramp::start`] starts: serves, and never returns. In any other: nothing.
-pub fn become_onramp() {
-    if let Some(path) = std::env::var_os(PEER) {
-        peer::serve(Path::new(&path));
     }
 }
