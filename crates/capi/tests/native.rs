@@ -22,12 +22,6 @@ routed: ok 1
 peer: ok name:store.example same:1
 recv: 5 hello
 end: 0
-bind: ok
-listen: ok
-name: ok family:1 port:1 length:1
-by-name: ok
-accept: ok
-peer: ok name:localhost
 unknown-name: EHOSTUNREACH
 direct: ok
 accept: ok
