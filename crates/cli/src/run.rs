@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -179,6 +180,7 @@ impl Own {
     fn start(routes: Option<&Path>) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("longhaul-run-")
+            .permissions(std::fs::Permissions::from_mode(0o700))
             .tempdir()
             .context("cannot make a directory for the on-ramp: see TMPDIR")?;
         let socket = folder.path().join("socket");
@@ -208,7 +210,7 @@ impl Own {
         if !ready.ends_with('\n') {
             let status = child.wait().context("cannot wait for the on-ramp")?;
             bail!(
-                "no on-ramp runs, and the one that was started ended ({status}): try `longhaul onramp` by itself"
+                "no on-ramp runs, and the one that was started ended ({status}): try longhaul onramp by itself"
             );
         }
         Ok(Self {

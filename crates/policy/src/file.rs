@@ -179,8 +179,7 @@ impl Source<'_> {
             }),
             (None, Some(servers)) => {
                 if let Some(next_hops) = &rule.next_hops {
-                    let problem =
-                        "an off-ramp connects to servers itself: next_hops belongs to rules with `to`";
+                    let problem = "an off-ramp connects to servers itself: leave it out, or write to in place of servers";
                     return Err(self.error(next_hops.span().start, "next_hops", problem));
                 }
                 if rule.ports.is_none() {
@@ -191,7 +190,7 @@ impl Source<'_> {
             }
             (Some(_), Some(servers)) => {
                 let problem =
-                    "stands beside `to`: a rule leads through a depot or from an off-ramp; write two rules";
+                    "stands beside to: a rule leads through a depot or from an off-ramp; write two rules";
                 Err(self.error(servers.span().start, "servers", problem))
             }
             (None, None) => {

@@ -275,6 +275,94 @@ fn next_hop_ports() {
     }
 }
 
+fn server_policy(rule: &str) -> Policy {
+    policy_of(&format!("{rule}\nports = [80, \"8000-8100\"]"))
+}
+
+/// The addresses that an off-ramp may dial for `server`, when `resolved` is what it resolves to.
+fn let_off(policy: &Policy, server: &str, resolved: &[&str], own: &OwnAddresses) -> Vec<SocketAddr> {
+    let server: Endpoint = server.parse().expect("server");
+    let addresses: Vec<SocketAddr> = resolved.iter().map(|a| a.parse().expect("address")).collect();
+    let asked = Asked::Server(&server);
+    let rules = policy.candidates(&key(), asked, own).rules;
+    rules
+        .iter()
+        .flat_map(|rule| rule.allowed(asked, &addresses, own))
+        .collect()
+}
+
+#[test]
+fn servers_are_for_offramps_and_destinations_for_depots() {
+    let servers = server_policy("servers = [\"192.0.2.0/24\"]");
+    assert!(servers.knows(&key(), Role::Offramp) && !servers.knows(&key(), Role::Depot));
+    assert_eq!((servers.count(Role::Offramp), servers.count(Role::Depot)), (1, 0));
+    assert!(dialled(&servers, "192.0.2.1:80", None, &["192.0.2.1:80"]).is_empty());
+    let own = OwnAddresses::default();
+    assert_eq!(
+        let_off(&servers, "192.0.2.1:80", &["192.0.2.1:80"], &own).len(),
+        1
+    );
+    assert!(let_off(&servers, "192.0.2.1:81", &["192.0.2.1:81"], &own).is_empty());
+    let depots = policy_of("to = [\"192.0.2.0/24\"]\nports = [80]");
+    assert!(let_off(&depots, "192.0.2.1:80", &["192.0.2.1:80"], &own).is_empty());
+    assert!(!depots.knows(&key(), Role::Offramp));
+}
+
+#[test]
+fn a_server_inside_is_reached_only_by_a_rule_that_names_it() {
+    let own: OwnAddresses = ["20.0.0.1"]
+        .iter()
+        .map(|a| a.parse::<std::net::IpAddr>().expect("address"))
+        .collect();
+    let everywhere = server_policy("servers = [\"0.0.0.0/0\", \"::/0\", \"*\"]");
+    let beside = server_policy("servers = [\"127.0.0.1\", \"169.254.0.0/16\", \"10.0.0.0/8\"]");
+    for (address, by_everywhere, by_name, by_beside) in [
+        ("127.0.0.1", false, false, true),
+        ("127.0.0.2", false, false, false),
+        ("169.254.169.254", false, false, true),
+        ("10.1.2.3", true, true, true),
+        ("20.0.0.1", false, false, false),
+        ("20.0.0.2", true, true, false),
+        ("224.0.0.1", false, false, false),
+    ] {
+        let at = format!("{address}:80");
+        let asked = |policy: &Policy, server: &str| !let_off(policy, server, &[&at], &own).is_empty();
+        assert_eq!(asked(&everywhere, &at), by_everywhere, "{address}");
+        // A name leads where a network of the rule leads, and by itself only out into the world.
+        assert_eq!(asked(&everywhere, "db.example:80"), by_name, "{address}");
+        assert_eq!(asked(&beside, &at), by_beside, "{address}");
+    }
+    let names = server_policy("servers = [\"*.example\"]");
+    assert!(let_off(&names, "db.example:80", &["10.1.2.3:80", "127.0.0.1:80"], &own).is_empty());
+    assert_eq!(
+        let_off(&names, "db.example:80", &["10.1.2.3:80", "20.0.0.2:80"], &own).len(),
+        1
+    );
+}
+
+#[test]
+fn a_rule_leads_one_way() {
+    for (rule, field) in [
+        ("servers = [\"192.0.2.1\"]", "ports"),
+        (
+            "servers = [\"192.0.2.1\"]\nto = [\"192.0.2.1\"]\nports = [80]",
+            "servers",
+        ),
+        (
+            "servers = [\"192.0.2.1\"]\nports = [80]\nnext_hops = [\"direct\"]",
+            "next_hops",
+        ),
+        ("ports = [80]", "to"),
+        ("servers = []\nports = [80]", "servers"),
+    ] {
+        let text = format!("[[allow]]\nprincipals = [\"{KEY}\"]\n{rule}\n");
+        let error = Policy::parse(&text, Path::new("p.toml"))
+            .expect_err(rule)
+            .to_string();
+        assert!(error.contains(&format!("allow[1].{field}: ")), "{rule}: {error}");
+    }
+}
+
 proptest! {
     /// A look-up is asked for only when it could grant something, and nothing is granted that was not a candidate.
     #[test]

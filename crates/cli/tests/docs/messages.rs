@@ -170,30 +170,32 @@ fn every_message_of_troubleshooting_is_in_the_sources_and_the_other_way_round() 
 }
 
 #[test]
-fn every_metric_of_a_depot_is_explained() {
-    let metrics = text("crates/depot/src/metrics.rs");
-    let registered = literals(&metrics).into_iter().filter(|literal| {
-        let before = literal.before.as_str();
-        before.ends_with(".register(") || before.ends_with(".register_with_unit(")
-    });
+fn every_metric_is_explained() {
     let page = text("docs/operating.md");
     let shown = first_column(&page);
-    for literal in registered {
-        let name = format!("longhaul_depot_{}", literal.template);
-        assert!(
-            shown.iter().any(|(_, metric)| metric.starts_with(&name)),
-            "docs/operating.md: {name}"
-        );
-    }
-    for (line, metric) in shown
-        .iter()
-        .filter(|(_, metric)| metric.starts_with("longhaul_depot_"))
-    {
-        let known = literals(&metrics).iter().any(|literal| {
-            let name = metric.strip_prefix("longhaul_depot_").unwrap_or_default();
-            !literal.template.is_empty() && name.starts_with(&literal.template)
+    for (service, source) in [
+        ("longhaul_depot_", "crates/depot/src/metrics.rs"),
+        ("longhaul_offramp_", "crates/offramp/src/metrics.rs"),
+    ] {
+        let metrics = text(source);
+        let registered = literals(&metrics).into_iter().filter(|literal| {
+            let before = literal.before.as_str();
+            before.ends_with(".register(") || before.ends_with(".register_with_unit(")
         });
-        assert!(known, "docs/operating.md:{line}: no metric {metric}");
+        for literal in registered {
+            let name = format!("{service}{}", literal.template);
+            assert!(
+                shown.iter().any(|(_, metric)| metric.starts_with(&name)),
+                "docs/operating.md: {name}"
+            );
+        }
+        for (line, metric) in shown.iter().filter(|(_, metric)| metric.starts_with(service)) {
+            let known = literals(&metrics).iter().any(|literal| {
+                let name = metric.strip_prefix(service).unwrap_or_default();
+                !literal.template.is_empty() && name.starts_with(&literal.template)
+            });
+            assert!(known, "docs/operating.md:{line}: no metric {metric}");
+        }
     }
 }
 

@@ -316,6 +316,7 @@ fn service(command: &str) -> Option<&'static str> {
     match (words.first()?.as_str(), words.get(1)?.as_str()) {
         ("longhaul", "serve") => Some("longhaul serve"),
         ("longhaul", "depot") => Some("longhaul depot"),
+        ("longhaul", "offramp") => Some("longhaul offramp"),
         ("longhaul", "perf") if words.iter().any(|word| word == "--serve") => Some("longhaul perf"),
         _ => None,
     }

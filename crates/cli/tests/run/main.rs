@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "shared with the tests of the preload object")]
 #[path = "../../../preload/tests/routes/onramp.rs"]
 mod onramp;
+mod path;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

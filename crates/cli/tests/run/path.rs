@@ -1,0 +1,218 @@
+//! Programs of the distribution's, which know nothing of routes, on one: from a client over a long path to an off-ramp, and to the machine
+//! behind it.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use wanbed::{Lab, Overrides, Scenario};
+
+use crate::{OBJECT, told};
+
+const PATH: &str = r#"
+title = "a gateway, a machine behind it"
+[nodes.client]
+[nodes.gateway]
+[nodes.inside]
+[links.long]
+ends = ["client", "gateway"]
+delay = "20 ms"
+rate = "1 Gbit/s"
+queue = "1 bdp of 100 ms"
+[links.lan]
+ends = ["gateway", "inside"]
+delay = "0.1 ms"
+rate = "unlimited"
+"#;
+
+/// A process that ends with its value.
+struct Service(Child);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Bed {
+    lab: Lab,
+    folder: tempfile::TempDir,
+    _services: Vec<Service>,
+}
+
+impl Bed {
+    /// `None`, with the reason printed, where this machine allows no lab.
+    fn up() -> Option<Self> {
+        if let Err(reason) = Lab::possible() {
+            assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
+            eprintln!("not tested: {reason}");
+            return None;
+        }
+        let lab = Lab::up(&Scenario::from_text("run", PATH), &Overrides::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let client = key(&at("client"), "new");
+        key(&at("gateway"), "new");
+        let gateway = key(&at("gateway"), "show");
+        let [inside, offramp] = ["inside", "gateway"].map(|node| lab.address(node).unwrap());
+        let policy = format!(
+            "[[allow]]\nprincipals = [\"{client}\"]\nservers = [\"{inside}\"]\nports = [\"5000-5999\"]\n"
+        );
+        fs::write(at("policy.toml"), policy).unwrap();
+        let routes = format!(
+            "[[route]]\nto = [\"{inside}\"]\nvia = \"direct\"\nofframp = \"{gateway}@{offramp}:7512\"\nalways = true\n"
+        );
+        fs::write(at("client/routes.toml"), routes).unwrap();
+        fs::create_dir(at("www")).unwrap();
+        fs::write(at("www/file"), noise(3 << 20)).unwrap();
+        let mut offramp = lab.command("gateway", env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        offramp
+            .env("LONGHAUL_HOME", at("gateway"))
+            .args(["offramp", "--listen", "0.0.0.0:7512", "--policy"])
+            .arg(at("policy.toml"))
+            .stdin(Stdio::null())
+            .stderr(File::create(at("offramp.log")).unwrap())
+            .stdout(Stdio::piped());
+        let mut offramp = Service(offramp.spawn().unwrap());
+        let mut line = String::new();
+        BufReader::new(offramp.0.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert!(line.starts_with("listening on "), "{line}");
+        let mut web = lab.command("inside", "busybox").unwrap();
+        web.args(["httpd", "-f", "-p", "5080", "-h"]).arg(at("www"));
+        let web = Service(web.spawn().unwrap());
+        let bed = Self {
+            lab,
+            folder,
+            _services: vec![offramp, web],
+        };
+        bed.listening("inside", 5080);
+        Some(bed)
+    }
+
+    fn listening(&self, node: &str, port: u16) {
+        loop {
+            let listed = self
+                .lab
+                .command(node, "ss")
+                .unwrap()
+                .args(["-Hltn"])
+                .output()
+                .unwrap();
+            if String::from_utf8_lossy(&listed.stdout).contains(&format!(":{port} ")) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What the off-ramp says of sessions that have ended, once there are so many: it says so after the program has gone.
+    fn ended(&self, sessions: usize) -> Vec<String> {
+        loop {
+            let log = fs::read_to_string(self.path("offramp.log")).unwrap();
+            let ended = log.lines().filter(|line| line.contains("session ended"));
+            let ended: Vec<String> = ended.map(str::to_owned).collect();
+            if ended.len() >= sessions {
+                return ended;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// `longhaul run` on the client, with an on-ramp of its own.
+    fn run(&self, options: &[&str], program: &[&str]) -> Output {
+        let mut command = self
+            .lab
+            .command("client", env!("CARGO_BIN_EXE_longhaul"))
+            .unwrap();
+        command
+            .env("LONGHAUL_PRELOAD", &*OBJECT)
+            .env("LONGHAUL_HOME", self.path("client"))
+            .env_remove("LONGHAUL_ONRAMP")
+            .env("TMPDIR", self.folder.path())
+            .arg("run")
+            .args(options)
+            .arg("--")
+            .args(program);
+        command.output().unwrap()
+    }
+}
+
+fn key(home: &Path, what: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["keys", what])
+        .env("LONGHAUL_HOME", home)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 7_u64;
+    let next = || {
+        // xorshift64 (Marsaglia, 2003)
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+#[test]
+fn curl_and_wget_are_on_the_route_and_see_a_plain_connection() {
+    let Some(bed) = Bed::up() else { return };
+    let inside = bed.lab.address("inside").unwrap();
+    let url = format!("http://{inside}:5080/file");
+    let [by_curl, by_wget] = ["by-curl", "by-wget"].map(|name| bed.path(name));
+    let curl = [
+        "curl",
+        "--silent",
+        "--show-error",
+        "--write-out",
+        "%{remote_ip} %{remote_port}",
+        "--output",
+        by_curl.to_str().unwrap(),
+        &url,
+    ];
+    let wget = ["busybox", "wget", "-q", "-O", by_wget.to_str().unwrap(), &url];
+    for (number, (program, copy)) in [(&curl[..], &by_curl), (&wget, &by_wget)].into_iter().enumerate() {
+        let output = bed.run(&["--closed", "--purpose", "a test"], program);
+        assert!(output.status.success(), "{}", told(&output));
+        assert!(fs::read(copy).unwrap() == noise(3 << 20), "{}", program[0]);
+        let ended = bed.ended(number + 1);
+        assert!(
+            ended
+                .iter()
+                .all(|line| line.contains(&format!("server={inside}:5080")) && line.contains("a test"))
+        );
+        if number == 0 {
+            assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{inside} 5080"));
+        }
+    }
+    // Nothing listens there, which the off-ramp finds out.
+    let refused = bed.run(
+        &[],
+        &[
+            "curl",
+            "--silent",
+            "--show-error",
+            &format!("http://{inside}:5081/"),
+        ],
+    );
+    assert_eq!(refused.status.code(), Some(7), "{}", told(&refused));
+    let left: Vec<_> = fs::read_dir(bed.folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("longhaul-run-"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
