@@ -141,7 +141,7 @@ static void closed_listener(void) {
     struct sockaddr_in at;
     int listening = listener(&at);
     close(listening);
-    say_result("connect", connect_to(socket_v4(), &at));
+    until_refused(&at);
     int again = socket_v4(), one = 1;
     setsockopt(again, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     say_result("bind", bind(again, (struct sockaddr *)&at, sizeof at));
@@ -157,7 +157,7 @@ static void shut_down_listener(void) {
     say_result("accept", accept(listening, NULL, NULL));
     say_result("reading", shutdown(listening, SHUT_RD));
     say_result("accept", accept(listening, NULL, NULL));
-    say_result("connect", connect_to(socket_v4(), &at));
+    until_refused(&at);
 }
 
 static void *accepts(void *fd) {
@@ -280,7 +280,7 @@ static void several_processes_accept(void) {
     say("served:%d", served);
     for (int i = 0; i < 3; i++)
         wait(&status);
-    say_result("after", connect_to(socket_v4(), &at));
+    until_refused(&at);
 }
 
 const struct one_case listening_cases[] = {

@@ -124,6 +124,16 @@ int wait_for(int fd, int events) {
     return asked.revents;
 }
 
+void until_refused(const struct sockaddr_in *at) {
+    for (;;) {
+        int fd = socket_v4(), failed = connect_to(fd, at), error = errno;
+        close(fd);
+        if (failed && error == ECONNREFUSED)
+            return;
+        usleep(1000);
+    }
+}
+
 int pending_error(int fd) {
     int error = -1;
     socklen_t length = sizeof error;

@@ -62,6 +62,8 @@ void connected_pair(int *client, int *server);
 void set_nonblocking(int fd, int on);
 /** Waits until the descriptor has one of these events; gives those it has. It waits as long as the case may. */
 int wait_for(int fd, int events);
+/** Connects until nobody listens there any more: what listens may be another process, which hears of a listener's end a moment later. */
+void until_refused(const struct sockaddr_in *at);
 /** What SO_ERROR says. */
 int pending_error(int fd);
 /** Sends all of it. */
