@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_policy::HostPattern;
 use longhaul_proto::text::printable;
-use longhaul_proto::{ACCEPTOR_PORT, Endpoint, PublicKey, Route};
+use longhaul_proto::{Endpoint, OFFRAMP_PORT, PublicKey, Route};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -271,7 +271,7 @@ fn offramp(text: &str) -> Result<SessionEnd, String> {
         }
         None => (None, text),
     };
-    let at = Endpoint::parse_with_port(at, ACCEPTOR_PORT).map_err(|error| error.to_string())?;
+    let at = Endpoint::parse_with_port(at, OFFRAMP_PORT).map_err(|error| error.to_string())?;
     Ok(SessionEnd::Offramp { at, key })
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
 mod doctor;
+mod onramp;
 mod own_addresses;
 mod path;
 mod perf;

@@ -42,7 +42,7 @@ acceptor = true
     let SessionEnd::Offramp { at, key } = &rule.end else {
         panic!("{rule:?}")
     };
-    assert_eq!((at.to_string().as_str(), *key), ("gateway.example:7511", None));
+    assert_eq!((at.to_string().as_str(), *key), ("gateway.example:7512", None));
 }
 
 #[test]
