@@ -17,6 +17,8 @@ use wire::{Greeting, MAX_BYTES, Read, Reply, Wrong};
 pub(crate) const ENTRY: &str = "socks";
 /// How long a client may take to say where it wants to go.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes that a client may send ahead of the answer before it is not read any more.
+const MAX_EARLY: usize = 64 * 1024;
 /// How long one that is refused may take to read that.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
@@ -58,14 +60,18 @@ pub(crate) async fn serve(guest: Guest) {
     let Asked {
         destination,
         version,
-        early,
+        mut early,
     } = asked;
     let request = Request::new(ENTRY, destination, Wish::default());
     let answer = |reply: Reply, bound| match version {
         Version::Five => reply.encode(bound),
         Version::Four => reply.encode_4().to_vec(),
     };
-    match engine.open_for(&request, &conn).await {
+    let plan = engine.plan(&request);
+    match engine
+        .open_planned(&request, &plan, gone(&mut conn, &mut early))
+        .await
+    {
         Some(Ok(opened)) => {
             let bound = opened.exit.local_address();
             if conn.write_all(&answer(Reply::Succeeded, bound)).await.is_ok() {
@@ -77,6 +83,19 @@ pub(crate) async fn serve(guest: Guest) {
         }
         None => {}
     }
+}
+
+/// Completes when a client has given up: nobody ends what it has to say before it knows that it is heard. What it says ahead of the answer
+/// is kept.
+async fn gone(conn: &mut Conn, early: &mut Vec<u8>) {
+    let mut more = [0; 4096];
+    while early.len() < MAX_EARLY {
+        match conn.read(&mut more).await {
+            Ok(0) | Err(_) => return,
+            Ok(count) => early.extend(more.get(..count).unwrap_or_default()),
+        }
+    }
+    drop(conn.broken().await);
 }
 
 /// Why a client is not served.

@@ -345,12 +345,13 @@ impl Attempt {
         programs.engine.carry(&request, program, opened, &[]).await;
     }
 
-    /// Completes when the program has given up: its socket is broken, or it has closed the Unix socket while its own is full of what it
-    /// put in front, behind which an end would not be seen.
+    /// Completes when the program has given up: its socket is broken, or it has closed the Unix socket, as its end does. An end of its own
+    /// socket alone would not be seen behind what it put in front.
     async fn program_gone(&self, program: &Conn) {
         let mut gone = self.gone.clone();
         let closed = async {
-            if self.fill == 0 || gone.wait_for(|gone| *gone).await.is_err() {
+            if gone.wait_for(|gone| *gone).await.is_err() {
+                // Nobody listens any more, for the on-ramp stops.
                 std::future::pending::<()>().await;
             }
         };

@@ -4,6 +4,7 @@
 
 mod agent;
 mod doctor;
+mod onramp;
 mod own_addresses;
 mod path;
 mod perf;
