@@ -141,10 +141,10 @@ impl Names {
 }
 
 fn dns() -> Result<TokioResolver, NetError> {
-    let mut builder = if Path::new(FILES[0]).exists() {
+    let mut builder = if names_servers(Path::new(FILES[0])) {
         TokioResolver::builder_tokio()?
     } else {
-        // As the C library does without the file.
+        // As the C library does where none is named, or without the file.
         let local = NameServerConfig::udp_and_tcp(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let config = ResolverConfig::from_parts(None, Vec::new(), vec![local]);
         TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
@@ -154,6 +154,13 @@ fn dns() -> Result<TokioResolver, NetError> {
     options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
     options.max_active_requests = MAX_QUESTIONS;
     builder.build()
+}
+
+/// Whether a file such as /etc/resolv.conf names any name server.
+fn names_servers(file: &Path) -> bool {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.lines()
+        .any(|line| line.split_whitespace().next() == Some("nameserver"))
 }
 
 fn told(error: NetError) -> ResolveError {
@@ -167,6 +174,17 @@ fn told(error: NetError) -> ResolveError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_name_servers_is_as_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("resolv.conf");
+        assert!(!names_servers(&file));
+        std::fs::write(&file, "# nameserver 192.0.2.1\nsearch example\n").unwrap();
+        assert!(!names_servers(&file));
+        std::fs::write(&file, "search example\nnameserver 192.0.2.1\n").unwrap();
+        assert!(names_servers(&file));
+    }
 
     #[tokio::test]
     async fn addresses_need_no_look_up_and_localhost_no_server() {

@@ -306,8 +306,10 @@ fn programs_that_were_never_told_go_through_two_depots_and_an_off_ramp() {
         ("forward", &[], &by_forward),
     ];
     for (entry, options, url) in curls {
-        world.is_the_file(&world.curl(options, url), &format!("curl {options:?} {url}"));
+        let output = world.curl(options, url);
         onramp.logged(&["asked for", &format!("entry=\"{entry}\""), &route]);
+        onramp.logged(&[&format!("entry=\"{entry}\""), "sent="]);
+        world.is_the_file(&output, &format!("curl {options:?} {url}"));
     }
     for (how, proxy) in [("5", &socks), ("4", &socks), ("connect", &http)] {
         let mut nc = world.lab.command("laptop", "nc").unwrap();
@@ -589,7 +591,7 @@ fn a_gateway_brings_a_whole_laboratory() {
     onramp.logged(&["asked for", "entry=\"tproxy\"", "way=route"]);
     nft(&world, "laptop", "delete table ip lab\n");
 
-    // IPv6, where the lab has no route: the destination is seen, and the connection is reset.
+    // IPv6, which the lab has switched off: the destination is seen, and the connection is reset.
     let redirect_v6 = onramp.places["redirect"][1]
         .as_str()
         .unwrap()
@@ -597,12 +599,17 @@ fn a_gateway_brings_a_whole_laboratory() {
         .unwrap()
         .1
         .to_owned();
+    assert!(
+        world
+            .run("laptop", "sysctl", &["-w", "net.ipv6.conf.lo.disable_ipv6=0"])
+            .status
+            .success()
+    );
     for arguments in [
-        &["link", "set", "lo", "up"][..],
-        &["-6", "addr", "add", "2001:db8::2/128", "dev", "lo"],
+        &["-6", "addr", "add", "2001:db8::2/128", "dev", "lo"][..],
         &["-6", "route", "add", "2001:db8::/64", "dev", "lo"],
     ] {
-        world.run("laptop", "ip", arguments);
+        assert!(world.run("laptop", "ip", arguments).status.success());
     }
     let ruleset = format!(
         "table ip6 lab {{ chain c {{ type nat hook output priority -100; ip6 daddr 2001:db8::1 tcp dport 80 redirect to :{redirect_v6}; }}; }}\n"
