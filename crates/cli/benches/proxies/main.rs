@@ -1,0 +1,123 @@
+//! What the on-ramp's proxies cost on loopback, beside Dante's SOCKS server and beside no proxy at all: rate and processor time at 1 and
+//! at 64 connections, and how long a connection and an answer take.
+//!
+//! `cargo bench -p longhaul-cli --bench proxies`. Dante (`danted`, Debian's dante-server) is left out, and said so, where it is not installed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a benchmark that can't go on has failed
+
+mod proxy;
+mod server;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use proxy::{Kind, Proxy};
+
+/// Bytes that all connections of a run carry together.
+const BYTES: u64 = 4 << 30;
+const CONNECTIONS: [u64; 2] = [1, 64];
+/// Runs of each kind; the middle one counts.
+const RUNS: usize = 5;
+/// Connections, and answers over one of them, that are timed.
+const TIMED: usize = 500;
+
+fn main() {
+    // As cargo calls it when it tests rather than measures.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    let server = server::start();
+    println!(
+        "{:<16} {:>6} {:>12} {:>14} {:>14} {:>14}",
+        "proxy", "conns", "Gbit/s", "CPU s/GB", "connect us", "answer us"
+    );
+    for kind in Kind::ALL {
+        let Some(proxy) = Proxy::start(kind, server) else {
+            println!("{:<16} not installed", kind.name());
+            continue;
+        };
+        for connections in CONNECTIONS {
+            let mut runs: Vec<(f64, f64)> = (0..RUNS).map(|_| bulk(&proxy, server, connections)).collect();
+            runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let (rate, cpu) = runs[RUNS / 2];
+            let (connect, answer) = match connections {
+                1 => latency(&proxy, server),
+                _ => (f64::NAN, f64::NAN),
+            };
+            let shown = |value: f64| {
+                if value.is_nan() {
+                    "-".to_owned()
+                } else {
+                    format!("{value:.0}")
+                }
+            };
+            println!(
+                "{:<16} {connections:>6} {rate:>12.2} {cpu:>14.3} {:>14} {:>14}",
+                kind.name(),
+                shown(connect),
+                shown(answer)
+            );
+        }
+    }
+}
+
+/// Downloads over so many connections at once: Gbit/s, and the proxy's processor seconds for a gigabyte.
+fn bulk(proxy: &Proxy, server: SocketAddr, connections: u64) -> (f64, f64) {
+    let share = BYTES / connections;
+    let ready = Barrier::new(connections as usize + 1);
+    let before = proxy.processor_time();
+    let seconds = std::thread::scope(|scope| {
+        let downloads: Vec<_> = (0..connections)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut stream = proxy.connect(server);
+                    ready.wait();
+                    download(&mut stream, share);
+                })
+            })
+            .collect();
+        ready.wait();
+        let began = Instant::now();
+        downloads
+            .into_iter()
+            .for_each(|download| download.join().unwrap());
+        began.elapsed().as_secs_f64()
+    });
+    let cpu = proxy.processor_time().saturating_sub(before);
+    let gigabytes = (share * connections) as f64 / 1e9;
+    (gigabytes * 8.0 / seconds, cpu.as_secs_f64() / gigabytes)
+}
+
+fn download(stream: &mut TcpStream, bytes: u64) {
+    stream.write_all(&bytes.to_be_bytes()).unwrap();
+    let mut buffer = vec![0; 1 << 18];
+    let mut left = bytes;
+    while left > 0 {
+        let read = stream.read(&mut buffer).unwrap() as u64;
+        assert!(read > 0, "{left} bytes are missing");
+        left -= read;
+    }
+}
+
+/// Medians, in microseconds: of a connection up to its first byte, and of an answer of one byte.
+fn latency(proxy: &Proxy, server: SocketAddr) -> (f64, f64) {
+    let median = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64() * 1e6
+    };
+    let connects = (0..TIMED).map(|_| {
+        let began = Instant::now();
+        download(&mut proxy.connect(server), 1);
+        began.elapsed()
+    });
+    let connects = median(connects.collect());
+    let mut stream = proxy.connect(server);
+    let answers = (0..TIMED).map(|_| {
+        let began = Instant::now();
+        download(&mut stream, 1);
+        began.elapsed()
+    });
+    (connects, median(answers.collect()))
+}
