@@ -26,8 +26,8 @@ pub const FILTER: Need = Need {
     package: "nftables",
 };
 
-/// Port of the off-ramp in the server's node, and of the on-ramp's entries in the client's.
-const OFFRAMP_PORT: u16 = 7522;
+/// Port of the off-ramp in the server's node, to which the depots' policy leads, and of the on-ramp's entries in the client's.
+const OFFRAMP_PORT: u16 = 7511;
 const SOCKS_PORT: u16 = 1080;
 const HTTP_PORT: u16 = 3128;
 const REDIRECT_PORT: u16 = 7523;
