@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -189,7 +190,13 @@ fn spawn_heard(mut command: Command, name: &str) -> Result<Child> {
 ///
 /// # Errors
 /// It cannot be started, or it did not end in time and was killed.
-pub fn output_within(command: Command, name: &str, limit: Duration) -> Result<(ExitStatus, String, String)> {
+pub fn output_within(
+    mut command: Command,
+    name: &str,
+    limit: Duration,
+) -> Result<(ExitStatus, String, String)> {
+    // A group of its own: what it has started ends with it, and keeps no output open.
+    command.process_group(0);
     let mut child = spawn_heard(command, name)?;
     let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
         thread::spawn(move || {
@@ -208,7 +215,7 @@ pub fn output_within(command: Command, name: &str, limit: Duration) -> Result<(E
     let watchdog = thread::spawn(move || {
         let late = matches!(watch.recv_timeout(limit), Err(mpsc::RecvTimeoutError::Timeout));
         if late && let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
         }
         late
     });
