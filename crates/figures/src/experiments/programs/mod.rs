@@ -255,7 +255,7 @@ const HEAD: &str = "Programs of the distribution, none of them changed, move a f
     Longhaul; the packet filter of the client's host rejects whatever would go to the server directly, so what arrives has taken the route. *`longhaul run`* starts the program with the preload library; *redirected*, the packet filter sends \
     its connections to the on-ramp's transparent entry; *SOCKS5* and *HTTP CONNECT* are entries that a program's own option names. `-`: the program has no such option.";
 
-const FOOT: &str = "GridFTP's extended block mode (4 and 8 streams) has the sender open the data connections: to the client, that is the server, on whose side nothing takes them onto the route. There an on-ramp beside the server is needed as well.";
+const FOOT: &str = "GridFTP with one stream uses stream mode, with 4 and 8 extended block mode (`-fast`), which has the sender open the data connections: to the client, that is the server, on whose side nothing takes them onto the route. There an on-ramp beside the server is needed as well.";
 
 #[cfg(test)]
 mod tests {

@@ -88,6 +88,13 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
         Direction::Fetch => peer.fetch(&client, &serving, &item, &arrived, streams)?,
         Direction::Send => peer.send(&client, &serving, &source.root, &item, streams)?,
     };
+    if cell.program == "gridftp" && cell.streams == Some(1) {
+        let options = ["-fast", "-p", "1"];
+        let command_in_stream_mode = here.lab.command("client", command.get_program())?;
+        command = filled(command_in_stream_mode, &command, |argument| {
+            !options.iter().any(|option| argument == *option)
+        });
+    }
     if cell.entry == Entry::Connect {
         fetchers::tunnel(&cell.program, &mut command, local(HTTP_PORT));
     }
@@ -99,12 +106,15 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
         contents::compare(&source.root.join(&item.name), &arrived.join(&item.name))
     });
     Ok(Seen {
-        failed: moved.err().map(|error| reason(&format!("{error:#}"))),
+        failed: moved
+            .err()
+            .map(|error| reason(&format!("{error:#}"), here.folder)),
     })
 }
 
-/// One line of what a program said, without what differs from run to run.
-fn reason(text: &str) -> String {
+/// One line of what a program said, without the run's own folder.
+fn reason(text: &str, folder: &Path) -> String {
+    let text = text.replace(&format!("{}/", folder.display()), "");
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(MAX_REASON).collect()
 }
@@ -180,14 +190,20 @@ fn under_run(here: &Here<'_, Source>, routes: &Path, program: &Command) -> Resul
         routes.as_os_str(),
         OsStr::new("--"),
     ]);
-    command.arg(program.get_program()).args(program.get_args());
-    for (name, value) in program.get_envs() {
+    command.arg(program.get_program());
+    Ok(filled(command, program, |_| true))
+}
+
+/// The arguments of `other` that `wanted` takes, and its environment, for another command.
+fn filled(mut command: Command, other: &Command, wanted: impl Fn(&OsStr) -> bool) -> Command {
+    command.args(other.get_args().filter(|argument| wanted(argument)));
+    for (name, value) in other.get_envs() {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
     }
-    Ok(command)
+    command
 }
 
 /// Has the client's packet filter reject what goes to the server directly; and, for the transparent entry, redirect it before.
