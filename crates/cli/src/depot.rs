@@ -142,7 +142,7 @@ impl Relay {
         config.listen = self
             .offramp
             .iter()
-            .map(|address| longhaul_offramp::Listen {
+            .map(|address| Listen {
                 address: *address,
                 congestion: self.congestion.clone(),
             })

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use longhaul_hop::GateLimits;
+use longhaul_hop::{GateLimits, Listen};
 use longhaul_metrics::Page;
 use longhaul_policy::{HostPattern, Policy};
 use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey, text::printable};
@@ -54,27 +54,6 @@ impl DepotConfig {
             timeouts: Timeouts::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             reload_on_hangup: true,
-        }
-    }
-}
-
-/// One listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
-    /// Where.
-    pub address: SocketAddr,
-    /// Congestion control (such as `bbr`) of the connections that come in here, for what is sent back on them; the
-    /// kernel's default when `None`.
-    pub congestion: Option<String>,
-}
-
-impl Listen {
-    /// A listener at `address` with the kernel's congestion control.
-    #[must_use]
-    pub const fn at(address: SocketAddr) -> Self {
-        Self {
-            address,
-            congestion: None,
         }
     }
 }

@@ -4,23 +4,22 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
-use longhaul_hop::{Conn, EventLog, Gate, ListenError, Listener, Options, check_congestion};
+use longhaul_hop::{Conn, EventLog, Gate, Life, Listen, ListenError, Listener, Phases, check_congestion};
 use longhaul_metrics::Page;
-use longhaul_policy::{Live, OwnAddressReader, Policy};
+use longhaul_policy::{InForce, OwnAddressReader, Reloaded};
 use longhaul_proto::{Admission, LogRate, ReplayMemory};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::config::{DepotConfig, Listen};
+use crate::config::DepotConfig;
 use crate::dial::Dialler;
 use crate::error::Error;
 use crate::metrics::{Metrics, Outcome};
 use crate::relay::pipe::{PipeBounds, PipePool};
-use crate::serve::{Phase, Shared, serve};
+use crate::serve::{Shared, serve};
 use crate::workers::Workers;
 
 /// Spare pipes kept open between bursts.
@@ -85,8 +84,7 @@ impl Depot {
             spare: SPARE_PIPES,
         };
         let shared = Arc::new(Shared {
-            live: Live::new(&config.policy),
-            policy: RwLock::new(Arc::new(config.policy)),
+            policy: InForce::new(config.policy),
             admission: Admission::new(config.key.public()),
             replays: Mutex::new(ReplayMemory::new()),
             key: config.key,
@@ -138,8 +136,7 @@ impl Depot {
             workers,
             shared,
         } = self;
-        let (phase, phases) = watch::channel(Phase::Running);
-        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        let (life, phases) = Life::begin();
         let mut tasks = JoinSet::new();
         for listener in listeners {
             let door = Door {
@@ -147,7 +144,7 @@ impl Depot {
                 shared: Arc::clone(&shared),
                 workers: Arc::clone(&workers),
             };
-            tasks.spawn(door.accept(phases.clone(), alive.clone()));
+            tasks.spawn(door.accept(phases.clone()));
         }
         let mut services = JoinSet::new();
         if let Some(listener) = page {
@@ -162,39 +159,31 @@ impl Depot {
         if let Some(hangup) = hangup {
             services.spawn(reload(hangup, Arc::clone(&shared)));
         }
-        drop((phases, alive));
+        drop(phases);
         shutdown.await;
         tracing::info!(sessions = shared.gate.verified(), "draining");
-        phase.send_replace(Phase::Draining);
+        life.drain();
         tasks.shutdown().await;
-        if tokio::time::timeout(shared.timeouts.drain, all_gone.recv())
-            .await
-            .is_err()
-        {
+        let late = || {
             tracing::warn!(
                 sessions = shared.gate.verified(),
                 "drain deadline passed: resetting what is left"
             );
-            phase.send_replace(Phase::Aborting);
-            all_gone.recv().await;
-        }
+        };
+        life.end(shared.timeouts.drain, late).await;
         tracing::info!("drained");
     }
 }
 
 fn listen(at: &Listen, config: &DepotConfig) -> Result<Listener, Error> {
-    let options = Options {
-        unacknowledged: config.timeouts.unacknowledged,
-        congestion: at.congestion.clone(),
-        source: None,
-    };
-    Listener::bind(at.address, &options).map_err(|error| match error {
-        ListenError::Congestion(error) => error.into(),
-        ListenError::Io(source) => Error::Listen {
-            address: at.address,
-            source,
-        },
-    })
+    at.open(config.timeouts.unacknowledged)
+        .map_err(|error| match error {
+            ListenError::Congestion(error) => error.into(),
+            ListenError::Io(source) => Error::Listen {
+                address: at.address,
+                source,
+            },
+        })
 }
 
 /// One listener and what its connections need.
@@ -205,8 +194,8 @@ struct Door {
 }
 
 impl Door {
-    /// Accepts for ever. Each connection's task holds a clone of `alive`.
-    async fn accept(mut self, phases: watch::Receiver<Phase>, alive: mpsc::Sender<()>) {
+    /// Accepts for ever. Each connection's task holds a clone of `phases`.
+    async fn accept(mut self, phases: Phases) {
         // The whole of the log for a lack of descriptors, however long it lasts.
         let mut warnings = LogRate::new(3, 1);
         let began = tokio::time::Instant::now();
@@ -220,25 +209,19 @@ impl Door {
             };
             let (fd, peer) = self.listener.accept(failed).await;
             self.shared.metrics.accepted.inc();
-            self.admit(fd, peer, &phases, &alive);
+            self.admit(fd, peer, &phases);
         }
     }
 
-    fn admit(
-        &self,
-        fd: OwnedFd,
-        peer: SocketAddr,
-        phases: &watch::Receiver<Phase>,
-        alive: &mpsc::Sender<()>,
-    ) {
+    fn admit(&self, fd: OwnedFd, peer: SocketAddr, phases: &Phases) {
         let entered = self.shared.gate.enter(peer.ip());
-        let (shared, phases, alive) = (Arc::clone(&self.shared), phases.clone(), alive.clone());
+        let (shared, phases) = (Arc::clone(&self.shared), phases.clone());
         self.workers.spawn(async move {
             match Conn::new(fd) {
-                Ok(conn) => serve(shared, conn, peer, entered, phases).await,
+                Ok(conn) => serve(shared, conn, peer, entered, phases.clone()).await,
                 Err(_) => drop(shared.metrics.accept_errors.inc()),
             }
-            drop(alive);
+            drop(phases);
         });
     }
 }
@@ -246,30 +229,20 @@ impl Door {
 /// Reads the policy again on each SIGHUP; one with a mistake changes nothing.
 async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
     while hangup.recv().await.is_some() {
-        let file = {
-            let policy = shared.policy.read().unwrap_or_else(PoisonError::into_inner);
-            policy.file().map(std::path::Path::to_owned)
+        let Some(reloaded) = shared.policy.reload().await else {
+            return;
         };
-        let Some(file) = file else { return };
-        let loaded = tokio::task::spawn_blocking(move || Policy::load(&file)).await;
-        let outcome = match loaded {
-            Ok(Ok(policy)) => {
-                tracing::info!(rules = policy.len(), "policy reloaded");
-                // First, so that a rule that can be found can be entered.
-                shared.live.reload(&policy);
-                *shared.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
-                "loaded"
-            }
-            Ok(Err(error)) => {
+        match &reloaded {
+            Reloaded::Loaded(policy) => tracing::info!(rules = policy.len(), "policy reloaded"),
+            Reloaded::Refused(error) => {
                 tracing::error!(%error, "policy not reloaded: the old one stays");
-                "refused"
             }
-            Err(_) => "failed",
-        };
+            Reloaded::Failed => {}
+        }
         shared
             .metrics
             .policy_reloads
-            .get_or_create(&Outcome::new(outcome))
+            .get_or_create(&Outcome::new(reloaded.word()))
             .inc();
     }
 }

@@ -21,7 +21,8 @@ mod serve;
 mod setup;
 mod workers;
 
-pub use config::{DepotConfig, Limits, Listen, NextCongestion, Timeouts};
+pub use config::{DepotConfig, Limits, NextCongestion, Timeouts};
 pub use depot::{Depot, run};
 pub use error::Error;
+pub use longhaul_hop::Listen;
 pub use longhaul_policy::{HostPattern, Network, Policy, PolicyError};

@@ -2,12 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 
-use longhaul_hop::{Conn, Entered, EventLog, Gate, Payer};
-use longhaul_policy::{Live, Policy, RateLimits};
+use longhaul_hop::{Conn, Entered, EventLog, Gate, Payer, Phase, Phases};
+use longhaul_policy::{InForce, RateLimits};
 use longhaul_proto::{Admission, ReplayMemory, SigningKey};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::Timeouts;
@@ -23,8 +22,7 @@ use crate::setup::{Established, Failure, set_up};
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) key: SigningKey,
-    pub(crate) policy: RwLock<Arc<Policy>>,
-    pub(crate) live: Arc<Live>,
+    pub(crate) policy: InForce,
     pub(crate) admission: Admission,
     pub(crate) replays: Mutex<ReplayMemory<Payer>>,
     pub(crate) dialler: Dialler,
@@ -35,23 +33,13 @@ pub(crate) struct Shared {
     pub(crate) events: EventLog,
 }
 
-/// How far the depot's life has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    Running,
-    /// Sessions finish; new ones are refused.
-    Draining,
-    /// The drain deadline has passed.
-    Aborting,
-}
-
-/// Serves one connection to its end. `phase` cuts it short; a sender that is gone means the depot is, too.
+/// Serves one connection to its end. `phases` cut it short.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     mut upstream: Conn,
     peer: SocketAddr,
     entered: Entered,
-    mut phase: watch::Receiver<Phase>,
+    mut phases: Phases,
 ) {
     let began = Instant::now();
     let Entered {
@@ -59,7 +47,7 @@ pub(crate) async fn serve(
         mut eviction,
         header,
     } = entered;
-    let draining = phase.clone();
+    let draining = phases.clone();
     // The set-up needs buffers that the relay does not: boxed, they are gone once the session is idle.
     let setup = Box::pin(set_up(
         &shared,
@@ -72,12 +60,12 @@ pub(crate) async fn serve(
     let setup = tokio::select! {
         done = setup => done,
         () = eviction.wait() => return evicted(&shared),
-        _ = phase.wait_for(|phase| *phase == Phase::Aborting) => return,
+        () = phases.reached(Phase::Aborting) => return,
     };
     match setup {
         Ok(session) => {
             shared.metrics.sessions_active.inc();
-            relay(&shared, session, upstream, peer, began, phase).await;
+            relay(&shared, session, upstream, peer, began, phases).await;
             shared.metrics.sessions_active.dec();
         }
         Err(Failure::Refused(open, why)) => {
@@ -117,7 +105,7 @@ async fn relay(
     upstream: Conn,
     peer: SocketAddr,
     began: Instant,
-    mut phase: watch::Receiver<Phase>,
+    mut phases: Phases,
 ) {
     let Established {
         open,
@@ -143,7 +131,7 @@ async fn relay(
     let report = tokio::select! {
         biased;
         report = &mut relay => report,
-        _ = phase.wait_for(|phase| *phase == Phase::Aborting) => relay.abort(Ending::Drained),
+        () = phases.reached(Phase::Aborting) => relay.abort(Ending::Drained),
     };
     drop(relay);
     let Report {

@@ -6,20 +6,19 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use longhaul_hop::{Conn, Dialled, NoOpen, Payer, Place, receive_open, unix_ms};
+use longhaul_hop::{Conn, Dialled, NoOpen, Payer, Phase, Phases, Place, receive_open, unix_ms};
 use longhaul_policy::{Candidates, NoPlace, Role, RuleSession, Way};
 use longhaul_proto::{MAX_HELD, Open, Refusal, Status, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::dial::{asked, deadline, not_allowed};
 use crate::refusal::Refused;
-use crate::serve::{Phase, Shared};
+use crate::serve::Shared;
 
 /// Bytes read at once while early data comes in.
 const CHUNK: usize = 4096;
@@ -58,7 +57,7 @@ pub(crate) async fn set_up(
     peer: SocketAddr,
     place: &mut Place,
     header: Duration,
-    phase: &watch::Receiver<Phase>,
+    phases: &Phases,
 ) -> Result<Established, Failure> {
     let (open, began, mut early) = match timeout(header, receive_open(upstream)).await {
         Ok(Ok(received)) => received,
@@ -72,7 +71,7 @@ pub(crate) async fn set_up(
             return Err(Failure::Refused(None, why));
         }
     };
-    let (candidates, payer) = match admit(shared, peer.ip(), &open, place, phase) {
+    let (candidates, payer) = match admit(shared, peer.ip(), &open, place, phases) {
         Ok(admitted) => admitted,
         Err(why) => return Err(Failure::Refused(Some(Box::new(open)), why)),
     };
@@ -118,10 +117,10 @@ fn admit(
     peer: IpAddr,
     open: &Open,
     place: &mut Place,
-    phase: &watch::Receiver<Phase>,
+    phases: &Phases,
 ) -> Result<(Candidates, Payer), Refused> {
     let now = unix_ms();
-    let policy = Arc::clone(&shared.policy.read().unwrap_or_else(PoisonError::into_inner));
+    let policy = shared.policy.policy();
     shared
         .admission
         .depot(open, now, |principal| policy.knows(principal, Role::Depot))?;
@@ -131,7 +130,7 @@ fn admit(
         true => Payer::Key(open.principal),
         false => Payer::source(peer),
     };
-    let entered = if *phase.borrow() != Phase::Running {
+    let entered = if phases.now() != Phase::Running {
         Err(Refused::new(StatusCode::Draining, ""))
     } else if candidates.rules.is_empty() {
         Err(not_allowed(open))
@@ -169,7 +168,7 @@ async fn dial(
     limit: Instant,
 ) -> Result<(Way, RuleSession, Dialled), Refused> {
     let way = shared.dialler.authorise(candidates, open, payer, limit).await?;
-    let rule = shared.live.enter(&way.rule).map_err(|no| match no {
+    let rule = shared.policy.live().enter(&way.rule).map_err(|no| match no {
         NoPlace::Full => Refused::new(
             StatusCode::Overloaded,
             format!("{}: as many sessions as it allows", way.rule.name()),

@@ -7,6 +7,7 @@
 //! - [`Resolver`] turns an endpoint into addresses, [`dial`] those into a [`Conn`].
 //! - [`Listener`] accepts; [`Gate`] decides who of the newcomers stays while there is room for some only.
 //! - [`receive_open`] reads an OPEN, [`answer_and_linger`] says no and sees to it that it can be read.
+//! - [`Life`] is that of a service that lets what is under way finish.
 //! - [`SharedPlaces`] are what is bounded among keys or sources; [`RateLimit`] is a rate that many share; [`EventLog`] bounds what newcomers can make a program write into its log.
 //!
 //! The rules that the code cites (`LH-ACCEPT-1`) are those of `docs/protocol.md`.
@@ -16,6 +17,7 @@ mod conn;
 mod dial;
 mod event_log;
 mod gate;
+mod life;
 mod linger;
 mod listen;
 mod newcomers;
@@ -30,8 +32,9 @@ pub use conn::Conn;
 pub use dial::{DialError, Dialled, dial};
 pub use event_log::EventLog;
 pub use gate::{Entered, Eviction, Gate, GateLimits, NoRoom, Payer, Place};
+pub use life::{Life, Phase, Phases};
 pub use linger::answer_and_linger;
-pub use listen::{ListenError, Listener};
+pub use listen::{Listen, ListenError, Listener};
 pub use open::{NoOpen, receive_open};
 pub use options::{CongestionError, Options, check_congestion};
 pub use places::{HeldPlace, SharedPlaces};

@@ -19,6 +19,40 @@ const BACKLOG: i32 = 1024;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// Where to listen, and with which congestion control.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// Where.
+    pub address: SocketAddr,
+    /// Congestion control (such as `bbr`) of the connections that come in here, for what is sent back on them; the
+    /// kernel's default when `None`.
+    pub congestion: Option<String>,
+}
+
+impl Listen {
+    /// A listener at `address` with the kernel's congestion control.
+    #[must_use]
+    pub const fn at(address: SocketAddr) -> Self {
+        Self {
+            address,
+            congestion: None,
+        }
+    }
+
+    /// Listens there. Sent bytes have `unacknowledged` to be acknowledged ([`Options::unacknowledged`]).
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn open(&self, unacknowledged: Duration) -> Result<Listener, ListenError> {
+        let options = Options {
+            unacknowledged,
+            congestion: self.congestion.clone(),
+            source: None,
+        };
+        Listener::bind(self.address, &options)
+    }
+}
+
 /// A listening socket.
 #[derive(Debug)]
 pub struct Listener {

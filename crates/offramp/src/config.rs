@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drs::Mode;
-use longhaul_hop::GateLimits;
+use longhaul_hop::{GateLimits, Listen};
 use longhaul_policy::Policy;
 use longhaul_proto::OFFRAMP_PORT;
 use longhaul_session::{Buffers, Identity, SESSION_BYTES, Silence};
@@ -30,26 +30,6 @@ pub struct OfframpConfig {
     pub sizing: Mode,
     /// Read the policy's file again on SIGHUP. A policy that did not come from a file stays.
     pub reload_on_hangup: bool,
-}
-
-/// One listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
-    /// Where.
-    pub address: SocketAddr,
-    /// Congestion control (such as `bbr`) of the connections that come in here; the kernel's default when `None`.
-    pub congestion: Option<String>,
-}
-
-impl Listen {
-    /// A listener at `address` with the kernel's congestion control.
-    #[must_use]
-    pub const fn at(address: SocketAddr) -> Self {
-        Self {
-            address,
-            congestion: None,
-        }
-    }
 }
 
 impl OfframpConfig {

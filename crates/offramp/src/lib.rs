@@ -16,6 +16,7 @@ mod offramp;
 mod serve;
 mod setup;
 
-pub use config::{Limits, Listen, OfframpConfig, Timeouts};
+pub use config::{Limits, OfframpConfig, Timeouts};
 pub use error::Error;
+pub use longhaul_hop::Listen;
 pub use offramp::Offramp;

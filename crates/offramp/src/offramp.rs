@@ -4,20 +4,19 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use drs::Mode;
-use longhaul_hop::{Conn, EventLog, Gate, ListenError, Listener, Options, check_congestion};
+use longhaul_hop::{Conn, EventLog, Gate, Life, Listen, ListenError, Listener, Phases};
 use longhaul_metrics::Page;
-use longhaul_policy::{Finder, Live, OwnAddressReader, Policy, Role};
+use longhaul_policy::{Finder, InForce, OwnAddressReader, Reloaded, Role};
 use longhaul_proto::{LogRate, Service};
 use longhaul_session::{Acceptor, Buffers, ListenOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::config::{Listen, OfframpConfig, Timeouts};
+use crate::config::{OfframpConfig, Timeouts};
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::serve::serve;
@@ -25,8 +24,7 @@ use crate::serve::serve;
 /// What all connections of an off-ramp share.
 pub(crate) struct Shared {
     pub(crate) acceptor: Acceptor,
-    pub(crate) policy: Arc<RwLock<Arc<Policy>>>,
-    pub(crate) live: Arc<Live>,
+    pub(crate) policy: Arc<InForce>,
     pub(crate) finder: Finder,
     pub(crate) timeouts: Timeouts,
     pub(crate) sizing: Mode,
@@ -34,16 +32,6 @@ pub(crate) struct Shared {
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: EventLog,
-}
-
-/// How far the off-ramp's life has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    Running,
-    /// Sessions finish; new ones are refused.
-    Draining,
-    /// The drain deadline has passed.
-    Aborting,
 }
 
 /// An off-ramp whose listeners are open.
@@ -84,24 +72,19 @@ impl Offramp {
             None
         };
         let own = OwnAddressReader::new().map_err(Error::OwnAddresses)?;
-        let live = Live::new(&config.policy);
-        let policy = Arc::new(RwLock::new(Arc::new(config.policy)));
+        let policy = Arc::new(InForce::new(config.policy));
         let known = Arc::clone(&policy);
         // Its address is not used: the listeners are this crate's own.
         let mut options = ListenOptions::new(
             SocketAddr::from(([0, 0, 0, 0], 0)),
             config.identity,
-            Arc::new(move |key| {
-                let policy = known.read().unwrap_or_else(PoisonError::into_inner);
-                policy.knows(key, Role::Offramp)
-            }),
+            Arc::new(move |key| known.policy().knows(key, Role::Offramp)),
             vec![Service::TCP],
         );
         options.handshake_timeout = config.timeouts.handshake;
         let shared = Arc::new(Shared {
             acceptor: Acceptor::new(options),
             policy,
-            live,
             finder: Finder::new(config.limits.lookups, own),
             gate: Gate::new(config.limits.gate(&config.timeouts)),
             timeouts: config.timeouts,
@@ -146,7 +129,7 @@ impl Offramp {
     }
 
     /// Serves until `shutdown` resolves, then drains: listeners close, sessions get [`Timeouts::drain`] to finish, and what is left is
-    /// reset. If this future is dropped, sessions go on.
+    /// reset. If this future is dropped, sessions are reset.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let metrics = self.metrics();
         let Self {
@@ -155,16 +138,10 @@ impl Offramp {
             hangup,
             shared,
         } = self;
-        let (phase, phases) = watch::channel(Phase::Running);
-        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        let (life, phases) = Life::begin();
         let mut tasks = JoinSet::new();
         for listener in listeners {
-            tasks.spawn(accept(
-                listener,
-                Arc::clone(&shared),
-                phases.clone(),
-                alive.clone(),
-            ));
+            tasks.spawn(accept(listener, Arc::clone(&shared), phases.clone()));
         }
         let mut services = JoinSet::new();
         if let Some(listener) = page {
@@ -173,36 +150,24 @@ impl Offramp {
         if let Some(hangup) = hangup {
             services.spawn(reload(hangup, Arc::clone(&shared)));
         }
-        drop((phases, alive));
+        drop(phases);
         shutdown.await;
         tracing::info!(sessions = shared.gate.verified(), "off-ramp draining");
-        phase.send_replace(Phase::Draining);
+        life.drain();
         tasks.shutdown().await;
-        if tokio::time::timeout(shared.timeouts.drain, all_gone.recv())
-            .await
-            .is_err()
-        {
+        let late = || {
             tracing::warn!(
                 sessions = shared.gate.verified(),
                 "drain deadline passed: resetting what is left"
             );
-            phase.send_replace(Phase::Aborting);
-            all_gone.recv().await;
-        }
+        };
+        life.end(shared.timeouts.drain, late).await;
         tracing::info!("off-ramp drained");
     }
 }
 
 fn listen(at: &Listen, timeouts: &Timeouts) -> Result<Listener, Error> {
-    if let Some(name) = &at.congestion {
-        check_congestion(name)?;
-    }
-    let options = Options {
-        unacknowledged: timeouts.unacknowledged,
-        congestion: at.congestion.clone(),
-        source: None,
-    };
-    Listener::bind(at.address, &options).map_err(|error| match error {
+    at.open(timeouts.unacknowledged).map_err(|error| match error {
         ListenError::Congestion(error) => error.into(),
         ListenError::Io(source) => Error::Listen {
             address: at.address,
@@ -211,13 +176,8 @@ fn listen(at: &Listen, timeouts: &Timeouts) -> Result<Listener, Error> {
     })
 }
 
-/// Accepts for ever. Each connection's task holds a clone of `alive`.
-async fn accept(
-    mut listener: Listener,
-    shared: Arc<Shared>,
-    phases: watch::Receiver<Phase>,
-    alive: mpsc::Sender<()>,
-) {
+/// Accepts for ever. Each connection's task holds a clone of `phases`.
+async fn accept(mut listener: Listener, shared: Arc<Shared>, phases: Phases) {
     // The whole of the log for a lack of descriptors, however long it lasts.
     let mut warnings = LogRate::new(3, 1);
     let began = tokio::time::Instant::now();
@@ -230,51 +190,37 @@ async fn accept(
         };
         let (fd, peer) = listener.accept(failed).await;
         shared.metrics.accepted.inc();
-        admit(&shared, fd, peer, &phases, &alive);
+        admit(&shared, fd, peer, &phases);
     }
 }
 
-fn admit(
-    shared: &Arc<Shared>,
-    fd: OwnedFd,
-    peer: SocketAddr,
-    phases: &watch::Receiver<Phase>,
-    alive: &mpsc::Sender<()>,
-) {
+fn admit(shared: &Arc<Shared>, fd: OwnedFd, peer: SocketAddr, phases: &Phases) {
     let entered = shared.gate.enter(peer.ip());
-    let (shared, phases, alive) = (Arc::clone(shared), phases.clone(), alive.clone());
+    let (shared, phases) = (Arc::clone(shared), phases.clone());
     tokio::spawn(async move {
         match Conn::new(fd) {
-            Ok(conn) => serve(shared, conn, peer, entered, phases).await,
+            Ok(conn) => serve(shared, conn, peer, entered, phases.clone()).await,
             Err(_) => drop(shared.metrics.accept_errors.inc()),
         }
-        drop(alive);
+        drop(phases);
     });
 }
 
 /// Reads the policy again on each SIGHUP; one with a mistake changes nothing.
 async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
     while hangup.recv().await.is_some() {
-        let file = {
-            let policy = shared.policy.read().unwrap_or_else(PoisonError::into_inner);
-            policy.file().map(std::path::Path::to_owned)
+        let Some(reloaded) = shared.policy.reload().await else {
+            return;
         };
-        let Some(file) = file else { return };
-        let loaded = tokio::task::spawn_blocking(move || Policy::load(&file)).await;
-        let outcome = match loaded {
-            Ok(Ok(policy)) => {
-                tracing::info!(rules = policy.count(Role::Offramp), "off-ramp's policy reloaded");
-                // First, so that a rule that can be found can be entered.
-                shared.live.reload(&policy);
-                *shared.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
-                "loaded"
+        match &reloaded {
+            Reloaded::Loaded(policy) => {
+                tracing::info!(rules = policy.count(Role::Offramp), "off-ramp's policy reloaded")
             }
-            Ok(Err(error)) => {
+            Reloaded::Refused(error) => {
                 tracing::error!(%error, "off-ramp's policy not reloaded: the old one stays");
-                "refused"
             }
-            Err(_) => "failed",
-        };
-        shared.metrics.reloaded(outcome);
+            Reloaded::Failed => {}
+        }
+        shared.metrics.reloaded(reloaded.word());
     }
 }

@@ -4,23 +4,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use drs::Limit;
-use longhaul_hop::{Conn, Entered, Payer, RateLimit};
+use longhaul_hop::{Conn, Entered, Payer, Phase, Phases, RateLimit};
 use longhaul_policy::{RateLimits, RuleSession};
 use longhaul_proto::{Open, StatusCode};
 use longhaul_session::{Declined, End, Ending, Error, Join, JoinOptions, Joined, Session};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::offramp::{Phase, Shared};
+use crate::offramp::Shared;
 use crate::setup::{Reached, admit, reach};
 
-/// Serves one connection to its end. `phase` cuts it short; a sender that is gone means the off-ramp is, too.
+/// Serves one connection to its end. `phases` cut it short.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     conn: Conn,
     peer: SocketAddr,
     entered: Entered,
-    mut phase: watch::Receiver<Phase>,
+    mut phases: Phases,
 ) {
     let Entered {
         mut place,
@@ -28,7 +27,7 @@ pub(crate) async fn serve(
         header,
     } = entered;
     let began = Instant::now();
-    let draining = phase.clone();
+    let draining = phases.clone();
     let setup = Box::pin(async {
         let mut admitted = None;
         let received = shared.acceptor.receive(conn, header, |open| {
@@ -77,11 +76,11 @@ pub(crate) async fn serve(
         established = setup => established,
         // Dropped, which resets it: a flood is not worth an answer.
         () = eviction.wait() => return shared.metrics.turned_away("evicted"),
-        _ = phase.wait_for(|phase| *phase == Phase::Aborting) => return,
+        () = phases.reached(Phase::Aborting) => return,
     };
     if let Some((session, open, reached, payer)) = established {
         shared.metrics.sessions_active.inc();
-        carry(&shared, session, open, reached, payer, peer, began, phase).await;
+        carry(&shared, session, open, reached, payer, peer, began, phases).await;
         shared.metrics.sessions_active.dec();
     }
 }
@@ -95,14 +94,14 @@ async fn carry(
     payer: Payer,
     peer: SocketAddr,
     began: Instant,
-    mut phase: watch::Receiver<Phase>,
+    mut phases: Phases,
 ) {
     let Reached { conn, address, rule } = reached;
     let mut join = Join::new(session, conn, options(shared, &rule));
     let joined = tokio::select! {
         biased;
         joined = &mut join => joined,
-        _ = phase.wait_for(|phase| *phase == Phase::Aborting) => join.abort(),
+        () = phases.reached(Phase::Aborting) => join.abort(),
     };
     drop(join);
     let Joined {

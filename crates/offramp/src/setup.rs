@@ -2,16 +2,14 @@
 //! initiator is answered (LH-OFFRAMP-2).
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError};
 
-use longhaul_hop::{Conn, Dialled, Options, Payer, Place, dial};
+use longhaul_hop::{Conn, Dialled, Options, Payer, Phase, Phases, Place, dial};
 use longhaul_policy::{Asked, Candidates, NoPlace, NoWay, RuleSession};
 use longhaul_proto::{Open, StatusCode};
 use longhaul_session::Declined;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::offramp::{Phase, Shared};
+use crate::offramp::Shared;
 
 /// What the policy admits as it is written.
 pub(crate) struct Admitted {
@@ -32,12 +30,12 @@ pub(crate) fn admit(
     peer: IpAddr,
     open: &Open,
     place: &mut Place,
-    phase: &watch::Receiver<Phase>,
+    phases: &Phases,
 ) -> Result<Admitted, Declined> {
-    let policy = Arc::clone(&shared.policy.read().unwrap_or_else(PoisonError::into_inner));
+    let policy = shared.policy.policy();
     let asked = asked(open)?;
     let candidates = policy.candidates(&open.principal, asked, &shared.finder.own_addresses());
-    if *phase.borrow() != Phase::Running {
+    if phases.now() != Phase::Running {
         return Err(StatusCode::Draining.into());
     }
     if candidates.rules.is_empty() {
@@ -68,7 +66,7 @@ pub(crate) async fn reach(
         .find(candidates, asked, payer, deadline)
         .await
         .map_err(declined)?;
-    let rule = shared.live.enter(&way.rule).map_err(|no| match no {
+    let rule = shared.policy.live().enter(&way.rule).map_err(|no| match no {
         NoPlace::Full => Declined {
             code: StatusCode::Overloaded,
             detail: format!("{}: as many sessions as it allows", way.rule.name()),

@@ -5,14 +5,13 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use longhaul_hop::{Conn, EventLog, ListenError, Listener, Options};
+use longhaul_hop::{Conn, EventLog, ListenError, Listener, Options, Phases};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::PROGRAM_UNACKNOWLEDGED;
 use crate::config::Guests;
 use crate::engine::Engine;
 use crate::error::OnrampError;
-use crate::phase::Phases;
 
 /// A listener of one entry.
 #[derive(Debug)]

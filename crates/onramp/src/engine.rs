@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_config::routes::{RouteRule, SessionEnd};
-use longhaul_hop::{Conn, Dialled, Options, Resolver, dial};
+use longhaul_hop::{Conn, Dialled, Options, Phase, Phases, Resolver, dial};
 use longhaul_proto::{Endpoint, PublicKey, Route};
 use longhaul_session::{
     Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions, Joined, KnownHosts,
@@ -23,7 +23,6 @@ use crate::destination::{Destination, Wish};
 use crate::destinations::Destinations;
 use crate::exit::Exit;
 use crate::failure::Failed;
-use crate::phase::{Phase, Phases};
 use crate::route::NamedRoute;
 use crate::table::Table;
 

@@ -16,7 +16,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORI
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use longhaul_hop::Conn;
+use longhaul_hop::{Conn, Phase};
 use longhaul_proto::{Endpoint, Host};
 use rustix::io::Errno;
 
@@ -25,7 +25,6 @@ use crate::destination::{Destination, Wish};
 use crate::door::{Guest, Held, local};
 use crate::engine::{Engine, Opened, Request};
 use crate::failure::Failed;
-use crate::phase::Phase;
 
 /// Its name in the log.
 pub(crate) const ENTRY: &str = "http";

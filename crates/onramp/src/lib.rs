@@ -26,7 +26,6 @@ mod http;
 mod listening;
 mod onramp;
 mod peers;
-mod phase;
 mod route;
 mod socks;
 mod table;

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use longhaul_hop::Conn;
+use longhaul_hop::{Conn, Phase, Phases};
 use longhaul_proto::{PublicKey, Service};
 use longhaul_ramp::Reply;
 use longhaul_session::{Error, ListenOptions, Listener, Session};
@@ -18,7 +18,6 @@ use crate::destination::{Destination, Wish};
 use crate::engine::{Opened, Request};
 use crate::exit::Exit;
 use crate::failure::Failed;
-use crate::phase::{Phase, Phases};
 use crate::unix::{Programs, refuse, tell};
 use crate::waiting::KnownPeer;
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_hop::{Life, Phases};
 use tokio::task::JoinSet;
 
 use crate::config::{Guests, OnrampConfig};
@@ -14,7 +15,6 @@ use crate::door::{Door, Guest};
 use crate::engine::Engine;
 use crate::error::OnrampError;
 use crate::peers::Peers;
-use crate::phase::{Phase, Phases, Said, phases};
 use crate::table::Table;
 use crate::unix::{Programs, Socket};
 use crate::waiting::WaitingRoom;
@@ -25,7 +25,7 @@ use crate::{forward, http, socks};
 pub struct Onramp {
     entries: JoinSet<()>,
     engine: Arc<Engine>,
-    said: Said,
+    life: Life,
     drain: Duration,
     places: Places,
 }
@@ -53,7 +53,7 @@ impl Onramp {
     /// # Errors
     /// [`OnrampError`], which says what cannot be had. Once it runs, what goes wrong with a connection is that connection's error.
     pub fn start(config: OnrampConfig) -> Result<Self, OnrampError> {
-        let (said, phases) = phases();
+        let (life, phases) = Life::begin();
         let table = Table::open(&config.routes)?;
         let peers = Arc::new(Peers::new(
             config.authorized_keys.clone(),
@@ -111,7 +111,7 @@ impl Onramp {
         Ok(Self {
             entries,
             engine,
-            said,
+            life,
             drain: config.drain,
             places,
         })
@@ -134,19 +134,16 @@ impl Onramp {
         let Self {
             mut entries,
             engine,
-            mut said,
+            life,
             drain,
             places: _,
         } = self;
         drop(engine);
-        said.say(Phase::Draining);
+        life.drain();
         // With their listeners, and the socket's name.
         entries.shutdown().await;
-        if tokio::time::timeout(drain, said.all_gone()).await.is_err() {
-            tracing::warn!("the time to finish is over: what is left is reset");
-            said.say(Phase::Aborting);
-            said.all_gone().await;
-        }
+        let late = || tracing::warn!("the time to finish is over: what is left is reset");
+        life.end(drain, late).await;
     }
 }
 

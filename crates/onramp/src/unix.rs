@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_config::home;
-use longhaul_hop::Conn;
+use longhaul_hop::{Conn, Phase, Phases};
 use longhaul_ramp::{Ask, MAX_MESSAGE, Reply};
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt;
@@ -21,7 +21,6 @@ use crate::error::OnrampError;
 use crate::failure::Failed;
 use crate::listening;
 use crate::peers::Peers;
-use crate::phase::{Phase, Phases};
 use crate::route::NamedRoute;
 use crate::waiting::WaitingRoom;
 

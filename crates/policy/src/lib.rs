@@ -29,6 +29,7 @@ mod find;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod in_force;
 mod live;
 mod network;
 mod own;
@@ -46,6 +47,7 @@ use longhaul_proto::{ACCEPTOR_PORT, Endpoint, Host, Next, Open, PublicKey};
 
 pub use file::PolicyError;
 pub use find::{Finder, NoWay, Way};
+pub use in_force::{InForce, Reloaded};
 pub use live::{Live, NoPlace, RateLimits, RuleSession};
 pub use network::Network;
 pub use own::OwnAddressReader;

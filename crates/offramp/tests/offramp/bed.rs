@@ -130,7 +130,7 @@ pub fn depot(me: &Identity) -> SocketAddr {
     );
     let policy = Policy::parse(&text, Path::new("test.toml")).expect(&text);
     let mut config = DepotConfig::new(SigningKey::generate().expect("key"), policy);
-    config.listen = vec![longhaul_depot::Listen::at(ANY.parse().expect("address"))];
+    config.listen = vec![Listen::at(ANY.parse().expect("address"))];
     config.workers = 0;
     let depot = Depot::bind(config).expect("bind");
     let address = *depot.local_addresses().first().expect("an address");

@@ -14,6 +14,7 @@ use hyper::header::{
 };
 use hyper::{StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use longhaul_hop::Phase;
 use longhaul_session::{End, Ending};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
@@ -22,7 +23,6 @@ use super::{Answer, Client, ENTRY, PSEUDONYM, refused, text};
 use crate::destination::{Destination, Wish};
 use crate::engine::Request;
 use crate::exit::Exit;
-use crate::phase::Phase;
 
 /// Header fields that are for one connection alone, besides those that `Connection` names.
 const HOP_BY_HOP: [HeaderName; 6] = [
