@@ -45,7 +45,7 @@ pub fn usual_path() -> Option<PathBuf> {
         .or_else(|| below("LONGHAUL_HOME", "state"))
         .or_else(|| below("XDG_STATE_HOME", "longhaul"))
         .or_else(|| below("HOME", ".local/state/longhaul"))?;
-    Some(state.join("onramp/socket"))
+    Some(state.join(longhaul_ramp::SOCKET_IN_STATE))
 }
 
 /// Connects to an on-ramp: to the one at `path`; else to `$LONGHAUL_ONRAMP`; else to the usual one, which is started if it does not

@@ -25,11 +25,11 @@ use longhaul_jobs::Limits;
 use longhaul_session::Identity;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::agent_client::{agent_dir, in_runtime, socket};
 use crate::exit::Exit;
+use crate::stop::StopSignals;
 use crate::{answer, cp, home, logging};
 
 /// Longest path of a Unix socket, in bytes, as the system has it.
@@ -109,8 +109,7 @@ impl Resident {
     }
 
     async fn serve(&self, dir: &Path) -> Result<Exit> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut stop_signals = StopSignals::take()?;
         let store = match &self.store {
             Some(url) => Store::postgres(url).await?,
             None => Store::sqlite(&dir.join("jobs.sqlite")).await?,
@@ -171,8 +170,7 @@ impl Resident {
             tokio::spawn(async move { agent.run(stopped).await })
         };
         let failed = tokio::select! {
-            _ = terminate.recv() => None,
-            _ = interrupt.recv() => None,
+            () = stop_signals.received() => None,
             ended = served.join_next() => ended,
         };
         stop.send_replace(true);

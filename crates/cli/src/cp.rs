@@ -13,11 +13,11 @@ use longhaul_transfer::{
     Client, Compare, Destination, Error, Hello, MAX_STREAMS, Outcome, Portion, Request, SessionConnector,
     Sources, StreamMemory, Token, WriteOptions, copy_local,
 };
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::ssh_options::SshOptions;
+use crate::stop::StopSignals;
 use crate::target::Remote;
 use crate::trust::Remembering;
 use crate::watch::{Show, Watch};
@@ -181,8 +181,7 @@ impl Cp {
     }
 
     async fn copy(&self, job: Job, started: Instant) -> Result<Exit> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut stop_signals = StopSignals::take()?;
         let show = Show {
             json: self.json,
             quiet: self.quiet,
@@ -191,8 +190,7 @@ impl Cp {
         let watch = Watch::start(show, started);
         let result = tokio::select! {
             result = self.carry_out(&job, &watch) => result,
-            _ = interrupt.recv() => Err(anyhow!(Interrupted)),
-            _ = terminate.recv() => Err(anyhow!(Interrupted)),
+            () = stop_signals.received() => Err(anyhow!(Interrupted)),
         };
         let outcome = result.as_ref().map(|carried| &carried.outcome);
         let mut report = Report::new(job.name(), started.elapsed(), &watch, outcome);

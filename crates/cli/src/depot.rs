@@ -11,10 +11,10 @@ use longhaul_offramp::{Offramp, OfframpConfig};
 use longhaul_policy::Policy;
 use longhaul_session::Identity;
 use quantities::Time;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::exit::Exit;
+use crate::stop::StopSignals;
 use crate::{answer, home, logging};
 
 /// Relay sessions towards servers and further depots.
@@ -84,8 +84,7 @@ impl Relay {
         if let Some(Time(drain)) = self.drain {
             config.timeouts.drain = drain;
         }
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut stop_signals = StopSignals::take()?;
         let depot = Depot::bind(config)?;
         let texts = |addresses: Vec<SocketAddr>| -> Vec<String> {
             addresses.iter().map(SocketAddr::to_string).collect()
@@ -118,10 +117,7 @@ impl Relay {
             async move { drop(stopped.wait_for(|stopped| *stopped).await) }
         };
         let signalled = async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
+            stop_signals.received().await;
             stop.send_replace(true);
         };
         let offramp = async {

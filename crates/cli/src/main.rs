@@ -33,6 +33,7 @@ mod run;
 mod serve;
 mod server_options;
 mod ssh_options;
+mod stop;
 mod submit;
 mod systemd;
 mod target;

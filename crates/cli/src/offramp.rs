@@ -10,9 +10,9 @@ use longhaul_offramp::{Listen, Offramp, OfframpConfig};
 use longhaul_policy::Policy;
 use longhaul_proto::OFFRAMP_PORT;
 use quantities::Time;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
+use crate::stop::StopSignals;
 use crate::{answer, home, logging};
 
 /// End sessions at ordinary servers, which know nothing of Longhaul.
@@ -68,8 +68,7 @@ impl Ramp {
         if let Some(Time(drain)) = self.drain {
             config.timeouts.drain = drain;
         }
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut stop_signals = StopSignals::take()?;
         let offramp = self.bind(config)?;
         let addresses: Vec<String> = offramp
             .local_addresses()
@@ -91,10 +90,7 @@ impl Ramp {
         }
         offramp
             .run(async move {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
+                stop_signals.received().await;
             })
             .await;
         Ok(Exit::Success)

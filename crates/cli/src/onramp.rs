@@ -13,6 +13,7 @@ use longhaul_session::Identity;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
+use crate::stop::StopSignals;
 use crate::{answer, descriptors, home, logging};
 use entries::Entries;
 
@@ -58,23 +59,20 @@ impl OnrampCommand {
 
     async fn serve(self) -> Result<Exit> {
         let mut hangup = signal(SignalKind::hangup())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut stop_signals = StopSignals::take()?;
         let onramp = Onramp::start(self.entries.config()?)?;
         self.announce(onramp.places());
         loop {
             tokio::select! {
                 _ = hangup.recv() => onramp.reload(),
-                _ = interrupt.recv() => break,
-                _ = terminate.recv() => break,
+                () = stop_signals.received() => break,
             }
         }
         tracing::info!("lets connections finish");
         tokio::select! {
             () = onramp.stop() => {}
             // Whoever asks twice does not want to wait.
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            () = stop_signals.received() => {}
         }
         Ok(Exit::Success)
     }
@@ -128,5 +126,5 @@ pub fn default_socket() -> Result<PathBuf> {
     let state = home::state_dir().context(
         "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the socket is to be with --socket",
     )?;
-    Ok(state.join("onramp/socket"))
+    Ok(state.join(longhaul_ramp::SOCKET_IN_STATE))
 }

@@ -15,7 +15,7 @@ use longhaul_proto::text::{is_printable, printable};
 use longhaul_ramp::{MAX_PURPOSE, SOCKET_VARIABLE};
 use quantities::{ByteCount, Rate, Time};
 
-use crate::{failure, home, quantity};
+use crate::{failure, quantity};
 
 /// Exit code when `longhaul run` itself fails, as `env`, `nice` and `timeout` have it.
 const FAILED: u8 = 125;
@@ -151,22 +151,9 @@ fn running() -> Option<PathBuf> {
     let named = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
     let path = match named {
         Some(path) => PathBuf::from(path),
-        None => home::state_dir()?.join("onramp/socket"),
+        None => crate::onramp::default_socket().ok()?,
     };
-    answers(&path).then_some(path)
-}
-
-fn answers(path: &Path) -> bool {
-    use rustix::io::Errno;
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let Ok(address) = SocketAddrUnix::new(path) else {
-        return false;
-    };
-    let connected = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .and_then(|socket| connect(&socket, &address));
-    // A full queue is somebody's.
-    matches!(connected, Ok(()) | Err(Errno::AGAIN))
+    longhaul_onramp::answers(&path).then_some(path)
 }
 
 /// An on-ramp for one program: its socket is in a directory of its own, and it ends with this process.

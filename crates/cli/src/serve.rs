@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::quantity::memory;
+use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
 use crate::{answer, descriptors, doctor, failure, home, logging, perf};
 
@@ -181,8 +182,7 @@ impl Serve {
                 Err(_) => Listener::bind(options((Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())).await?,
             },
         };
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut stop_signals = StopSignals::take()?;
         self.announce(&served, listener.local_addr(), &key.to_string());
         let reload = async {
             while hangup.recv().await.is_some() {
@@ -193,8 +193,7 @@ impl Serve {
         tokio::select! {
             error = self.accept(server.clone(), &listener) => Err(error.into()),
             () = reload => Ok(Exit::Success),
-            _ = interrupt.recv() => Ok(Exit::Success),
-            _ = terminate.recv() => Ok(Exit::Success),
+            () = stop_signals.received() => Ok(Exit::Success),
         }
     }
 

@@ -10,6 +10,7 @@ mod demo;
 mod experiment;
 mod experiments;
 mod fit;
+mod gateways;
 mod identities;
 mod listed;
 mod marks;

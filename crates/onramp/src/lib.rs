@@ -37,6 +37,7 @@ pub use destination::{Destination, Wish};
 pub use destinations::Destinations;
 pub use error::OnrampError;
 pub use onramp::{Onramp, Places};
+pub use unix::answers;
 
 /// How long a program on this machine may not read what is for it. A stopped program is not a dead one, and the kernel tells of dead ones.
 const PROGRAM_UNACKNOWLEDGED: Duration = Duration::from_secs(24 * 3600);

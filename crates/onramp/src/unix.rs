@@ -143,8 +143,9 @@ fn file(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// Whether somebody listens there.
-fn answers(path: &Path) -> bool {
+/// Whether an on-ramp, or somebody else, listens at this socket.
+#[must_use]
+pub fn answers(path: &Path) -> bool {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let Ok(address) = SocketAddrUnix::new(path) else {
@@ -152,6 +153,7 @@ fn answers(path: &Path) -> bool {
     };
     let connected = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .and_then(|socket| connect(&socket, &address));
+    // A full queue is somebody's.
     matches!(connected, Ok(()) | Err(Errno::AGAIN))
 }
 

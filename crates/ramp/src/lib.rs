@@ -49,5 +49,8 @@ pub const MAX_REASON: usize = 256;
 /// Most bytes that a program may put in front of its own, to keep its socket from being writable: [`Request::Begin`].
 pub const MAX_FILL: u32 = 16 * 1024 * 1024;
 
+/// Where the on-ramp's socket is below the state directory, if nobody says.
+pub const SOCKET_IN_STATE: &str = "onramp/socket";
+
 /// Environment variable with the path of the on-ramp's socket.
 pub const SOCKET_VARIABLE: &str = "LONGHAUL_ONRAMP";

@@ -14,10 +14,10 @@ use longhaul_proto::text::printable;
 use longhaul_session::{ConnectOptions, Endpoint, Service};
 use quantities::Time;
 use serde_json::{Map, Value};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Perf, lines};
 use crate::exit::Exit;
+use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
 use crate::trust::FirstUse;
 use crate::{answer, failure, home, logging, trust};
@@ -76,8 +76,7 @@ fn course(perf: &Perf) -> Result<Option<Course>> {
 }
 
 async fn measure(perf: &Perf, server: &Endpoint, test: Test, course: Option<Course>) -> Result<Exit> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop_signals = StopSignals::take()?;
     let (options, first) = options(perf, server).await?;
     if test.protection == Protection::None {
         eprintln!(
@@ -113,8 +112,7 @@ async fn measure(perf: &Perf, server: &Endpoint, test: Test, course: Option<Cour
     );
     let result = tokio::select! {
         result = measuring => result.map_err(|error| advise(error, server)),
-        _ = interrupt.recv() => return Ok(Exit::Interrupted),
-        _ = terminate.recv() => return Ok(Exit::Interrupted),
+        () = stop_signals.received() => return Ok(Exit::Interrupted),
     };
     let attempt = course.zip(result.as_ref().ok()).map(|(course, outcome)| {
         let forward = test.direction != Direction::Reverse;

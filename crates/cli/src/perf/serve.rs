@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail};
 use longhaul_hop::{EventLog, Payer};
 use longhaul_perf::{Limits, Server};
 use longhaul_session::{ListenOptions, Listener, Service, Session};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::Perf;
 use crate::exit::Exit;
+use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
 use crate::{answer as told, home, logging};
 
@@ -56,8 +56,7 @@ async fn listen(perf: &Perf) -> Result<Exit> {
         at_once: perf.serve.max_tests,
         per_minute: perf.serve.max_per_minute,
     });
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let mut stop_signals = StopSignals::take()?;
     announce(perf, listener.local_addr(), &key.to_string());
     let events = Arc::new(EventLog::new());
     let serving = async {
@@ -70,8 +69,7 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     };
     tokio::select! {
         error = serving => Err(error.into()),
-        _ = interrupt.recv() => Ok(Exit::Success),
-        _ = terminate.recv() => Ok(Exit::Success),
+        () = stop_signals.received() => Ok(Exit::Success),
     }
 }
 

@@ -1,6 +1,5 @@
 //! One timed transfer of GridFTP, directly or through gateways.
 
-use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,15 +8,13 @@ use wanbed::Lab;
 
 use super::Cell;
 use crate::children::Server;
-use crate::copy::{DEPOT_PORT, in_node, start_depot};
 use crate::experiment::Here;
+use crate::gateways::Gateways;
 use crate::peers::gridftp::{CLIENT, GridFtp};
 use crate::peers::place::Place;
 use crate::peers::{Peer, Program};
 use crate::setting::Way;
 
-/// Port of the off-ramp in its node.
-const OFFRAMP_PORT: u16 = 7511;
 /// Headers of a segment: IPv4 and TCP with timestamps.
 const HEADERS: u64 = 52;
 
@@ -84,45 +81,17 @@ pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<
 
 /// The client's program under `longhaul run`, a depot at the first gateway and an off-ramp at the second.
 fn through(here: &Here<'_, ()>) -> Result<(Command, Vec<Server>)> {
-    let (tools, lab) = (here.tools, here.lab);
-    let keys = &tools.identities;
-    let (server, gw1, gw2) = (lab.address("server")?, lab.address("gw1")?, lab.address("gw2")?);
-    let policy = here.folder.join("offramp.toml");
-    let mut text = String::new();
-    writeln!(
-        text,
-        "[[allow]]\nprincipals = [\"{}\"]\nservers = [\"{server}\"]\nports = [\"any\"]",
-        keys.client_key
-    )?;
-    std::fs::write(&policy, text).context("cannot write the off-ramp's policy")?;
-    let mut offramp = in_node(tools, lab, "gw2", &keys.server_home)?;
-    offramp
-        .args([
-            "offramp",
-            "--listen",
-            &format!("0.0.0.0:{OFFRAMP_PORT}"),
-            "--policy",
-        ])
-        .arg(&policy);
-    let gateways = vec![
-        start_depot(tools, lab, "gw1")?,
-        Server::start(offramp, "longhaul offramp", "listening")?,
-    ];
-    let routes = here.folder.join("routes.toml");
-    let table = format!(
-        "[[route]]\nto = [\"{server}\"]\nvia = \"{gw1}:{DEPOT_PORT}\"\nofframp = \"{}@{gw2}:{OFFRAMP_PORT}\"\nalways = true\n",
-        keys.server_key
-    );
-    std::fs::write(&routes, table).context("cannot write the table of routes")?;
-    let mut client = in_node(tools, lab, "client", &keys.client_home)?;
-    client
-        .env("LONGHAUL_STATE", here.folder.join("state"))
-        .env("HOME", here.folder)
-        .args(["run", "--routes"])
-        .arg(&routes)
-        .arg("--")
-        .arg(CLIENT.find()?);
-    Ok((client, gateways))
+    let gateways = Gateways {
+        tools: here.tools,
+        lab: here.lab,
+        folder: here.folder,
+        depots: &["gw1"],
+        offramp: "gw2",
+    };
+    let servers = gateways.start()?;
+    let mut client = gateways.run(&gateways.routes("")?)?;
+    client.env("HOME", here.folder).arg(CLIENT.find()?);
+    Ok((client, servers))
 }
 
 /// Payload that the last link has delivered to the server so far, in bytes.

@@ -1,24 +1,22 @@
 //! One program by one way.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use wanbed::Lab;
 
 use super::{Cell, Entry, Seen};
 use crate::children::{Server, output_within};
-use crate::copy::{DEPOT_PORT, Source, in_node, start_depot};
+use crate::copy::Source;
 use crate::experiment::Here;
+use crate::gateways::{Gateways, OFFRAMP_PORT};
 use crate::peers::one_copy::Direction;
 use crate::peers::place::Place;
 use crate::peers::{Item, Need, Peer, contents, fetchers};
-use crate::tools::Tools;
 
 /// The packet filter.
 pub const FILTER: Need = Need {
@@ -26,8 +24,7 @@ pub const FILTER: Need = Need {
     package: "nftables",
 };
 
-/// Port of the off-ramp in the server's node, to which the depots' policy leads, and of the on-ramp's entries in the client's.
-const OFFRAMP_PORT: u16 = 7511;
+/// Ports of the on-ramp's entries in the client's node.
 const SOCKS_PORT: u16 = 1080;
 const HTTP_PORT: u16 = 3128;
 const REDIRECT_PORT: u16 = 7523;
@@ -67,11 +64,18 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
         Direction::Send => root,
     };
     let mut serving = peer.serve(&place("server"), served)?;
-    let _gateways = gateways(here)?;
-    let routes = table(here)?;
+    let gateways = Gateways {
+        tools: here.tools,
+        lab,
+        folder: here.folder,
+        depots: &["gw1", "gw2"],
+        offramp: "server",
+    };
+    let _servers = gateways.start()?;
+    let routes = gateways.routes("fall_back = false\n")?;
     let _onramp = match cell.entry {
         Entry::Run => None,
-        _ => Some(onramp(here, &routes)?),
+        _ => Some(onramp(&gateways, &routes)?),
     };
     reject_direct(here, cell.entry)?;
     let local = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
@@ -99,7 +103,7 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
         fetchers::tunnel(&cell.program, &mut command, local(HTTP_PORT));
     }
     if cell.entry == Entry::Run {
-        command = under_run(here, &routes, &command)?;
+        command = under_run(&gateways, &routes, &command)?;
     }
     let moved = output_within(command, peer.name(), PROGRAM_TIMEOUT).and_then(|(status, out, err)| {
         ensure!(status.success(), "{status}: {} {}", out.trim(), err.trim());
@@ -119,58 +123,8 @@ fn reason(text: &str, folder: &Path) -> String {
     line.chars().take(MAX_REASON).collect()
 }
 
-/// Two depots, and an off-ramp beside the server.
-fn gateways(here: &Here<'_, Source>) -> Result<Vec<Server>> {
-    let (tools, lab) = (here.tools, here.lab);
-    let keys = &tools.identities;
-    let policy = here.folder.join("offramp.toml");
-    let text = format!(
-        "[[allow]]\nprincipals = [\"{}\"]\nservers = [\"{}\"]\nports = [\"any\"]\n",
-        keys.client_key,
-        lab.address("server")?
-    );
-    std::fs::write(&policy, text).context("cannot write the off-ramp's policy")?;
-    let mut offramp = in_node(tools, lab, "server", &keys.server_home)?;
-    offramp
-        .args([
-            "offramp",
-            "--listen",
-            &format!("0.0.0.0:{OFFRAMP_PORT}"),
-            "--policy",
-        ])
-        .arg(&policy);
-    Ok(vec![
-        start_depot(tools, lab, "gw1")?,
-        start_depot(tools, lab, "gw2")?,
-        Server::start(offramp, "longhaul offramp", "listening")?,
-    ])
-}
-
-/// The table of routes: the server by both depots, and no other way.
-fn table(here: &Here<'_, Source>) -> Result<PathBuf> {
-    let (lab, keys) = (here.lab, &here.tools.identities);
-    let (server, gw1, gw2) = (lab.address("server")?, lab.address("gw1")?, lab.address("gw2")?);
-    let mut text = String::new();
-    writeln!(
-        text,
-        "[[route]]\nto = [\"{server}\"]\nvia = \"{gw1}:{DEPOT_PORT},{gw2}:{DEPOT_PORT}\"\n\
-         offramp = \"{}@{server}:{OFFRAMP_PORT}\"\nalways = true\nfall_back = false",
-        keys.server_key
-    )?;
-    let file = here.folder.join("routes.toml");
-    std::fs::write(&file, text).context("cannot write the table of routes")?;
-    Ok(file)
-}
-
-/// `longhaul` at the client.
-fn longhaul(tools: &Tools, lab: &Lab, folder: &Path) -> Result<Command> {
-    let mut command = in_node(tools, lab, "client", &tools.identities.client_home)?;
-    command.env("LONGHAUL_STATE", folder.join("state"));
-    Ok(command)
-}
-
-fn onramp(here: &Here<'_, Source>, routes: &Path) -> Result<Server> {
-    let mut command = longhaul(here.tools, here.lab, here.folder)?;
+fn onramp(gateways: &Gateways<'_>, routes: &Path) -> Result<Server> {
+    let mut command = gateways.longhaul()?;
     command
         .arg("onramp")
         .args(["--socks", &format!("127.0.0.1:{SOCKS_PORT}")])
@@ -182,14 +136,8 @@ fn onramp(here: &Here<'_, Source>, routes: &Path) -> Result<Server> {
 }
 
 /// The same program with the same arguments, started by `longhaul run`.
-fn under_run(here: &Here<'_, Source>, routes: &Path, program: &Command) -> Result<Command> {
-    let mut command = longhaul(here.tools, here.lab, here.folder)?;
-    command.args([
-        OsStr::new("run"),
-        OsStr::new("--routes"),
-        routes.as_os_str(),
-        OsStr::new("--"),
-    ]);
+fn under_run(gateways: &Gateways<'_>, routes: &Path, program: &Command) -> Result<Command> {
+    let mut command = gateways.run(routes)?;
     command.arg(program.get_program());
     Ok(filled(command, program, |_| true))
 }
