@@ -24,10 +24,6 @@ use tokio_rustls::client::TlsStream;
 
 /// The one protocol inside.
 const ALPN: &[u8] = b"http/1.1";
-/// `SubjectPublicKeyInfo` of an Ed25519 key up to the key itself (RFC 8410, section 4).
-const SPKI_PREFIX: [u8; 12] = [
-    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
-];
 /// Bytes of a certificate's serial number (RFC 5280 allows 20).
 const SERIAL_BYTES: usize = 16;
 
@@ -378,11 +374,7 @@ impl ServerCertVerifier for Verifier {
 /// The key of a certificate, if it is an Ed25519 key.
 fn ed25519_key(certificate: &CertificateDer<'_>) -> Result<Option<PublicKey>, rustls::Error> {
     let parsed = ParsedCertificate::try_from(certificate)?;
-    let info = parsed.subject_public_key_info();
-    let key = info
-        .strip_prefix(&SPKI_PREFIX)
-        .and_then(|key| key.try_into().ok());
-    Ok(key.map(PublicKey::from_bytes))
+    Ok(PublicKey::from_spki(&parsed.subject_public_key_info()))
 }
 
 /// Makes a connection to the service at `host`, as that stands in a URL, secure.

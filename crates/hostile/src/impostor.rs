@@ -21,11 +21,6 @@ use tokio_rustls::TlsAcceptor;
 use crate::socket;
 use crate::status::Saying;
 
-/// `SubjectPublicKeyInfo` of an Ed25519 key up to the key itself (RFC 8410, section 4).
-const SPKI_PREFIX: [u8; 12] = [
-    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
-];
-
 /// Takes connections until it is dropped.
 #[derive(Debug)]
 pub struct Impostor {
@@ -53,7 +48,7 @@ impl Impostor {
 fn config(victim: PublicKey, own: &SigningKey, open: &Open) -> io::Result<ServerConfig> {
     let document = PrivatePkcs8KeyDer::from(own.to_pkcs8().map_err(io::Error::other)?.to_vec());
     let signing = aws_lc_rs::sign::any_eddsa_type(&document).map_err(io::Error::other)?;
-    let shown = [&SPKI_PREFIX[..], victim.as_bytes()].concat();
+    let shown = victim.to_spki();
     let key = CertifiedKey::new(vec![CertificateDer::from(shown)], signing);
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])

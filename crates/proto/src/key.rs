@@ -15,6 +15,11 @@ const PREFIX: &str = "lhk1:";
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey([u8; 32]);
 
+/// `SubjectPublicKeyInfo` of an Ed25519 key up to the key itself (RFC 8410, section 4).
+const SPKI_PREFIX: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+
 impl PublicKey {
     /// The key with these bytes (RFC 8032, section 5.1.5). Whether they are a point of the curve shows at `verify`.
     #[must_use]
@@ -26,6 +31,19 @@ impl PublicKey {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// The key as X.509 and TLS write it: a `SubjectPublicKeyInfo` in DER (RFC 8410).
+    #[must_use]
+    pub fn to_spki(&self) -> Vec<u8> {
+        [&SPKI_PREFIX[..], &self.0].concat()
+    }
+
+    /// Reads what [`PublicKey::to_spki`] writes; none for anything else, such as a key of another kind.
+    #[must_use]
+    pub fn from_spki(der: &[u8]) -> Option<Self> {
+        let key = der.strip_prefix(&SPKI_PREFIX)?;
+        key.try_into().ok().map(Self)
     }
 
     /// Whether `signature` is this key's over `message`.
@@ -163,6 +181,19 @@ mod tests {
         assert!(public.verify(b"word", &again.sign(b"word").unwrap()));
         assert!(!public.verify(b"other", &again.sign(b"word").unwrap()));
         assert_eq!(format!("{key:?}"), format!("SigningKey({public})"));
+    }
+
+    #[test]
+    fn a_key_is_written_as_in_rfc_8410() {
+        // Section 10.1.
+        let der = data_encoding::BASE64
+            .decode(b"MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=")
+            .unwrap();
+        let key = PublicKey::from_spki(&der).unwrap();
+        assert_eq!(key.to_spki(), der);
+        assert_eq!(key.as_bytes()[..4], [0x19, 0xbf, 0x44, 0x09]);
+        assert_eq!(PublicKey::from_spki(&der[..43]), None);
+        assert_eq!(PublicKey::from_spki(&[0; 44]), None);
     }
 
     #[test]

@@ -26,11 +26,6 @@ use crate::{Error, Identity};
 
 /// LH-TLS-2: how the name of the application protocol inside begins.
 const ALPN: &str = "longhaul/1";
-/// `SubjectPublicKeyInfo` of an Ed25519 key up to the key itself (RFC 8410, section 4).
-const SPKI_PREFIX: [u8; 12] = [
-    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
-];
-
 /// Asked for the server's address and the key it shows.
 pub type AskForServer = Arc<dyn Fn(&Endpoint, &PublicKey) -> Verdict + Send + Sync>;
 
@@ -100,7 +95,7 @@ pub(crate) fn certified_key(key: &SigningKey) -> Result<CertifiedKey, Error> {
     let document = PrivatePkcs8KeyDer::from(document.as_slice());
     let signing =
         aws_lc_rs::sign::any_eddsa_type(&document).map_err(|_| longhaul_proto::KeyError::NotPkcs8)?;
-    let spki = [&SPKI_PREFIX[..], key.public().as_bytes()].concat();
+    let spki = key.public().to_spki();
     Ok(CertifiedKey::new(vec![CertificateDer::from(spki)], signing))
 }
 
@@ -305,11 +300,7 @@ impl ClientCertVerifier for ClientKey {
 }
 
 fn raw_key(spki: &CertificateDer<'_>) -> Result<PublicKey, rustls::Error> {
-    let key = spki
-        .strip_prefix(&SPKI_PREFIX)
-        .and_then(|key| key.try_into().ok());
-    key.map(PublicKey::from_bytes)
-        .ok_or_else(|| CertificateError::BadEncoding.into())
+    PublicKey::from_spki(spki).ok_or_else(|| CertificateError::BadEncoding.into())
 }
 
 fn verify_raw(
