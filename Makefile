@@ -85,7 +85,7 @@ build: web
 deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base \
 		iperf3:iperf3 nc.openbsd:netcat-openbsd nft:nftables git:git \
-		sshd:openssh-server ssh:openssh-client pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3 \
+		sshd:openssh-server ssh:openssh-client pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3 import=jsonschema:python3-jsonschema \
 		globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs
 
 bench-deps: deps

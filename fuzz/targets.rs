@@ -11,7 +11,11 @@ pub fn all() -> impl Iterator<Item = &'static Target> {
         longhaul_perf::fuzzing::TARGETS,
         longhaul_doctor::fuzzing::TARGETS,
         longhaul_policy::fuzzing::TARGETS,
+        longhaul_map::fuzzing::TARGETS,
+        longhaul_measurements::fuzzing::TARGETS,
         longhaul_depot::fuzzing::TARGETS,
+        longhaul_route_source::fuzzing::TARGETS,
+        longhaul_onramp::fuzzing::TARGETS,
     ]
     .into_iter()
     .flatten()

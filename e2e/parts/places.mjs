@@ -1,4 +1,4 @@
-// Places: added, refused, tested, removed.
+// Places: added, refused, tested, changed, removed.
 import { SERVER, becomes, demand, longhaul, say } from "../kit.mjs";
 
 export async function places(screen) {
@@ -46,6 +46,27 @@ export async function places(screen) {
   await test("host", "Works: it answers");
   say("the server and the host by ssh answer");
   await test("nobody", "Does not work: ");
+
+  // Changed: the name stays, and what was given up changes nothing.
+  const changing = page.getByRole("form", { name: "Change the place nobody" });
+  const change = async (location) => {
+    await screen.button("Change nobody").click();
+    await changing.getByLabel("Location").fill(location);
+  };
+  await change("lh://elsewhere.example/");
+  await changing.getByRole("button", { name: "Cancel" }).click();
+  await form.waitFor();
+  demand(!known().includes("elsewhere.example"), known());
+  await change(`lh://${SERVER}/`);
+  demand(!(await changing.getByLabel("Name", { exact: true }).isEditable()), "the name of a place that is changed can be edited");
+  await changing.getByRole("button", { name: "Save" }).click();
+  await screen.said("The place nobody was changed.");
+  await test("nobody", "Works: it answers");
+  // Later parts need one that does not answer.
+  await change(`lh://${SERVER}:1/`);
+  await changing.getByRole("button", { name: "Save" }).click();
+  await form.waitFor();
+  await test("nobody", "Does not work: ");
   await screen.accessible("places");
 
   const removal = async () => {
@@ -64,5 +85,5 @@ export async function places(screen) {
   await screen.said("The place dev was removed.");
   await screen.button("Remove dev").waitFor({ state: "detached" });
   demand(!known().includes('"dev"'), known());
-  say("places are added, refused, tested and removed");
+  say("places are added, refused, tested, changed and removed");
 }

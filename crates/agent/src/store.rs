@@ -11,7 +11,7 @@ mod row;
 use std::collections::BTreeMap;
 
 use longhaul_api::Database;
-use longhaul_api::database::{Kind, OpenError};
+use longhaul_api::database::{Kind, OpenError, next_numbers};
 use longhaul_jobs::{End, Event, Life, Moment, Parts, Refused, RetryPolicy};
 use sqlx::migrate::Migrator;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
@@ -134,7 +134,7 @@ impl Store {
         let text = serde_json::to_string(request).unwrap_or_default();
         let mut transaction = self.database.write().await?;
         let parts = request.split.map_or(0, i64::from);
-        let last = self.next_of(&mut transaction, "job", 1 + parts).await?;
+        let last = next_numbers(&mut transaction, "job", 1 + parts).await?;
         let id = last - parts;
         if let Some(key) = key {
             // The number is taken first: whoever else submits now waits for it, so that no two find the key unused.
@@ -174,7 +174,7 @@ impl Store {
         for number in 0..=parts {
             let is_part = number > 0;
             let life = if is_part { part } else { whole };
-            let change = self.next(&mut transaction, "change").await?;
+            let change = next_numbers(&mut transaction, "change", 1).await?;
             sqlx::query(insert)
                 .bind(id + number)
                 .bind(owner)
@@ -402,7 +402,7 @@ impl Store {
         now: Moment,
         with: &AttemptEnd,
     ) -> Result<(), StoreError> {
-        let change = self.next(transaction, "change").await?;
+        let change = next_numbers(transaction, "change", 1).await?;
         let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, in_vain = $5, fence = $6, lease_until = $7, \
             ended = $8, progress = COALESCE($9, progress), report = COALESCE($10, report), error = COALESCE($11, error), \
             exit_code = COALESCE($12, exit_code), travelled = travelled + $13, change_number = $14 WHERE id = $15";
@@ -450,34 +450,6 @@ impl Store {
             .fetch_optional(&mut **transaction)
             .await?;
         row.as_ref().map(Kept::read).transpose()
-    }
-
-    /// The next number of a counter. Whoever else wants one waits until this transaction has ended, so numbers are seen in their order.
-    async fn next(
-        &self,
-        transaction: &mut Transaction<'static, Any>,
-        name: &'static str,
-    ) -> Result<i64, StoreError> {
-        self.next_of(transaction, name, 1).await
-    }
-
-    /// The last of the next `count` numbers.
-    async fn next_of(
-        &self,
-        transaction: &mut Transaction<'static, Any>,
-        name: &'static str,
-        count: i64,
-    ) -> Result<i64, StoreError> {
-        sqlx::query("UPDATE counters SET value = value + $1 WHERE name = $2")
-            .bind(count)
-            .bind(name)
-            .execute(&mut **transaction)
-            .await?;
-        let row = sqlx::query("SELECT value FROM counters WHERE name = $1")
-            .bind(name)
-            .fetch_one(&mut **transaction)
-            .await?;
-        Ok(row.try_get("value")?)
     }
 }
 

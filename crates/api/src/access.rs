@@ -21,6 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::serve::IncomingStream;
 use blake3::Hash;
 use data_encoding::BASE64URL_NOPAD;
+use longhaul_proto::PublicKey;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::problem::{Problem, ProblemKind};
@@ -54,6 +55,8 @@ impl axum::extract::connect_info::Connected<IncomingStream<'_, TcpListener>> for
 pub struct Caller {
     /// The user's name.
     pub user: String,
+    /// The key that signed the request; none of the user that the service runs for, who needs none.
+    pub key: Option<PublicKey>,
 }
 
 /// What a caller on loopback must bring. Shown nowhere: only its text in a file that the user alone can read.
@@ -273,6 +276,7 @@ impl Gate {
     fn caller(&self) -> Caller {
         Caller {
             user: self.user.clone(),
+            key: None,
         }
     }
 }

@@ -143,6 +143,11 @@ impl AuthorizedKeys {
         }
     }
 
+    /// Keys that are kept elsewhere than in a file. There may be none.
+    pub fn of(keys: impl IntoIterator<Item = (PublicKey, Authorized)>) -> Self {
+        Self(keys.into_iter().collect())
+    }
+
     /// Whose that key is, if it is there.
     #[must_use]
     pub fn get(&self, key: &PublicKey) -> Option<&Authorized> {

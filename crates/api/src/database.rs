@@ -158,6 +158,28 @@ impl Database {
     }
 }
 
+/// The last of the next `count` numbers of a counter, in the table `counters (name, value)`. Whoever else wants one waits until this transaction has
+/// ended, so numbers are seen in their order.
+///
+/// # Errors
+/// The store does not answer, or has no such counter.
+pub async fn next_numbers(
+    transaction: &mut Transaction<'static, Any>,
+    counter: &'static str,
+    count: i64,
+) -> sqlx::Result<i64> {
+    sqlx::query("UPDATE counters SET value = value + $1 WHERE name = $2")
+        .bind(count)
+        .bind(counter)
+        .execute(&mut **transaction)
+        .await?;
+    let row = sqlx::query("SELECT value FROM counters WHERE name = $1")
+        .bind(counter)
+        .fetch_one(&mut **transaction)
+        .await?;
+    row.try_get("value")
+}
+
 /// Milliseconds since the Unix epoch, by this machine's clock.
 pub fn system_now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -31,7 +31,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::signatures::message::{Scheme, normalised};
 use crate::signatures::{Message, Presented, Purpose, SignatureError, digest};
 
-/// Most bytes of a request's body.
+/// Most bytes of a request's body, unless the service says otherwise.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
 /// How long a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,6 +47,9 @@ pub struct KeyGate {
     names: Vec<String>,
     /// What was signed before this second is not let in.
     since: u64,
+    /// The command that runs the service, for messages.
+    command: &'static str,
+    max_body_bytes: usize,
     seen: Mutex<ReplayMemory<PublicKey>>,
 }
 
@@ -65,15 +68,28 @@ impl KeyGate {
         names: impl IntoIterator<Item = T>,
         since: u64,
     ) -> Arc<Self> {
+        Arc::new(Self::of("longhaul agent", MAX_BODY_BYTES, keys, names, since))
+    }
+
+    /// The same for the service that `command` runs, which takes bodies of at most `max_body_bytes`.
+    pub fn of<T: AsRef<str>>(
+        command: &'static str,
+        max_body_bytes: usize,
+        keys: AuthorizedKeys,
+        names: impl IntoIterator<Item = T>,
+        since: u64,
+    ) -> Self {
         let names = names
             .into_iter()
             .map(|name| normalised(name.as_ref(), Scheme::Https));
-        Arc::new(Self {
+        Self {
             keys: RwLock::new(Arc::new(keys)),
             names: names.collect(),
             since,
+            command,
+            max_body_bytes,
             seen: Mutex::default(),
-        })
+        }
     }
 
     /// These keys are let in from now on.
@@ -98,9 +114,10 @@ impl KeyGate {
         let message = Message::of(parts, Scheme::Https)?;
         if !self.names.iter().any(|name| name == message.authority()) {
             let detail = format!(
-                "{} is no name of this agent ({}): longhaul agent --server-name gives it one",
+                "{} is no name of this service ({}): {} --server-name gives it one",
                 message.authority(),
-                self.names.join(", ")
+                self.names.join(", "),
+                self.command
             );
             return Err(Problem::new(ProblemKind::Forbidden, detail));
         }
@@ -148,6 +165,7 @@ impl KeyGate {
         seen.admit(&presented.key, nonce_id(presented), created, now)?;
         Ok(Caller {
             user: checked.authorized.name.clone(),
+            key: Some(presented.key),
         })
     }
 }
@@ -222,12 +240,15 @@ async fn admit(gate: &KeyGate, request: Request) -> Result<Request, Problem> {
             .verified(payer)
             .map_err(|full| Problem::new(ProblemKind::TooMany, format!("connections: {full}")))?;
     }
-    let body = match timeout(BODY_TIMEOUT, axum::body::to_bytes(body, MAX_BODY_BYTES)).await {
+    let body = match timeout(BODY_TIMEOUT, axum::body::to_bytes(body, gate.max_body_bytes)).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => {
             return Err(Problem::new(
                 ProblemKind::TooLarge,
-                format!("a body of more than {MAX_BODY_BYTES} bytes, or one that broke off"),
+                format!(
+                    "a body of more than {} bytes, or one that broke off",
+                    gate.max_body_bytes
+                ),
             ));
         }
         Err(_) => return Err(Problem::new(ProblemKind::Invalid, "the body took too long")),

@@ -26,6 +26,8 @@ pub enum ProblemKind {
     Method,
     /// It cannot be done in the state that things are in.
     Conflict,
+    /// There is no room for it, then.
+    NoRoom,
     /// The same idempotency key came with another request before.
     KeyReused,
     /// Too much in one request.
@@ -47,6 +49,7 @@ impl ProblemKind {
             Self::NotFound => "not-found",
             Self::Method => "method",
             Self::Conflict => "conflict",
+            Self::NoRoom => "no-room",
             Self::KeyReused => "idempotency-key-reused",
             Self::TooLarge => "too-large",
             Self::TooMany => "too-many",
@@ -63,6 +66,7 @@ impl ProblemKind {
             Self::NotFound => "Not found",
             Self::Method => "Not a method of this",
             Self::Conflict => "Not possible now",
+            Self::NoRoom => "No room for it then",
             Self::KeyReused => "The idempotency key was used for another request",
             Self::TooLarge => "The request is too large",
             Self::TooMany => "Asked too often",
@@ -78,7 +82,7 @@ impl ProblemKind {
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Conflict => StatusCode::CONFLICT,
+            Self::Conflict | Self::NoRoom => StatusCode::CONFLICT,
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,

@@ -89,7 +89,8 @@ enum lsl_option {
     LSL_CLOSED = 7,          /**< int: as LSL_CLOSED_FLAG. */
     LSL_ACCEPTOR = 8,        /**< int: as LSL_ACCEPTOR_FLAG. */
     LSL_ONRAMP = 9,          /**< String: the socket of the on-ramp to go by, and so the identity to show. Empty for the usual one. */
-    LSL_PEER_KEY = 10,       /**< String, to be read: the key that the other end of an accepted connection has shown; empty for none. */
+    LSL_PEER_KEY = 10,       /**< String: the key, "lhk1:...", that the destination must show, which then speaks the session protocol (as LSL_ACCEPTOR); to be read
+                                  of an accepted connection: the key that the other end has shown. Empty for none. */
     LSL_REASON = 11,         /**< String, to be read: why the connection goes by a route or directly, or what failed, in words. */
     LSL_ROUTED = 12,         /**< int, to be read: whether it goes through the on-ramp. */
     LSL_PEER = 13            /**< struct sockaddr_lsl, to be read: where it leads. */

@@ -127,7 +127,12 @@ fn accepted(
     socket: OwnedFd,
     flags: c_int,
 ) -> Option<(OwnedFd, Vec<u8>)> {
-    let Ok(Reply::Accepted { peer, key }) = Reply::decode(packet) else {
+    let Ok(Reply::Accepted {
+        peer,
+        key,
+        local: came_to,
+    }) = Reply::decode(packet)
+    else {
         return None;
     };
     let fd = socket.as_raw_fd();
@@ -135,12 +140,12 @@ fn accepted(
     let (peer, local) = match at {
         SocketAddr::V4(_) => (
             canonical(peer),
-            SocketAddr::new(own(at, fd, IpAddr::V4(Ipv4Addr::LOCALHOST)), at.port()),
+            SocketAddr::new(own(at, came_to, fd, IpAddr::V4(Ipv4Addr::LOCALHOST)), at.port()),
         ),
         SocketAddr::V6(_) => (
             mapped(peer),
             mapped(SocketAddr::new(
-                own(at, fd, IpAddr::V6(Ipv6Addr::LOCALHOST)),
+                own(at, came_to, fd, IpAddr::V6(Ipv6Addr::LOCALHOST)),
                 at.port(),
             )),
         ),
@@ -164,10 +169,14 @@ fn accepted(
     Some((socket, told(peer, None, native)))
 }
 
-/// The address of this end: where the listener is bound, or what the socket says where that is any.
-fn own(at: SocketAddr, fd: c_int, otherwise: IpAddr) -> IpAddr {
+/// The address of this end: where the listener is bound, or, where that is any, what the session came to as the on-ramp says, else what the
+/// socket says.
+fn own(at: SocketAddr, came_to: Option<SocketAddr>, fd: c_int, otherwise: IpAddr) -> IpAddr {
     if at.ip().is_unspecified() {
-        local_address(fd).map_or(otherwise, |local| local.ip().to_canonical())
+        let of = came_to
+            .or_else(|| local_address(fd))
+            .map(|local| local.ip().to_canonical());
+        of.filter(|ip| at.is_ipv6() || ip.is_ipv4()).unwrap_or(otherwise)
     } else {
         at.ip()
     }

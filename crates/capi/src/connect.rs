@@ -304,7 +304,7 @@ impl Attempt {
     }
 
     fn acceptor(&self) -> bool {
-        self.wishes.acceptor || self.destination.flags & address::ACCEPTOR != 0
+        self.wishes.acceptor || self.wishes.key.is_some() || self.destination.flags & address::ACCEPTOR != 0
     }
 
     /// Asks the on-ramp, and does what it says.
@@ -323,11 +323,11 @@ impl Attempt {
             Err(_) => return self.without("no on-ramp answers"),
         };
         match packet.reply() {
-            Ok(Reply::Direct { reason }) if self.acceptor() => {
+            Ok(Reply::Direct { reason, .. }) if self.acceptor() => {
                 self.note(reason, false);
                 Err(libc::ENETUNREACH)
             }
-            Ok(Reply::Direct { reason }) => self.direct(reason),
+            Ok(Reply::Direct { reason, .. }) => self.direct(reason),
             Ok(Reply::Refuse { errno, reason }) => {
                 self.note(reason, false);
                 Err(errno)
@@ -361,6 +361,7 @@ impl Attempt {
                 v6,
                 closed: self.closed(),
                 acceptor: self.acceptor(),
+                key: self.wishes.key,
             }),
         )
     }

@@ -18,6 +18,11 @@ use crate::{listen, ramp};
 /// `SOL_LSL`: the level of the options below.
 pub const SOL_LSL: c_int = 0x4c53;
 
+/// What keys in text form begin with.
+const KEY_PREFIX: &str = "lhk1:";
+/// Longest text of a key, in bytes.
+const MAX_KEY: usize = 57;
+
 /// The options of `SOL_LSL`, with the numbers of `enum lsl_option`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
@@ -184,7 +189,12 @@ fn set_wish(fd: c_int, name: Name, bytes: &[u8]) -> Result<(), Errno> {
             let path = ramp::path_from(bytes.get(..end).unwrap_or_default());
             Box::new(|wishes| wishes.onramp = Some(path).filter(|path| !path.is_empty()))
         }
-        Name::PeerKey | Name::Reason | Name::Routed | Name::Peer => return Err(libc::ENOPROTOOPT),
+        Name::PeerKey => {
+            let text = words(bytes, MAX_KEY)?;
+            let key = text.map(|text| key_of(&text).ok_or(libc::EINVAL)).transpose()?;
+            Box::new(move |wishes| wishes.key = key)
+        }
+        Name::Reason | Name::Routed | Name::Peer => return Err(libc::ENOPROTOOPT),
     };
     table::with(|table| change(&mut table.entry(cookie).wishes));
     Ok(())
@@ -292,7 +302,8 @@ fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
                 bytes.push(0);
                 bytes
             }
-            Name::PeerKey => match entry.key {
+            // Who has come has shown one; who is to be connected to must.
+            Name::PeerKey => match entry.key.or(wishes.key) {
                 Some(key) => ended(&key_text(&key)),
                 None => ended(""),
             },
@@ -319,9 +330,15 @@ fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
     )
 }
 
+/// A key from its text form.
+fn key_of(text: &str) -> Option<[u8; 32]> {
+    let digits = text.strip_prefix(KEY_PREFIX)?.to_ascii_uppercase();
+    BASE32_NOPAD.decode(digits.as_bytes()).ok()?.try_into().ok()
+}
+
 /// A key in its text form.
 fn key_text(key: &[u8; 32]) -> String {
-    format!("lhk1:{}", BASE32_NOPAD.encode(key).to_ascii_lowercase())
+    format!("{KEY_PREFIX}{}", BASE32_NOPAD.encode(key).to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -334,6 +351,16 @@ mod tests {
     fn a_key_reads_as_elsewhere() {
         for key in [[0; 32], [7; 32], [255; 32]] {
             assert_eq!(key_text(&key), PublicKey::from_bytes(key).to_string());
+            assert_eq!(key_of(&key_text(&key)), Some(key));
+        }
+        for wrong in [
+            "",
+            "lhk1:",
+            "lhk1:aa",
+            "lhk2:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            &format!("{}a", key_text(&[1; 32])),
+        ] {
+            assert_eq!(key_of(wrong), None, "{wrong}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! `lsl_getsockname`, `lsl_getpeername`.
 
 use std::ffi::{c_int, c_void};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use libc::{sockaddr, socklen_t};
@@ -47,12 +47,38 @@ fn own_name(fd: c_int) -> Option<Vec<u8>> {
         let native = settle::known(fd, |entry| Some(entry.native)).unwrap_or(false);
         return Some(told(at, None, native));
     }
-    let (local, native) = settle::known(fd, |entry| Some((entry.local, entry.native)))?;
-    match local {
-        Some(local) => Some(told(local, None, native)),
-        None if native => Some(told(local_address(fd)?, None, true)),
+    let (local, leads, native) = settle::known(fd, |entry| {
+        Some((entry.local, entry.peer.filter(|_| entry.carried), entry.native))
+    })?;
+    if let Some(local) = local {
+        return Some(told(local, None, native));
+    }
+    let own = local_address(fd)?;
+    // It is connected to the on-ramp; told is what it would be for its destination.
+    let chosen = leads
+        .filter(|_| own.ip().to_canonical().is_loopback())
+        .and_then(source);
+    match chosen {
+        Some(ip) if native => Some(told(SocketAddr::new(ip, own.port()), None, true)),
+        Some(ip) => {
+            let address = SocketAddr::new(ip, own.port());
+            Some(RawAddress::for_family(address, tcp_family(fd)?).bytes().to_vec())
+        }
+        None if native => Some(told(own, None, true)),
         None => None,
     }
+}
+
+/// The address that the kernel would choose at this end for a connection to there. Nothing is sent: a socket of UDP is connected by choosing
+/// it. `None` where there is no way.
+fn source(to: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = match to.ip() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let probe = UdpSocket::bind((any, 0)).ok()?;
+    probe.connect(to).ok()?;
+    Some(probe.local_addr().ok()?.ip())
 }
 
 /// What is known of where a socket leads.

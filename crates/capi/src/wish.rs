@@ -23,6 +23,8 @@ pub struct Wishes {
     pub closed: bool,
     /// The destination speaks the session protocol itself.
     pub acceptor: bool,
+    /// The key that the destination must show.
+    pub key: Option<[u8; 32]>,
     /// The socket of the on-ramp to go by, and so the identity to show.
     pub onramp: Option<OsString>,
 }

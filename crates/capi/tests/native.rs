@@ -22,6 +22,12 @@ routed: ok 1
 peer: ok name:store.example same:1
 recv: 5 hello
 end: 0
+came-to: ok same:1
+no-such-key: EINVAL
+other-key: ok "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" 1
+another: EACCES
+right-key: ok
+accept: ok
 unknown-name: EHOSTUNREACH
 direct: ok
 accept: ok

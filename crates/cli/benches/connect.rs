@@ -1,21 +1,38 @@
 //! What `longhaul run` adds to a connection that is direct: the time of `connect` to a listener on this machine, with the preload object and
-//! without. Prints one line of JSON for each way, in microseconds.
+//! without. Prints one line of JSON for each way: in microseconds the time of a `connect`, and what the way adds to the median of one
+//! without the object (`added`).
 //!
 //!     cargo build --release -p longhaul-cli -p longhaul-preload-object && cargo bench -p longhaul-cli --bench connect
 //!
-//! Once it stands, a direct connection is the program's own and the kernel's alone, so nothing is added to what it carries.
+//! The ways take turns, round by round, so that what else the machine does meets all of them. Once it stands, a direct connection is the
+//! program's own and the kernel's alone, so nothing is added to what it carries.
 
 use std::error::Error;
+use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-/// Connections that are timed for each way; before them a tenth as many that are not.
-const CONNECTIONS: usize = 5000;
+/// How often each way has its turn.
+const ROUNDS: usize = 5;
+/// Connections that are timed in each turn; before them a tenth as many that are not.
+const CONNECTIONS: usize = 1000;
 /// Says to this program, started again, where to connect to.
 const CONNECT_TO: &str = "BENCH_CONNECT_TO";
+
+/// How the program is run, and where it connects to.
+struct Way {
+    name: &'static str,
+    /// The arguments of `longhaul`; none to run the program by itself.
+    run: Vec<OsString>,
+    /// Whether the object is loaded all the same, with nothing to do.
+    is_loaded: bool,
+    to: SocketAddr,
+    /// Each connection's time, in microseconds.
+    times: Vec<f64>,
+}
 
 fn main() -> Result<(), Box<dyn Error>> {
     if let Ok(to) = std::env::var(CONNECT_TO) {
@@ -27,45 +44,105 @@ fn main() -> Result<(), Box<dyn Error>> {
     for listener in [far, near] {
         thread::spawn(move || listener.incoming().for_each(drop));
     }
-    let own = std::env::current_exe()?;
-    let longhaul = Path::new(env!("CARGO_BIN_EXE_longhaul"));
     let home = tempfile::tempdir()?;
-    let ways: [(&str, &[&str], SocketAddr); 5] = [
-        ("not loaded", &[], far_at),
-        ("loaded, the on-ramp says direct", &["run", "--"], far_at),
-        (
-            "the same, and right-sized",
-            &["run", "--right-size", "--"],
+    let rules = home.path().join("rules.toml");
+    std::fs::write(
+        &rules,
+        format!(
+            "[[route]]\nto = [\"{}\"]\n[[route]]\nto = [\"*.example\"]\nofframp = \"gateway.example\"\n",
+            far_at.ip()
+        ),
+    )?;
+    let way = |name, run: &[&OsStr], to| Way {
+        name,
+        run: run.iter().map(|word| (*word).to_owned()).collect(),
+        is_loaded: false,
+        to,
+        times: Vec::new(),
+    };
+    let word = OsStr::new;
+    let mut ways = [
+        way("not loaded", &[], far_at),
+        Way {
+            is_loaded: true,
+            ..way("loaded, with nothing to do", &[], far_at)
+        },
+        way("loaded, no routes at all", &[word("run"), word("--")], far_at),
+        way(
+            "loaded, a rule says direct",
+            &[word("run"), word("--routes"), rules.as_os_str(), word("--")],
             far_at,
         ),
-        ("not loaded, on loopback", &[], near_at),
-        (
+        way(
+            "loaded, no routes at all, right-sized",
+            &[word("run"), word("--right-size"), word("--")],
+            far_at,
+        ),
+        way("not loaded, on loopback", &[], near_at),
+        way(
             "loaded, on loopback, where nothing is asked",
-            &["run", "--"],
+            &[word("run"), word("--")],
             near_at,
         ),
     ];
-    for (way, run, to) in ways {
-        let mut command = match run {
-            [] => Command::new(&own),
-            run => {
-                let mut command = Command::new(longhaul);
-                command.args(run).arg(&own).env("LONGHAUL_HOME", home.path());
-                command
-            }
+    for _ in 0..ROUNDS {
+        for way in &mut ways {
+            way.turn(home.path())?;
+        }
+    }
+    let mut plain = 0.0;
+    for way in &mut ways {
+        way.times.sort_unstable_by(f64::total_cmp);
+        let at = |part: usize| {
+            way.times
+                .get(way.times.len() * part / 100)
+                .copied()
+                .unwrap_or_default()
         };
-        let output = command
-            .env(CONNECT_TO, to.to_string())
-            .env(
-                "LONGHAUL_PRELOAD",
-                longhaul.with_file_name("liblonghaul_preload_object.so"),
-            )
-            .stderr(Stdio::inherit())
-            .output()?;
-        let times = String::from_utf8(output.stdout)?;
-        println!("{{\"way\":\"{way}\",{}}}", times.trim());
+        if way.run.is_empty() && !way.is_loaded {
+            plain = at(50);
+        }
+        println!(
+            "{{\"way\":\"{}\",\"median\":{:.1},\"p10\":{:.1},\"p90\":{:.1},\"added\":{:.1}}}",
+            way.name,
+            at(50),
+            at(10),
+            at(90),
+            at(50) - plain
+        );
     }
     Ok(())
+}
+
+impl Way {
+    fn turn(&mut self, home: &Path) -> Result<(), Box<dyn Error>> {
+        let own = std::env::current_exe()?;
+        let longhaul = Path::new(env!("CARGO_BIN_EXE_longhaul"));
+        let object = longhaul.with_file_name("liblonghaul_preload_object.so");
+        let mut command = if self.run.is_empty() {
+            Command::new(&own)
+        } else {
+            let mut command = Command::new(longhaul);
+            command.args(&self.run).arg(&own).env("LONGHAUL_HOME", home);
+            command
+        };
+        if self.is_loaded {
+            // A word that it does not know: it does nothing.
+            command.env("LD_PRELOAD", &object).env("DRS_MODE", "off");
+        }
+        let output = command
+            .env(CONNECT_TO, self.to.to_string())
+            .env("LONGHAUL_PRELOAD", object)
+            .stderr(Stdio::inherit())
+            .output()?;
+        if !output.status.success() {
+            return Err(format!("{}: {}", self.name, output.status).into());
+        }
+        for line in String::from_utf8(output.stdout)?.lines() {
+            self.times.push(line.parse()?);
+        }
+        Ok(())
+    }
 }
 
 /// An address of this machine that is not loopback, so that the on-ramp is asked for it.
@@ -76,6 +153,7 @@ fn own_address() -> Result<IpAddr, Box<dyn Error>> {
     Ok(socket.local_addr()?.ip())
 }
 
+/// Prints how long each connection took, in microseconds.
 fn time_connections(to: SocketAddr) -> Result<(), Box<dyn Error>> {
     let mut times = Vec::with_capacity(CONNECTIONS);
     for number in 0..CONNECTIONS + CONNECTIONS / 10 {
@@ -87,20 +165,8 @@ fn time_connections(to: SocketAddr) -> Result<(), Box<dyn Error>> {
             times.push(took);
         }
     }
-    times.sort_unstable();
-    let at = |part: usize| {
-        times
-            .get(CONNECTIONS * part / 100)
-            .copied()
-            .unwrap_or_default()
-            .as_nanos() as f64
-            / 1e3
-    };
-    println!(
-        "\"median\":{:.1},\"p10\":{:.1},\"p90\":{:.1}",
-        at(50),
-        at(10),
-        at(90)
-    );
+    for took in times {
+        println!("{:.3}", took.as_nanos() as f64 / 1e3);
+    }
     Ok(())
 }

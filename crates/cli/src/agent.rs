@@ -25,12 +25,13 @@ use longhaul_jobs::Limits;
 use longhaul_session::Identity;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
+use tokio::net::UnixListener;
 use tokio::sync::watch;
 
 use crate::agent_client::{agent_dir, in_runtime, socket};
 use crate::exit::Exit;
 use crate::stop::StopSignals;
-use crate::{answer, cp, home, logging};
+use crate::{answer, cp, home, logging, tls_service};
 
 /// Longest path of a Unix socket, in bytes, as the system has it.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
@@ -103,7 +104,7 @@ impl Resident {
         let dir = agent_dir()?;
         home::make_private(&dir)?;
         // For as long as it is held, nobody else is the agent here.
-        let _lock = lock(&dir)?;
+        let _lock = lock(&dir, "an agent runs already: longhaul jobs asks it")?;
         // On one thread: it waits for the store and for processes, and those end with the thread that started them.
         in_runtime(self.serve(&dir))
     }
@@ -124,13 +125,7 @@ impl Resident {
             sessions: Arc::default(),
         };
         let socket = socket(dir);
-        if socket.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
-            bail!(
-                "{}: too long for a socket: set LONGHAUL_STATE to a shorter directory",
-                home::shown(&socket)
-            );
-        }
-        let unix = listen::unix(&socket)?;
+        let unix = listen_at(&socket)?;
         let (stop, stopped) = watch::channel(false);
         // What is for loopback, and what is for keys.
         let (here, elsewhere) = match self.elsewhere.is_wanted() {
@@ -218,7 +213,7 @@ impl Resident {
         let own = std::process::id().to_string();
         let arguments = ["cp", "--json", "-B", "--parent", &own];
         Ok(Settings {
-            name: self.name.clone().unwrap_or_else(host_name),
+            name: self.name.clone().unwrap_or_else(tls_service::host_name),
             instance: instance(dir)?,
             program: Program {
                 file,
@@ -248,8 +243,8 @@ fn receiver(url: &str) -> Result<String, String> {
     }
 }
 
-/// The agent's own key, made when it is first needed.
-fn own_identity(dir: &Path) -> Result<Identity> {
+/// The key of the service that has this directory, made when it is first needed.
+pub fn own_identity(dir: &Path) -> Result<Identity> {
     let file = dir.join("identity");
     match file.exists() {
         true => Ok(Identity::load(&file)?),
@@ -257,8 +252,19 @@ fn own_identity(dir: &Path) -> Result<Identity> {
     }
 }
 
-/// Makes this process the only agent of the directory.
-fn lock(dir: &Path) -> Result<File> {
+/// Listens at a socket for this machine.
+pub fn listen_at(path: &Path) -> Result<UnixListener> {
+    if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
+        bail!(
+            "{}: too long for a socket: set LONGHAUL_STATE to a shorter directory",
+            home::shown(path)
+        );
+    }
+    Ok(listen::unix(path)?)
+}
+
+/// Makes this process the only one of its kind for the directory; `busy` says what there is already, and what to do.
+pub fn lock(dir: &Path, busy: &str) -> Result<File> {
     let path: PathBuf = dir.join("lock");
     let file = File::options()
         .write(true)
@@ -274,10 +280,7 @@ fn lock(dir: &Path) -> Result<File> {
             Ok(file)
         }
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            bail!(
-                "an agent runs already for {}: longhaul jobs asks it",
-                home::shown(dir)
-            )
+            bail!("{busy} ({})", home::shown(dir))
         }
         Err(error) => Err(error).with_context(|| format!("cannot lock {}", home::shown(&path))),
     }
@@ -312,13 +315,8 @@ fn builtin_places() -> Vec<Place> {
         .collect()
 }
 
-fn host_name() -> String {
-    let name = rustix::system::uname();
-    name.nodename().to_string_lossy().into_owned()
-}
-
 /// The user's name, as the system has it; else the number.
-fn user(uid: u32) -> String {
+pub fn user(uid: u32) -> String {
     let name = uzers::get_user_by_uid(uid).map(|user| user.name().to_string_lossy().into_owned());
     name.unwrap_or_else(|| uid.to_string())
 }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use jiff::Zoned;
+use longhaul_route_source::ClientSource;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
     Client, Compare, Destination, Error, Hello, MAX_STREAMS, Outcome, Portion, Request, SessionConnector,
@@ -27,12 +29,19 @@ use crate::{descriptors, home, logging, submit, trust};
 const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
 
 mod as_job;
+mod beside;
+pub mod deadline;
 mod job;
+pub mod measured;
 mod over_ssh;
+pub mod routing;
 mod scp_options;
 
 pub use as_job::{PathsOf, is_understood};
+use beside::Beside;
+use deadline::{Deadline, DeadlineOptions};
 use job::Job;
+use routing::Routing;
 use scp_options::ScpOptions;
 
 /// Copy files and directory trees, here or there: each path is local, user@host:path, or lh://host[:port]/path.
@@ -72,8 +81,8 @@ pub struct Cp {
     /// Keep hard links: names of one file among what is copied become names of one file, and it travels once.
     #[arg(short = 'H', long)]
     hard_links: bool,
-    /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the faster ones carry more.
-    /// [default: direct]
+    /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the faster ones carry more. [default: as routes.toml
+    /// or the controller say, beside the direct route; direct where there is neither]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
     route: Vec<Route>,
     /// Address of this host that sessions begin at. Repeatable: streams spread over all addresses, and over all routes from each
@@ -98,6 +107,8 @@ pub struct Cp {
     /// The key to be known by [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
+    #[command(flatten)]
+    deadline: DeadlineOptions,
     /// Write events and a closing report as JSON lines to standard output.
     #[arg(long)]
     json: bool,
@@ -174,6 +185,12 @@ impl Cp {
         {
             bail!("{flag} is for user@host:path, and no path here is one: {instead}");
         }
+        if self.deadline.is_there() && !job.is_with_server() {
+            bail!(
+                "--by and --reserve are for lh:// only: of other copies no two ends are known that bandwidth could be reserved between"
+            );
+        }
+        self.deadline.wanted(&Zoned::now())?;
         if self.part.is_some() && matches!(job, Job::Between { .. }) {
             bail!("--part is not for copies between two other hosts: leave it out");
         }
@@ -188,8 +205,9 @@ impl Cp {
             explain: self.explain,
         };
         let watch = Watch::start(show, started);
+        let beside = Beside::by(self.deadline.wanted(&Zoned::now())?);
         let result = tokio::select! {
-            result = self.carry_out(&job, &watch) => result,
+            result = self.carry_out(&job, &watch, &beside) => result,
             () = stop_signals.received() => Err(anyhow!(Interrupted)),
         };
         let outcome = result.as_ref().map(|carried| &carried.outcome);
@@ -200,16 +218,32 @@ impl Cp {
                 "nothing went unencrypted: the server does not allow it (longhaul serve --allow-no-encrypt), or no file was large enough",
             );
         }
-        watch.finish(&report);
-        if let Ok(Carried { outcome, far }) = result {
-            // Told already; what is left is closing in good order.
-            outcome.closing.join_all().await;
-            far.end().await;
+        let judged = watch.judged();
+        let routing = beside.routing.get();
+        if let Some(routing) = routing {
+            report.routing = routing.report(judged.clone(), report.seconds, report.ok());
         }
+        if let Some(deadline) = beside.deadline.get() {
+            report.deadline = Some(deadline.end(report.ok()).await);
+        }
+        watch.finish(&report);
+        // Told already; what is left is closing in good order, and telling the controller.
+        let closing = async {
+            if let Ok(Carried { outcome, far }) = result {
+                outcome.closing.join_all().await;
+                far.end().await;
+            }
+        };
+        let telling = async {
+            if let Some(routing) = routing {
+                routing.end(&report, &judged, &watch.progress).await;
+            }
+        };
+        tokio::join!(closing, telling, beside.end());
         Ok(report.exit())
     }
 
-    async fn carry_out(&self, job: &Job, watch: &Arc<Watch>) -> Result<Carried> {
+    async fn carry_out(&self, job: &Job, watch: &Arc<Watch>, beside: &Beside) -> Result<Carried> {
         let options = WriteOptions {
             overwrite: self.overwrite,
             fsync: self.fsync,
@@ -251,7 +285,8 @@ impl Cp {
                     fsync: self.fsync,
                     names,
                 };
-                let client = self.client(destination, request, watch).await?;
+                let size = routing::size_of(sources);
+                let client = self.client(destination, request, watch, size, beside).await?;
                 let connector = client.connector.clone();
                 client
                     .push(found, shown(sources))
@@ -267,7 +302,7 @@ impl Cp {
                     recursive: self.recursive,
                     sources: paths,
                 };
-                let client = self.client(first, request, watch).await?;
+                let client = self.client(first, request, watch, None, beside).await?;
                 let names = sources.iter().map(Remote::name).collect();
                 let destination = Destination::local(destination, names, options, client.hello.token)?;
                 let labels = sources.iter().map(Remote::to_string).collect();
@@ -317,17 +352,32 @@ impl Cp {
         remote: &Remote,
         request: Request,
         watch: &Arc<Watch>,
+        size: Option<u64>,
+        beside: &Beside,
     ) -> Result<Client<Remembering>> {
+        let push = matches!(request, Request::Push { .. });
         let hello = self.hello(request)?;
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
+        let owner = identity.public().to_string();
         let wanted = trust::Wanted {
             key: self.host_key,
             accept_new: self.accept_new,
         };
-        let route = self.route.first().cloned().unwrap_or_default();
+        let routing = self
+            .routing(&remote.server, size, identity.signing_key(), push, watch)
+            .map(|new| {
+                let new = Arc::new(new);
+                beside.routing.get_or_init(|| new).clone()
+            });
+        let settled = routing.as_ref().and_then(|routing| routing.settled());
+        let (routes, fall_back) = match settled {
+            Some((route, fall_back)) => (vec![route], fall_back),
+            None => (self.route.clone(), self.fall_back),
+        };
+        let route = routes.first().cloned().unwrap_or_default();
         let mut options = ConnectOptions {
             congestion: self.congestion.clone(),
-            fall_back: self.fall_back,
+            fall_back,
             // For the first session, if it asks whom it reaches.
             source: self.source.first().copied(),
             ..ConnectOptions::new(
@@ -339,9 +389,39 @@ impl Cp {
             )
         };
         let first = trust::settle(&wanted, &mut options).await?;
-        let sessions = SessionConnector::from_sources(options, self.route.clone(), &self.source);
+        let planned = routing.as_ref().filter(|routing| routing.is_planned());
+        let sessions = match planned {
+            Some(_) => SessionConnector::planned(options),
+            None => SessionConnector::from_sources(options, routes, &self.source),
+        };
+        let connector = Arc::new(Remembering::new(sessions, first));
+        if let Some(routing) = planned {
+            routing.begin(&connector, &watch.progress).await;
+        }
+        let controller = routing.as_ref().and_then(|routing| routing.controller());
+        if let Some((controller, state, url)) = &controller {
+            beside.give_back(controller, state, url, &owner);
+        }
+        if let Some(wanted) = beside.wanted.clone() {
+            let of = deadline::Of {
+                wanted,
+                controller,
+                owner,
+                server: remote.server.clone(),
+                push,
+                // The network tells the streams that are sent by the ports they leave from; what is fetched leaves from the server's.
+                pins: push && connector.is_planned(),
+                // Of one of several parts, nobody knows before the walk.
+                size: size.filter(|_| !self.portion().is_one_of_several()),
+                streams: self.streams,
+                congestion: self.congestion.clone(),
+                routes: self.route.clone(),
+            };
+            let begin = || Deadline::begin(of, connector.clone(), watch.clone());
+            beside.deadline.get_or_init(begin);
+        }
         Ok(Client {
-            connector: Arc::new(Remembering::new(sessions, first)),
+            connector,
             hello,
             compare: self.compare(),
             streams: self.streams,
@@ -349,6 +429,28 @@ impl Cp {
             progress: watch.progress.clone(),
             observer: watch.clone(),
         })
+    }
+
+    /// Who chooses the routes of a copy with `server`, and hears of it; none if there is nobody. What is wrong with who there is fails no copy.
+    fn routing(
+        &self,
+        server: &longhaul_session::Endpoint,
+        size: Option<u64>,
+        key: &longhaul_proto::SigningKey,
+        push: bool,
+        watch: &Watch,
+    ) -> Option<Routing> {
+        let source = match ClientSource::of_home(key) {
+            Ok(source) => source,
+            Err(error) => {
+                watch.notice(&format!("{error}; the copy goes direct"));
+                return None;
+            }
+        };
+        // One stream goes one way, and whoever names addresses to begin at has settled the rest.
+        let chooses = self.route.is_empty() && self.source.is_empty() && self.streams != Some(1);
+        let question = routing::question(server, push, size, self.streams, self.congestion.as_deref());
+        Some(Routing::new(source, question, key.clone(), push, chooses))
     }
 
     /// Says what to do about a server that isn't known.

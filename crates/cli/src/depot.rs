@@ -1,11 +1,15 @@
 //! `longhaul depot`: relays sessions between hops, for the keys its policy allows.
 
+mod hops;
+mod registered;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use longhaul_control_api::map::DepotLimits;
 use longhaul_depot::{Depot, DepotConfig, Listen, NextCongestion};
 use longhaul_offramp::{Offramp, OfframpConfig};
 use longhaul_policy::Policy;
@@ -54,6 +58,8 @@ pub struct Relay {
     /// Print addresses and key as one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    register: registered::RegisterOptions,
 }
 
 impl Relay {
@@ -84,6 +90,14 @@ impl Relay {
         if let Some(Time(drain)) = self.drain {
             config.timeouts.drain = drain;
         }
+        let limits = DepotLimits {
+            max_sessions: self
+                .max_sessions
+                .and_then(|sessions| u32::try_from(sessions).ok()),
+            ..DepotLimits::default()
+        };
+        let registered = self.register.registered(identity.signing_key(), limits)?;
+        config.hop_observer = registered.as_ref().map(registered::Registered::observer);
         let mut stop_signals = StopSignals::take()?;
         let depot = Depot::bind(config)?;
         let texts = |addresses: Vec<SocketAddr>| -> Vec<String> {
@@ -125,7 +139,14 @@ impl Relay {
                 offramp.run(stopped()).await;
             }
         };
-        tokio::join!(signalled, depot.run(stopped()), offramp);
+        let registered =
+            registered.map(|registered| registered.run(depot.local_addresses(), depot.activity(), stopped()));
+        let registered = async {
+            if let Some(registered) = registered {
+                registered.await;
+            }
+        };
+        tokio::join!(signalled, depot.run(stopped()), offramp, registered);
         Ok(Exit::Success)
     }
 

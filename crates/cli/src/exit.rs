@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use longhaul_control_client::ClientError;
 use longhaul_doctor::AskError;
 use longhaul_doctor::probe::ProbeError;
 use longhaul_perf::Error as PerfError;
@@ -10,6 +11,7 @@ use longhaul_transfer::Error;
 use longhaul_transfer::files::FilesError;
 
 use crate::agent_client::AgentError;
+use crate::control::ControlError;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +49,33 @@ impl Exit {
         } else if let Some(error) = error.downcast_ref::<RemoteError>() {
             Self::of_far_side(error)
         } else if let Some(error) = error.downcast_ref::<AgentError>() {
-            error.exit()
+            match error {
+                AgentError::NotRunning(_) | AgentError::NotStarted(_) => Self::NoRoute,
+            }
+        } else if let Some(error) = error.downcast_ref::<ClientError>() {
+            Self::of_service(error)
+        } else if let Some(error) = error.downcast_ref::<ControlError>() {
+            match error {
+                ControlError::NotRunning(_) => Self::NoRoute,
+            }
         } else if error.is::<ProbeError>() {
             Self::NoRoute
         } else {
             Self::Usage
+        }
+    }
+
+    /// The code for the error that kept a service from answering.
+    fn of_service(error: &ClientError) -> Self {
+        use ClientError::*;
+        match error {
+            NoSocket { .. } | Unreachable { .. } | NotSecure { .. } | Silent { .. } => Self::NoRoute,
+            Unknown { .. } | OtherKey { .. } => Self::Unauthorised,
+            Refused(problem) if matches!(problem.status, 401 | 403) => Self::Unauthorised,
+            Refused(_) => Self::SomeFailed,
+            BrokeOff { .. } => Self::BrokeOff,
+            Answer { .. } => Self::Disagreement,
+            Sign(_) | Request { .. } => Self::Usage,
         }
     }
 

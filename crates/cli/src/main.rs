@@ -9,6 +9,8 @@ use longhaul_proto::text::printable;
 mod agent;
 mod agent_client;
 mod answer;
+mod control;
+mod controller;
 mod cp;
 mod depot;
 mod descriptors;
@@ -19,9 +21,13 @@ mod files;
 mod home;
 mod jobs;
 mod keys;
+mod known_service;
 mod leftovers;
 mod logging;
 mod manual;
+mod map;
+mod moment;
+mod of_path;
 mod offramp;
 mod onramp;
 mod perf;
@@ -29,6 +35,10 @@ mod place;
 mod places;
 mod quantity;
 mod report;
+mod reservations;
+mod reserve;
+mod route;
+mod router;
 mod run;
 mod serve;
 mod server_options;
@@ -37,6 +47,7 @@ mod stop;
 mod submit;
 mod systemd;
 mod target;
+mod tls_service;
 mod trust;
 mod ui;
 mod watch;
@@ -60,6 +71,10 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Cp(cp::Cp),
+    Route(route::RouteCommand),
+    Controller(controller::ControllerCommand),
+    Reserve(Box<reserve::Reserve>),
+    Reservations(reservations::Reservations),
     Ls(files::Ls),
     Stat(files::Stat),
     Mkdir(files::Mkdir),
@@ -76,8 +91,11 @@ enum Command {
     Places(places::Places),
     Ui(ui::Ui),
     Agent(agent::Resident),
+    Control(Box<control::Control>),
+    Map(map::MapCommand),
     Serve(serve::Serve),
     Depot(depot::Relay),
+    Router(router::Router),
     Offramp(offramp::Ramp),
     Onramp(onramp::OnrampCommand),
     Run(run::Run),
@@ -97,6 +115,10 @@ fn main() -> ExitCode {
     }
     let result = match arguments.command {
         Command::Cp(cp) => cp.run(started),
+        Command::Route(route) => route.run(),
+        Command::Controller(controller) => controller.run(),
+        Command::Reserve(reserve) => reserve.run(),
+        Command::Reservations(reservations) => reservations.run(),
         Command::Ls(ls) => ls.run(),
         Command::Stat(stat) => stat.run(),
         Command::Mkdir(mkdir) => mkdir.run(),
@@ -113,8 +135,11 @@ fn main() -> ExitCode {
         Command::Places(places) => places.run(),
         Command::Ui(ui) => ui.run(),
         Command::Agent(agent) => agent.run(),
+        Command::Control(control) => control.run(),
+        Command::Map(map) => map.run(),
         Command::Serve(serve) => serve.run(),
         Command::Depot(depot) => depot.run(),
+        Command::Router(router) => router.run(),
         Command::Offramp(offramp) => offramp.run(),
         Command::Onramp(onramp) => onramp.run(),
         Command::Run(run) => return run.run(),

@@ -1,14 +1,19 @@
 //! `longhaul onramp`: brings connections of programs that know nothing of it onto routes.
 
 mod entries;
+mod follow;
 mod install;
+mod status;
 
+use std::future::pending;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use longhaul_onramp::{Onramp, OnrampConfig, Places};
+use longhaul_ramp::SOCKET_VARIABLE;
 use longhaul_session::Identity;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -16,6 +21,7 @@ use crate::exit::Exit;
 use crate::stop::StopSignals;
 use crate::{answer, descriptors, home, logging};
 use entries::Entries;
+use follow::Follower;
 
 /// Bring connections of other programs onto routes.
 ///
@@ -36,7 +42,9 @@ pub struct OnrampCommand {
 #[derive(Subcommand)]
 enum Action {
     /// Write a unit for systemd that runs the on-ramp for this user, with these options, and say how to start it.
-    Install(Install),
+    Install(Box<Install>),
+    /// Say what the on-ramp that runs has done, by which rules, and what it knows of destinations.
+    Status(status::StatusCommand),
 }
 
 #[derive(Args)]
@@ -48,8 +56,10 @@ struct Install {
 impl OnrampCommand {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
-        if let Some(Action::Install(Install { entries })) = &self.action {
-            return install::install(entries);
+        match &self.action {
+            Some(Action::Install(install)) => return install::install(&install.entries),
+            Some(Action::Status(status)) => return status.run(),
+            None => {}
         }
         logging::start("info");
         descriptors::raise();
@@ -60,12 +70,29 @@ impl OnrampCommand {
     async fn serve(self) -> Result<Exit> {
         let mut hangup = signal(SignalKind::hangup())?;
         let mut stop_signals = StopSignals::take()?;
-        let onramp = Onramp::start(self.entries.config()?)?;
+        let mut config = self.entries.config()?;
+        let follower = match self.entries.follow_controller {
+            true => Some(Follower::new(&config.identity)?),
+            false => None,
+        };
+        if let Some(follower) = &follower {
+            config.routes = follower.file().to_owned();
+            // What it begins with is not from last week, if that can be helped.
+            follower.step().await;
+        }
+        let onramp = Onramp::start(config)?;
         self.announce(onramp.places());
+        let mut follows = pin!(async {
+            match follower {
+                Some(follower) => follower.run().await,
+                None => pending().await,
+            }
+        });
         loop {
             tokio::select! {
                 _ = hangup.recv() => onramp.reload(),
                 () = stop_signals.received() => break,
+                never = &mut follows => match never {},
             }
         }
         tracing::info!("lets connections finish");
@@ -88,6 +115,7 @@ impl OnrampCommand {
                 "forwards": places.forwards,
                 "redirect": places.redirect,
                 "tproxy": places.tproxy,
+                "metrics": places.metrics,
             }));
             return;
         }
@@ -106,6 +134,9 @@ impl OnrampCommand {
         for at in places.redirect.iter().chain(&places.tproxy) {
             answer::line(format_args!("takes what a firewall brings to {at}"));
         }
+        if let Some(metrics) = places.metrics {
+            answer::line(format_args!("metrics on http://{metrics}/metrics"));
+        }
     }
 }
 
@@ -119,6 +150,14 @@ pub fn default_config(identity: Arc<Identity>) -> Result<OnrampConfig> {
         home::known_hosts()?,
         file("authorized_keys"),
     ))
+}
+
+/// The socket of the on-ramp that is asked: that of LONGHAUL_ONRAMP, else the usual one.
+pub fn asked_socket() -> Result<PathBuf> {
+    match std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => Ok(path.into()),
+        None => default_socket(),
+    }
 }
 
 /// Where programs look for the on-ramp that are not told.

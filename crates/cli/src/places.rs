@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use longhaul_agent::http::{PlaceList, PlaceTest};
 use longhaul_agent::places::Place;
+use longhaul_control_client::encoded;
 use longhaul_proto::text::printable;
 use serde_json::json;
 
@@ -58,7 +59,7 @@ impl Places {
                     list.items.iter().for_each(|place| self.show(place));
                 }
                 Some(PlaceCommand::Add { name, root }) => {
-                    let path = format!("/places/{}", escaped(name));
+                    let path = format!("/places/{}", encoded(name));
                     let place: Place = agent
                         .ask("PUT", &path, Some(&json!({ "root": root })), None)
                         .await?;
@@ -66,11 +67,11 @@ impl Places {
                 }
                 Some(PlaceCommand::Remove { name }) => {
                     let () = agent
-                        .ask("DELETE", &format!("/places/{}", escaped(name)), None, None)
+                        .ask("DELETE", &format!("/places/{}", encoded(name)), None, None)
                         .await?;
                 }
                 Some(PlaceCommand::Test { name }) => {
-                    let path = format!("/places/{}/test", escaped(name));
+                    let path = format!("/places/{}/test", encoded(name));
                     let test: PlaceTest = agent.ask("POST", &path, None, None).await?;
                     match self.json {
                         true => answer::line(serde_json::to_string(&test)?),
@@ -91,13 +92,4 @@ impl Places {
             false => answer::line(format!("{:<20} {}", place.name, printable(place.root.as_bytes()))),
         }
     }
-}
-
-/// A name as it stands in a path.
-fn escaped(name: &str) -> String {
-    let escape = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => char::from(byte).to_string(),
-        other => format!("%{other:02X}"),
-    };
-    name.bytes().map(escape).collect()
 }

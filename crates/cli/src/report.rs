@@ -12,6 +12,8 @@ use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
 use crate::cp::Interrupted;
+use crate::cp::deadline::DeadlineReport;
+use crate::cp::routing::RoutingReport;
 use crate::exit::Exit;
 use crate::failure;
 use crate::watch::Watch;
@@ -54,6 +56,10 @@ pub struct Report {
     streams: Vec<Stream>,
     /// The streams of each route, taken together.
     routes: Vec<RouteSum>,
+    /// Who chose the routes, and how they did; null where the command line named them, or nobody was there to choose.
+    pub routing: Option<RoutingReport>,
+    /// What became of the deadline, and what was reserved for it; null where there was none.
+    pub deadline: Option<DeadlineReport>,
     /// What limited the copy for longest, as one word; null when it was too short to say.
     limited_by: Option<&'static str>,
     /// The same as a line for people.
@@ -79,12 +85,15 @@ struct Stream {
     actions: Vec<String>,
 }
 
+/// The streams of one route.
 #[derive(Debug, PartialEq, Serialize)]
-struct RouteSum {
-    route: String,
-    streams: usize,
+pub struct RouteSum {
+    /// Which.
+    pub route: String,
+    /// How many there were.
+    pub streams: usize,
     /// Bytes of file data that they carried, and bits of them by the seconds of the whole copy.
-    bytes: u64,
+    pub bytes: u64,
     bps: f64,
 }
 
@@ -165,6 +174,8 @@ impl Report {
             encrypted: (direction != "local").then(|| progress.bytes_clear.load(Ordering::Relaxed) == 0),
             streams: streams.iter().map(|stream| Stream::of(stream, push)).collect(),
             routes: RouteSum::of(&streams, seconds),
+            routing: None,
+            deadline: None,
             limited_by: limits.chief(),
             // Of a copy between two hosts, only those know.
             explanation: matches!(direction, "push" | "pull")
@@ -183,6 +194,16 @@ impl Report {
     /// Whether everything was copied.
     pub fn ok(&self) -> bool {
         self.ok
+    }
+
+    /// The streams of each route.
+    pub fn routes(&self) -> &[RouteSum] {
+        &self.routes
+    }
+
+    /// What ended the copy early.
+    pub fn error(&self) -> Option<&str> {
+        self.error.as_deref()
     }
 
     /// The exit code it stands for.
@@ -232,8 +253,21 @@ impl Report {
                 Time::from_seconds(self.seconds),
             );
         }
+        if !quiet && let Some(deadline) = &self.deadline {
+            eprintln!("{}", deadline.summary);
+        }
         if explain && let Some(explanation) = &self.explanation {
             eprintln!("{explanation}");
+        }
+        if explain && let Some(routing) = &self.routing {
+            for line in routing.lines() {
+                eprintln!("{line}");
+            }
+        }
+        if explain && let Some(deadline) = &self.deadline {
+            for line in deadline.explained() {
+                eprintln!("{line}");
+            }
         }
     }
 }

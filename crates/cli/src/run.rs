@@ -17,6 +17,8 @@ use quantities::{ByteCount, Rate, Time};
 
 use crate::{failure, quantity};
 
+mod isolated;
+
 /// Exit code when `longhaul run` itself fails, as `env`, `nice` and `timeout` have it.
 const FAILED: u8 = 125;
 /// Names the preload object, where it is not beside this program.
@@ -24,7 +26,7 @@ const OBJECT_VARIABLE: &str = "LONGHAUL_PRELOAD";
 
 const STARTER: launch::Starter = launch::Starter {
     name: "longhaul",
-    instead: "give it the on-ramp as its SOCKS or HTTP proxy, or run a dynamically linked build",
+    instead: "run it with --isolate, give it the on-ramp as its SOCKS or HTTP proxy, or run a dynamically linked build",
 };
 
 const AFTER_HELP: &str = "\
@@ -56,6 +58,10 @@ pub struct Run {
     /// Right-size its direct connections too, as `drs run` does.
     #[arg(long)]
     right_size: bool,
+    /// In a network namespace of its own, with nothing loaded before it: for programs that are statically linked or make their system calls
+    /// themselves (Go, io_uring).
+    #[arg(long, conflicts_with = "right_size")]
+    isolate: bool,
     /// The file of routes, for an on-ramp of its own, whether or not one runs [default: that of the on-ramp that runs, else routes.toml
     /// where keys are kept].
     #[arg(long, value_name = "FILE")]
@@ -95,6 +101,9 @@ impl Run {
     fn start(self) -> Result<u8> {
         let mut words = self.program.iter();
         let name = words.next().context("name a program to run")?;
+        if self.isolate {
+            return isolated::start(&self, name);
+        }
         let path = launch::find_program(name, STARTER)?;
         let object = launch::find_object(OBJECT_VARIABLE)?;
         let mut command = Command::new(&path);
@@ -102,11 +111,7 @@ impl Run {
         command.env("LD_PRELOAD", launch::preload(&object));
         self.say(&mut command);
         let not_started = |error| Unfit::NotExecutable(path.clone(), error);
-        let running = match &self.routes {
-            None => running(),
-            Some(_) => None,
-        };
-        if let Some(socket) = running {
+        if let Some(socket) = self.running() {
             command.env(SOCKET_VARIABLE, socket);
             return Err(not_started(command.exec()).into());
         }
@@ -117,6 +122,14 @@ impl Run {
         let status = signals.wait(child).context("cannot wait for the program")?;
         onramp.end();
         Ok(launch::exit_code(status))
+    }
+
+    /// The on-ramp that is to be asked, if it runs already.
+    fn running(&self) -> Option<PathBuf> {
+        match &self.routes {
+            None => running(),
+            Some(_) => None,
+        }
     }
 
     /// Has the environment say what is wanted.
@@ -138,7 +151,6 @@ impl Run {
             settings::RATE_VARIABLE,
             self.rate.map(|rate| format!("{:.0}", rate.bits_per_second())),
         );
-        let seconds = |time: Time| time.0.as_secs() + u64::from(time.0.subsec_nanos() > 0);
         wish(
             settings::DURATION_VARIABLE,
             self.duration.map(|time| seconds(time).to_string()),
@@ -146,13 +158,14 @@ impl Run {
     }
 }
 
+/// Whole seconds, rounded up.
+fn seconds(time: Time) -> u64 {
+    time.0.as_secs() + u64::from(time.0.subsec_nanos() > 0)
+}
+
 /// The socket of the on-ramp that runs already, if one does.
 fn running() -> Option<PathBuf> {
-    let named = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
-    let path = match named {
-        Some(path) => PathBuf::from(path),
-        None => crate::onramp::default_socket().ok()?,
-    };
+    let path = crate::onramp::asked_socket().ok()?;
     longhaul_onramp::answers(&path).then_some(path)
 }
 

@@ -4,11 +4,12 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, bail};
+use longhaul_control_client::ClientError;
 use longhaul_proto::text::printable;
 use longhaul_session::{
-    ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, ServerTrust, Session, Verdict, connect,
+    ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, Route, ServerTrust, Session, Verdict, connect,
 };
-use longhaul_transfer::{ConnectError, Connector, SessionConnector};
+use longhaul_transfer::{ConnectError, Connector, Pinned, RoutePlan, SessionConnector};
 
 use crate::home;
 
@@ -42,10 +43,11 @@ pub fn nobody() -> ServerTrust {
 
 /// Says what to do about a server that is not known, and showed the key `found`.
 pub fn unknown(server: &Endpoint, found: PublicKey) -> String {
-    format!(
-        "the server {server} is not known and shows key {found}: if that is its key, give --host-key {found}, or --accept-new to \
-         remember it"
-    )
+    ClientError::Unknown {
+        server: server.clone(),
+        found,
+    }
+    .to_string()
 }
 
 /// Has `options` trust the server that they lead to, as far as that is `wanted`; a person may have to be asked. Returns what to
@@ -103,15 +105,6 @@ pub async fn of(
 /// Whether the key of `server` is known already, so that nothing else counts.
 pub fn is_known(wanted: &Wanted, server: &Endpoint) -> Result<bool> {
     Ok(wanted.key.is_some() || KnownHosts::open(&home::known_hosts()?)?.get(server).is_some())
-}
-
-/// What `trust` says of the key that a server shows.
-pub fn verdict(trust: &ServerTrust, server: &Endpoint, found: &PublicKey) -> Verdict {
-    match trust {
-        ServerTrust::Pinned(expected) if expected == found => Verdict::Trusted,
-        ServerTrust::Pinned(expected) => Verdict::Mismatch { expected: *expected },
-        ServerTrust::Callback(ask) => ask(server, found),
-    }
 }
 
 async fn confirmed(server: &Endpoint, found: &PublicKey, program: &str) -> Result<bool> {
@@ -186,6 +179,21 @@ impl Remembering {
         Self { sessions, first }
     }
 
+    /// See [`SessionConnector::use_beside`].
+    pub fn use_beside(&self, routes: &[Route]) {
+        self.sessions.use_beside(routes);
+    }
+
+    /// See [`SessionConnector::use_pinned`].
+    pub fn use_pinned(&self, pinned: &[Pinned]) {
+        self.sessions.use_pinned(pinned);
+    }
+
+    /// See [`SessionConnector::is_planned`].
+    pub fn is_planned(&self) -> bool {
+        self.sessions.is_planned()
+    }
+
     /// The key the server showed, if it was refused for not being known.
     pub fn unknown_server(&self) -> Option<PublicKey> {
         self.sessions.unknown_server()
@@ -197,6 +205,10 @@ impl Connector for Remembering {
 
     fn routes(&self) -> Vec<String> {
         self.sessions.routes()
+    }
+
+    fn plan(&self) -> Option<tokio::sync::watch::Receiver<RoutePlan>> {
+        self.sessions.plan()
     }
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {

@@ -12,10 +12,13 @@ use longhaul_transfer::{Event, Hash, Observer, Progress};
 use quantities::{ByteCount, Rate, Time};
 use serde_json::{Value, json};
 
+use crate::cp::routing::Judged;
 use crate::report::{FailedEntry, Report, hex};
 
 /// Failures listed in the report; all are counted and told as they happen.
 const MAX_LISTED_FAILURES: usize = 1000;
+/// Changes of routes that the report lists.
+const MAX_JUDGED: usize = 100;
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 const JSON_INTERVAL: Duration = Duration::from_millis(250);
 /// A copy shorter than this shows no progress line.
@@ -47,6 +50,7 @@ struct Seen {
     failures: Vec<FailedEntry>,
     files: u64,
     last_hash: Option<Hash>,
+    judged: Vec<Judged>,
     /// Set when the report has been written: nothing may follow it.
     finished: bool,
 }
@@ -137,6 +141,13 @@ impl Watch {
         }
     }
 
+    /// One JSON line on standard output, if that is wanted.
+    pub fn event(&self, value: Value) {
+        if self.show.json {
+            self.line(value);
+        }
+    }
+
     /// One JSON line on standard output. A reader that went away is not our failure.
     fn line(&self, value: Value) {
         let seen = self.seen();
@@ -158,6 +169,11 @@ impl Watch {
     /// The failures listed so far.
     pub fn failures(&self) -> Vec<FailedEntry> {
         self.seen().failures.clone()
+    }
+
+    /// How the routes did that were chosen for the copy.
+    pub fn judged(&self) -> Vec<Judged> {
+        self.seen().judged.clone()
     }
 
     /// The hash of the one file copied, if it was one.
@@ -204,6 +220,26 @@ impl Observer for Watch {
                     );
                 } else if stream.is_some() && !self.show.quiet {
                     self.bar.suspend(|| eprintln!("longhaul: {reason}; going on"));
+                }
+            }
+            Event::RouteJudged {
+                route,
+                standing,
+                reason,
+            } => {
+                let (route, reason) = (shown(route), shown(reason));
+                if self.show.json {
+                    self.line(
+                        json!({ "event": "route", "route": route, "standing": standing, "reason": reason }),
+                    );
+                }
+                let mut seen = self.seen();
+                if seen.judged.len() < MAX_JUDGED {
+                    seen.judged.push(Judged {
+                        route,
+                        standing,
+                        reason,
+                    });
                 }
             }
             Event::Resumed { path, bytes, size } => {

@@ -9,6 +9,8 @@ use longhaul_metrics::Page;
 use longhaul_policy::{HostPattern, Policy};
 use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey, text::printable};
 
+use crate::observe::HopObserver;
+
 /// A depot: where it listens, who it is, whom it serves.
 #[derive(Debug, Clone)]
 pub struct DepotConfig {
@@ -32,6 +34,8 @@ pub struct DepotConfig {
     /// Threads that sessions run on: one for each processor is right. With 0, sessions are tasks of the runtime that runs
     /// the depot.
     pub workers: usize,
+    /// Who hears of the hops that are relayed over.
+    pub hop_observer: Option<HopObserver>,
     /// Read the policy's file again on SIGHUP. A policy that did not come from a file stays.
     pub reload_on_hangup: bool,
 }
@@ -53,6 +57,7 @@ impl DepotConfig {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
+            hop_observer: None,
             reload_on_hangup: true,
         }
     }

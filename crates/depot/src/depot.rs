@@ -48,6 +48,18 @@ pub struct Depot {
     shared: Arc<Shared>,
 }
 
+/// What a depot carries.
+#[derive(Debug, Clone)]
+pub struct Activity(Arc<Metrics>);
+
+impl Activity {
+    /// How many sessions are relayed now.
+    #[must_use]
+    pub fn sessions(&self) -> i64 {
+        self.0.sessions_active.get()
+    }
+}
+
 impl Depot {
     /// Opens the listeners; connections wait until [`Depot::run`]. Must be called within a tokio runtime.
     ///
@@ -99,6 +111,8 @@ impl Depot {
             events: EventLog::new(),
             pipes: PipePool::new(pipes),
             metrics: Metrics::new(),
+            observer: config.hop_observer,
+            grants: Arc::default(),
         });
         let workers = Arc::new(Workers::start(config.workers).map_err(Error::Threads)?);
         Ok(Self {
@@ -118,6 +132,12 @@ impl Depot {
             .iter()
             .filter_map(|listener| listener.local_addr().ok())
             .collect()
+    }
+
+    /// What it carries, to be looked at while it runs.
+    #[must_use]
+    pub fn activity(&self) -> Activity {
+        Activity(Arc::clone(&self.shared.metrics))
     }
 
     /// Where the metrics page is.

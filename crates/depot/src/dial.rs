@@ -62,6 +62,7 @@ impl Dialler {
                     .find(|choice| choice.applies(&way.endpoint, address))
                     .map(|choice| choice.name.clone()),
                 source: None,
+                source_ports: None,
             }
         };
         dial(&way.addresses, options, deadline)

@@ -14,7 +14,10 @@ mod error;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod grants;
 mod metrics;
+mod observe;
+mod probe;
 mod refusal;
 mod relay;
 mod serve;
@@ -22,7 +25,9 @@ mod setup;
 mod workers;
 
 pub use config::{DepotConfig, Limits, NextCongestion, Timeouts};
-pub use depot::{Depot, run};
+pub use depot::{Activity, Depot, run};
 pub use error::Error;
 pub use longhaul_hop::Listen;
 pub use longhaul_policy::{HostPattern, Network, Policy, PolicyError};
+pub use observe::{HopEnd, HopObserver, HopReport, HopSeen};
+pub use probe::{PROBE_TIMEOUT, ProbeFailure, ProbeFigures, ProbePlan, Train, probe};

@@ -88,6 +88,8 @@ pub(crate) struct Metrics {
     pub(crate) policy_reloads: Family<Outcome, Counter>,
     pub(crate) dial_time: Histogram,
     pub(crate) traffic: Traffic,
+    pub(crate) granted_sessions: Gauge,
+    pub(crate) granted_bytes: Counter,
     limited: Family<HopLimit, Counter<f64, AtomicU64>>,
     pipe_bytes: Gauge,
 }
@@ -111,6 +113,8 @@ impl Metrics {
                 forward: bytes.get_or_create_owned(&Way::new("forward")),
                 backward: bytes.get_or_create_owned(&Way::new("backward")),
             },
+            granted_sessions: Gauge::default(),
+            granted_bytes: Counter::default(),
             limited: Family::default(),
             pipe_bytes: Gauge::default(),
             registry: Registry::default(),
@@ -130,6 +134,16 @@ impl Metrics {
             "opens_refused",
             "OPENs refused, by status",
             metrics.opens_refused.clone(),
+        );
+        registry.register(
+            "granted_sessions",
+            "Sessions under way that use the grant of a circuit",
+            metrics.granted_sessions.clone(),
+        );
+        registry.register(
+            "granted_bytes",
+            "Bytes that sessions with the grant of a circuit carried, both ways, counted as they end",
+            metrics.granted_bytes.clone(),
         );
         registry.register(
             "sessions_ended",

@@ -3,7 +3,7 @@
 //! One future drives both directions, so a wake-up on either socket costs one task switch. What it promises is the
 //! table in `docs/close-states.md`: an end of stream on one side becomes a FIN on the other once everything before it
 //! has been delivered to the kernel (LH-END-1); a death on one side becomes a reset on the other (LH-END-3); nothing else ends a session
-//! but the idle timeout, the half-close timeout and the end of a drain, and those are resets too.
+//! but the idle timeout, the half-close timeout, a size beyond what was stated and the end of a drain, and those are resets too.
 
 mod batch;
 mod direction;
@@ -22,7 +22,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::metrics::Traffic;
 use direction::{Advance, Direction, Stop};
-use hops::{HopTallies, Hops};
+use hops::{HopTallies, Hops, HopsSeen};
 use pipe::PipePool;
 
 /// Which end of the relayed session: towards the initiator, or towards the acceptor.
@@ -45,6 +45,10 @@ pub(crate) enum Ending {
     Idle,
     /// One direction had ended and no byte moved in the other for the half-close timeout; both were reset.
     HalfClosed,
+    /// One direction carried more than the initiator had stated, under a rule that bounds it (LH-WISH-2); both were reset.
+    BeyondSize,
+    /// The grant of the circuit that it used ended (LH-GRANT-3); both were reset.
+    GrantOver,
     /// The depot was told to stop and the drain deadline passed; both were reset.
     Drained,
 }
@@ -67,6 +71,8 @@ pub(crate) struct RelayContext {
     /// Caps of the policy rule: towards the acceptor, and back.
     pub(crate) forward_limit: Arc<RateLimit>,
     pub(crate) backward_limit: Arc<RateLimit>,
+    /// Bytes that each direction may carry.
+    pub(crate) most_bytes: u64,
 }
 
 /// What a relayed session did.
@@ -79,6 +85,8 @@ pub(crate) struct Report {
     pub(crate) backward: u64,
     /// What limited its hops.
     pub(crate) hops: HopTallies,
+    /// What else was seen of them; none where it moved too little.
+    pub(crate) seen: Option<HopsSeen>,
 }
 
 /// The future that relays. It ends with the sockets closed: cleanly after [`Ending::Finished`], else with resets.
@@ -126,6 +134,7 @@ impl Relay {
             forward: self.forward.moved,
             backward: self.backward.moved,
             hops: self.hops.as_ref().map(|hops| hops.tallies()).unwrap_or_default(),
+            seen: self.hops.as_ref().map(|hops| hops.seen()),
         }
     }
 
@@ -141,6 +150,9 @@ impl Relay {
         self.context
             .traffic
             .count(self.forward.moved - before.0, self.backward.moved - before.1);
+        if self.forward.moved.max(self.backward.moved) > self.context.most_bytes {
+            return Some(Ending::BeyondSize);
+        }
         if self.hops.is_none() {
             self.hops = Hops::of(self.forward.moved, self.backward.moved);
         }

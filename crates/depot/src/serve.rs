@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use longhaul_hop::{Conn, Entered, EventLog, Gate, Payer, Phase, Phases};
 use longhaul_policy::{InForce, RateLimits};
@@ -11,7 +12,9 @@ use tokio::time::Instant;
 
 use crate::config::Timeouts;
 use crate::dial::Dialler;
+use crate::grants::{GrantSession, Grants};
 use crate::metrics::{EndedBy, Metrics, Reason, RefusedWith};
+use crate::observe::{self, HopObserver};
 use crate::refusal::refuse;
 use crate::relay::hops::HopTallies;
 use crate::relay::pipe::PipePool;
@@ -31,6 +34,10 @@ pub(crate) struct Shared {
     pub(crate) pipes: Arc<PipePool>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: EventLog,
+    /// Who hears of the hops that are relayed over.
+    pub(crate) observer: Option<HopObserver>,
+    /// What circuits' grants have under way.
+    pub(crate) grants: Arc<Grants>,
 }
 
 /// Serves one connection to its end. `phases` cut it short.
@@ -115,8 +122,16 @@ async fn relay(
         payer,
         to,
         early,
+        most_bytes,
+        grant,
     } = session;
-    let RateLimits { forward, backward } = rule.limits();
+    // What a controller has granted is held to that, in place of the rule's rate.
+    let limits = grant.as_ref().map(GrantSession::limits);
+    let RateLimits { forward, backward } = limits.unwrap_or_else(|| rule.limits());
+    let granted = grant.as_ref().map_or(Duration::ZERO, GrantSession::left);
+    if grant.is_some() {
+        shared.metrics.granted_sessions.inc();
+    }
     let context = RelayContext {
         pipes: Arc::clone(&shared.pipes),
         silence: Silence {
@@ -126,12 +141,14 @@ async fn relay(
         traffic: shared.metrics.traffic.clone(),
         forward_limit: forward,
         backward_limit: backward,
+        most_bytes: most_bytes.unwrap_or(u64::MAX),
     };
     let mut relay = Relay::new(upstream, downstream, upstream_ended, context);
     let report = tokio::select! {
         biased;
         report = &mut relay => report,
         () = phases.reached(Phase::Aborting) => relay.abort(Ending::Drained),
+        () = tokio::time::sleep(granted), if grant.is_some() => relay.abort(Ending::GrantOver),
     };
     drop(relay);
     let Report {
@@ -139,6 +156,7 @@ async fn relay(
         forward,
         backward,
         hops,
+        seen,
     } = report;
     let (name, error) = describe(&ending);
     shared
@@ -148,10 +166,24 @@ async fn relay(
         .inc();
     shared.metrics.limited("upstream", &hops.upstream);
     shared.metrics.limited("downstream", &hops.downstream);
+    if let (Some(observer), Some(seen)) = (&shared.observer, seen) {
+        let (initiator, acceptor) = observe::ends(&open);
+        for report in seen.reports(initiator, acceptor) {
+            (observer.0)(report);
+        }
+    }
+    let moved = forward + backward + early as u64;
+    let carried = grant.as_ref().map(|grant| grant.carried(moved));
+    if grant.is_some() {
+        shared.metrics.granted_sessions.dec();
+        shared.metrics.granted_bytes.inc_by(moved);
+    }
     shared.events.log(Some(payer), |left_out| {
         tracing::info!(
             session = %open.session_id,
             principal = %open.principal,
+            circuit = grant.as_ref().map(GrantSession::circuit),
+            circuit_bytes = carried,
             rule = rule.rule(),
             from = %peer,
             %to,
@@ -183,6 +215,8 @@ fn describe(ending: &Ending) -> (&'static str, Option<&io::Error>) {
         Ending::Died(Side::Downstream, error) => ("next hop died", Some(error)),
         Ending::Idle => ("idle", None),
         Ending::HalfClosed => ("half-closed too long", None),
+        Ending::BeyondSize => ("more than stated", None),
+        Ending::GrantOver => ("grant over", None),
         Ending::Drained => ("drained", None),
     }
 }

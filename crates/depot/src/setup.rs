@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use longhaul_hop::{Conn, Dialled, NoOpen, Payer, Phase, Phases, Place, receive_open, unix_ms};
-use longhaul_policy::{Candidates, NoPlace, Role, RuleSession, Way};
+use longhaul_policy::{Candidates, NoPlace, NoWay, Role, RuleSession, Way, Wishes};
 use longhaul_proto::{MAX_HELD, Open, Refusal, Status, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::dial::{asked, deadline, not_allowed};
+use crate::grants::GrantSession;
+use crate::probe;
 use crate::refusal::Refused;
 use crate::serve::Shared;
 
@@ -36,6 +38,10 @@ pub(crate) struct Established {
     pub(crate) to: SocketAddr,
     /// Bytes of early data that went on with the OPEN.
     pub(crate) early: usize,
+    /// Bytes that it may carry each way.
+    pub(crate) most_bytes: Option<u64>,
+    /// Its place under the grant of a circuit, if it has one.
+    pub(crate) grant: Option<GrantSession>,
 }
 
 /// Why a connection did not become a session.
@@ -71,7 +77,15 @@ pub(crate) async fn set_up(
             return Err(Failure::Refused(None, why));
         }
     };
-    let (candidates, payer) = match admit(shared, peer.ip(), &open, place, phases) {
+    if probe::is_probe(&open) {
+        // It ends here: nobody is dialled.
+        let served = probe::serve(shared, upstream, place, &open, early).await;
+        return Err(served.map_or_else(
+            |why| Failure::Refused(Some(Box::new(open)), why),
+            |()| Failure::Nothing,
+        ));
+    }
+    let (candidates, payer, grant) = match admit(shared, peer.ip(), &open, place, phases) {
         Ok(admitted) => admitted,
         Err(why) => return Err(Failure::Refused(Some(Box::new(open)), why)),
     };
@@ -83,6 +97,9 @@ pub(crate) async fn set_up(
     };
     let went_on = match dialled {
         Ok((way, rule, mut next)) => {
+            if let Some(grant) = &grant {
+                pace(grant, upstream, &next.conn);
+            }
             let passed_on = pass_on(shared, &open, &early, began, limit, &mut next.conn).await;
             passed_on.map(|onward| (way, rule, next, onward))
         }
@@ -95,6 +112,7 @@ pub(crate) async fn set_up(
         Failure::Refused(Some(Box::new(open)), why.on_account_of(payer))
     })?;
     let early = early.len();
+    let most_bytes = way.rule.most_bytes(onward.size);
     answer_ok(shared, upstream, &onward, way, early)
         .await
         .map_err(Failure::Abandoned)?;
@@ -107,7 +125,19 @@ pub(crate) async fn set_up(
         payer,
         to: next.address,
         early,
+        most_bytes,
+        grant,
     })
+}
+
+/// Paces both hops from their first byte on (`SO_MAX_PACING_RATE`), each in the direction in which this depot sends.
+fn pace(grant: &GrantSession, upstream: &Conn, downstream: &Conn) {
+    for hop in [upstream, downstream] {
+        if let Err(error) = drs::set_max_pacing_rate(hop, Some(grant.paced())) {
+            // Its bucket holds the sum all the same, if less smoothly.
+            tracing::debug!(%error, "a hop of a circuit can't be paced");
+        }
+    }
 }
 
 /// The checks that cost nothing but a signature (LH-ADMIT-1): nobody is dialled and nothing resolved before they pass
@@ -118,7 +148,7 @@ fn admit(
     open: &Open,
     place: &mut Place,
     phases: &Phases,
-) -> Result<(Candidates, Payer), Refused> {
+) -> Result<(Candidates, Payer, Option<GrantSession>), Refused> {
     let now = unix_ms();
     let policy = shared.policy.policy();
     shared
@@ -126,6 +156,10 @@ fn admit(
         .depot(open, now, |principal| policy.knows(principal, Role::Depot))?;
     let own = shared.dialler.own_addresses();
     let candidates = policy.candidates(&open.principal, asked(open)?, &own);
+    // LH-WISH-1.
+    let candidates = candidates
+        .within(&open.principal, &Wishes::from(open))
+        .map_err(|unmet| NoWay::unmet(&unmet))?;
     let payer = match candidates.listed {
         true => Payer::Key(open.principal),
         false => Payer::source(peer),
@@ -137,8 +171,13 @@ fn admit(
     } else {
         enter(shared, open, place, payer, now)
     };
-    match entered {
-        Ok(()) => Ok((candidates, payer)),
+    // LH-GRANT-2, LH-GRANT-3.
+    let granted = entered.and_then(|()| {
+        let me = shared.key.public();
+        shared.grants.enter(open, &me, &policy, now)
+    });
+    match granted {
+        Ok(grant) => Ok((candidates, payer, grant)),
         Err(why) => Err(why.on_account_of(payer)),
     }
 }

@@ -51,7 +51,8 @@ pub(crate) struct Auto {
     paced: Option<u64>,
     last: Option<Limit>,
     in_a_row: u32,
-    unsent_limited: bool,
+    /// A limit on unsent data was set, or is somebody else's to set.
+    pub unsent_limited: bool,
     /// The window to which an excessive buffer is being cut, and what was on offer at the last look.
     trimming: Option<(u32, u32)>,
     trimmed: bool,
@@ -351,18 +352,19 @@ impl Auto {
     /// More lies unsent than a wake-up of the program needs: memory, and delay for whatever is written next.
     fn backlog(&mut self, verdict: &Verdict) -> Orders {
         let evidence = &verdict.evidence;
-        // Half of what is in flight: a program that is late by half a round trip does not starve the flow.
-        let allowance = (evidence.in_flight / 2).max(LEAST_UNSENT);
-        if self.unsent_limited || evidence.unsent < allowance.saturating_mul(BACKLOG) {
+        let allowance = unsent_allowance(evidence.in_flight);
+        if self.unsent_limited || evidence.unsent < u64::from(allowance).saturating_mul(BACKLOG) {
             return Orders::default();
         }
         self.unsent_limited = true;
         let unsent = evidence.unsent;
-        Orders::one(
-            Action::UnsentLimit(u32::try_from(allowance).unwrap_or(u32::MAX)),
-            Cause::UnsentBacklog { unsent },
-        )
+        Orders::one(Action::UnsentLimit(allowance), Cause::UnsentBacklog { unsent })
     }
+}
+
+/// What may wait unsent, in bytes: half of what is in flight, so that a program that is late by half a round trip does not starve the flow.
+pub(crate) fn unsent_allowance(in_flight: u64) -> u32 {
+    u32::try_from((in_flight / 2).max(LEAST_UNSENT)).unwrap_or(u32::MAX)
 }
 
 /// Where more room comes from; sizes as `SO_RCVBUF` takes them.

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     Action, Advice, Applied, Budget, Cause, Claim, Estimator, Host, Mode, Outcome, Sample, SampleError,
     Sampler, Side, Verdict,
-    auto::Auto,
+    auto::{Auto, unsent_allowance},
     classic::Classic,
     options,
     orders::{MOST, Orders},
@@ -46,6 +46,8 @@ pub struct Flow {
     sizing: Sizing,
     claim: Option<Claim>,
     fitted_rate: Option<u64>,
+    /// The most bytes that may wait unsent, where this keeps them few from the first look on; 0 before that.
+    unsent_limit: Option<u32>,
     refused: [Option<Action>; 8],
     applied: [Applied; MOST],
     latest: Option<Verdict>,
@@ -118,6 +120,7 @@ impl Flow {
             },
             claim: None,
             fitted_rate: None,
+            unsent_limit: None,
             refused: [None; 8],
             applied: [NOTHING; MOST],
             latest: None,
@@ -137,6 +140,17 @@ impl Flow {
     pub fn keeping_congestion_control(mut self) -> Self {
         self.auto.keeps_congestion = true;
         self.guard = SlowStartGuard::Over;
+        self
+    }
+
+    /// Keeps little waiting to be sent from the first look on, and more as more is in flight (`TCP_NOTSENT_LOWAT`), where [`Mode::Auto`] sends. For callers
+    /// whose streams share their work. It is no action of a [`Step`]; without it, only a large backlog is cut.
+    #[must_use]
+    pub fn limiting_unsent(mut self) -> Self {
+        if self.mode == Mode::Auto && self.side == Side::Sending {
+            self.auto.unsent_limited = true;
+            self.unsent_limit = Some(0);
+        }
         self
     }
 
@@ -187,6 +201,12 @@ impl Flow {
         sample.fitted_rate = self.fitted_rate;
         let verdict = self.estimator.observe(&sample);
         self.latest = verdict.or(self.latest);
+        let in_flight = verdict.map_or(0, |verdict| verdict.evidence.in_flight);
+        if let Some(limit) = self.unsent_limit.and_then(|limit| wider(limit, in_flight)) {
+            self.unsent_limit = Some(limit);
+            // Where the kernel refuses it, what waits is as much as the program writes.
+            let _ = options::apply(socket, Action::UnsentLimit(limit));
+        }
         let orders = (self.guard.observe(&sample).iter()).fold(
             self.decide(&sample, verdict.as_ref()),
             |orders, (action, cause)| orders.and(action, cause),
@@ -262,6 +282,12 @@ impl Flow {
     }
 }
 
+/// A limit on unsent bytes, where the one in force is narrow for what is in flight, or there is none.
+fn wider(limit: u32, in_flight: u64) -> Option<u32> {
+    let allowance = unsent_allowance(in_flight);
+    (allowance >= limit.saturating_mul(2)).then_some(allowance)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
@@ -298,6 +324,23 @@ mod tests {
         assert_eq!(flow.carry_out(sender.as_fd(), &orders), 1);
         assert!(matches!(flow.applied[0].outcome, Outcome::Refused(_)));
         assert_eq!(flow.carry_out(sender.as_fd(), &orders), 0);
+    }
+
+    #[test]
+    fn little_waits_to_be_sent_from_the_first_look_on_and_more_where_more_is_in_flight() {
+        let (sender, _receiver) = pair();
+        for (mode, side, limit) in [
+            (Mode::Auto, Side::Sending, Some(256 << 10)),
+            (Mode::Auto, Side::Receiving, None),
+            (Mode::Observe, Side::Sending, None),
+        ] {
+            let mut flow = Flow::new(mode, side).limiting_unsent();
+            assert!(flow.step(&sender, Duration::ZERO).unwrap().actions.is_empty());
+            assert_eq!(flow.unsent_limit, limit);
+        }
+        assert_eq!(wider(0, 0), Some(256 << 10));
+        assert_eq!(wider(256 << 10, 1_000_000), None);
+        assert_eq!(wider(256 << 10, 2_000_000), Some(1_000_000));
     }
 
     #[test]

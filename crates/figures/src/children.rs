@@ -1,6 +1,6 @@
 //! Servers and depots started for one copy: ended, by their own handle, when the copy is over.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -184,6 +184,20 @@ fn spawn_heard(mut command: Command, name: &str) -> Result<Child> {
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {name}"))
+}
+
+/// Runs a command, which must succeed within `limit`; gives what it wrote to standard output.
+///
+/// # Errors
+/// It cannot be started, did not end in time, or failed: the error quotes what it wrote.
+pub fn succeed_within(command: Command, name: &str, limit: Duration) -> Result<String> {
+    let (status, out, errors) = output_within(command, name, limit)?;
+    ensure!(
+        status.success(),
+        "{name} ended with {status}: {out}{}",
+        errors.trim()
+    );
+    Ok(out)
 }
 
 /// Runs `command` to its end, but no longer than `limit`; gives its exit status and what it wrote to each stream.

@@ -114,6 +114,20 @@ impl Network {
         })
     }
 
+    /// For what needs no network: the lab is there because each run has one.
+    pub fn none() -> Self {
+        const TWO_SILENT_MACHINES: &str = r#"
+title = "two machines that say nothing"
+[nodes.one]
+[nodes.other]
+[links.between]
+ends = ["one", "other"]
+delay = "10 ms"
+rate = "1 Gbit/s"
+"#;
+        Self::of_text("no-network", TWO_SILENT_MACHINES)
+    }
+
     /// A scenario in text.
     pub fn of_text(name: &str, text: &str) -> Self {
         Self {

@@ -90,9 +90,13 @@ impl Gateways<'_> {
     ///
     /// # Errors
     /// As [`Gateways::longhaul`].
-    pub fn run(&self, routes: &Path) -> Result<Command> {
+    pub fn run(&self, routes: &Path, options: &[&str]) -> Result<Command> {
         let mut command = self.longhaul()?;
-        command.args(["run", "--routes"]).arg(routes).arg("--");
+        command
+            .args(["run", "--routes"])
+            .arg(routes)
+            .args(options)
+            .arg("--");
         Ok(command)
     }
 }

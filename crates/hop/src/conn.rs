@@ -213,6 +213,15 @@ impl Conn {
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
+    /// The address at this end.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        let local = rustix::net::getsockname(&self.socket)?;
+        Ok(SocketAddr::try_from(local)?)
+    }
+
     /// Tells the peer that no more bytes follow (FIN), leaving the other direction open.
     pub fn shutdown_write(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)

@@ -88,7 +88,7 @@ pub async fn dial(
         }
         let attempt = Conn::connect(address, |fd| {
             options.apply(fd)?;
-            options.bind_source(fd)
+            options.bind_source(fd, address)
         });
         failure = match tokio::time::timeout(left / others.max(1), attempt).await {
             Ok(Ok(conn)) => return Ok(Dialled { conn, address }),
@@ -109,6 +109,7 @@ fn code_of(error: &io::Error) -> StatusCode {
             | Errno::NOBUFS
             | Errno::NOMEM
             | Errno::ADDRNOTAVAIL
+            | Errno::ADDRINUSE
             | Errno::AGAIN
             | Errno::NOSPC,
         ) => StatusCode::Overloaded,

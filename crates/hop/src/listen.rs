@@ -48,6 +48,7 @@ impl Listen {
             unacknowledged,
             congestion: self.congestion.clone(),
             source: None,
+            source_ports: None,
         };
         Listener::bind(self.address, &options)
     }

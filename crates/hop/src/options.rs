@@ -1,11 +1,19 @@
 //! The socket options of every hop, on connections both accepted and dialled.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
+
+/// Most ports of a range that are tried for one connection: each costs a system call.
+const MAX_PORTS_TRIED: usize = 4096;
+/// Where the next connection begins to look in a range, so that not each finds those before it there.
+static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
 /// A silent peer is probed after this long, and this often; it is given up after [`Options::unacknowledged`], which on Linux takes the
 /// place of a number of probes.
@@ -23,6 +31,8 @@ pub struct Options {
     pub congestion: Option<String>,
     /// The address of this host that a connection is dialled from; the system's choice if `None`. Of no account to what listens.
     pub source: Option<IpAddr>,
+    /// The ports of this host, one of which a connection is dialled from; the system's choice if `None`. Circuits are told by them which streams are theirs.
+    pub source_ports: Option<RangeInclusive<u16>>,
 }
 
 impl Default for Options {
@@ -31,6 +41,7 @@ impl Default for Options {
             unacknowledged: Duration::from_secs(180),
             congestion: None,
             source: None,
+            source_ports: None,
         }
     }
 }
@@ -63,15 +74,38 @@ impl Options {
         Self { source, ..self }
     }
 
-    /// Binds a socket that is to connect to the address that it is dialled from.
-    pub(crate) fn bind_source(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        if let Some(source) = self.source {
-            rustix::net::bind(fd, &SocketAddr::new(source, 0))?;
-        }
-        Ok(())
+    /// The same, dialled from one of these ports.
+    #[must_use]
+    pub fn from_ports(self, source_ports: Option<RangeInclusive<u16>>) -> Self {
+        Self { source_ports, ..self }
     }
 
-    /// Sets all of it but the source, before the socket connects or listens; what is accepted inherits it. Closing resets unless told otherwise: see
+    /// Binds a socket that is to connect to `to` to the address and the port that it is dialled from.
+    pub(crate) fn bind_source(&self, fd: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> {
+        let Some(ports) = &self.source_ports else {
+            if let Some(source) = self.source {
+                rustix::net::bind(fd, &SocketAddr::new(source, 0))?;
+            }
+            return Ok(());
+        };
+        let any: IpAddr = match to.is_ipv4() {
+            true => Ipv4Addr::UNSPECIFIED.into(),
+            false => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let source = self.source.unwrap_or(any);
+        let first = usize::from(NEXT_PORT.fetch_add(1, Ordering::Relaxed)) % ports.len().max(1);
+        let from_first = ports.clone().skip(first).chain(ports.clone().take(first));
+        for port in from_first.take(MAX_PORTS_TRIED) {
+            match rustix::net::bind(fd, &SocketAddr::new(source, port)) {
+                // Another program's, or of a connection that has just ended.
+                Err(Errno::ADDRINUSE | Errno::ACCESS) => {}
+                bound => return Ok(bound?),
+            }
+        }
+        Err(Errno::ADDRINUSE.into())
+    }
+
+    /// Sets all of it but the source and its ports, before the socket connects or listens; what is accepted inherits it. Closing resets unless told otherwise: see
     /// [`Conn`](crate::Conn).
     pub(crate) fn apply(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         sockopt::set_socket_linger(fd, Some(Duration::ZERO))?;

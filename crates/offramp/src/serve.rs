@@ -96,8 +96,17 @@ async fn carry(
     began: Instant,
     mut phases: Phases,
 ) {
-    let Reached { conn, address, rule } = reached;
-    let mut join = Join::new(session, conn, options(shared, &rule));
+    let Reached {
+        conn,
+        address,
+        rule,
+        most_bytes,
+    } = reached;
+    let options = JoinOptions {
+        most_bytes: most_bytes.unwrap_or(u64::MAX),
+        ..options(shared, &rule)
+    };
+    let mut join = Join::new(session, conn, options);
     let joined = tokio::select! {
         biased;
         joined = &mut join => joined,
@@ -151,6 +160,7 @@ fn options(shared: &Arc<Shared>, rule: &RuleSession) -> JoinOptions {
         on_moved: Some(Arc::new(move |to_tcp, to_session| {
             metrics.moved(to_tcp, to_session)
         })),
+        ..JoinOptions::default()
     }
 }
 
@@ -197,6 +207,7 @@ fn describe(ending: &Ending) -> (&'static str, Option<&std::io::Error>) {
         Ending::Died(End::Tcp, error) => ("server died", Some(error)),
         Ending::Idle => ("idle", None),
         Ending::HalfClosed => ("half-closed too long", None),
+        Ending::BeyondSize => ("more than stated", None),
         Ending::Aborted => ("drained", None),
     }
 }

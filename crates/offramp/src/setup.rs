@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use longhaul_hop::{Conn, Dialled, Options, Payer, Phase, Phases, Place, dial};
-use longhaul_policy::{Asked, Candidates, NoPlace, NoWay, RuleSession};
+use longhaul_policy::{Asked, Candidates, NoPlace, NoWay, RuleSession, Wishes};
 use longhaul_proto::{Open, StatusCode};
 use longhaul_session::Declined;
 use tokio::time::Instant;
@@ -22,6 +22,8 @@ pub(crate) struct Reached {
     pub(crate) conn: Conn,
     pub(crate) address: SocketAddr,
     pub(crate) rule: RuleSession,
+    /// Bytes that its session may carry each way.
+    pub(crate) most_bytes: Option<u64>,
 }
 
 /// Whether the policy admits `open` as it is written, and there is room for its session (LH-ADMIT-1). No name is looked up.
@@ -41,6 +43,10 @@ pub(crate) fn admit(
     if candidates.rules.is_empty() {
         return Err(declined(NoWay::not_allowed(asked)));
     }
+    // LH-WISH-1.
+    let candidates = candidates
+        .within(&open.principal, &Wishes::from(open))
+        .map_err(|unmet| declined(NoWay::unmet(&unmet)))?;
     let payer = match candidates.listed {
         true => Payer::Key(open.principal),
         false => Payer::source(peer),
@@ -87,7 +93,12 @@ pub(crate) async fn reach(
                 detail: error.to_string(),
             })?;
     shared.metrics.dialled(began.elapsed());
-    Ok(Reached { conn, address, rule })
+    Ok(Reached {
+        conn,
+        address,
+        rule,
+        most_bytes: way.rule.most_bytes(open.size),
+    })
 }
 
 /// The server that `open` names. An OPEN for the service `tcp` has one (LH-OPEN-14).

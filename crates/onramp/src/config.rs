@@ -42,6 +42,8 @@ pub struct OnrampConfig {
     pub redirect: Vec<SocketAddr>,
     /// Where connections come that a firewall hands over as they are (nftables `tproxy`).
     pub tproxy: Vec<SocketAddr>,
+    /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Who can connect there can read it.
+    pub metrics: Option<SocketAddr>,
     /// Who may use SOCKS and HTTP.
     pub guests: Guests,
     /// Connections carried at once.
@@ -140,6 +142,7 @@ impl OnrampConfig {
             forwards: Vec::new(),
             redirect: Vec::new(),
             tproxy: Vec::new(),
+            metrics: None,
             guests: Guests::default(),
             connections: CONNECTIONS,
             set_up: SET_UP,

@@ -29,6 +29,19 @@ pub struct Destinations {
     sizes: Bounded<(Host, u16), VecDeque<u64>>,
 }
 
+/// What is known of a destination, to be told. Sizes in bytes, both ways together.
+#[derive(Debug)]
+pub(crate) struct ToldDestination {
+    pub(crate) host: Host,
+    pub(crate) port: u16,
+    /// Connections that are looked back on.
+    pub(crate) connections: usize,
+    pub(crate) usually_below: Option<u64>,
+    pub(crate) largest: u64,
+    /// How long ago the last one ended.
+    pub(crate) met: Duration,
+}
+
 impl Destinations {
     /// What is known of a destination. Times are those of one clock that never goes back.
     #[must_use]
@@ -45,6 +58,44 @@ impl Destinations {
     pub fn measured(&mut self, address: IpAddr, rtt: Duration, now: Duration) {
         let smoothed = self.paths.entry(address.to_canonical(), now, || rtt);
         *smoothed = (*smoothed * (RTT_WEIGHT - 1) + rtt) / RTT_WEIGHT;
+    }
+
+    /// Whether the round-trip time of this address was measured within this time.
+    #[must_use]
+    pub fn was_measured(&self, address: IpAddr, within: Duration, now: Duration) -> bool {
+        let met = self.paths.0.get(&address.to_canonical()).map(|(_, met)| *met);
+        met.is_some_and(|met| now.saturating_sub(met) < within)
+    }
+
+    /// All that is known: the round-trip time of each address and how long ago it was measured, and what is known of destinations. At most so
+    /// many of each, the latest first.
+    pub(crate) fn told(
+        &self,
+        now: Duration,
+        most: usize,
+    ) -> (Vec<(IpAddr, Duration, Duration)>, Vec<ToldDestination>) {
+        let ago = |met: Duration| now.saturating_sub(met);
+        let is_known = |met: &Duration| ago(*met) < FORGET_AFTER;
+        let hosts = self.paths.0.iter().filter(|(_, (_, met))| is_known(met));
+        let mut hosts: Vec<_> = hosts
+            .map(|(address, (rtt, met))| (*address, *rtt, ago(*met)))
+            .collect();
+        hosts.sort_unstable_by_key(|(address, _, met)| (*met, *address));
+        hosts.truncate(most);
+        let sizes = self.sizes.0.iter().filter(|(_, (_, met))| is_known(met));
+        let mut destinations: Vec<_> = sizes
+            .map(|((host, port), (sizes, met))| ToldDestination {
+                host: host.clone(),
+                port: *port,
+                connections: sizes.len(),
+                usually_below: usually_below(sizes),
+                largest: sizes.iter().max().copied().unwrap_or(0),
+                met: ago(*met),
+            })
+            .collect();
+        destinations.sort_by_key(|told| (told.met, told.port));
+        destinations.truncate(most);
+        (hosts, destinations)
     }
 
     /// A connection has ended that carried so many bytes, both ways together.
@@ -159,6 +210,26 @@ mod tests {
             None,
             "it begins anew"
         );
+    }
+
+    #[test]
+    fn the_latest_are_told_first() {
+        let mut memory = Destinations::default();
+        for port in [1, 2, 3] {
+            memory.carried(&at(port), u64::from(port), NOW * u32::from(port));
+        }
+        let address = at(1).address().unwrap();
+        memory.measured(address, Duration::from_millis(80), NOW);
+        assert!(memory.was_measured(address, NOW, NOW + NOW / 2));
+        assert!(!memory.was_measured(address, NOW, NOW * 2));
+        let (hosts, destinations) = memory.told(NOW * 3, 2);
+        assert_eq!(hosts, [(address, Duration::from_millis(80), NOW * 2)]);
+        let ports: Vec<(u16, u64)> = destinations
+            .iter()
+            .map(|told| (told.port, told.largest))
+            .collect();
+        assert_eq!(ports, [(3, 3), (2, 2)]);
+        assert!(memory.told(NOW + FORGET_AFTER * 2, 2).1.is_empty());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What all entries share: the choice, the exits, the memory of destinations, the log.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::destination::{Destination, Wish};
 use crate::destinations::Destinations;
 use crate::exit::Exit;
 use crate::failure::Failed;
+use crate::metrics::{Metrics, Outcome};
 use crate::route::NamedRoute;
 use crate::table::Table;
 
@@ -38,6 +40,11 @@ const SILENCE: Silence = Silence {
 };
 /// Longer than any connection lasts, and short enough to be added to a time.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// How often a program is asked for the round-trip time of one address, at most.
+const MEASURE_EVERY: Duration = Duration::from_secs(60);
+/// No round trip counts for more.
+const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(60);
 
 /// Memory for buffers, over all connections, in bytes; 1024 directions in bulk.
 const BUFFERS: usize = 128 << 20;
@@ -55,6 +62,8 @@ pub(crate) struct Request {
     pub(crate) closed: bool,
     /// Whether the destination speaks the session protocol itself.
     pub(crate) acceptor: bool,
+    /// The key that it must show; as it is known, if `None`.
+    pub(crate) key: Option<PublicKey>,
 }
 
 impl Request {
@@ -66,6 +75,7 @@ impl Request {
             route: None,
             closed: false,
             acceptor: false,
+            key: None,
         }
     }
 }
@@ -111,10 +121,11 @@ pub(crate) struct Engine {
     places: Arc<Semaphore>,
     buffers: Arc<Buffers>,
     phases: Phases,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Engine {
-    pub(crate) fn new(config: &OnrampConfig, table: Table, phases: Phases) -> Self {
+    pub(crate) fn new(config: &OnrampConfig, table: Table, metrics: Arc<Metrics>, phases: Phases) -> Self {
         Self {
             identity: Arc::clone(&config.identity),
             table,
@@ -126,6 +137,7 @@ impl Engine {
             places: Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS))),
             buffers: Buffers::new(BUFFERS),
             phases,
+            metrics,
         }
     }
 
@@ -135,6 +147,13 @@ impl Engine {
 
     /// Decides, and says so in the log.
     pub(crate) fn plan(&self, request: &Request) -> Plan {
+        let plan = self.decide(request);
+        plan.log(request);
+        plan
+    }
+
+    /// Decides.
+    pub(crate) fn decide(&self, request: &Request) -> Plan {
         let destination = &request.destination;
         let rules = self.table.current();
         let rule = rules.rule(destination.address(), destination.name(), destination.port());
@@ -161,12 +180,10 @@ impl Engine {
             Way::Route => route_of(request, rule)
                 .map_or(PlannedExit::Nothing, |route| PlannedExit::Route(Box::new(route))),
         };
-        let plan = Plan {
+        Plan {
             exit,
             reason: decision.reason.to_string(),
-        };
-        tracing::info!(entry = request.entry, %destination, way = %plan.exit, reason = %plan.reason, "asked for");
-        plan
+        }
     }
 
     /// Connects as planned.
@@ -240,7 +257,7 @@ impl Engine {
                 ConnectOptions::to_server(destination, via, at.clone(), identity, trust)
             }
             SessionEnd::Destination => {
-                let trust = self.trust(&destination, None)?;
+                let trust = self.trust(&destination, request.key)?;
                 ConnectOptions::new(Service::STREAM, via, destination, identity, trust)
             }
             SessionEnd::None => return Err(Failed::new(Errno::INVAL, "the route has no end")),
@@ -308,6 +325,14 @@ impl Engine {
                 return None;
             }
         };
+        let outcome = match &opened {
+            Ok(Opened {
+                exit: Exit::Direct(_),
+            }) => Outcome::Direct,
+            Ok(_) => Outcome::Route,
+            Err(_) => Outcome::Failed,
+        };
+        self.metrics.count(request.entry, outcome);
         if let Err(failed) = &opened {
             let errno = failed.errno.raw_os_error();
             tracing::info!(entry = request.entry, destination = %request.destination, errno, error = %failed, "not connected");
@@ -318,6 +343,12 @@ impl Engine {
     /// Carries to the end, and says in the log what came of it. `early` is what was read from the program already.
     pub(crate) async fn carry(&self, request: &Request, program: Conn, opened: Opened, early: &[u8]) {
         let began = Instant::now();
+        self.metrics.carried.inc();
+        self.carry_on(request, program, opened, early, began).await;
+        self.metrics.carried.dec();
+    }
+
+    async fn carry_on(&self, request: &Request, program: Conn, opened: Opened, early: &[u8], began: Instant) {
         let mut exit = opened.exit;
         if !early.is_empty()
             && let Err(error) = exit.write_all(early).await
@@ -356,6 +387,7 @@ impl Engine {
     pub(crate) fn ended(&self, request: &Request, began: Instant, sent: u64, received: u64, ending: &Ending) {
         let destination = &request.destination;
         let bytes = sent.saturating_add(received);
+        self.metrics.moved(sent, received);
         self.memory().carried(destination, bytes, self.began.elapsed());
         let (how, errno) = match ending {
             Ending::Finished => ("finished", None),
@@ -363,14 +395,47 @@ impl Engine {
             Ending::Died(End::Tcp, error) => ("the program's side died", Some(errno_of(error))),
             Ending::Died(End::Session, error) => ("the far side died", Some(errno_of(error))),
             Ending::Idle | Ending::HalfClosed => ("silent for too long", None),
+            Ending::BeyondSize => ("reset: it carried more than it may", None),
             Ending::Aborted => ("reset: the on-ramp stops", None),
         };
         let seconds = began.elapsed().as_secs_f64();
         tracing::info!(entry = request.entry, %destination, sent, received, seconds, errno, "{how}");
     }
 
-    fn memory(&self) -> std::sync::MutexGuard<'_, Destinations> {
+    /// The time by the clock of the memory.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Whether it would help to know how far a destination is that a program connects to directly.
+    pub(crate) fn would_measure(&self, destination: &Destination) -> bool {
+        let now = self.now();
+        destination
+            .address()
+            .is_some_and(|address| !self.memory().was_measured(address, MEASURE_EVERY, now))
+    }
+
+    /// A program's direct connection to this address had this round-trip time.
+    pub(crate) fn measured(&self, address: IpAddr, rtt: Duration) {
+        let now = self.now();
+        self.memory().measured(address, rtt.min(LONGEST_ROUND_TRIP), now);
+    }
+
+    pub(crate) fn memory(&self) -> std::sync::MutexGuard<'_, Destinations> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Plan {
+    /// Says in the log what was asked for, and what comes of it.
+    pub(crate) fn log(&self, request: &Request) {
+        tracing::info!(
+            entry = request.entry,
+            destination = %request.destination,
+            way = %self.exit,
+            reason = %self.reason,
+            "asked for"
+        );
     }
 }
 

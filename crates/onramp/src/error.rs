@@ -61,6 +61,14 @@ pub enum OnrampError {
         /// Why.
         source: io::Error,
     },
+    /// The metrics page cannot be served there: choose another address, or none.
+    #[error("{address}: cannot serve metrics: {source}")]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
     /// Anybody could use it.
     #[error(
         "{entry} at {address} could be used by anybody who reaches it: say from which networks with --allow-from"

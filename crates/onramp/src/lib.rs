@@ -22,12 +22,17 @@ mod error;
 mod exit;
 mod failure;
 mod forward;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod listening;
+mod metrics;
 mod onramp;
 mod peers;
 mod route;
 mod socks;
+mod status;
 mod table;
 mod unix;
 mod waiting;
@@ -37,6 +42,7 @@ pub use destination::{Destination, Wish};
 pub use destinations::Destinations;
 pub use error::OnrampError;
 pub use onramp::{Onramp, Places};
+pub use status::status;
 pub use unix::answers;
 
 /// How long a program on this machine may not read what is for it. A stopped program is not a dead one, and the kernel tells of dead ones.

@@ -18,6 +18,7 @@ use crate::destination::{Destination, Wish};
 use crate::engine::{Opened, Request};
 use crate::exit::Exit;
 use crate::failure::Failed;
+use crate::metrics::Outcome;
 use crate::unix::{Programs, refuse, tell};
 use crate::waiting::KnownPeer;
 
@@ -99,13 +100,16 @@ async fn hand_over(programs: &Arc<Programs>, socket: &UnixSeqpacket, session: Se
         },
     );
     let known = programs.waiting.leads(local, peer);
-    if give(socket, Reply::Accepted { peer, key }, &theirs)
-        .await
-        .is_err()
-    {
+    let accepted = Reply::Accepted {
+        peer,
+        key,
+        local: session.local_address(),
+    };
+    if give(socket, accepted, &theirs).await.is_err() {
         return;
     }
     drop(theirs);
+    programs.engine.metrics.count(ENTRY, Outcome::Route);
     let (programs, phases) = (Arc::clone(programs), phases.clone());
     let opened = Opened {
         exit: Exit::Session(Box::new(session)),

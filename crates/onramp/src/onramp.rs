@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_hop::{Life, Phases};
+use longhaul_metrics::Page;
 use tokio::task::JoinSet;
 
 use crate::config::{Guests, OnrampConfig};
 use crate::door::{Door, Guest};
 use crate::engine::Engine;
 use crate::error::OnrampError;
+use crate::metrics::Metrics;
 use crate::peers::Peers;
 use crate::table::Table;
 use crate::unix::{Programs, Socket};
@@ -45,6 +47,8 @@ pub struct Places {
     pub redirect: Vec<SocketAddr>,
     /// Connections handed over as they are.
     pub tproxy: Vec<SocketAddr>,
+    /// The metrics page.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Onramp {
@@ -54,12 +58,13 @@ impl Onramp {
     /// [`OnrampError`], which says what cannot be had. Once it runs, what goes wrong with a connection is that connection's error.
     pub fn start(config: OnrampConfig) -> Result<Self, OnrampError> {
         let (life, phases) = Life::begin();
-        let table = Table::open(&config.routes)?;
+        let metrics = Arc::new(Metrics::new());
+        let table = Table::open(&config.routes, Arc::clone(&metrics))?;
         let peers = Arc::new(Peers::new(
             config.authorized_keys.clone(),
             config.identity.public(),
         ));
-        let engine = Arc::new(Engine::new(&config, table, phases.clone()));
+        let engine = Arc::new(Engine::new(&config, table, metrics, phases.clone()));
         let mut opening = Opening {
             engine: Arc::clone(&engine),
             guests: Arc::new(config.guests.clone()),
@@ -96,17 +101,22 @@ impl Onramp {
         // The last: what fails before leaves no socket behind that answers for a moment.
         if let Some(path) = &config.socket {
             let socket = Socket::open(path)?;
-            let programs = Arc::new(Programs {
-                engine: Arc::clone(&engine),
-                waiting: WaitingRoom::open(&mut opening.entries)?,
-                peers,
-            });
+            let waiting = WaitingRoom::open(&mut opening.entries)?;
+            let programs = Arc::new(Programs::new(Arc::clone(&engine), waiting, peers));
             places.socket = Some(path.clone());
             opening.entries.spawn(socket.serve(programs, phases));
         }
-        let entries = opening.entries;
+        let mut entries = opening.entries;
         if entries.is_empty() {
             return Err(OnrampError::NoEntry);
+        }
+        if let Some(address) = config.metrics {
+            let failed = |source| OnrampError::Metrics { address, source };
+            let listener = longhaul_metrics::listen(address).map_err(failed)?;
+            places.metrics = Some(listener.local_addr().map_err(failed)?);
+            let counted = Arc::clone(&engine);
+            let page = Page::new(move || counted.metrics.page(counted.table().current().rules().len()));
+            entries.spawn(longhaul_metrics::serve(listener, page));
         }
         Ok(Self {
             entries,

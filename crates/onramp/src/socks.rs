@@ -1,6 +1,6 @@
 //! SOCKS: version 5 (RFC 1928) with or without user and password (RFC 1929), and version 4 with names (4a).
 
-mod wire;
+pub(crate) mod wire;
 
 use std::io;
 use std::time::Duration;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_config::routes::{RouteTable, RoutesError};
 
+use crate::metrics::Metrics;
+
 /// How often the file is looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -18,28 +20,57 @@ type Stamp = Option<(u64, i64, i64, u64)>;
 pub(crate) struct Table {
     file: PathBuf,
     state: Mutex<State>,
+    metrics: Arc<Metrics>,
+}
+
+/// What is to be said of a table.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) file: PathBuf,
+    pub(crate) rules: usize,
+    pub(crate) age: Duration,
+    pub(crate) problem: Option<String>,
 }
 
 #[derive(Debug)]
 struct State {
     rules: Arc<RouteTable>,
+    /// When they were read.
+    read: Instant,
+    /// What is wrong with the file since then.
+    problem: Option<String>,
     stamp: Stamp,
     looked: Instant,
 }
 
 impl Table {
     /// Reads the file; one that is not there has no rules.
-    pub(crate) fn open(file: &Path) -> Result<Self, RoutesError> {
+    pub(crate) fn open(file: &Path, metrics: Arc<Metrics>) -> Result<Self, RoutesError> {
         let stamp = stamp(file);
         let rules = Arc::new(RouteTable::load(file)?);
         Ok(Self {
             file: file.to_owned(),
             state: Mutex::new(State {
                 rules,
+                read: Instant::now(),
+                problem: None,
                 stamp,
                 looked: Instant::now(),
             }),
+            metrics,
         })
+    }
+
+    /// What is to be said of it.
+    pub(crate) fn told(&self) -> Told {
+        let rules = self.current().rules().len();
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Told {
+            file: self.file.clone(),
+            rules,
+            age: state.read.elapsed(),
+            problem: state.problem.clone(),
+        }
     }
 
     /// The rules in force.
@@ -71,8 +102,14 @@ impl Table {
                     "the table of routes has been read again"
                 );
                 state.rules = Arc::new(rules);
+                (state.read, state.problem) = (Instant::now(), None);
+                self.metrics.reloaded("loaded");
             }
-            Err(error) => tracing::error!(%error, "the table of routes in force stays"),
+            Err(error) => {
+                tracing::error!(%error, "the table of routes in force stays");
+                state.problem = Some(error.to_string());
+                self.metrics.reloaded("refused");
+            }
         }
     }
 }
@@ -90,7 +127,7 @@ mod tests {
     fn a_file_that_changes_is_read_again_and_a_mistake_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("routes.toml");
-        let table = Table::open(&file).unwrap();
+        let table = Table::open(&file, Arc::new(Metrics::new())).unwrap();
         assert!(table.current().rules().is_empty(), "no file, no rules");
         let rule = "[[route]]\nto = [\"a.example\"]\n";
         std::fs::write(&file, rule).unwrap();
@@ -99,6 +136,12 @@ mod tests {
         std::fs::write(&file, "[[rout]]\n").unwrap();
         table.reload();
         assert_eq!(table.current().rules().len(), 1, "the old one stays");
+        assert!(
+            table
+                .told()
+                .problem
+                .is_some_and(|problem| problem.contains("routes.toml:1"))
+        );
         // As if a second had gone by.
         std::fs::write(&file, rule.repeat(2)).unwrap();
         table.state.lock().unwrap().looked -= LOOK_EVERY;

@@ -6,13 +6,15 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhaul_config::home;
 use longhaul_hop::{Conn, Phase, Phases};
+use longhaul_proto::PublicKey;
 use longhaul_ramp::{Ask, MAX_MESSAGE, Reply};
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_seqpacket::{UnixSeqpacket, UnixSeqpacketListener};
 
 use crate::destination::{Destination, Wish};
@@ -20,14 +22,18 @@ use crate::engine::{Engine, Opened, Plan, PlannedExit, Request};
 use crate::error::OnrampError;
 use crate::failure::Failed;
 use crate::listening;
+use crate::metrics::Outcome;
 use crate::peers::Peers;
 use crate::route::NamedRoute;
+use crate::status::parts;
 use crate::waiting::WaitingRoom;
 
 /// Its name in the log.
 const ENTRY: &str = "program";
 /// Longest path of a Unix socket, in bytes, as the system has it.
 const MAX_SOCKET_PATH: usize = 107;
+/// Connections of programs to the socket at once: each process may keep one for its questions.
+const MAX_CONVERSATIONS: usize = 16_384;
 /// Tickets of one program that it has not come back with. One that asks on and on makes its oldest ones worthless.
 const MAX_TICKETS: usize = 64;
 /// What is thrown away at once of what a program put in front.
@@ -40,6 +46,18 @@ pub(crate) struct Programs {
     pub(crate) waiting: Arc<WaitingRoom>,
     /// Who may have sessions with programs that listen.
     pub(crate) peers: Arc<Peers>,
+    conversations: Arc<Semaphore>,
+}
+
+impl Programs {
+    pub(crate) fn new(engine: Arc<Engine>, waiting: Arc<WaitingRoom>, peers: Arc<Peers>) -> Self {
+        Self {
+            engine,
+            waiting,
+            peers,
+            conversations: Arc::new(Semaphore::new(MAX_CONVERSATIONS)),
+        }
+    }
 }
 
 /// The socket, and its name, which goes with it.
@@ -114,7 +132,7 @@ impl Socket {
                 }
                 Err(_) => continue,
             }
-            let Ok(place) = programs.engine.place() else {
+            let Ok(place) = Arc::clone(&programs.conversations).try_acquire_owned() else {
                 // Closed: the program goes on as if there were no on-ramp.
                 continue;
             };
@@ -157,7 +175,7 @@ pub fn answers(path: &Path) -> bool {
     matches!(connected, Ok(()) | Err(Errno::AGAIN))
 }
 
-/// One connection of a program. It is for one attempt to connect, one listener, or some questions.
+/// One connection of a program. It is for one attempt to connect, one listener, or the questions of a process.
 struct Program {
     programs: Arc<Programs>,
     socket: Arc<UnixSeqpacket>,
@@ -204,6 +222,18 @@ impl Program {
                         .await
                     }
                 },
+                longhaul_ramp::Request::Measured { address, round_trip } => {
+                    let rtt = Duration::from_micros(round_trip);
+                    self.programs.engine.measured(address, rtt);
+                }
+                longhaul_ramp::Request::Status => {
+                    let text = self.programs.engine.status().to_string();
+                    let parts = parts(&text);
+                    for (index, part) in parts.iter().enumerate() {
+                        let more = index + 1 < parts.len();
+                        tell(&self.socket, Reply::Status { part, more }).await;
+                    }
+                }
                 longhaul_ramp::Request::Listen { at } => {
                     return listening::serve(&self.programs, &self.socket, at, phases).await;
                 }
@@ -217,10 +247,25 @@ impl Program {
             Ok(request) => request,
             Err(failed) => return refuse(&self.socket, &failed).await,
         };
-        let plan = self.programs.engine.plan(&request);
+        let plan = self.programs.engine.decide(&request);
+        if !matches!(plan.exit, PlannedExit::Direct) {
+            plan.log(&request);
+        }
         match plan.exit {
-            PlannedExit::Direct => tell(&self.socket, Reply::Direct { reason: &plan.reason }).await,
-            PlannedExit::Nothing => refuse(&self.socket, &Failed::new(Errno::NETUNREACH, plan.reason)).await,
+            PlannedExit::Direct => {
+                let direct = Reply::Direct {
+                    reason: &plan.reason,
+                    measure: self.programs.engine.would_measure(&request.destination),
+                };
+                tell(&self.socket, direct).await;
+                self.programs.engine.metrics.count(ENTRY, Outcome::Direct);
+                // The program waits for its answer, not for the log.
+                plan.log(&request);
+            }
+            PlannedExit::Nothing => {
+                self.programs.engine.metrics.count(ENTRY, Outcome::Failed);
+                refuse(&self.socket, &Failed::new(Errno::NETUNREACH, plan.reason)).await
+            }
             PlannedExit::Route(_) => {
                 let Some(listener) = self.programs.waiting.listener(ask.v6) else {
                     let failed = Failed::new(
@@ -272,9 +317,11 @@ impl Program {
 fn asked(ask: &Ask<'_>) -> Result<Request, Failed> {
     let destination = Destination::known_as(ask.name, ask.address, ask.port)
         .ok_or_else(|| Failed::new(Errno::INVAL, "no destination: neither a name nor an address"))?;
+    // Only who speaks the session protocol shows a key.
+    let acceptor = ask.acceptor || ask.key.is_some();
     let route = ask
         .route
-        .map(|text| NamedRoute::parse(text, ask.acceptor))
+        .map(|text| NamedRoute::parse(text, acceptor))
         .transpose();
     let route = route.map_err(|problem| Failed::new(Errno::INVAL, problem))?;
     let wish = Wish {
@@ -286,7 +333,8 @@ fn asked(ask: &Ask<'_>) -> Result<Request, Failed> {
     Ok(Request {
         route,
         closed: ask.closed,
-        acceptor: ask.acceptor,
+        acceptor,
+        key: ask.key.map(PublicKey::from_bytes),
         ..Request::new(ENTRY, destination, wish)
     })
 }

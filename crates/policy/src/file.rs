@@ -9,16 +9,20 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhaul_proto::DEPOT_PORT;
 use longhaul_proto::text::{is_printable, printable};
-use quantities::Rate;
+use longhaul_proto::{DEPOT_PORT, PublicKey};
+use quantities::{ByteCount, Rate, Time};
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
+use super::wishes::Bounds;
 use super::{Leads, NextHop, PortRange, Ports, Principals, Rule};
 
 /// Longest name of a rule, in characters: it goes into log lines and statuses.
 const MAX_NAME: usize = 64;
+
+/// Longest purpose, in bytes, as in an OPEN.
+const MAX_PURPOSE: usize = 64;
 
 /// What is wrong with a policy file.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +64,19 @@ pub enum PolicyError {
 struct PolicyText {
     #[serde(default)]
     allow: Vec<RuleText>,
+    /// Keys that may measure the path to here.
+    #[serde(default)]
+    probes: Vec<Spanned<String>>,
+    /// Keys of controllers whose grants of circuits count here.
+    #[serde(default)]
+    controllers: Vec<Spanned<String>>,
+}
+
+/// What a file says.
+pub(super) struct Read {
+    pub(super) rules: Vec<Rule>,
+    pub(super) probers: HashSet<PublicKey>,
+    pub(super) controllers: HashSet<PublicKey>,
 }
 
 #[derive(Deserialize)]
@@ -73,10 +90,14 @@ struct RuleText {
     next_hops: Option<Spanned<Vec<Spanned<String>>>>,
     max_rate: Option<Spanned<String>>,
     max_sessions: Option<Spanned<i64>>,
+    max_size: Option<Spanned<String>>,
+    max_wished_rate: Option<Spanned<String>>,
+    max_duration: Option<Spanned<String>>,
+    purposes: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
 /// Reads the rules of `text`, of which no two have the same name; `file` is what errors call it.
-pub(super) fn rules(text: &str, file: &Path) -> Result<Vec<Rule>, PolicyError> {
+pub(super) fn read(text: &str, file: &Path) -> Result<Read, PolicyError> {
     let parsed: PolicyText = toml::from_str(text).map_err(|error| PolicyError::Syntax {
         file: file.to_owned(),
         line: line_of(text, error.span().map_or(0, |span| span.start)),
@@ -103,7 +124,26 @@ pub(super) fn rules(text: &str, file: &Path) -> Result<Vec<Rule>, PolicyError> {
         }
         rules.push(rule);
     }
-    Ok(rules)
+    let keys = |field: &str, keys: &[Spanned<String>]| -> Result<HashSet<PublicKey>, PolicyError> {
+        let keys = keys.iter().map(|key| {
+            key.get_ref()
+                .parse::<PublicKey>()
+                .map_err(|error| PolicyError::Field {
+                    file: file.to_owned(),
+                    line: line_of(text, key.span().start),
+                    field: field.to_owned(),
+                    problem: one_line(format!("{:?} is {error}", key.get_ref())),
+                })
+        });
+        keys.collect()
+    };
+    let probers = keys("probes", &parsed.probes)?;
+    let controllers = keys("controllers", &parsed.controllers)?;
+    Ok(Read {
+        rules,
+        probers,
+        controllers,
+    })
 }
 
 /// Where a rule stands, for errors.
@@ -146,6 +186,7 @@ impl Source<'_> {
 
     fn rule(&self, rule: RuleText) -> Result<Rule, PolicyError> {
         let leads = self.leads(&rule)?;
+        let bounds = self.bounds(&rule)?;
         let max_sessions = rule.max_sessions.map(|bound| {
             let problem = "must be 1 or more: remove the rule to allow nothing";
             usize::try_from(*bound.get_ref())
@@ -163,6 +204,27 @@ impl Source<'_> {
             leads,
             max_rate: max_rate.transpose()?,
             max_sessions: max_sessions.transpose()?,
+            bounds,
+        })
+    }
+
+    /// What the rule's sessions must state.
+    fn bounds(&self, rule: &RuleText) -> Result<Bounds, PolicyError> {
+        let read = |field, text: &Option<Spanned<String>>, read: fn(&str) -> Result<u64, String>| {
+            let read = |text: &Spanned<String>| {
+                read(text.get_ref()).map_err(|problem| self.error(text.span().start, field, problem))
+            };
+            text.as_ref().map(read).transpose()
+        };
+        let purposes = rule
+            .purposes
+            .as_ref()
+            .map(|list| self.list("purposes", list, purpose));
+        Ok(Bounds {
+            size: read("max_size", &rule.max_size, size)?,
+            rate: read("max_wished_rate", &rule.max_wished_rate, bit_rate)?,
+            duration: read("max_duration", &rule.max_duration, seconds)?,
+            purposes: purposes.transpose()?,
         })
     }
 
@@ -314,6 +376,30 @@ fn bit_rate(text: &str) -> Result<u64, String> {
         reason = "the range is checked above"
     )]
     Ok(rate.round() as u64)
+}
+
+/// A size in bytes: a number and a unit.
+fn size(text: &str) -> Result<u64, String> {
+    ByteCount::with_unit(text)
+        .map(|size| size.0)
+        .map_err(|error| error.to_string())
+}
+
+/// A time, in whole seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    let time = Time::with_unit(text).map_err(|error| error.to_string())?;
+    Ok(time.0.as_secs())
+}
+
+/// A purpose, as an OPEN may have it.
+fn purpose(text: &str) -> Result<String, String> {
+    let fits = !text.is_empty() && text.len() <= MAX_PURPOSE && is_one_line(text);
+    if !fits {
+        return Err(format!(
+            "must be 1 to {MAX_PURPOSE} bytes without control characters"
+        ));
+    }
+    Ok(text.to_owned())
 }
 
 /// The line, counted from 1, of byte `at`.

@@ -8,7 +8,7 @@ use longhaul_hop::{HeldPlace, Payer, ResolveError, Resolver, SharedPlaces};
 use longhaul_proto::{Endpoint, Full, Host, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Asked, Candidates, OwnAddressReader, OwnAddresses, Rule};
+use crate::{Asked, Candidates, OwnAddressReader, OwnAddresses, Rule, Unmet};
 
 /// Addresses of a name that are dialled.
 const MAX_ATTEMPTS: usize = 4;
@@ -39,6 +39,12 @@ impl NoWay {
             code,
             detail: detail.into(),
         }
+    }
+
+    /// What was stated of the session is beyond what the rules allow (LH-WISH-1).
+    #[must_use]
+    pub fn unmet(unmet: &Unmet) -> Self {
+        Self::new(StatusCode::WishRefused, unmet.to_string())
     }
 
     /// No rule allows it.

@@ -56,6 +56,10 @@ ports = [7511, "8000-8100", "any"]
 next_hops = ["direct", "depot.example", "depot.example:*", "[2001:db8::1]:7510"]
 max_rate = "2.5 Gbit/s"
 max_sessions = 100
+max_size = "10 TB"
+max_wished_rate = "1 Gbit/s"
+max_duration = "12h"
+purposes = ["nightly copy", "tests"]
 "#;
     let with = |field: &str, value: &str| {
         let line = rule.lines().find(|line| line.starts_with(field)).unwrap();
@@ -90,6 +94,10 @@ max_sessions = 100
             "rate-too-large",
             &with("max_rate", "\"9999999999999999999999 Gbit/s\""),
         ),
+        ("size-without-unit", &with("max_size", "\"10\"")),
+        ("duration-of-nothing", &with("max_duration", "\"soon\"")),
+        ("purpose-that-steers", &with("purposes", "[\"\u{202e}\\u001b\"]")),
+        ("purposes-empty", &with("purposes", "[]")),
         ("sessions-negative", &with("max_sessions", "-1")),
         ("unknown-field", "[[allow]]\n\"\u{202e}\\u001b\" = 1\n"),
         ("unclosed", "[[allow]]\nname = \"\u{2028}"),

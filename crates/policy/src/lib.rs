@@ -1,6 +1,9 @@
 //! Who may go where: through a depot, and by an off-ramp. What no rule allows is denied.
 //!
 //! ```toml
+//! controllers = ["lhk1:..."]                 # keys of controllers whose grants of circuits count; none when left out
+//! probes = ["lhk1:..."]                      # keys of depots that may measure the path to this one; none when left out
+//!
 //! [[allow]]
 //! name = "campus to archive"                 # no other rule has it; "rule 1" and so on when left out
 //! principals = ["lhk1:..."]                  # keys of initiators; "*" is anybody with a key, so beware
@@ -9,6 +12,10 @@
 //! next_hops = ["direct", "depot.example"]    # whom this depot may dial; ["direct"] when left out
 //! max_rate = "2 Gbit/s"                      # for all its sessions together, each way; no cap when left out
 //! max_sessions = 100                         # at a time; no bound but the depot's own when left out
+//! max_size = "10 TiB"                        # what a session may carry each way, and must state; no bound when left out
+//! max_wished_rate = "1 Gbit/s"               # the rate that a session may wish for, and must state
+//! max_duration = "12h"                       # how long a session may say that it lasts, and must
+//! purposes = ["nightly copy"]                # what a session must say that it is for
 //!
 //! [[allow]]
 //! principals = ["lhk1:..."]
@@ -35,6 +42,7 @@ mod network;
 mod own;
 mod pattern;
 mod reach;
+mod wishes;
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -53,11 +61,16 @@ pub use network::Network;
 pub use own::OwnAddressReader;
 pub use pattern::HostPattern;
 pub use reach::OwnAddresses;
+pub use wishes::{Unmet, Wishes};
 
 /// The rules of a depot, of an off-ramp, or of both, from a file in the form above.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     rules: Vec<Arc<Rule>>,
+    /// Who may measure the path to here.
+    probers: Arc<HashSet<PublicKey>>,
+    /// Whose grants of circuits count.
+    controllers: Arc<HashSet<PublicKey>>,
     file: Option<PathBuf>,
 }
 
@@ -73,6 +86,8 @@ pub struct Rule {
     pub(crate) max_rate: Option<u64>,
     /// At a time; no bound but that of who asks when `None`.
     pub(crate) max_sessions: Option<NonZeroUsize>,
+    /// What its sessions must state.
+    pub(crate) bounds: wishes::Bounds,
 }
 
 /// Where a rule leads. No list is ever empty.
@@ -178,8 +193,31 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`], which names the line and the field: one line without control characters, whatever the text.
     pub fn parse(text: &str, file: &Path) -> Result<Self, PolicyError> {
-        let rules = file::rules(text, file)?.into_iter().map(Arc::new).collect();
-        Ok(Self { rules, file: None })
+        let read = file::read(text, file)?;
+        Ok(Self {
+            rules: read.rules.into_iter().map(Arc::new).collect(),
+            probers: Arc::new(read.probers),
+            controllers: Arc::new(read.controllers),
+            file: None,
+        })
+    }
+
+    /// Whether the file names this key under `probes`: it may measure the path to here (LH-PROBE-1).
+    #[must_use]
+    pub fn may_probe(&self, principal: &PublicKey) -> bool {
+        self.probers.contains(principal)
+    }
+
+    /// Whether the file names any `controllers`: then grants of circuits are looked at (LH-GRANT-2).
+    #[must_use]
+    pub fn has_controllers(&self) -> bool {
+        !self.controllers.is_empty()
+    }
+
+    /// Whether the file names this key under `controllers`: its grants of circuits count here.
+    #[must_use]
+    pub fn trusts(&self, controller: &PublicKey) -> bool {
+        self.controllers.contains(controller)
     }
 
     /// How many rules there are.
@@ -232,7 +270,7 @@ impl Policy {
                 && rule.might_lead(asked, own)
         };
         let rules: Vec<Arc<Rule>> = self.rules.iter().filter(might).cloned().collect();
-        let listed = rules.iter().any(|rule| rule.principals.keys.contains(principal));
+        let listed = rules.iter().any(|rule| rule.lists(principal));
         Candidates { rules, listed }
     }
 }
@@ -288,6 +326,11 @@ impl Rule {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether the key of `principal` is in its list.
+    pub(crate) fn lists(&self, principal: &PublicKey) -> bool {
+        self.principals.keys.contains(principal)
     }
 
     const fn role(&self) -> Role {

@@ -52,6 +52,8 @@ named! {
     fn fork() -> pid_t;
     /// `getpeername(2)`.
     fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    /// `getsockname(2)`.
+    fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
     /// `getsockopt(2)`.
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int;
     /// `sendto(2)`.

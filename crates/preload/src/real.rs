@@ -111,6 +111,8 @@ next! {
     fn _exit(status: c_int), else { let _ = missing(); };
     /// `getpeername(2)`.
     fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int, else missing();
+    /// `getsockname(2)`.
+    fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int, else missing();
     /// `getsockopt(2)`.
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int, else missing();
     /// `sendto(2)`.

@@ -34,6 +34,11 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::open,
     },
     Target {
+        name: "circuit-grant",
+        property: properties::circuit_grant,
+        seeds: seeds::circuit_grant,
+    },
+    Target {
         name: "status",
         property: properties::status,
         seeds: seeds::status,
@@ -103,6 +108,36 @@ pub fn texts(seeds: &[(&str, &str)]) -> Vec<Seed> {
         .iter()
         .map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()))
         .collect()
+}
+
+/// A change of an input: where (bytes from its beginning, modulo its length), a byte, and what is done there. 0 puts the byte in the place of the
+/// one that is there, 1 removes that one, 2 puts before it a character that means something in the texts of the parsers, and all else repeats as
+/// many bytes from there on as the byte says.
+pub type Change = (usize, u8, u8);
+
+/// The input after these changes, one after the other.
+#[must_use]
+pub fn changed(input: &[u8], changes: &[Change]) -> Vec<u8> {
+    /// Marks of JSON, XML and TOML, and what numbers and times are written with.
+    const MARKS: [u8; 17] = *b" 019-.,\"{}[]<>/ke";
+    let mut data = input.to_vec();
+    for (at, byte, kind) in changes {
+        if data.is_empty() {
+            break;
+        }
+        let at = at % data.len();
+        match kind {
+            0 => data[at] = *byte,
+            1 => drop(data.remove(at)),
+            2 => data.insert(at, MARKS[usize::from(*byte) % MARKS.len()]),
+            _ => {
+                let end = data.len().min(at + usize::from(*byte));
+                let again = data[at..end].to_vec();
+                data.splice(at..at, again);
+            }
+        }
+    }
+    data
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 
 mod admission;
 mod chain;
+mod circuit_grant;
 mod endpoint;
 mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -24,6 +25,7 @@ mod key;
 mod log_rate;
 mod open;
 mod open_codec;
+mod probe;
 mod replay;
 mod route;
 mod service;
@@ -36,11 +38,13 @@ mod tlv;
 
 pub use admission::{Admission, Refusal};
 pub use chain::{Chain, ChainFailure, FailureKind, Progress};
+pub use circuit_grant::{CircuitGrant, GrantFault, MAX_GRANT_BYTES, MAX_GRANT_DEPOTS, NoGrant};
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use key::{KeyError, PublicKey, SigningKey};
 pub use log_rate::LogRate;
 pub use open::{Next, Open, TraceContext, UnknownOption, VersionRange};
-pub use open_codec::{OpenDecoder, OpenError};
+pub use open_codec::{LAST_KNOWN_OPTION, OpenDecoder, OpenError};
+pub use probe::{MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, PROBE_MESSAGE_BYTES, ProbeMessage};
 pub use replay::{ReplayError, ReplayMemory, SIGNING_AHEAD, SIGNING_WINDOW, check_time};
 pub use route::{Hop, Route, RouteError};
 pub use service::{Service, ServiceError};

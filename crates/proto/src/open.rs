@@ -3,8 +3,8 @@
 use std::{fmt, time::Duration};
 
 use crate::{
-    DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED, PublicKey, Refusal, Route, Service, SessionId,
-    SigningKey, VERSION,
+    CircuitGrant, DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED, PublicKey, Refusal, Route, Service,
+    SessionId, SigningKey, VERSION,
 };
 
 /// A request to carry a session. [`Open::new`] makes one; [`Open::sign`] must follow before it travels.
@@ -30,7 +30,7 @@ pub struct Open {
     pub hop_limit: u8,
     /// Time left to reach the acceptor, in whole milliseconds on the wire (LH-ROUTE-7).
     pub setup_budget: Duration,
-    /// Bytes the initiator means to send, if it knows.
+    /// Bytes the initiator means the session to carry, in the direction that carries more, if it knows (LH-OPEN-15).
     pub size: Option<u64>,
     /// What the transfer is for, in words for a log: at most 64 bytes, all of them printable ([`crate::text`]).
     pub purpose: Option<String>,
@@ -43,6 +43,8 @@ pub struct Open {
     /// The ordinary TCP server at which the off-ramp is to end the session: there exactly if the service is
     /// [`Service::TCP`] (LH-OPEN-14).
     pub onward: Option<Endpoint>,
+    /// A controller's word that this session may use a circuit (LH-GRANT-1).
+    pub grant: Option<Box<CircuitGrant>>,
     /// Trace context, for those who trace requests through several programs.
     pub trace: Option<TraceContext>,
     /// Who asks.
@@ -136,6 +138,7 @@ impl Open {
             rate: None,
             duration: None,
             onward: None,
+            grant: None,
             trace: None,
             principal: PublicKey::from_bytes([0; 32]),
             signed_at_unix_ms: 0,

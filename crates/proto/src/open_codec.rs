@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    Endpoint, MAX_OPEN, MAX_PASSED, Open, PublicKey, Route, Service, SessionId, TraceContext, UnknownOption,
-    VERSION, VersionRange,
+    CircuitGrant, Endpoint, MAX_OPEN, MAX_PASSED, Open, PublicKey, Route, Service, SessionId, TraceContext,
+    UnknownOption, VERSION, VersionRange,
     frame::{self, FrameError, FrameReader},
     text,
     tlv::{self, CRITICAL, Field, MUTABLE, NUMBER, Reader},
@@ -38,7 +38,9 @@ const SERVICE: u16 = CRITICAL | 15;
 const RATE: u16 = 16;
 const DURATION: u16 = 17;
 const ONWARD: u16 = CRITICAL | 18;
-const LAST_KNOWN: u16 = 18;
+const GRANT: u16 = 19;
+/// The greatest number of an option that this version knows; those of [`UnknownOption`] lie above it.
+pub const LAST_KNOWN_OPTION: u16 = GRANT;
 
 /// Takes an OPEN from a stream, piece by piece. Holds at most [`MAX_OPEN`] bytes, and never more than have arrived.
 #[derive(Debug, Clone)]
@@ -157,6 +159,9 @@ impl Open {
         if let Some(onward) = &self.onward {
             put(ONWARD, &|out| onward.put(out));
         }
+        if let Some(grant) = &self.grant {
+            put(GRANT, &|out| grant.put(out));
+        }
         for option in &self.unknown {
             put(option.kind, &|out| out.put_slice(&option.value));
         }
@@ -196,12 +201,15 @@ impl Open {
         if [self.rate, self.duration].contains(&Some(0)) {
             return invalid("rate or duration", "nothing as a wish");
         }
+        if let Some(why) = self.grant.as_ref().and_then(|grant| grant.sound().err()) {
+            return invalid("grant", why);
+        }
         match (&self.onward, self.service == Service::TCP) {
             (Some(_), true) | (None, false) => {}
             (Some(_), false) => return invalid("onward", "a server for another service than `tcp`"),
             (None, true) => return Err(OpenError::Missing("onward, which the service `tcp` asks for")),
         }
-        let mut previous = LAST_KNOWN;
+        let mut previous = LAST_KNOWN_OPTION;
         for option in &self.unknown {
             if option.kind & CRITICAL != 0 || option.kind & NUMBER <= previous {
                 return invalid("unknown options", "options critical, out of order or repeated");
@@ -291,6 +299,7 @@ struct Found {
     rate: Option<u64>,
     duration: Option<u64>,
     onward: Option<Endpoint>,
+    grant: Option<Box<CircuitGrant>>,
     trace: Option<TraceContext>,
     principal: Option<PublicKey>,
     signed_at_unix_ms: Option<u64>,
@@ -306,7 +315,7 @@ fn decode(frame: &[u8]) -> Result<Open, OpenError> {
     let mut found = Found::default();
     let mut previous = None;
     while let Some((kind, mut value)) = options.option(&mut previous).map_err(OpenError::Malformed)? {
-        let known = kind & NUMBER <= LAST_KNOWN && kind & NUMBER != 0;
+        let known = kind & NUMBER <= LAST_KNOWN_OPTION && kind & NUMBER != 0;
         if known {
             let (option, read) = found.take(kind, &mut value);
             read.and_then(|()| value.end())
@@ -359,6 +368,10 @@ impl Found {
             RATE => ("rate", keep(&mut self.rate, value.u64())),
             DURATION => ("duration", keep(&mut self.duration, value.u64())),
             ONWARD => ("onward", keep(&mut self.onward, Endpoint::take(value))),
+            GRANT => (
+                "grant",
+                keep(&mut self.grant, CircuitGrant::take(value).map(Box::new)),
+            ),
             _ => ("known options", Err("flags other than the option's own")),
         }
     }
@@ -380,6 +393,7 @@ impl Found {
             rate: self.rate,
             duration: self.duration,
             onward: self.onward,
+            grant: self.grant,
             trace: self.trace,
             principal: self.principal.ok_or(OpenError::Missing("principal"))?,
             signed_at_unix_ms: self

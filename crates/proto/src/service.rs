@@ -20,6 +20,8 @@ impl Service {
     pub const TCP: Self = Self(Cow::Borrowed("tcp"));
     /// A byte stream to a program that listens.
     pub const STREAM: Self = Self(Cow::Borrowed("stream"));
+    /// Small measurements of the path to a depot, which ends the session itself (LH-PROBE-1).
+    pub const PROBE: Self = Self(Cow::Borrowed("probe"));
     /// Facts about the machine.
     pub const DOCTOR: Self = Self(Cow::Borrowed("doctor"));
 
@@ -65,6 +67,7 @@ mod tests {
             Service::FILES,
             Service::PERF,
             Service::DOCTOR,
+            Service::PROBE,
             Service::TCP,
             Service::STREAM,
         ] {

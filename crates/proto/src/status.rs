@@ -72,6 +72,16 @@ impl Status {
         Ok(())
     }
 
+    /// The same, signed whatever it says and whatever the route names (LH-PROBE-1).
+    ///
+    /// # Errors
+    /// [`KeyError::CannotSign`] when the cryptographic library refuses.
+    pub fn sign_always(&mut self, key: &SigningKey, open: &Open) -> Result<(), KeyError> {
+        self.reporter = Some(key.public());
+        self.signature = Some(key.sign(&self.signed_bytes(&open.signature))?);
+        Ok(())
+    }
+
     /// As it travels, from whoever has `key`: signed as the answer to `open`, or with the key alone if there was none that could be read.
     #[must_use]
     pub fn into_answer(mut self, key: &SigningKey, open: Option<&Open>) -> BytesMut {
@@ -114,6 +124,8 @@ impl StatusCode {
             Self::Misrouted => "misrouted",
             Self::HeaderTimeout => "header timeout",
             Self::NoService => "no service",
+            Self::WishRefused => "wish refused",
+            Self::GrantRefused => "grant refused",
             Self::DialRefused => "dial refused",
             Self::DialUnreachable => "dial unreachable",
             Self::DialTimeout => "dial timeout",
@@ -209,6 +221,10 @@ codes! {
     HeaderTimeout = 12, "waited too long for the OPEN";
     /// The acceptor does not offer the service asked for.
     NoService = 13, "does not offer this service";
+    /// What the initiator states of the session is beyond what the policy grants (LH-WISH-1).
+    WishRefused = 14, "does not allow what was stated of the session";
+    /// The grant of a circuit does not count there, or all of it is in use (LH-GRANT-2, LH-GRANT-3).
+    GrantRefused = 15, "does not take the grant of the circuit";
     /// The next place refused the connection.
     DialRefused = 16, "was refused the connection on";
     /// There is no way to the next place.

@@ -12,7 +12,8 @@
 //!
 //! The order: [`Request::Ask`] is answered with [`Reply::Direct`], [`Reply::Refuse`] or [`Reply::Via`]. After `Via` the program connects
 //! its own socket to that listener on loopback, and sends [`Request::Begin`] with the ticket and its socket's address; the answer,
-//! [`Reply::Done`], comes when the route stands or has failed.
+//! [`Reply::Done`], comes when the route stands or has failed. Where [`Reply::Direct`] says so, the program tells with [`Request::Measured`] how long a round
+//! trip took once it is connected, which is not answered.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)] // what is read here comes from another process
@@ -45,6 +46,9 @@ pub const MAX_ROUTE: usize = 3072;
 
 /// Longest reason, in bytes; what is longer is cut.
 pub const MAX_REASON: usize = 256;
+
+/// Longest part of a status, in bytes.
+pub const MAX_STATUS_PART: usize = 3840;
 
 /// Most bytes that a program may put in front of its own, to keep its socket from being writable: [`Request::Begin`].
 pub const MAX_FILL: u32 = 16 * 1024 * 1024;

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use crate::MAX_REASON;
 use crate::fields::{self, Malformed, MessageBytes};
+use crate::{MAX_REASON, MAX_STATUS_PART};
 
 const DIRECT: u8 = 129;
 const REFUSE: u8 = 130;
@@ -12,12 +12,17 @@ const DONE: u8 = 132;
 const PEER: u8 = 133;
 const LISTENING: u8 = 134;
 const ACCEPTED: u8 = 135;
+const STATUS: u8 = 136;
 
 const ADDRESS: u8 = 1;
 const TICKET: u8 = 2;
 const ERRNO: u8 = 3;
 const REASON: u8 = 4;
 const KEY: u8 = 5;
+const MEASURE: u8 = 6;
+const PART: u8 = 7;
+const MORE: u8 = 8;
+const LOCAL: u8 = 9;
 
 /// What the on-ramp answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub enum Reply<'a> {
     Direct {
         /// Why, in words.
         reason: &'a str,
+        /// Whether the on-ramp would know how long a round trip takes.
+        measure: bool,
     },
     /// There is to be no connection, or what was asked for can't be done.
     Refuse {
@@ -66,6 +73,15 @@ pub enum Reply<'a> {
         peer: SocketAddr,
         /// The key of the initiator, who has proved to have it.
         key: [u8; 32],
+        /// The address of this machine that it came to.
+        local: Option<SocketAddr>,
+    },
+    /// What the on-ramp says of itself: a part of an object in JSON.
+    Status {
+        /// At most [`MAX_STATUS_PART`] bytes.
+        part: &'a str,
+        /// Whether more follows, in the next packet.
+        more: bool,
     },
 }
 
@@ -80,9 +96,10 @@ impl<'a> Reply<'a> {
             out
         };
         match *self {
-            Self::Direct { reason } => {
+            Self::Direct { reason, measure } => {
                 let mut out = MessageBytes::begin(DIRECT);
                 out.text(REASON, Some(cut(reason)));
+                out.number(MEASURE, measure.then_some(1));
                 out
             }
             Self::Refuse { errno, reason } => failed(REFUSE, errno, reason),
@@ -108,10 +125,19 @@ impl<'a> Reply<'a> {
                 out.address(ADDRESS, at);
                 out
             }
-            Self::Accepted { peer, key } => {
+            Self::Accepted { peer, key, local } => {
                 let mut out = MessageBytes::begin(ACCEPTED);
                 out.address(ADDRESS, peer);
                 out.field(KEY, &key);
+                if let Some(local) = local {
+                    out.address(LOCAL, local);
+                }
+                out
+            }
+            Self::Status { part, more } => {
+                let mut out = MessageBytes::begin(STATUS);
+                out.text(PART, Some(part));
+                out.number(MORE, more.then_some(1));
                 out
             }
         }
@@ -124,6 +150,7 @@ impl<'a> Reply<'a> {
     pub fn decode(packet: &'a [u8]) -> Result<Self, Malformed> {
         let (kind, given) = fields::open(packet)?;
         let (mut address, mut ticket, mut errno, mut reason, mut key) = (None, None, None, "", None);
+        let (mut measure, mut part, mut more, mut local) = (false, "", false, None);
         for field in given {
             let (tag, value) = field?;
             match tag {
@@ -135,13 +162,17 @@ impl<'a> Reply<'a> {
                 }
                 REASON => reason = fields::text(value, MAX_REASON)?,
                 KEY => key = Some(fields::key(value)?),
+                MEASURE => measure = fields::number(value)? != 0,
+                PART => part = fields::text(value, MAX_STATUS_PART)?,
+                LOCAL => local = Some(fields::address(value)?),
+                MORE => more = fields::number(value)? != 0,
                 _ => {}
             }
         }
         let address = address.ok_or(Malformed("no address"));
         let errno = errno.ok_or(Malformed("no error's number"));
         Ok(match kind {
-            DIRECT => Self::Direct { reason },
+            DIRECT => Self::Direct { reason, measure },
             // 0 would say that what is refused has succeeded.
             REFUSE => match errno? {
                 0 => return Err(Malformed("a refusal without an error")),
@@ -161,7 +192,9 @@ impl<'a> Reply<'a> {
             ACCEPTED => Self::Accepted {
                 peer: address?,
                 key: key.ok_or(Malformed("no key"))?,
+                local,
             },
+            STATUS => Self::Status { part, more },
             _ => return Err(Malformed("an unknown kind")),
         })
     }

@@ -9,6 +9,8 @@ const ASK: u8 = 1;
 const BEGIN: u8 = 2;
 const PEER: u8 = 3;
 const LISTEN: u8 = 4;
+const MEASURED: u8 = 5;
+const STATUS: u8 = 6;
 
 const ADDRESS: u8 = 1;
 const NAME: u8 = 2;
@@ -22,6 +24,8 @@ const FLAGS: u8 = 9;
 const TICKET: u8 = 10;
 const FILL: u8 = 11;
 const LOCAL: u8 = 12;
+const ROUND_TRIP: u8 = 13;
+const KEY: u8 = 14;
 
 /// The program's socket is one of IPv6.
 const FLAG_V6: u64 = 1;
@@ -62,6 +66,8 @@ pub struct Ask<'a> {
     pub closed: bool,
     /// Whether the destination speaks the session protocol itself (a program that listens through an on-ramp), rather than TCP alone.
     pub acceptor: bool,
+    /// The key that the destination must show; one that must show a key speaks the session protocol.
+    pub key: Option<[u8; 32]>,
 }
 
 /// What a program asks.
@@ -88,6 +94,15 @@ pub enum Request<'a> {
         /// Where.
         at: SocketAddr,
     },
+    /// How long a round trip of a direct connection took. Not answered.
+    Measured {
+        /// The destination.
+        address: IpAddr,
+        /// In microseconds, at least 1.
+        round_trip: u64,
+    },
+    /// What does the on-ramp say of itself?
+    Status,
 }
 
 impl<'a> Request<'a> {
@@ -109,6 +124,9 @@ impl<'a> Request<'a> {
                 let flags =
                     flag(ask.v6, FLAG_V6) | flag(ask.closed, FLAG_CLOSED) | flag(ask.acceptor, FLAG_ACCEPTOR);
                 out.number(FLAGS, (flags != 0).then_some(flags));
+                if let Some(key) = &ask.key {
+                    out.field(KEY, key);
+                }
                 out
             }
             Self::Begin { ticket, local, fill } => {
@@ -128,6 +146,13 @@ impl<'a> Request<'a> {
                 out.address(LOCAL, *at);
                 out
             }
+            Self::Measured { address, round_trip } => {
+                let mut out = MessageBytes::begin(MEASURED);
+                out.ip(ADDRESS, Some(*address));
+                out.number(ROUND_TRIP, Some(*round_trip));
+                out
+            }
+            Self::Status => MessageBytes::begin(STATUS),
         }
     }
 
@@ -139,6 +164,7 @@ impl<'a> Request<'a> {
         let (kind, given) = fields::open(packet)?;
         let mut ask = Ask::default();
         let (mut ticket, mut local, mut fill, mut port) = (None, None, 0, None);
+        let mut round_trip = None;
         for field in given {
             let (tag, value) = field?;
             match tag {
@@ -159,6 +185,7 @@ impl<'a> Request<'a> {
                     ask.closed = flags & FLAG_CLOSED != 0;
                     ask.acceptor = flags & FLAG_ACCEPTOR != 0;
                 }
+                KEY => ask.key = Some(fields::key(value)?),
                 TICKET => ticket = Some(fields::number(value)?),
                 FILL => {
                     let bytes = u32::try_from(fields::number(value)?).ok();
@@ -167,6 +194,7 @@ impl<'a> Request<'a> {
                         .ok_or(Malformed("more bytes in front than there may be"))?;
                 }
                 LOCAL => local = Some(fields::address(value)?),
+                ROUND_TRIP => round_trip = Some(fields::number(value)?).filter(|time| *time > 0),
                 _ => {}
             }
         }
@@ -188,6 +216,11 @@ impl<'a> Request<'a> {
             },
             PEER => Self::Peer { local: local? },
             LISTEN => Self::Listen { at: local? },
+            MEASURED => Self::Measured {
+                address: ask.address.ok_or(Malformed("no destination"))?,
+                round_trip: round_trip.ok_or(Malformed("no round trip"))?,
+            },
+            STATUS => Self::Status,
             _ => return Err(Malformed("an unknown kind")),
         })
     }

@@ -25,17 +25,23 @@ proptest! {
     fn an_ask_is_read_as_it_was_written(
         (address, name, port, route) in (any::<Option<IpAddr>>(), words(MAX_NAME), 1u16.., words(MAX_ROUTE)),
         (purpose, size, rate, duration) in (words(MAX_PURPOSE), any::<Option<u64>>(), any::<Option<u64>>(), any::<Option<u64>>()),
-        (v6, closed, acceptor) in any::<(bool, bool, bool)>(),
+        (v6, closed, acceptor, key) in any::<(bool, bool, bool, Option<[u8; 32]>)>(),
     ) {
         let wish = Wish { purpose: Some(&purpose), size, rate, duration };
-        let ask = Request::Ask(Ask { address, name: Some(&name), port, route: Some(&route), wish, v6, closed, acceptor });
+        let ask = Request::Ask(Ask { address, name: Some(&name), port, route: Some(&route), wish, v6, closed, acceptor, key });
         let bytes = ask.encode();
         prop_assert_eq!(Request::decode(bytes.finished().unwrap()), Ok(ask));
     }
 
     #[test]
-    fn other_requests_are_read_as_they_were_written(ticket: u64, local in address(), fill in 0..=MAX_FILL) {
-        for request in [Request::Begin { ticket, local, fill }, Request::Peer { local }, Request::Listen { at: local }] {
+    fn other_requests_are_read_as_they_were_written(ticket: u64, local in address(), fill in 0..=MAX_FILL, round_trip in 1u64..) {
+        for request in [
+            Request::Begin { ticket, local, fill },
+            Request::Peer { local },
+            Request::Listen { at: local },
+            Request::Measured { address: local.ip(), round_trip },
+            Request::Status,
+        ] {
             let bytes = request.encode();
             prop_assert_eq!(Request::decode(bytes.finished().unwrap()), Ok(request));
         }
@@ -47,14 +53,18 @@ proptest! {
     ) {
         let reason = reason.as_str();
         for reply in [
-            Reply::Direct { reason },
+            Reply::Direct { reason, measure: false },
+            Reply::Direct { reason, measure: true },
+            Reply::Status { part: reason, more: false },
+            Reply::Status { part: reason, more: true },
             Reply::Refuse { errno, reason },
             Reply::Via { listener: at, ticket, reason },
             Reply::Done { errno, reason },
             Reply::Done { errno: 0, reason: "" },
             Reply::Peer { address: at },
             Reply::Listening { at },
-            Reply::Accepted { peer: at, key },
+            Reply::Accepted { peer: at, key, local: None },
+            Reply::Accepted { peer: at, key, local: Some(at) },
         ] {
             let bytes = reply.encode();
             prop_assert_eq!(Reply::decode(bytes.finished().unwrap()), Ok(reply));
@@ -101,8 +111,12 @@ fn what_is_too_long_is_not_sent() {
     };
     assert!(Request::Ask(ask).encode().finished().is_err());
     let reason = "ä".repeat(200);
-    let bytes = Reply::Direct { reason: &reason }.encode();
-    let Ok(Reply::Direct { reason }) = Reply::decode(bytes.finished().unwrap()) else {
+    let bytes = Reply::Direct {
+        reason: &reason,
+        measure: false,
+    }
+    .encode();
+    let Ok(Reply::Direct { reason, .. }) = Reply::decode(bytes.finished().unwrap()) else {
         panic!("a reply");
     };
     assert_eq!(reason, "ä".repeat(MAX_REASON / 2));

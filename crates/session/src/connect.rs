@@ -3,13 +3,14 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
     sync::{Arc, LazyLock},
     time::Duration,
 };
 
 use bytes::BytesMut;
 use longhaul_hop::{Conn, Dialled, Options, Resolver, check_congestion, dial, unix_ms};
-use longhaul_proto::{Chain, ChainFailure, Endpoint, Open, Route, Service, SessionId};
+use longhaul_proto::{Chain, ChainFailure, CircuitGrant, Endpoint, Open, Route, Service, SessionId};
 use rustls::client::UnbufferedClientConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -41,6 +42,8 @@ pub struct ConnectOptions {
     pub congestion: Option<String>,
     /// The address of this host that the first hop is dialled from; the system's choice if `None`.
     pub source: Option<IpAddr>,
+    /// The ports of this host, one of which the first hop is dialled from; the system's choice if `None`.
+    pub source_ports: Option<RangeInclusive<u16>>,
     /// Time for everything up to the secure session, a fall-back included.
     pub setup_timeout: Duration,
     /// Whether to connect directly when the route fails and nothing went on (LH-FALLBACK-1).
@@ -58,6 +61,8 @@ pub struct ConnectOptions {
     /// The ordinary TCP server at which the session is to end: the destination is then an off-ramp, and the service
     /// [`Service::TCP`] (LH-OPEN-14). See [`ConnectOptions::to_server`].
     pub onward: Option<Endpoint>,
+    /// A controller's word that the session may use a circuit, for the depots on it (LH-GRANT-1).
+    pub grant: Option<Box<CircuitGrant>>,
 }
 
 impl ConnectOptions {
@@ -78,6 +83,7 @@ impl ConnectOptions {
             server,
             congestion: None,
             source: None,
+            source_ports: None,
             setup_timeout: Duration::from_secs(20),
             fall_back: false,
             purpose: None,
@@ -85,6 +91,7 @@ impl ConnectOptions {
             rate: None,
             duration: None,
             onward: None,
+            grant: None,
         }
     }
 
@@ -196,7 +203,9 @@ async fn reach(endpoint: &Endpoint, options: &ConnectOptions, deadline: Instant)
     let addresses = timeout_at(deadline, RESOLVER.addresses(endpoint))
         .await
         .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))??;
-    let hop = Options::with_congestion(options.congestion.clone()).dialled_from(options.source);
+    let hop = Options::with_congestion(options.congestion.clone())
+        .dialled_from(options.source)
+        .from_ports(options.source_ports.clone());
     Ok(dial(&addresses, |_| hop.clone(), deadline).await?)
 }
 
@@ -224,6 +233,7 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     open.rate = options.rate;
     open.duration = options.duration;
     open.onward = options.onward.clone();
+    open.grant = options.grant.clone();
     open.sign(options.identity.signing_key(), now_unix_ms)?;
     let mut bytes = BytesMut::new();
     let binding = open.binding();

@@ -60,7 +60,13 @@ const fn of_code(code: StatusCode, at_server: bool) -> Errno {
         (StatusCode::DialTimeout | StatusCode::SetupTimeout | StatusCode::HeaderTimeout, _) => {
             Errno::TIMEDOUT
         }
-        (StatusCode::Unauthorised | StatusCode::Refused, _) => Errno::ACCESS,
+        (
+            StatusCode::Unauthorised
+            | StatusCode::Refused
+            | StatusCode::WishRefused
+            | StatusCode::GrantRefused,
+            _,
+        ) => Errno::ACCESS,
         _ => Errno::NETUNREACH,
     }
 }
@@ -132,7 +138,11 @@ mod tests {
             let error = reported(FailureKind::Acceptor(code), true);
             assert_eq!(error.errno(), errno.raw_os_error(), "{error}");
         }
-        for code in [StatusCode::Refused, StatusCode::Unauthorised] {
+        for code in [
+            StatusCode::Refused,
+            StatusCode::Unauthorised,
+            StatusCode::WishRefused,
+        ] {
             let error = reported(FailureKind::Acceptor(code), false);
             assert_eq!(error.errno(), Errno::ACCESS.raw_os_error(), "{error}");
         }

@@ -194,8 +194,17 @@ impl Error {
         match self {
             Self::Hop(failure) => matches!(
                 failure.kind,
-                FailureKind::Depot(StatusCode::Unauthorised | StatusCode::Refused)
-                    | FailureKind::Acceptor(StatusCode::Unauthorised | StatusCode::Refused)
+                FailureKind::Depot(
+                    StatusCode::Unauthorised
+                        | StatusCode::Refused
+                        | StatusCode::WishRefused
+                        | StatusCode::GrantRefused
+                ) | FailureKind::Acceptor(
+                    StatusCode::Unauthorised
+                        | StatusCode::Refused
+                        | StatusCode::WishRefused
+                        | StatusCode::GrantRefused
+                )
             ),
             Self::ServerKey { .. } | Self::UnknownServer { .. } => true,
             Self::FellBack { route, direct } => route.is_about_who() && direct.is_about_who(),

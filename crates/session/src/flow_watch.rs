@@ -77,9 +77,12 @@ pub struct Seen {
     pub moved: u64,
 }
 
-/// The congestion control is the host's choice, or `--congestion`: how to share a path with others is not a session's to decide.
+/// The congestion control is the host's choice, or `--congestion`: how to share a path with others is not a session's to decide. Little waits to be
+/// sent, since what waits in the socket of one stream can go by no other one.
 fn flow(mode: Mode, side: Side, host: Host) -> Flow {
-    Flow::with_host(mode, side, host).keeping_congestion_control()
+    Flow::with_host(mode, side, host)
+        .keeping_congestion_control()
+        .limiting_unsent()
 }
 
 /// The most bytes that this host lets a connection have in flight towards its receiver: without window scaling (RFC 7323) 65,535, and

@@ -49,6 +49,8 @@ pub struct JoinOptions {
     pub sizing: Mode,
     /// Who counts.
     pub on_moved: Option<OnMoved>,
+    /// Bytes that each direction may carry.
+    pub most_bytes: u64,
 }
 
 /// How long a joined session may be silent.
@@ -61,7 +63,7 @@ pub struct Silence {
 }
 
 impl Default for JoinOptions {
-    /// Without rates; an hour of silence, ten minutes half-closed; buffers of its own; right-sizing as it sees fit.
+    /// Without rates or bounds; an hour of silence, ten minutes half-closed; buffers of its own; right-sizing as it sees fit.
     fn default() -> Self {
         Self {
             silence: Silence {
@@ -73,6 +75,7 @@ impl Default for JoinOptions {
             to_session: Arc::new(RateLimit::new(None)),
             sizing: Mode::Auto,
             on_moved: None,
+            most_bytes: u64::MAX,
         }
     }
 }
@@ -99,6 +102,8 @@ pub enum Ending {
     Idle,
     /// One direction had ended and nothing moved in the other for too long; both were reset.
     HalfClosed,
+    /// One direction carried more than it may ([`JoinOptions::most_bytes`]); both were reset.
+    BeyondSize,
     /// The caller gave it up; both were reset.
     Aborted,
 }
@@ -235,6 +240,9 @@ impl<F: Far> Join<F> {
         let moved = (self.to_tcp.moved - before.0, self.to_session.moved - before.1);
         if let Some(on_moved) = self.options.on_moved.as_ref().filter(|_| moved != (0, 0)) {
             on_moved(moved.0, moved.1);
+        }
+        if self.to_tcp.moved.max(self.to_session.moved) > self.options.most_bytes {
+            return Some(Ending::BeyondSize);
         }
         if !self.bulk && self.to_tcp.moved.max(self.to_session.moved) >= BULK {
             let side = match self.to_session.moved > self.to_tcp.moved {

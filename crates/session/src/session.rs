@@ -105,6 +105,12 @@ impl Session {
         &self.info
     }
 
+    /// The address at this end of its hop: at the acceptor that which the session came to.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.hop().local().ok()
+    }
+
     /// What the kernel knows of this end's hop.
     ///
     /// # Errors

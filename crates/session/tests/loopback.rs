@@ -60,6 +60,41 @@ async fn a_session_comes_from_the_address_that_was_chosen() {
 }
 
 #[tokio::test]
+async fn sessions_come_from_the_ports_that_were_granted_and_no_more_of_them_than_there_are() {
+    let (listener, mut options) = pair_of_ends().await;
+    // Two ports in a row that nobody has now.
+    let free = || std::net::TcpListener::bind("127.0.0.8:0").unwrap();
+    let first = loop {
+        let (one, at) = {
+            let one = free();
+            let at = one.local_addr().unwrap().port();
+            (one, at)
+        };
+        let next = at
+            .checked_add(1)
+            .map(|next| std::net::TcpListener::bind(("127.0.0.8", next)));
+        drop(one);
+        if next.is_some_and(|next| next.is_ok()) {
+            break at;
+        }
+    };
+    options.source = Some("127.0.0.8".parse().unwrap());
+    options.source_ports = Some(first..=first + 1);
+    let mut sessions = Vec::new();
+    let mut ports = Vec::new();
+    for _ in 0..2 {
+        let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
+        let accepted = accepted.unwrap();
+        ports.push(accepted.info().first_hop.unwrap().port());
+        sessions.push((connected.unwrap(), accepted));
+    }
+    ports.sort_unstable();
+    assert_eq!(ports, [first, first + 1]);
+    let error = connect(&options).await.unwrap_err().to_string();
+    assert!(error.contains("in use"), "{error}");
+}
+
+#[tokio::test]
 async fn an_address_to_come_from_that_cannot_reach_the_server_is_told() {
     let (_listener, mut options) = pair_of_ends().await;
     options.source = Some("::1".parse().unwrap());

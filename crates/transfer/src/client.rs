@@ -3,12 +3,16 @@
 //! The first stream starts at once and carries data; others join when the copy turns out large enough to be worth
 //! them. A stream that is lost is opened again on its route, with growing pauses, while the others go on; when none is left
 //! and none comes back within [`RECONNECT_TIMEOUT`], the copy ends with an error that names what failed.
+//!
+//! Where somebody else than the user chooses the routes, they may join and leave in mid-copy ([`Connector::plan`]), and each is held against the direct
+//! one ([`steering`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_session::{Clear, FlowWatch};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::account::Account;
@@ -25,6 +29,7 @@ use crate::wire::{Compare, Hello, Request};
 mod attempt;
 #[cfg(test)]
 mod retire_tests;
+mod steering;
 mod stream_count;
 mod supervisor;
 
@@ -96,12 +101,24 @@ impl ConnectError {
     }
 }
 
+/// Which routes a copy uses beside the direct one, by their numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RoutePlan {
+    /// Those that are used.
+    pub beside: Vec<usize>,
+}
+
 /// Opens streams to one server over several routes.
 pub trait Connector: Send + Sync + 'static {
     /// What it opens.
     type Stream: Transport;
-    /// The routes by name, at least one.
+    /// The routes by name, at least one. They keep their numbers; where there is a [`Self::plan`], more may follow.
     fn routes(&self) -> Vec<String>;
+    /// Which of the routes are used, where that may change while a copy runs; else all of them are. Route 0 is then the direct one, which
+    /// opens the copy, and which the others are held against.
+    fn plan(&self) -> Option<watch::Receiver<RoutePlan>> {
+        None
+    }
     /// Opens a stream over route number `route`.
     fn connect(&self, route: usize) -> impl Future<Output = Result<Self::Stream, ConnectError>> + Send;
 }

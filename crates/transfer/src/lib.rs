@@ -28,16 +28,17 @@ mod tree_hash;
 mod wire;
 
 pub use client::{
-    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, RECONNECT_TIMEOUT, Transport,
+    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, RECONNECT_TIMEOUT, RoutePlan,
+    Transport,
 };
 pub use error::{Error, Failure, FailureKind};
 pub use explain::{Picture, explain};
 pub use grants::{Access, GrantError, Grants, GrantsInForce};
 pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, MIN_OPEN_FILES, STREAM_BYTES};
 pub use local::copy_local;
-pub use over_sessions::{SessionConnector, depots_of, serve_files, serve_session};
+pub use over_sessions::{Pinned, SessionConnector, depots_of, is_pinned, serve_files, serve_session};
 pub use part::{MAX_PARTS, Part, PartError, Portion};
-pub use progress::{Ends, Event, Observer, Progress, StreamCounters};
+pub use progress::{Ends, Event, Observer, Progress, RouteStanding, StreamCounters};
 pub use remembered::StreamMemory;
 pub use send::Sources;
 pub use server::Server;

@@ -1,18 +1,23 @@
 //! Copies over real sessions: how the engine reaches a server, and how a server takes what a listener accepts.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
 use longhaul_proto::{PublicKey, Route};
 use longhaul_session::{Clear, ConnectOptions, FlowWatch, Session, connect};
 
-use crate::client::{ConnectError, ConnectFailure, Connector, Transport};
+use tokio::sync::watch;
+
+use crate::client::{ConnectError, ConnectFailure, Connector, RoutePlan, Transport};
 use crate::error::Error;
 use crate::lock::Locked;
 use crate::server::Server;
 
 /// Between the depots of a route and the address that it begins at, in its name.
 const FROM: &str = " from ";
+/// The same where streams leave from ports that were granted.
+const FROM_PORTS: &str = " from ports ";
 
 /// The depots in the name of a route, as [`SessionConnector`] gives it.
 #[must_use]
@@ -20,6 +25,12 @@ pub fn depots_of(route_name: &str) -> &str {
     route_name
         .split_once(FROM)
         .map_or(route_name, |(depots, _)| depots)
+}
+
+/// Whether the streams of a route of that name leave from [pinned](Pinned) ports.
+#[must_use]
+pub fn is_pinned(route_name: &str) -> bool {
+    route_name.contains(FROM_PORTS)
 }
 
 impl Transport for Session {
@@ -39,14 +50,72 @@ impl Transport for Session {
 /// Opens sessions to one server over several routes, from one or several addresses of this host.
 pub struct SessionConnector {
     base: ConnectOptions,
-    paths: Vec<Path>,
+    paths: Mutex<Paths>,
+    /// Which of them are used, where that may change.
+    plan: Option<watch::Sender<RoutePlan>>,
     unknown: Mutex<Option<PublicKey>>,
 }
 
-/// One way to the server: the depots to pass, and the address of this host to begin at, if that is not the system's choice.
+/// A way that was reserved: the network tells its streams from others by the ports that they leave from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pinned {
+    /// The depots to pass.
+    pub route: Route,
+    /// The ports of this host that sessions begin at.
+    pub ports: RangeInclusive<u16>,
+}
+
+impl Pinned {
+    /// What the route is called in events and reports.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!(
+            "{}{FROM_PORTS}{}-{}",
+            self.route,
+            self.ports.start(),
+            self.ports.end()
+        )
+    }
+}
+
+/// All ways by their numbers, and which of them are used beside the first.
+#[derive(Default)]
+struct Paths {
+    all: Vec<Path>,
+    chosen: Vec<usize>,
+    pinned: Vec<usize>,
+}
+
+impl Paths {
+    /// The number of a way, a new one if need be; none beyond [`MAX_ROUTES`].
+    fn number(&mut self, path: Path) -> Option<usize> {
+        if let Some(known) = self.all.iter().position(|known| *known == path) {
+            return Some(known);
+        }
+        (self.all.len() < MAX_ROUTES).then(|| {
+            self.all.push(path);
+            self.all.len() - 1
+        })
+    }
+
+    /// What is used beside the first.
+    fn beside(&self) -> Vec<usize> {
+        let mut beside = self.chosen.clone();
+        let others = self.pinned.iter().filter(|number| !self.chosen.contains(number));
+        beside.extend(others);
+        beside
+    }
+}
+
+/// Most routes that one copy hears of.
+const MAX_ROUTES: usize = 32;
+
+/// One way to the server: the depots to pass, and the address and ports of this host to begin at, where they are not the system's choice.
+#[derive(Clone, PartialEq, Eq)]
 struct Path {
     route: Route,
     source: Option<IpAddr>,
+    ports: Option<RangeInclusive<u16>>,
 }
 
 impl SessionConnector {
@@ -64,6 +133,7 @@ impl SessionConnector {
             let path = |source| Path {
                 route: route.clone(),
                 source,
+                ports: None,
             };
             match sources {
                 [] => vec![path(base.source)],
@@ -71,10 +141,78 @@ impl SessionConnector {
             }
         };
         Self {
-            paths: routes.iter().flat_map(over).collect(),
+            paths: Mutex::new(Paths {
+                all: routes.iter().flat_map(over).collect(),
+                ..Paths::default()
+            }),
+            plan: None,
             base,
             unknown: Mutex::new(None),
         }
+    }
+
+    /// The direct route, and beside it whichever are [given](Self::use_beside), also in mid-copy.
+    pub fn planned(base: ConnectOptions) -> Self {
+        Self {
+            plan: Some(watch::Sender::default()),
+            ..Self::new(base, vec![Route::direct()])
+        }
+    }
+
+    /// From now on, these routes are used beside the direct one, and no others; in a copy that is under way, they join it, and others leave.
+    /// Nothing changes where the routes were given for good, and beyond a few dozen routes.
+    pub fn use_beside(&self, routes: &[Route]) {
+        self.use_ways(|paths, source| {
+            let routes = routes.iter().filter(|route| !route.is_direct());
+            let numbers = routes.filter_map(|route| {
+                paths.number(Path {
+                    route: route.clone(),
+                    source,
+                    ports: None,
+                })
+            });
+            let numbers: Vec<usize> = numbers.collect();
+            paths.chosen = numbers;
+        });
+    }
+
+    /// From now on, these reserved ways are used besides whatever is [chosen](Self::use_beside), and no other reserved ones; as there, they join and leave
+    /// a copy that is under way.
+    pub fn use_pinned(&self, pinned: &[Pinned]) {
+        self.use_ways(|paths, source| {
+            let numbers = pinned.iter().filter_map(|pinned| {
+                paths.number(Path {
+                    route: pinned.route.clone(),
+                    source,
+                    ports: Some(pinned.ports.clone()),
+                })
+            });
+            let numbers: Vec<usize> = numbers.collect();
+            paths.pinned = numbers;
+        });
+    }
+
+    /// Whether ways can [join](Self::use_pinned) at all.
+    pub fn is_planned(&self) -> bool {
+        self.plan.is_some()
+    }
+
+    fn use_ways(&self, set: impl FnOnce(&mut Paths, Option<IpAddr>)) {
+        let Some(plan) = &self.plan else { return };
+        let mut paths = self.paths.locked();
+        set(&mut paths, self.base.source);
+        let mut beside: Vec<usize> = Vec::new();
+        for number in paths.beside() {
+            if !beside.contains(&number) {
+                beside.push(number);
+            }
+        }
+        drop(paths);
+        plan.send_if_modified(|now| {
+            let is_new = now.beside != beside;
+            now.beside = beside;
+            is_new
+        });
     }
 
     /// The key the server showed, if it was refused for not being known.
@@ -87,17 +225,27 @@ impl Connector for SessionConnector {
     type Stream = Session;
 
     fn routes(&self) -> Vec<String> {
-        let name = |path: &Path| match path.source {
-            None => path.route.to_string(),
-            Some(source) => format!("{}{FROM}{source}", path.route),
+        let name = |path: &Path| match (&path.ports, path.source) {
+            (Some(ports), _) => Pinned {
+                route: path.route.clone(),
+                ports: ports.clone(),
+            }
+            .name(),
+            (None, None) => path.route.to_string(),
+            (None, Some(source)) => format!("{}{FROM}{source}", path.route),
         };
-        self.paths.iter().map(name).collect()
+        self.paths.locked().all.iter().map(name).collect()
+    }
+
+    fn plan(&self) -> Option<watch::Receiver<RoutePlan>> {
+        self.plan.as_ref().map(watch::Sender::subscribe)
     }
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
         let mut options = self.base.clone();
-        if let Some(path) = self.paths.get(route) {
-            (options.route, options.source) = (path.route.clone(), path.source);
+        let path = self.paths.locked().all.get(route).cloned();
+        if let Some(path) = path {
+            (options.route, options.source, options.source_ports) = (path.route, path.source, path.ports);
         }
         connect(&options).await.map_err(|error| {
             if let longhaul_session::Error::UnknownServer { found, .. } = &error {

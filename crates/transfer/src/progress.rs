@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use drs::Tally;
 use longhaul_session::{FlowWatch, Seen};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::error::Failure;
@@ -44,6 +44,8 @@ pub struct Progress {
     /// Entries that failed.
     pub failures: AtomicU64,
     streams: Mutex<Vec<Arc<StreamCounters>>>,
+    /// The walk has found more, or is over.
+    found: Notify,
     /// Streams that the server allows, once it has told.
     max_streams: watch::Sender<Option<usize>>,
 }
@@ -257,6 +259,23 @@ impl Progress {
         })
     }
 
+    /// How many bytes of files there are, as soon as that is known; none, as soon as there are `many` and the walk goes on.
+    pub async fn size(&self, many: u64) -> Option<u64> {
+        loop {
+            // From here on nothing that is found goes unnoticed.
+            let found = self.found.notified();
+            let (is_complete, bytes) = (
+                self.walk_complete.load(Ordering::Acquire),
+                self.bytes_found.load(Ordering::Relaxed),
+            );
+            match is_complete {
+                true => return Some(bytes),
+                false if bytes >= many => return None,
+                false => found.await,
+            }
+        }
+    }
+
     /// How many streams the server allows the copy, once it has told.
     pub(crate) fn max_streams(&self) -> watch::Receiver<Option<usize>> {
         self.max_streams.subscribe()
@@ -310,8 +329,9 @@ impl Progress {
         self.entries_found.fetch_max(entries, Ordering::Relaxed);
         self.bytes_found.fetch_max(bytes, Ordering::Relaxed);
         if complete {
-            self.walk_complete.store(true, Ordering::Relaxed);
+            self.walk_complete.store(true, Ordering::Release);
         }
+        self.found.notify_waiters();
     }
 }
 
@@ -332,6 +352,15 @@ pub enum Event {
         /// Its route.
         route: String,
         /// What happened, naming the hop if that is known.
+        reason: String,
+    },
+    /// A route has another share of the streams from now on; only of routes that somebody else than the user chose.
+    RouteJudged {
+        /// Which.
+        route: String,
+        /// How it stands.
+        standing: RouteStanding,
+        /// Why, for people.
         reason: String,
     },
     /// A file is gone on with that an earlier copy has left some of.
@@ -361,6 +390,51 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
+}
+
+/// How a route stands beside the direct one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RouteStanding {
+    /// It joined the copy.
+    Joined,
+    /// It left the copy: whoever chose it no longer does.
+    Left,
+    /// It has as many streams as each other.
+    Even,
+    /// Its streams carry more: it has all but one of them.
+    Better,
+    /// Its streams carry less: it has one.
+    Slower,
+    /// It is not open when it should be: one stream is tried.
+    Late,
+    /// It moved nothing: what its streams carried goes elsewhere.
+    Stalled,
+    /// No attempt can succeed.
+    Gone,
+}
+
+impl RouteStanding {
+    /// In one word, as reports have it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Joined => "joined",
+            Self::Left => "left",
+            Self::Even => "even",
+            Self::Better => "better",
+            Self::Slower => "slower",
+            Self::Late => "late",
+            Self::Stalled => "stalled",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// Whether whoever chose it was wrong.
+    #[must_use]
+    pub const fn is_bad(self) -> bool {
+        matches!(self, Self::Slower | Self::Late | Self::Stalled | Self::Gone)
+    }
 }
 
 /// Hears events. Called from several threads; must not block.

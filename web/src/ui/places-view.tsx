@@ -1,4 +1,5 @@
 import { useSignal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
 import { api } from '../api/client';
 import type { Place, PlaceTest } from '../api/types';
 import { asRoot, fitsKind, placeKind, type PlaceKind } from '../model/location';
@@ -11,6 +12,7 @@ import { Name } from './name';
 const KINDS: readonly PlaceKind[] = ['ssh', 'server', 'local'];
 
 export function PlacesView() {
+  const changed = useSignal<Place | null>(null);
   return (
     <div class="page wide">
       <h2 id="places-title">{t('places.title')}</h2>
@@ -26,18 +28,18 @@ export function PlacesView() {
         </thead>
         <tbody role="rowgroup">
           {places.value.map((place) => (
-            <PlaceRow key={place.name} place={place} />
+            <PlaceRow key={place.name} place={place} change={() => { changed.value = place; }} />
           ))}
         </tbody>
       </table>
-      <AddPlace />
+      <PlaceForm key={changed.value?.name ?? ''} changed={changed.value} done={() => { changed.value = null; }} />
     </div>
   );
 }
 
 type Outcome = 'testing' | PlaceTest | null;
 
-function PlaceRow({ place }: { place: Place }) {
+function PlaceRow({ place, change }: { place: Place; change: () => void }) {
   const outcome = useSignal<Outcome>(null);
   const test = async (): Promise<void> => {
     outcome.value = 'testing';
@@ -70,13 +72,18 @@ function PlaceRow({ place }: { place: Place }) {
             {t('places.test')}
           </button>
           {!place.builtin && (
-            <button
-              type="button"
-              aria-label={t('places.removeOf', { name: place.name })}
-              onClick={() => { dialog.value = { kind: 'removePlace', name: place.name }; }}
-            >
-              {t('places.remove')}
-            </button>
+            <>
+              <button type="button" aria-label={t('places.changeOf', { name: place.name })} onClick={change}>
+                {t('places.change')}
+              </button>
+              <button
+                type="button"
+                aria-label={t('places.removeOf', { name: place.name })}
+                onClick={() => { dialog.value = { kind: 'removePlace', name: place.name }; }}
+              >
+                {t('places.remove')}
+              </button>
+            </>
           )}
         </div>
         <p class="outcome" role="status">
@@ -103,27 +110,33 @@ function OutcomeText({ outcome }: { outcome: Outcome }) {
   );
 }
 
-function AddPlace() {
-  const name = useSignal('');
-  const kind = useSignal<PlaceKind>('ssh');
-  const root = useSignal('');
+/** Adds a place, or gives one that is there (`changed`) another location; its name stays, since jobs and panes know it by that. */
+function PlaceForm({ changed, done }: { changed: Place | null; done: () => void }) {
+  const name = useSignal(changed?.name ?? '');
+  const kind = useSignal<PlaceKind>(changed === null ? 'ssh' : placeKind(changed.root));
+  const root = useSignal(changed?.root ?? '');
   const error = useSignal<string | null>(null);
   const busy = useSignal(false);
-  const add = async (): Promise<void> => {
+  const location = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (changed !== null) location.current?.focus();
+  }, [changed]);
+  const save = async (): Promise<void> => {
     const wanted = name.value.trim();
     error.value = null;
     if (wanted === '') error.value = t('places.invalidName');
     // Adding must not change a place that is there: PUT would.
-    else if (placeNamed(wanted)) error.value = t('places.exists');
+    else if (changed === null && placeNamed(wanted)) error.value = t('places.exists');
     else if (!fitsKind(root.value.trim(), kind.value)) error.value = t(`places.invalid.${kind.value}`);
     if (error.value !== null || busy.value) return;
     busy.value = true;
     try {
       await api.putPlace(wanted, asRoot(root.value));
-      notify(t('places.added', { name: wanted }));
+      notify(t(changed === null ? 'places.added' : 'places.changed', { name: wanted }));
       name.value = '';
       root.value = '';
       await loadPlaces();
+      done();
     } catch (fault) {
       error.value = errorText(fault);
     }
@@ -132,17 +145,20 @@ function AddPlace() {
   return (
     <form
       class="add"
-      aria-labelledby="add-title"
+      aria-labelledby="place-title"
       onSubmit={(event) => {
         event.preventDefault();
-        void add();
+        void save();
       }}
     >
-      <h3 id="add-title">{t('places.add')}</h3>
+      <h3 id="place-title">
+        {changed === null ? t('places.add') : t('places.changeTitle', { name: changed.name })}
+      </h3>
       <label class="field">
         {t('places.name')}
         <input
           value={name.value}
+          readOnly={changed !== null}
           autoComplete="off"
           spellcheck={false}
           onInput={(event) => { name.value = event.currentTarget.value; }}
@@ -164,6 +180,7 @@ function AddPlace() {
       <label class="field">
         {t('places.location')}
         <input
+          ref={location}
           value={root.value}
           autoComplete="off"
           spellcheck={false}
@@ -177,9 +194,16 @@ function AddPlace() {
       <p class="fault" role="alert">
         {error.value}
       </p>
-      <button type="submit" class="primary" disabled={busy.value}>
-        {t('places.save')}
-      </button>
+      <div class="place-actions">
+        <button type="submit" class="primary" disabled={busy.value}>
+          {t(changed === null ? 'places.save' : 'places.keep')}
+        </button>
+        {changed !== null && (
+          <button type="button" onClick={done}>
+            {t('button.cancel')}
+          </button>
+        )}
+      </div>
     </form>
   );
 }

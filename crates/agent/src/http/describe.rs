@@ -12,6 +12,7 @@ use utoipa::openapi::{OpenApi, PathItem, RefOr};
 /// Names of the ways to show who asks.
 const TOKEN: &str = "token";
 const PAGE: &str = "page";
+const SIGNATURE: &str = "signature";
 /// Asked by those who have not shown it yet.
 const SIGN_IN: &str = "/api/v1/session";
 
@@ -34,9 +35,15 @@ impl Modify for Common {
             longhaul_api::access::COOKIE,
             "Of a page that was opened with a ticket.",
         ));
+        // OpenAPI has no kind of its own for signed messages; the header that carries the signature says most.
+        let signature = ApiKey::Header(ApiKeyValue::with_description(
+            "Signature",
+            "On other addresses: the request is signed (RFC 9421, with `Signature-Input` and, for a body, `Content-Digest` of RFC 9530) by an Ed25519 key that the agent's file of authorized keys names.",
+        ));
         let components = description.components.get_or_insert_default();
         components.add_security_scheme(TOKEN, SecurityScheme::Http(token));
         components.add_security_scheme(PAGE, SecurityScheme::ApiKey(page));
+        components.add_security_scheme(SIGNATURE, SecurityScheme::ApiKey(signature));
         let nothing = Vec::<String>::new();
         for (path, item) in &mut description.paths.paths {
             for operation in operations(item) {
@@ -45,6 +52,7 @@ impl Modify for Common {
                     false => vec![
                         SecurityRequirement::new(TOKEN, nothing.clone()),
                         SecurityRequirement::new(PAGE, nothing.clone()),
+                        SecurityRequirement::new(SIGNATURE, nothing.clone()),
                     ],
                 });
                 for parameter in operation.parameters.iter_mut().flatten() {

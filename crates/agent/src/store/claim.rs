@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_api::database::next_numbers;
 use longhaul_jobs::{Candidate, Event, Limits, Load, choose};
 use sqlx::{AnyConnection, AssertSqlSafe, Row as _};
 
@@ -80,7 +81,7 @@ impl Store {
             else {
                 continue;
             };
-            let change = self.next(&mut transaction, "change").await?;
+            let change = next_numbers(&mut transaction, "change", 1).await?;
             let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, fence = $5, holder = $6, lease_until = $7, \
                 started = COALESCE(started, $8), error = NULL, exit_code = NULL, change_number = $9, holder_instance = $10 WHERE id = $11";
             sqlx::query(update)

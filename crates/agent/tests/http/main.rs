@@ -5,6 +5,9 @@
 mod bench;
 mod hostile;
 mod keys;
+#[allow(dead_code, reason = "shared with tests that use more of it")]
+#[path = "../../../api/tests/support/secured.rs"]
+mod secured;
 
 use std::collections::BTreeSet;
 

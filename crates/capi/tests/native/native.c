@@ -74,6 +74,38 @@ static void connecting(void) {
     lsl_close(listening);
 }
 
+/* A listener at any address, and the key that it must show. */
+static void with_a_key(void) {
+    struct sockaddr_lsl at = {.slsl_family = AF_LSL}, own;
+    socklen_t length = sizeof at;
+    char key[80] = "", other[] = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    int listening = lsl_socket(AF_LSL, SOCK_STREAM, 0), fd = lsl_socket(AF_LSL, SOCK_STREAM, 0), server;
+    if (lsl_bind(listening, (struct sockaddr *)&at, sizeof at) || lsl_listen(listening, 5) || lsl_getsockname(listening, (struct sockaddr *)&at, &length))
+        exit(1);
+    inet_pton(AF_INET6, "::ffff:127.0.0.3", &at.slsl_addr);
+    at.slsl_flags = LSL_ACCEPTOR_FLAG;
+    if (lsl_connect(fd, (struct sockaddr *)&at, sizeof at) || (server = lsl_accept(listening, NULL, NULL)) < 0)
+        exit(1);
+    length = sizeof own;
+    printf("came-to: %s", result(lsl_getsockname(server, (struct sockaddr *)&own, &length)));
+    printf(" same:%d\n", own.slsl_port == at.slsl_port && memcmp(&own.slsl_addr, &at.slsl_addr, 16) == 0);
+    length = sizeof key;
+    lsl_getsockopt(server, SOL_LSL, LSL_PEER_KEY, key, &length);
+    lsl_close(fd);
+    lsl_close(server);
+    at.slsl_flags = 0;
+    fd = lsl_socket(AF_LSL, SOCK_STREAM, 0);
+    printf("no-such-key: %s\n", result(lsl_setsockopt(fd, SOL_LSL, LSL_PEER_KEY, "lhk1:aa", 7)));
+    lsl_setsockopt(fd, SOL_LSL, LSL_PEER_KEY, other, sizeof other);
+    text_option(fd, LSL_PEER_KEY, "other-key");
+    printf("another: %s\n", result(lsl_connect(fd, (struct sockaddr *)&at, sizeof at)));
+    lsl_close(fd);
+    fd = lsl_socket(AF_LSL, SOCK_STREAM, 0);
+    lsl_setsockopt(fd, SOL_LSL, LSL_PEER_KEY, key, length);
+    printf("right-key: %s\n", result(lsl_connect(fd, (struct sockaddr *)&at, sizeof at)));
+    printf("accept: %s\n", result(lsl_accept(listening, NULL, NULL)));
+}
+
 static void by_name_alone(void) {
     struct sockaddr_lsl to = {.slsl_family = AF_LSL, .slsl_port = htons(9), .slsl_flags = LSL_ACCEPTOR_FLAG};
     int fd = lsl_socket(AF_LSL, SOCK_STREAM, 0);
@@ -164,6 +196,7 @@ static void names(void) {
 
 int main(void) {
     connecting();
+    with_a_key();
     by_name_alone();
     directly();
     mistakes();

@@ -1,9 +1,8 @@
 //! The agent at other addresses than loopback: TLS, and keys that may ask.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -12,15 +11,13 @@ use longhaul_agent::http::router_for_keys;
 use longhaul_api::authorized_keys::AuthorizedKeys;
 use longhaul_api::tls::{Certificate, ServerTls};
 use longhaul_api::{KeyGate, listen};
-use longhaul_hop::unix_ms;
-use longhaul_proto::{Endpoint, Host};
+use longhaul_proto::Endpoint;
 use longhaul_session::Identity;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use crate::home;
+use crate::tls_service::{certificate, first_second, names, publish};
 
 /// For other machines.
 #[derive(Args, Clone)]
@@ -59,17 +56,10 @@ impl Elsewhere {
         let keys = self.keys()?;
         let listener = listen::anywhere(listen).await?;
         let address = listener.local_addr().context("cannot tell where it listens")?;
-        let names = self.names(address)?;
+        let names = names(&self.server_name, address)?;
         let certificate = self.certificate(identity, &names)?;
-        if let Some(pem) = &certificate.pem {
-            // For programs that know services by certificates: `curl --cacert`.
-            let file = dir.join("certificate.pem");
-            std::fs::write(&file, pem).with_context(|| format!("cannot write {}", home::shown(&file)))?;
-        }
-        // Whoever was the agent here before has forgotten nothing that it let in before this second, and nothing is let in that was signed before the next.
-        let now = unix_ms();
-        let since = now / 1000 + 1;
-        sleep(Duration::from_millis((since * 1000).saturating_sub(now))).await;
+        publish(&certificate, dir)?;
+        let since = first_second().await;
         let gate = KeyGate::new(keys, names.iter().map(ToString::to_string), since);
         let (tls, current) = watch::channel(certificate.config);
         let router = router_for_keys(agent.clone(), Arc::clone(&gate), stop.clone());
@@ -101,37 +91,7 @@ impl Elsewhere {
     }
 
     fn certificate(&self, identity: &Identity, names: &[Endpoint]) -> Result<Certificate> {
-        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
-            return Ok(Certificate::of_site(certificate, key)?);
-        }
-        let mut hosts: Vec<String> = names.iter().map(|name| bare(&name.host)).collect();
-        hosts.sort();
-        hosts.dedup();
-        Ok(Certificate::own(identity.signing_key(), &hosts)?)
-    }
-
-    /// What requests may be for.
-    fn names(&self, address: SocketAddr) -> Result<Vec<Endpoint>> {
-        let port = address.port();
-        let mut names = Vec::new();
-        for name in &self.server_name {
-            let name = Endpoint::parse_with_port(name, port);
-            names.push(name.context("--server-name")?);
-        }
-        let addresses = match address.ip().is_unspecified() {
-            true => own_addresses(address.ip().is_ipv4())?,
-            false => vec![address.ip()],
-        };
-        names.extend(addresses.into_iter().map(|ip| Endpoint::new(Host::Ip(ip), port)));
-        // What is no name of a host (it may be anything) is none here either.
-        names.extend(Endpoint::parse_with_port(&super::host_name(), port));
-        names.extend(
-            address
-                .ip()
-                .is_loopback()
-                .then(|| Endpoint::new(Host::Name("localhost".into()), port)),
-        );
-        Ok(names)
+        certificate(self.tls_cert.as_deref(), self.tls_key.as_deref(), identity, names)
     }
 }
 
@@ -157,19 +117,4 @@ impl Again {
             Err(error) => tracing::error!(%error, "the certificate stays as it was"),
         }
     }
-}
-
-/// A host without the brackets of an address.
-fn bare(host: &Host) -> String {
-    match host {
-        Host::Name(name) => name.clone(),
-        Host::Ip(ip) => ip.to_string(),
-    }
-}
-
-/// This machine's addresses, of one family or of both.
-fn own_addresses(only_v4: bool) -> Result<Vec<IpAddr>> {
-    let interfaces = if_addrs::get_if_addrs().context("cannot tell this machine's addresses")?;
-    let addresses = interfaces.into_iter().map(|interface| interface.ip());
-    Ok(addresses.filter(|ip| ip.is_ipv4() || !only_v4).collect())
 }

@@ -1,28 +1,17 @@
 //! Asks an agent on another machine: by TLS, with requests that the caller's key has signed.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use hyper::Request;
-use hyper::body::Bytes;
-use longhaul_api::signatures::message::Scheme;
-use longhaul_api::signatures::sign::random_nonce;
-use longhaul_api::signatures::{Purpose, sign};
-use longhaul_api::tls::{self, ClientTls, Known};
-use longhaul_hop::unix_ms;
+use longhaul_control_client::{ServiceClient, ServiceUrl};
 use longhaul_proto::text::printable;
-use longhaul_proto::{Endpoint, Host, PublicKey, SigningKey};
-use longhaul_session::{ServerTrust, Verdict};
-use tokio::net::TcpStream;
+use longhaul_proto::{Endpoint, PublicKey};
 
-use super::AgentError;
+use super::SERVICE;
 use crate::home;
-use crate::trust::{self, FirstUse, Wanted};
-
-/// What a URL's port is when it names none.
-const HTTPS_PORT: u16 = 443;
+use crate::known_service::Known;
+use crate::trust::Wanted;
 
 /// Which agent is asked, in the flags of the commands for jobs.
 #[derive(Args, Clone, Default)]
@@ -119,168 +108,30 @@ impl AgentOptions {
 
 /// The host and port of https://HOST[:PORT].
 fn read_url(url: &str) -> Result<Endpoint> {
-    let shown = printable(url.as_bytes());
-    let Some(rest) = url.strip_prefix("https://") else {
-        bail!("{shown}: an agent elsewhere is named as https://HOST:PORT");
-    };
-    let authority = rest.strip_suffix('/').unwrap_or(rest);
-    if authority.contains(['/', '?', '#', '@']) {
-        bail!("{shown}: an agent elsewhere is named as https://HOST:PORT");
+    match url.parse()? {
+        ServiceUrl::Https(server) => Ok(server),
+        ServiceUrl::Unix(_) => bail!(
+            "{}: another machine's agent has no socket here: it is named as https://HOST:PORT",
+            printable(url.as_bytes())
+        ),
     }
-    Endpoint::parse_with_port(authority, HTTPS_PORT).map_err(|error| anyhow!("{shown}: {error}"))
 }
 
-/// An agent elsewhere.
-pub struct Remote {
-    server: Endpoint,
-    tls: ClientTls,
-    key: SigningKey,
-    first: FirstUse,
-    seen: Seen,
-}
-
-/// What was found of the key that the agent showed, if it was asked for.
-type Seen = Arc<OnceLock<(PublicKey, Verdict)>>;
-
-impl Remote {
-    /// The one that `options` name.
-    ///
-    /// # Errors
-    /// There is no key, the agent's is not accepted, or certificates cannot be read.
-    pub async fn of(server: Endpoint, options: &AgentOptions) -> Result<Self> {
-        let identity = home::identity(options.identity.as_deref())?;
-        let key = identity.signing_key().clone();
-        let wanted = Wanted {
+/// What asks the agent that `options` name.
+///
+/// # Errors
+/// There is no key, the agent's is not accepted, or certificates cannot be read.
+pub async fn client(server: Endpoint, options: &AgentOptions) -> Result<ServiceClient> {
+    let known = Known {
+        service: SERVICE,
+        program: "longhaul agent",
+        wanted: Wanted {
             key: options.host_key,
             accept_new: options.accept_new,
-        };
-        let bare = |known, first, seen| -> Result<Self> {
-            Ok(Self {
-                server: server.clone(),
-                tls: tls::client(known)?,
-                key: key.clone(),
-                first,
-                seen,
-            })
-        };
-        if let Some(file) = &options.ca {
-            return bare(
-                Known::ByAuthority(file.clone()),
-                FirstUse::default(),
-                Seen::default(),
-            );
-        }
-        let by_key_alone = trust::is_known(&wanted, &server)?;
-        let trusting = |trust: ServerTrust, first| {
-            let seen = Seen::default();
-            let is_trusted = {
-                let (seen, server) = (seen.clone(), server.clone());
-                Arc::new(move |found: &PublicKey| {
-                    let verdict = trust::verdict(&trust, &server, found);
-                    seen.get_or_init(|| (*found, verdict));
-                    verdict == Verdict::Trusted
-                })
-            };
-            let known = match by_key_alone {
-                true => Known::ByKey(is_trusted),
-                false => Known::Either(is_trusted),
-            };
-            bare(known, first, seen)
-        };
-        let probe = async |trust| {
-            let probe = trusting(trust, FirstUse::default()).ok()?;
-            match probe.connect().await {
-                Err(AgentError::Unknown { found, .. }) => Some(found),
-                // Whatever else is wrong, the first question meets and reports it.
-                _ => None,
-            }
-        };
-        let (trust, first) = trust::of(&wanted, &server, "longhaul agent", probe).await?;
-        trusting(trust, first)
-    }
-
-    /// As `Host` has it.
-    pub fn authority(&self) -> String {
-        self.server.to_string()
-    }
-
-    /// A connection to an agent that is the right one.
-    pub async fn connect(
-        &self,
-    ) -> Result<impl hyper::rt::Read + hyper::rt::Write + Send + Unpin + use<>, AgentError> {
-        let server = self.server.clone();
-        let (host, port) = match &self.server.host {
-            Host::Name(name) => (name.clone(), self.server.port),
-            Host::Ip(ip) => (ip.to_string(), self.server.port),
-        };
-        let unreachable = |source| AgentError::Unreachable {
-            server: server.clone(),
-            source,
-        };
-        let stream = TcpStream::connect((host.as_str(), port))
-            .await
-            .map_err(unreachable)?;
-        let secured = tls::connect(&self.tls, &host, stream).await;
-        let secured = secured.map_err(|source| match self.seen.get() {
-            Some(&(found, Verdict::Unknown)) => AgentError::Unknown {
-                server: server.clone(),
-                found,
-            },
-            Some(&(found, Verdict::Mismatch { expected })) => AgentError::OtherKey {
-                server: server.clone(),
-                expected,
-                found,
-            },
-            _ => AgentError::NotSecure {
-                server: server.clone(),
-                source,
-            },
-        })?;
-        self.first.proved();
-        Ok(hyper_util::rt::TokioIo::new(secured))
-    }
-
-    /// The request, signed.
-    pub fn signed(&self, request: Request<Bytes>) -> Result<Request<Bytes>> {
-        let (mut parts, body) = request.into_parts();
-        let nonce = random_nonce()?;
-        let now = unix_ms() / 1000;
-        sign(
-            &mut parts,
-            Scheme::Https,
-            &body,
-            &self.key,
-            Purpose::Api,
-            now,
-            &nonce,
-        )?;
-        Ok(Request::from_parts(parts, body))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_agent_elsewhere_is_named_by_its_host() {
-        for (url, server) in [
-            ("https://dtn.example", "dtn.example:443"),
-            ("https://dtn.example:7512/", "dtn.example:7512"),
-            ("https://[2001:db8::1]:1", "[2001:db8::1]:1"),
-        ] {
-            assert_eq!(read_url(url).unwrap().to_string(), server);
-        }
-        for bad in [
-            "http://dtn",
-            "dtn:7512",
-            "https://",
-            "https://a/b",
-            "https://u@h",
-            "https://h?x",
-            "https://h:x",
-        ] {
-            assert!(read_url(bad).is_err(), "{bad}");
-        }
-    }
+        },
+        authority: options.ca.clone(),
+    };
+    let identity = home::identity(options.identity.as_deref())?;
+    let https = known.https(server, identity.signing_key()).await?;
+    Ok(ServiceClient::elsewhere(SERVICE, https))
 }

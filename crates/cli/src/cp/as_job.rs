@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Command, FromArgMatches};
+use jiff::Zoned;
 use longhaul_agent::{CopyOptions, JobRequest};
 use longhaul_proto::text::printable;
 
@@ -39,6 +40,7 @@ impl Cp {
         let texts =
             |values: &[OsString]| -> Result<Vec<String>> { values.iter().map(|value| text(value)).collect() };
         let ssh = &self.ssh;
+        let (by, reserve) = self.deadline.of_job(&Zoned::now())?;
         Ok(JobRequest {
             sources: paths,
             destination,
@@ -55,6 +57,8 @@ impl Cp {
                 bootstrap: ssh.bootstrap,
                 routes: self.route.iter().map(ToString::to_string).collect(),
                 source_addresses: self.source.iter().map(ToString::to_string).collect(),
+                by,
+                reserve,
                 streams: self.streams,
                 congestion: self.congestion.clone(),
                 host_key: self.host_key.map(|key| key.to_string()),
@@ -165,6 +169,10 @@ mod tests {
             "bbr",
             "--identity",
             "/key",
+            "--by",
+            "2100-01-01T00:00:00Z",
+            "--reserve",
+            "2000000000",
             "/a",
             "lh://dtn.example/b/",
         ];

@@ -48,9 +48,16 @@ pub struct Entries {
     /// The file of routes [default: routes.toml beside the keys].
     #[arg(long, value_name = "FILE")]
     pub routes: Option<PathBuf>,
+    /// Take the routes that the controller chooses for this machine, in place of a file: asked for every 30 seconds, kept while it does not answer, and dropped
+    /// after a day without it.
+    #[arg(long, conflicts_with = "routes")]
+    pub follow_controller: bool,
     /// The key to be known by [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     pub identity: Option<PathBuf>,
+    /// Serve counters as OpenMetrics at http://ADDRESS/metrics; a port alone is one of 127.0.0.1. Who can connect there can read them.
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub metrics: Option<SocketAddr>,
     /// Connections carried at once.
     #[arg(long, value_name = "N")]
     pub max_connections: Option<usize>,
@@ -76,6 +83,7 @@ impl Entries {
         config.forwards.clone_from(&self.forward);
         config.redirect.clone_from(&self.redirect);
         config.tproxy.clone_from(&self.tproxy);
+        config.metrics = self.metrics;
         config.guests = Guests {
             login: self.login.as_deref().map(login).transpose()?,
             networks: self.allow_from.clone(),
@@ -123,11 +131,17 @@ impl Entries {
                 format!("{}/{}", network.address(), network.prefix()),
             );
         }
+        if let Some(metrics) = self.metrics {
+            push("metrics", metrics.to_string());
+        }
         if let Some(connections) = self.max_connections {
             push("max-connections", connections.to_string());
         }
         if let Some(Time(drain)) = self.drain {
             push("drain", drain.as_secs().max(1).to_string());
+        }
+        if self.follow_controller {
+            arguments.push("--follow-controller".to_owned());
         }
         Ok(arguments)
     }
@@ -258,6 +272,7 @@ mod tests {
             "--login=/l",
             "--routes=/r",
             "--identity=/i",
+            "--metrics=9512",
             "--max-connections=7",
             "--drain=2min",
         ];

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that can't go on has failed.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod copies;
 mod files;
 mod grants;

@@ -4,7 +4,11 @@
 
 mod agent;
 mod agents;
+#[path = "../common/mod.rs"]
+mod common;
+mod control;
 mod copies;
+mod deadlines;
 mod deaths;
 mod elsewhere;
 mod files;
@@ -15,9 +19,11 @@ mod leftovers;
 mod logs;
 mod notices;
 mod perf;
-#[path = "../../../agent/tests/postgres/mod.rs"]
+#[path = "../../../api/tests/support/postgres.rs"]
 mod postgres;
+mod reservations;
 mod resuming;
+mod routing;
 mod split;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;

@@ -6,6 +6,9 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::common;
+pub use crate::common::signal;
+
 /// A place for one test: directories, keys, and the processes it starts.
 pub struct Stage {
     pub tmp: tempfile::TempDir,
@@ -54,15 +57,6 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A signal to a process this test started.
-pub fn signal(child: &Child, name: &str) {
-    let status = Command::new("kill")
-        .arg(format!("-{name}"))
-        .arg(child.id().to_string())
-        .status();
-    assert!(status.unwrap().success());
 }
 
 impl Stage {
@@ -185,15 +179,7 @@ impl Stage {
 
     /// A file of noise.
     pub fn noise(&self, name: &str, len: usize) -> Vec<u8> {
-        let mut state = len as u64 | 1;
-        let mut data = vec![0; len];
-        for byte in &mut data {
-            // xorshift64 (Marsaglia, 2003)
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            *byte = state as u8;
-        }
+        let data = common::noise(len, len as u64);
         std::fs::write(self.path(name), &data).unwrap();
         data
     }

@@ -176,6 +176,8 @@ fn every_metric_is_explained() {
     for (service, source) in [
         ("longhaul_depot_", "crates/depot/src/metrics.rs"),
         ("longhaul_offramp_", "crates/offramp/src/metrics.rs"),
+        ("longhaul_control_", "crates/control/src/metrics.rs"),
+        ("longhaul_onramp_", "crates/onramp/src/metrics.rs"),
     ] {
         let metrics = text(source);
         let registered = literals(&metrics).into_iter().filter(|literal| {

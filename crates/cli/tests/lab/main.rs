@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
 mod agent;
+mod circuits;
+#[path = "../common/mod.rs"]
+mod common;
 mod doctor;
 mod onramp;
 mod own_addresses;
 mod path;
 mod perf;
 mod round_trips;
+mod routing;

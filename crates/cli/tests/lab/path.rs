@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+
 use wanbed::{Lab, Overrides, Scenario};
+
+use crate::common::{Service, has_labs, new_key, started};
 
 /// client - 100 ms - near - 100 ms - far - 100 ms - server, round trips; both depots forward packets too.
 const PATH: &str = r#"
@@ -35,11 +38,12 @@ pub const HOP_RTT: f64 = 0.1;
 
 /// The path, with `longhaul serve` at its end and a depot on each node between. Ends with its value.
 pub struct LongPath {
+    // Dropped in this order: what runs in the lab first.
+    servers: Vec<Service>,
     lab: Lab,
     dir: tempfile::TempDir,
     client_key: String,
     server_key: String,
-    servers: Vec<Child>,
 }
 
 impl LongPath {
@@ -50,9 +54,7 @@ impl LongPath {
 
     /// Likewise, changed by `overrides`.
     pub fn with(overrides: &Overrides) -> Option<Self> {
-        if let Err(reason) = Lab::possible() {
-            assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
-            eprintln!("not tested: {reason}");
+        if !has_labs() {
             return None;
         }
         let lab = Lab::up(&Scenario::from_text("path", PATH), overrides).unwrap();
@@ -83,7 +85,7 @@ impl LongPath {
             depot
                 .args(["depot", "--listen", "0.0.0.0:7510", "--policy"])
                 .arg(&policy);
-            self.servers.push(started(depot));
+            self.servers.push(started(quiet(depot)));
         }
         let mut serve = self.longhaul("server");
         serve.args([
@@ -96,7 +98,7 @@ impl LongPath {
             "--root",
         ]);
         serve.arg(self.root());
-        self.servers.push(started(serve));
+        self.servers.push(started(quiet(serve)));
     }
 
     /// The served directory.
@@ -125,22 +127,63 @@ impl LongPath {
         hops.join(",")
     }
 
+    /// The process of the depot on the first node.
+    pub fn first_depot(&self) -> &Child {
+        &self.servers[0].0
+    }
+
+    /// Has the client go by this table of routes for what it fetches, of a controller that is not there; without one, by none.
+    pub fn keep_table(&self, table: Option<&serde_json::Value>) {
+        let (home, url) = (self.dir.path().join("client"), "unix:/nobody/is/there");
+        let state = home.join("state/control");
+        fs::create_dir_all(&state).unwrap();
+        for file in ["held.json", "fetching.json"] {
+            let _ = fs::remove_file(state.join(file));
+        }
+        if let Some(table) = table {
+            let kept = serde_json::json!({ "format": 1, "controller": url, "table": table });
+            fs::write(state.join("fetching.json"), kept.to_string()).unwrap();
+        }
+        fs::write(home.join("controller.toml"), format!("url = \"{url}\"\n")).unwrap();
+    }
+
     /// Copies `name` from the server, and gives the seconds it took by its own report.
     pub fn fetch(&self, name: &str, route: &str) -> f64 {
+        self.fetched(name, &["--route", route])["seconds"]
+            .as_f64()
+            .unwrap()
+    }
+
+    /// Copies `name` from the server with these arguments, and gives its report.
+    pub fn fetched(&self, name: &str, arguments: &[&str]) -> serde_json::Value {
+        self.fetched_hearing(name, arguments, |_| {})
+    }
+
+    /// The same; `hears` is told of each event.
+    pub fn fetched_hearing(
+        &self,
+        name: &str,
+        arguments: &[&str],
+        mut hears: impl FnMut(&serde_json::Value),
+    ) -> serde_json::Value {
         let target = tempfile::tempdir_in(self.dir.path()).unwrap();
         let mut cp = self.longhaul("client");
-        cp.args(["cp", "--json", "--host-key", &self.server_key, "--route", route]);
+        cp.args(["cp", "--json", "--host-key", &self.server_key])
+            .args(arguments);
         cp.arg(format!("lh://{}/{name}", self.lab.address("server").unwrap()))
             .arg(target.path());
-        let output = cp.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said}");
-        let report: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        let mut child = cp.stdout(Stdio::piped()).spawn().unwrap();
+        let mut report = serde_json::Value::Null;
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            report = serde_json::from_str(&line.unwrap()).unwrap();
+            hears(&report);
+        }
+        assert!(child.wait().unwrap().success(), "{report}");
         assert_eq!(
             fs::read(target.path().join(name)).unwrap(),
             fs::read(self.root().join(name)).unwrap()
         );
-        report["seconds"].as_f64().unwrap()
+        report
     }
 }
 
@@ -169,37 +212,8 @@ impl LongPath {
     }
 }
 
-impl Drop for LongPath {
-    fn drop(&mut self) {
-        for server in &mut self.servers {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
-    }
-}
-
-/// Makes a key in `home`, and gives it.
-pub fn new_key(home: &Path) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-        .args(["keys", "new"])
-        .env("LONGHAUL_HOME", home)
-        .output()
-        .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    said.split_whitespace().next().unwrap().to_owned()
-}
-
-/// Starts a server and waits for its first line, which says where it listens.
-pub fn started(mut command: Command) -> Child {
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    assert!(line.starts_with("listening on "), "{line}");
-    child
+/// A server whose log nobody reads.
+pub fn quiet(mut command: Command) -> Command {
+    command.stderr(Stdio::null());
+    command
 }

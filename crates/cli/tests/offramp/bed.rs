@@ -13,6 +13,8 @@ use std::time::Duration;
 use longhaul_session::{ConnectOptions, Endpoint, Error, Identity, ServerTrust, Session, connect};
 use wanbed::{Lab, Overrides, Scenario};
 
+use crate::common::{Service, has_labs, key_of, listening, new_key, started};
+
 const PATH: &str = r#"
 title = "two depots, a gateway, a machine behind it"
 [nodes.client]
@@ -106,27 +108,6 @@ pub struct Bed {
     _depots: Vec<Service>,
 }
 
-/// A process that ends with its value.
-pub struct Service(pub Child);
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Service {
-    /// Sends it a signal.
-    pub fn signal(&self, name: &str) {
-        let kill = Command::new("kill")
-            .arg(format!("-{name}"))
-            .arg(self.0.id().to_string())
-            .status();
-        assert!(kill.unwrap().success());
-    }
-}
-
 /// Runs the test called `name`: `initiator` on the path's first node, as a process of its own, and beside it `beside`, which gets the bed
 /// and the initiator's process and returns when that has ended.
 pub fn on_the_path<F: Future<Output = ()>>(
@@ -143,9 +124,8 @@ pub fn on_the_path<F: Future<Output = ()>>(
             assert!(ended.is_ok(), "the initiator does not come to an end");
         });
     }
-    if let Err(reason) = Lab::possible() {
-        assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
-        return eprintln!("not tested: {reason}");
+    if !has_labs() {
+        return;
     }
     let mut bed = Bed::up(hop_delay_ms);
     let running = bed.initiator(name);
@@ -272,20 +252,7 @@ impl Bed {
 
     /// Waits until something listens at this port of a node.
     pub fn listening(&self, node: &str, port: u16) {
-        loop {
-            let listed = self
-                .lab
-                .command(node, "ss")
-                .unwrap()
-                .args(["-Hltn"])
-                .output()
-                .unwrap();
-            let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-            if listed.lines().any(|line| line.contains(&format!(":{port} "))) {
-                return;
-            }
-            std::thread::yield_now();
-        }
+        listening(&self.lab, node, port);
     }
 }
 
@@ -301,46 +268,4 @@ pub async fn file(path: &Path) {
     while !path.exists() {
         tokio::task::yield_now().await;
     }
-}
-
-/// Bytes that compress badly and differ from place to place.
-pub fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let next = || {
-        // xorshift64 (Marsaglia, 2003)
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    std::iter::repeat_with(next).take(length).collect()
-}
-
-fn keys(home: &Path, what: &str) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-        .args(["keys", what])
-        .env("LONGHAUL_HOME", home)
-        .output()
-        .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    said.split_whitespace().next().unwrap_or_default().to_owned()
-}
-
-pub fn new_key(home: &Path) -> String {
-    keys(home, "new")
-}
-
-fn key_of(home: &Path) -> String {
-    keys(home, "show")
-}
-
-/// Starts a server and waits for its first line, which says where it listens.
-fn started(mut command: Command) -> Service {
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    assert!(line.starts_with("listening on "), "{line}");
-    Service(child)
 }

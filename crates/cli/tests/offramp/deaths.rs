@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::*;
+use crate::common::{Service, noise};
 
 #[test]
 fn an_offramp_that_is_killed_cuts_both_sides_off() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use longhaul_session::{ConnectOptions, Identity, ServerTrust, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::bed::*;
+use crate::common::{Service, new_key};
 
 #[test]
 fn a_depot_is_an_offramp_as_well() {

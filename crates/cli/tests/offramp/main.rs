@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
 mod bed;
+#[path = "../common/mod.rs"]
+mod common;
 mod deaths;
 mod depot;
 mod programs;

@@ -10,6 +10,7 @@ use longhaul_session::{Join, JoinOptions, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::*;
+use crate::common::{Service, noise};
 
 /// Each side sends its own file, says its end, and hears the other to the end.
 #[test]

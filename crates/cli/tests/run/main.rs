@@ -2,42 +2,36 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
+#[path = "../common/mod.rs"]
+mod common;
+mod isolated;
 #[allow(dead_code, reason = "shared with the tests of the preload object")]
 #[path = "../../../preload/tests/routes/onramp.rs"]
 mod onramp;
 mod path;
+#[path = "../../../preload/tests/support/mod.rs"]
+mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::LazyLock;
+use std::process::Command;
 
 use onramp::OnRamp;
+use support::{OBJECT, refused, told};
 
-/// The preload object, which cargo does not build for these tests by itself: nothing links it.
-static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args(["build", "--quiet", "--locked", "--manifest-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload-object/Cargo.toml"))
-        .arg("--target-dir")
-        .arg(target);
-    // What cargo tells this test of its own package is not for another build.
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("CARGO_PKG_") {
-            cargo.env_remove(name);
-        }
-    }
-    let output = cargo.output().unwrap();
-    assert!(output.status.success(), "{}", told(&output));
-    target.join("debug/liblonghaul_preload_object.so")
-});
-
-fn told(output: &Output) -> String {
-    let [out, err] =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    format!("{}\n{out}\n{err}", output.status)
-}
+/// What a connection is for, as `longhaul run` is told ...
+const WISHES: [&str; 9] = [
+    "--purpose",
+    "nightly copy",
+    "--size",
+    "10G",
+    "--rate",
+    "500M",
+    "--for",
+    "90min",
+    "--closed",
+];
+/// ... and as the on-ramp hears it.
+const TOLD_WISHES: &str = "nightly copy, Some(10737418240) bytes, Some(500000000) bit/s, Some(5400) s";
 
 /// `longhaul run` with options, up to the program.
 fn run(onramp: &OnRamp, options: &[&str]) -> Command {
@@ -72,19 +66,8 @@ fn routed(folder: &Path) -> PathBuf {
 fn a_program_gets_onto_routes_with_what_it_is_for() {
     let onramp = OnRamp::start();
     let folder = tempfile::tempdir().unwrap();
-    let options = [
-        "--purpose",
-        "nightly copy",
-        "--size",
-        "10G",
-        "--rate",
-        "500M",
-        "--for",
-        "90min",
-        "--closed",
-    ];
     for extra in [&[][..], &["--right-size"]] {
-        let output = run(&onramp, &[&options[..], extra].concat())
+        let output = run(&onramp, &[&WISHES[..], extra].concat())
             .arg(routed(folder.path()))
             .arg("nonblocking")
             .output()
@@ -96,8 +79,7 @@ fn a_program_gets_onto_routes_with_what_it_is_for() {
             "{seen}"
         );
         let wishes = onramp.wishes();
-        let expected = "nightly copy, Some(10737418240) bytes, Some(500000000) bit/s, Some(5400) s";
-        assert_eq!(wishes.last().map(String::as_str), Some(expected));
+        assert_eq!(wishes.last().map(String::as_str), Some(TOLD_WISHES));
     }
     assert!(onramp.asked().iter().all(|asked| asked.ends_with(" true")));
 }
@@ -121,17 +103,6 @@ fn codes_signals_arguments_and_limits_are_the_programs() {
     assert_eq!(sh("ulimit -Sn").stdout, plain.stdout, "the limit of descriptors");
 }
 
-#[track_caller]
-fn refused(command: &mut Command, code: i32, words: &[&str]) {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(code), "{}", told(&output));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said.lines().count(), 1, "one line: {said}");
-    for word in words {
-        assert!(said.contains(word), "{word:?} is not in: {said}");
-    }
-}
-
 #[test]
 fn what_cannot_be_run_so_is_told_in_a_line() {
     let onramp = OnRamp::start();
@@ -151,7 +122,7 @@ fn what_cannot_be_run_so_is_told_in_a_line() {
         Some(program) => refused(
             run(&onramp, &[]).arg(program),
             126,
-            &["statically linked", "SOCKS"],
+            &["statically linked", "--isolate", "SOCKS"],
         ),
         None => eprintln!("left out: no static C library here"),
     }

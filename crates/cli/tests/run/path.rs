@@ -2,12 +2,11 @@
 //! behind it.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use wanbed::{Lab, Overrides, Scenario};
 
+use crate::common::{self, Service, has_labs, key_of, listening, new_key, started};
 use crate::{OBJECT, told};
 
 const PATH: &str = r#"
@@ -26,36 +25,24 @@ delay = "0.1 ms"
 rate = "unlimited"
 "#;
 
-/// A process that ends with its value.
-struct Service(Child);
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-struct Bed {
-    lab: Lab,
+pub struct Bed {
+    pub lab: Lab,
     folder: tempfile::TempDir,
     _services: Vec<Service>,
 }
 
 impl Bed {
     /// `None`, with the reason printed, where this machine allows no lab.
-    fn up() -> Option<Self> {
-        if let Err(reason) = Lab::possible() {
-            assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
-            eprintln!("not tested: {reason}");
+    pub fn up() -> Option<Self> {
+        if !has_labs() {
             return None;
         }
         let lab = Lab::up(&Scenario::from_text("run", PATH), &Overrides::default()).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let client = key(&at("client"), "new");
-        key(&at("gateway"), "new");
-        let gateway = key(&at("gateway"), "show");
+        let client = new_key(&at("client"));
+        new_key(&at("gateway"));
+        let gateway = key_of(&at("gateway"));
         let [inside, offramp] = ["inside", "gateway"].map(|node| lab.address(node).unwrap());
         let policy = format!(
             "[[allow]]\nprincipals = [\"{client}\"]\nservers = [\"{inside}\"]\nports = [\"5000-5999\"]\n"
@@ -66,21 +53,15 @@ impl Bed {
         );
         fs::write(at("client/routes.toml"), routes).unwrap();
         fs::create_dir(at("www")).unwrap();
-        fs::write(at("www/file"), noise(3 << 20)).unwrap();
+        fs::write(at("www/file"), served()).unwrap();
         let mut offramp = lab.command("gateway", env!("CARGO_BIN_EXE_longhaul")).unwrap();
         offramp
             .env("LONGHAUL_HOME", at("gateway"))
             .args(["offramp", "--listen", "0.0.0.0:7512", "--policy"])
             .arg(at("policy.toml"))
             .stdin(Stdio::null())
-            .stderr(File::create(at("offramp.log")).unwrap())
-            .stdout(Stdio::piped());
-        let mut offramp = Service(offramp.spawn().unwrap());
-        let mut line = String::new();
-        BufReader::new(offramp.0.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert!(line.starts_with("listening on "), "{line}");
+            .stderr(File::create(at("offramp.log")).unwrap());
+        let offramp = started(offramp);
         let mut web = lab.command("inside", "busybox").unwrap();
         web.args(["httpd", "-f", "-p", "5080", "-h"]).arg(at("www"));
         let web = Service(web.spawn().unwrap());
@@ -89,32 +70,24 @@ impl Bed {
             folder,
             _services: vec![offramp, web],
         };
-        bed.listening("inside", 5080);
+        listening(&bed.lab, "inside", 5080);
         Some(bed)
     }
 
-    fn listening(&self, node: &str, port: u16) {
-        loop {
-            let listed = self
-                .lab
-                .command(node, "ss")
-                .unwrap()
-                .args(["-Hltn"])
-                .output()
-                .unwrap();
-            if String::from_utf8_lossy(&listed.stdout).contains(&format!(":{port} ")) {
-                return;
-            }
-            std::thread::yield_now();
-        }
+    /// A server on a node, once it listens.
+    pub fn service(&self, node: &str, program: &str, arguments: &[&str], port: u16) -> Service {
+        let mut command = self.lab.command(node, program).unwrap();
+        let service = Service(command.args(arguments).spawn().unwrap());
+        listening(&self.lab, node, port);
+        service
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub fn path(&self, name: &str) -> std::path::PathBuf {
         self.folder.path().join(name)
     }
 
     /// What the off-ramp says of sessions that have ended, once there are so many: it says so after the program has gone.
-    fn ended(&self, sessions: usize) -> Vec<String> {
+    pub fn ended(&self, sessions: usize) -> Vec<String> {
         loop {
             let log = fs::read_to_string(self.path("offramp.log")).unwrap();
             let ended = log.lines().filter(|line| line.contains("session ended"));
@@ -127,7 +100,7 @@ impl Bed {
     }
 
     /// `longhaul run` on the client, with an on-ramp of its own.
-    fn run(&self, options: &[&str], program: &[&str]) -> Output {
+    pub fn run(&self, options: &[&str], program: &[&str]) -> Output {
         let mut command = self
             .lab
             .command("client", env!("CARGO_BIN_EXE_longhaul"))
@@ -145,26 +118,9 @@ impl Bed {
     }
 }
 
-fn key(home: &Path, what: &str) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
-        .args(["keys", what])
-        .env("LONGHAUL_HOME", home)
-        .output()
-        .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    said.split_whitespace().next().unwrap_or_default().to_owned()
-}
-
-fn noise(length: usize) -> Vec<u8> {
-    let mut state = 7_u64;
-    let next = || {
-        // xorshift64 (Marsaglia, 2003)
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    std::iter::repeat_with(next).take(length).collect()
+/// What the machine inside serves.
+pub fn served() -> Vec<u8> {
+    common::noise(3 << 20, 7)
 }
 
 #[test]
@@ -187,7 +143,7 @@ fn curl_and_wget_are_on_the_route_and_see_a_plain_connection() {
     for (number, (program, copy)) in [(&curl[..], &by_curl), (&wget, &by_wget)].into_iter().enumerate() {
         let output = bed.run(&["--closed", "--purpose", "a test"], program);
         assert!(output.status.success(), "{}", told(&output));
-        assert!(fs::read(copy).unwrap() == noise(3 << 20), "{}", program[0]);
+        assert!(fs::read(copy).unwrap() == served(), "{}", program[0]);
         let ended = bed.ended(number + 1);
         assert!(
             ended

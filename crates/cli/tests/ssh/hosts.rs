@@ -4,10 +4,12 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use wanbed::{Lab, Overrides, Scenario};
+
+use crate::common::{self, Service, has_labs};
 
 const STAR: &str = r#"
 title = "a client, two hosts, and a hub"
@@ -55,18 +57,9 @@ exec unshare --user --map-user=1000 --map-group=1000 -- \"$@\"";
 /// The lab. Ends with its value.
 pub struct Hosts {
     // Dropped in this order: what runs in the lab first.
-    daemons: Vec<Child>,
+    daemons: Vec<Service>,
     pub lab: Lab,
     dir: tempfile::TempDir,
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for daemon in &mut self.daemons {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
-    }
 }
 
 /// A program's file. sshd is often in no ordinary user's PATH, and wants to be called by its whole name.
@@ -86,9 +79,7 @@ impl Hosts {
             eprintln!("not tested: no {missing} here (apt-get install openssh-server openssh-client)");
             return None;
         }
-        if let Err(reason) = Lab::possible() {
-            assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
-            eprintln!("not tested: {reason}");
+        if !has_labs() {
             return None;
         }
         let lab = Lab::up(&Scenario::from_text("ssh", STAR), &Overrides::default()).unwrap();
@@ -178,7 +169,7 @@ impl Hosts {
             .stderr(Stdio::piped());
         let mut daemon = command.spawn().unwrap();
         let mut log = BufReader::new(daemon.stderr.take().unwrap());
-        self.daemons.push(daemon);
+        self.daemons.push(Service(daemon));
         let mut said = String::new();
         while !said.contains("Server listening on") {
             assert!(log.read_line(&mut said).unwrap() > 0, "sshd of {host}: {said}");
@@ -374,14 +365,5 @@ pub fn same(one: &Path, other: &Path) -> bool {
 
 /// A file of noise.
 pub fn noise(file: &Path, len: usize) {
-    let mut state = len as u64 | 1;
-    let mut data = vec![0; len];
-    for byte in &mut data {
-        // xorshift64 (Marsaglia, 2003)
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        *byte = state as u8;
-    }
-    fs::write(file, data).unwrap();
+    fs::write(file, common::noise(len, len as u64)).unwrap();
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
 mod bringing;
+#[path = "../common/mod.rs"]
+mod common;
 mod copies;
 mod deaths;
 mod first_minutes;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use drs::{Estimator, Limit, Sampler, Side, Tally};
 use tokio::time::Instant;
 
+use crate::observe::{HopEnd, HopReport, HopSeen};
+
 /// Between looks: rare enough to cost a busy relay nothing that can be measured, often enough for a verdict a second.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A session that moved less has no bulk direction and is not looked at, so that it costs no memory.
@@ -25,7 +27,41 @@ pub(crate) struct Hops {
 struct Hop {
     sampler: Sampler,
     estimator: Estimator,
-    tally: Tally,
+    sends: bool,
+    first: Option<(Duration, u64)>,
+    latest: HopSeen,
+}
+
+/// What was seen of both hops of a session.
+#[derive(Debug, Clone)]
+pub(crate) struct HopsSeen {
+    forward: bool,
+    sending: HopSeen,
+    receiving: HopSeen,
+}
+
+impl HopsSeen {
+    /// A report of each hop, in the direction in which the bulk of the bytes went.
+    pub(crate) fn reports(self, initiator: HopEnd, acceptor: HopEnd) -> [HopReport; 2] {
+        let (source, sink) = match self.forward {
+            true => (initiator, acceptor),
+            false => (acceptor, initiator),
+        };
+        [
+            HopReport {
+                from: source,
+                to: HopEnd::Here,
+                seen: self.receiving,
+                train: None,
+            },
+            HopReport {
+                from: HopEnd::Here,
+                to: sink,
+                seen: self.sending,
+                train: None,
+            },
+        ]
+    }
 }
 
 /// What limited each hop of a session while it was looked at.
@@ -47,7 +83,9 @@ impl Hops {
         let hop = |side| Hop {
             sampler: Sampler::new(),
             estimator: Estimator::new(side),
-            tally: Tally::default(),
+            sends: matches!(side, Side::Sending),
+            first: None,
+            latest: HopSeen::default(),
         };
         Some(Box::new(Self {
             begun: now,
@@ -75,8 +113,16 @@ impl Hops {
         }
     }
 
+    pub(super) fn seen(&self) -> HopsSeen {
+        HopsSeen {
+            forward: self.forward,
+            sending: self.sending.latest.clone(),
+            receiving: self.receiving.latest.clone(),
+        }
+    }
+
     pub(super) fn tallies(&self) -> HopTallies {
-        let (sending, receiving) = (self.sending.tally, self.receiving.tally);
+        let (sending, receiving) = (self.sending.latest.tally, self.receiving.latest.tally);
         if self.forward {
             HopTallies {
                 upstream: receiving,
@@ -94,10 +140,31 @@ impl Hops {
 impl Hop {
     fn look(&mut self, socket: &impl AsFd, at: Duration) {
         // What cannot be sampled is about to end, and says so elsewhere.
-        if let Ok(sample) = self.sampler.sample(socket, at)
-            && let Some(verdict) = self.estimator.observe(&sample)
-        {
-            self.tally.add(&verdict);
+        let Ok(sample) = self.sampler.sample(socket, at) else {
+            return;
+        };
+        if let Some(verdict) = self.estimator.observe(&sample) {
+            self.latest.tally.add(&verdict);
+        }
+        let info = &sample.info;
+        let moved = if self.sends {
+            info.bytes_acked
+        } else {
+            info.bytes_received
+        };
+        let (Some(moved), latest) = (moved, &mut self.latest) else {
+            return;
+        };
+        let (begun, before) = *self.first.get_or_insert((at, moved));
+        latest.bytes = moved.saturating_sub(before);
+        latest.time = at.saturating_sub(begun);
+        latest.rtt = info.rtt;
+        if self.sends {
+            latest.segments = info.bytes_sent.unwrap_or(0) / u64::from(info.send_mss.max(1));
+            latest.lost = u64::from(info.retransmits);
+            sample.congestion.name.as_str().clone_into(&mut latest.congestion);
+        } else if info.receive_rtt > Duration::ZERO && info.rtt.is_zero() {
+            latest.rtt = info.receive_rtt;
         }
     }
 }

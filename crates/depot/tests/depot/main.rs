@@ -11,8 +11,10 @@
 mod bed;
 mod ends;
 mod faults;
+mod grants;
 mod hostile;
 mod life;
+mod probes;
 mod refusals;
 mod reload;
 mod session;

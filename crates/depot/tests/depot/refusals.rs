@@ -4,6 +4,7 @@ use std::path::Path;
 
 use longhaul_depot::Policy;
 use longhaul_proto::{Open, SigningKey, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::*;
 
@@ -202,4 +203,83 @@ async fn rules_and_the_depot_carry_so_many_sessions() {
         config.limits.sessions = 1
     }))
     .await;
+}
+
+/// LH-WISH-1.
+#[tokio::test]
+async fn what_is_stated_must_be_within_the_bounds_of_a_rule() {
+    let key = new_key();
+    let bounds = "name = \"small\"\nmax_size = \"1 MiB\"\npurposes = [\"tests\"]";
+    let depot = depot_with(loopback_policy(key.public(), bounds), |_| {});
+    let (listener, address) = acceptor().await;
+    let stating = |size, purpose: Option<&str>| {
+        let mut open = open_via(&key, &[depot.address], address);
+        (open.size, open.purpose) = (size, purpose.map(str::to_owned));
+        open.sign(&key, now_ms()).expect("sign");
+        open
+    };
+    for (size, purpose, words) in [
+        (
+            None,
+            Some("tests"),
+            "small: state the size, at most 1 MiB (max_size)",
+        ),
+        (
+            Some(2 << 20),
+            Some("tests"),
+            "small: at most 1 MiB (max_size), not 2 MiB",
+        ),
+        (Some(1), None, "small: state a purpose that it allows (purposes)"),
+        (Some(1), Some("other"), "small: not for \"other\" (purposes)"),
+    ] {
+        let open = stating(size, purpose);
+        let mut stream = initiate(depot.address, &open, b"").await;
+        let status = soon(read_status(&mut stream)).await;
+        assert_eq!(status.code, StatusCode::WishRefused);
+        assert_eq!(status.detail, words);
+        assert_eq!(status.verify(&open.signature), Some(depot.key));
+    }
+    assert_never_dialled(&listener).await;
+    let mut stream = initiate(depot.address, &stating(Some(1_000_000), Some("tests")), b"").await;
+    let _taken = soon(take(&listener)).await;
+    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
+}
+
+/// LH-WISH-2.
+#[tokio::test]
+async fn a_session_that_carries_more_than_it_stated_is_reset() {
+    for backwards in [false, true] {
+        let key = new_key();
+        let bounds = "max_size = \"1 MB\"";
+        let depot = depot_with(loopback_policy(key.public(), bounds), with_page);
+        let page = depot.metrics.expect("page");
+        let (listener, address) = acceptor().await;
+        let mut open = open_via(&key, &[depot.address], address);
+        open.size = Some(100_000);
+        open.sign(&key, now_ms()).expect("sign");
+        let mut initiator = initiate(depot.address, &open, b"").await;
+        let (mut acceptor, _) = soon(take(&listener)).await;
+        for _ in 0..2 {
+            assert_eq!(soon(read_status(&mut initiator)).await.code, StatusCode::Ok);
+        }
+        let (from, to) = match backwards {
+            false => (&mut initiator, &mut acceptor),
+            true => (&mut acceptor, &mut initiator),
+        };
+        // What was stated passes, both ways.
+        let stated = vec![7; 100_000];
+        soon(from.write_all(&stated)).await.expect("write");
+        soon(to.read_exact(&mut vec![0; 100_000])).await.expect("read");
+        soon(to.write_all(&stated)).await.expect("write");
+        soon(from.read_exact(&mut vec![0; 100_000])).await.expect("read");
+        let far_more = vec![7; 4 << 20];
+        let (_, ended) = tokio::join!(soon(from.write_all(&far_more)), soon(assert_reset(to)));
+        let () = ended;
+        soon(until(
+            page,
+            "longhaul_depot_sessions_ended_total{ending=\"more than stated\"}",
+            1.0,
+        ))
+        .await;
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{LIBRARY, compiled, drs_run, lines, told};
+use crate::{OBJECT, compiled, drs_run, lines, told};
 
 #[test]
 fn a_program_sees_no_difference() {
@@ -67,7 +67,7 @@ fn what_the_library_cannot_use_it_does_without() {
         ("DRS_LOG", ""),
     ] {
         let output = Command::new(&program)
-            .env("LD_PRELOAD", &*LIBRARY)
+            .env("LD_PRELOAD", &*OBJECT)
             .env(name, value)
             .output()
             .unwrap();
@@ -102,7 +102,7 @@ fn a_process_ends_with_its_last_thread() {
     let output = command
         .args(["60", env!("CARGO_BIN_EXE_drs"), "run", "--"])
         .arg(&program)
-        .env("DRS_PRELOAD", &*LIBRARY)
+        .env("DRS_PRELOAD", &*OBJECT)
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));

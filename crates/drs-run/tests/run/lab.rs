@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use wanbed::{Lab, Overrides, Scenario};
 
-use crate::{LIBRARY, lines, told};
+use crate::{OBJECT, lines, told};
 
 /// Connections of which one at least is right-sized at both ends.
 const MAX_CONNECTIONS: u32 = 12;
@@ -26,7 +26,7 @@ impl Drop for Server {
 fn drs_run(lab: &Lab, node: &str, log: &Path) -> Command {
     let mut command = lab.command(node, env!("CARGO_BIN_EXE_drs")).unwrap();
     command
-        .env("DRS_PRELOAD", &*LIBRARY)
+        .env("DRS_PRELOAD", &*OBJECT)
         .args(["run", "--log"])
         .arg(log)
         .arg("--");

@@ -3,18 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::{compiled, drs_run, told};
-
-#[track_caller]
-fn refused(mut command: std::process::Command, code: i32, words: &[&str]) {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(code), "{}", told(&output));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said.lines().count(), 1, "one line: {said}");
-    for word in words {
-        assert!(said.contains(word), "{word:?} is not in: {said}");
-    }
-}
+use crate::{compiled, drs_run, refused, told};
 
 fn with(program: &std::path::Path) -> std::process::Command {
     let mut command = drs_run(&[]);

@@ -1,17 +1,21 @@
 //! Every experiment.
 
+pub mod admission;
 pub mod attacks;
 pub mod beside;
 pub mod classify;
 pub mod copies;
 pub mod copy;
+pub mod deadlines;
 pub mod depots;
 pub mod drs_run;
 pub mod first_byte;
+pub mod forecast;
 pub mod gridftp;
 pub mod jobs;
 pub mod kills;
 pub mod lsr;
+pub mod mesh;
 pub mod multipath;
 pub mod peers;
 pub mod programs;
@@ -38,6 +42,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(programs::Programs),
         Box::new(gridftp::GRIDFTP),
         Box::new(split::Split),
+        Box::new(mesh::MESH),
         Box::new(scale::Scale),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,
@@ -49,5 +54,8 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(right_sizing::friendly::Friendly),
         Box::new(drs_run::DrsRun),
         Box::new(attacks::Attacks),
+        Box::new(forecast::Forecast),
+        Box::new(admission::Admission),
+        Box::new(deadlines::DEADLINES),
     ]
 }

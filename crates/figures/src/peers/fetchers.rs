@@ -1,4 +1,7 @@
-//! Programs that fetch a file, for the table of programs that know nothing of routes: curl, wget, git, psql, Python, Go, Java.
+//! Programs that fetch a file, for the table of programs that know nothing of routes: curl, wget, git, psql, Python, Go, Java, Chromium, iperf3.
+
+mod chromium;
+mod iperf3;
 
 use super::place::{Place, SERVED, Serving, USER, write};
 use super::{Abilities, Item, Need, Peer, Program, http};
@@ -61,7 +64,7 @@ pub struct Fetcher {
 }
 
 /// All of them.
-pub const ALL: [Fetcher; 9] = [
+pub const ALL: [Fetcher; 11] = [
     Fetcher {
         name: "curl",
         title: "curl",
@@ -139,6 +142,22 @@ pub const ALL: [Fetcher; 9] = [
         socks: true,
         serve: http::serve,
         fetch: netcat,
+    },
+    Fetcher {
+        name: "chromium",
+        title: "Chromium, a page over HTTPS",
+        needs: &[http::RCLONE, chromium::CHROMIUM, chromium::OPENSSL],
+        socks: true,
+        serve: chromium::serve,
+        fetch: chromium::fetch,
+    },
+    Fetcher {
+        name: "iperf3",
+        title: "iperf3",
+        needs: &[super::iperf3::IPERF3],
+        socks: false,
+        serve: iperf3::serve,
+        fetch: iperf3::fetch,
     },
 ];
 
@@ -383,14 +402,18 @@ fn go(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> 
     Ok(command)
 }
 
-/// Whether a program tunnels plain HTTP through an HTTP CONNECT entry, if told to.
+/// Whether a program tunnels through an HTTP CONNECT entry, if told to.
 pub fn tunnels(name: &str) -> bool {
-    name == "curl"
+    matches!(name, "curl" | "chromium")
 }
 
 /// Tells a program that does of the entry.
 pub fn tunnel(name: &str, command: &mut Command, proxy: SocketAddrV4) {
-    if tunnels(name) {
-        command.args(["--proxytunnel", "--proxy", &format!("http://{proxy}")]);
+    match name {
+        "curl" => {
+            command.args(["--proxytunnel", "--proxy", &format!("http://{proxy}")]);
+        }
+        "chromium" => chromium::tunnel(command, proxy),
+        _ => {}
     }
 }

@@ -4,6 +4,7 @@ use super::Need;
 use super::place::{Place, SERVED, Serving};
 use anyhow::Result;
 use std::path::Path;
+use tempfile::TempDir;
 
 /// Port of the server in its node.
 const PORT: u16 = 8081;
@@ -19,17 +20,24 @@ pub const RCLONE: Need = Need {
 /// # Errors
 /// rclone is missing, or the server does not start.
 pub fn serve(place: &Place, root: &Path) -> Result<Serving> {
-    let address = format!("{}:{PORT}", place.address()?);
-    let arguments = [
-        "serve",
-        "http",
-        SERVED,
-        "--read-only",
-        "--config=",
-        "--addr",
-        &address,
-    ];
-    place.serve(&RCLONE, &arguments, place.settings()?, root, PORT)
+    serve_with(place, place.settings()?, root, PORT, &[])
+}
+
+/// The same at another port, with settings and options of its own.
+///
+/// # Errors
+/// As of [`serve`].
+pub fn serve_with(
+    place: &Place,
+    settings: TempDir,
+    root: &Path,
+    port: u16,
+    options: &[&str],
+) -> Result<Serving> {
+    let address = format!("{}:{port}", place.address()?);
+    let arguments = ["serve", "http", SERVED, "--read-only", "--config=", "--addr"];
+    let arguments = [&arguments[..], &[&address], options].concat();
+    place.serve(&RCLONE, &arguments, settings, root, port)
 }
 
 /// The address of a served file or folder.

@@ -10,13 +10,13 @@ use std::process::Command;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-const IPERF3: Need = Need {
+pub(super) const IPERF3: Need = Need {
     program: "iperf3",
     package: "iperf3",
 };
 
 /// Port of the server in its node, where nobody says another.
-const PORT: u16 = 5201;
+pub(super) const PORT: u16 = 5201;
 /// A test that takes longer is stopped.
 const TEST_TIME_LIMIT: Duration = Duration::from_secs(900);
 

@@ -318,3 +318,40 @@ async fn the_answer_waits_for_the_server() {
         () = taking => panic!("the listener ended"),
     }
 }
+
+/// LH-WISH-1, LH-WISH-2.
+#[tokio::test]
+async fn what_is_stated_is_bounded_and_what_was_stated_is_held_to() {
+    let me = me();
+    let bounds = "max_size = \"1 MB\"\nmax_duration = \"1h\"";
+    let offramp = offramp_with(policy(me.public(), "[\"127.0.0.0/8\"]", bounds), |_| {});
+    let (listener, address) = server().await;
+    assert_refused(&offramp, &me, address, StatusCode::WishRefused, Errno::ACCESS).await;
+    let stating = |size, duration| ConnectOptions {
+        size: Some(size),
+        duration: Some(duration),
+        ..offramp.to(&me, address, "direct")
+    };
+    let (code, _, error) = refused(soon(connect(&stating(1, 7200))).await);
+    assert_eq!(code, StatusCode::WishRefused);
+    assert!(error.to_string().contains("(max_duration), not 2 h"), "{error}");
+    let (session, accepted) = tokio::join!(connect_to(stating(1, 3600)), listener.accept());
+    let (mut session, mut stream) = (session, accepted.unwrap().0);
+    let sending = async {
+        // Until it is reset.
+        while session.write_all(&[7; 65536]).await.is_ok() && session.flush().await.is_ok() {}
+    };
+    let receiving = async { stream.read_to_end(&mut Vec::new()).await };
+    let ((), received) = soon(async { tokio::join!(sending, receiving) }).await;
+    received.expect_err("a reset, not an end");
+    offramp
+        .until(
+            "longhaul_offramp_sessions_ended_total{ending=\"more than stated\"}",
+            1.0,
+        )
+        .await;
+}
+
+async fn connect_to(options: ConnectOptions) -> Session {
+    soon(connect(&options)).await.expect("a session")
+}

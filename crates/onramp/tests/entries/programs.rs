@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use longhaul_onramp::{Onramp, OnrampConfig};
 use longhaul_ramp::{Ask, Request};
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -25,6 +26,7 @@ const FAR: Ask<'static> = Ask {
     v6: false,
     closed: false,
     acceptor: false,
+    key: None,
 };
 
 #[tokio::test]
@@ -246,9 +248,7 @@ async fn a_program_that_stops_listening_is_reached_no_more() {
 async fn one_on_ramp_for_one_socket_and_none_in_an_open_directory() {
     let user = User::new();
     let onramp = user.start();
-    let error = longhaul_onramp::Onramp::start(user.config())
-        .unwrap_err()
-        .to_string();
+    let error = Onramp::start(user.config()).unwrap_err().to_string();
     assert!(error.starts_with("an on-ramp runs already at "), "{error}");
     onramp.stop().await;
     assert!(!user.path("onramp/socket").exists(), "the name goes with it");
@@ -258,9 +258,7 @@ async fn one_on_ramp_for_one_socket_and_none_in_an_open_directory() {
     drop(user.start());
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(user.path("onramp"), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let error = longhaul_onramp::Onramp::start(user.config())
-        .unwrap_err()
-        .to_string();
+    let error = Onramp::start(user.config()).unwrap_err().to_string();
     assert!(
         error.ends_with("run chmod 700 on it, or name a socket elsewhere"),
         "{error}"
@@ -279,4 +277,70 @@ async fn an_on_ramp_that_stops_lets_connections_finish() {
     assert_eq!(program.heard().await, None, "nothing new is asked of it");
     carries(stream, accepted, 100_000).await;
     stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_it_has_done_and_knows_is_told() {
+    let user = User::new();
+    let onramp = Onramp::start(OnrampConfig {
+        metrics: Some("127.0.0.1:0".parse().unwrap()),
+        ..user.config()
+    })
+    .unwrap();
+    let program = Program::at(&user).await;
+    assert_eq!(program.ask(FAR).await, Said::Direct);
+    let address = FAR.address.unwrap();
+    program
+        .say(&Request::Measured {
+            address,
+            round_trip: 80_000,
+        })
+        .await;
+    assert!(matches!(
+        program.ask(Ask { closed: true, ..FAR }).await,
+        Said::Refuse(..)
+    ));
+    let socket = user.path("onramp/socket");
+    let asked = tokio::task::spawn_blocking(move || longhaul_onramp::status(&socket));
+    let status: serde_json::Value = serde_json::from_str(&asked.await.unwrap().unwrap()).unwrap();
+    assert_eq!(
+        status["connections"],
+        serde_json::json!([
+            { "entry": "program", "outcome": "direct", "count": 1 },
+            { "entry": "program", "outcome": "failed", "count": 1 },
+        ])
+    );
+    assert_eq!(status["routes"]["rules"], 0);
+    assert_eq!(status["hosts"][0]["address"], "192.0.2.1");
+    assert_eq!(status["hosts"][0]["round_trip_seconds"], 0.08);
+    assert_eq!(status["carried"], 0);
+
+    let page = onramp.places().metrics.expect("a page");
+    let mut stream = TcpStream::connect(page).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    let line = "longhaul_onramp_connections_total{entry=\"program\",outcome=\"direct\"} 1";
+    assert!(text.lines().any(|found| found == line), "{text}");
+}
+
+/// A rule for a near destination: its distance, which the program has told, decides.
+#[tokio::test]
+async fn a_distance_that_a_program_tells_decides() {
+    let user = User::new();
+    user.write(
+        "routes.toml",
+        "[[route]]\nto = [\"192.0.2.0/24\"]\nofframp = \"gateway.example\"\n",
+    );
+    let _onramp = user.start();
+    let program = Program::at(&user).await;
+    assert!(matches!(program.ask(FAR).await, Said::Via(..)));
+    let address = FAR.address.unwrap();
+    program
+        .say(&Request::Measured {
+            address,
+            round_trip: 2_000,
+        })
+        .await;
+    assert_eq!(program.ask(FAR).await, Said::Direct);
 }

@@ -81,7 +81,8 @@ impl From<Reply<'_>> for Said {
             Reply::Done { errno, reason } => Self::Done(errno, reason.to_owned()),
             Reply::Peer { address } => Self::Peer(address),
             Reply::Listening { at } => Self::Listening(at),
-            Reply::Accepted { peer, key } => Self::Accepted(peer, key),
+            Reply::Accepted { peer, key, .. } => Self::Accepted(peer, key),
+            Reply::Status { .. } => panic!("nobody asked for it"),
         }
     }
 }

@@ -9,6 +9,25 @@ use super::*;
 const KEY: &str = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 #[test]
+fn who_may_measure_is_named_key_by_key() {
+    let key = KEY.parse().unwrap();
+    let parse = |text: &str| Policy::parse(text, Path::new("p.toml")).map_err(|error| error.to_string());
+    assert!(!parse("").unwrap().may_probe(&key), "nobody, unless named");
+    let rule = format!("[[allow]]\nprincipals = [\"{KEY}\", \"*\"]\nto = [\"*\"]\n");
+    assert!(
+        !parse(&rule).unwrap().may_probe(&key),
+        "whoever may pass need not measure"
+    );
+    assert!(
+        parse(&format!("probes = [\"{KEY}\"]\n{rule}"))
+            .unwrap()
+            .may_probe(&key)
+    );
+    let error = parse("\nprobes = [\"*\"]").unwrap_err();
+    assert!(error.starts_with("p.toml:2: probes: "), "{error}");
+}
+
+#[test]
 fn errors_name_file_line_and_field() {
     let head = format!("# a comment\n[[allow]]\nprincipals = [\"{KEY}\"]\n");
     for (rest, expected) in [

@@ -16,8 +16,8 @@
 mod routed;
 
 pub use routed::{
-    getaddrinfo, gethostbyname, gethostbyname_r, gethostbyname2, gethostbyname2_r, getpeername, getsockopt,
-    sendmsg, sendto,
+    getaddrinfo, gethostbyname, gethostbyname_r, gethostbyname2, gethostbyname2_r, getpeername, getsockname,
+    getsockopt, sendmsg, sendto,
 };
 
 use std::ffi::{c_int, c_uint};
@@ -43,6 +43,9 @@ pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) ->
     let result = unsafe { real::connect(fd, address, length) };
     if result == 0 || matches!(context::errno(), libc::EINPROGRESS | libc::EINTR) {
         aside(|process| process.opened(fd));
+    }
+    if result == 0 {
+        routes::connected(fd);
     }
     result
 }

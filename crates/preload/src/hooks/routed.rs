@@ -1,4 +1,4 @@
-//! What stands in for functions where a connection on a route would show: its peer, its error, how it is opened with data, and the names that
+//! What stands in for functions where a connection on a route would show: its addresses, its error, how it is opened with data, and the names that
 //! lead to addresses.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -34,6 +34,23 @@ pub unsafe fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut sockle
         }
         // SAFETY: the program's arguments are passed on.
         _ => unsafe { real::getpeername(fd, address, length) },
+    }
+}
+
+/// `getsockname(2)`.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    let own = mode().and_then(|routes| aside(|_| routes.local(fd)).flatten());
+    match own {
+        Some(own) if !address.is_null() && !length.is_null() => {
+            // SAFETY: the program's arguments, of which it promises what it does to the C library.
+            unsafe { own.write(address, length) };
+            0
+        }
+        // SAFETY: the program's arguments are passed on.
+        _ => unsafe { real::getsockname(fd, address, length) },
     }
 }
 

@@ -7,4 +7,4 @@ mod program;
 
 pub use child::{Passed, exit_code};
 pub use object::{NoObject, find as find_object, preload};
-pub use program::{Starter, Unfit, find as find_program};
+pub use program::{Starter, Unfit, find as find_program, locate, privileged};

@@ -66,6 +66,36 @@ pub fn find(name: &OsStr, starter: Starter) -> Result<PathBuf, Unfit> {
     Ok(path)
 }
 
+/// Finds a program as the shell would, for a start without a library before it.
+///
+/// # Errors
+/// [`Unfit`] says that there is none, or that it cannot be run.
+pub fn locate(name: &OsStr) -> Result<PathBuf, Unfit> {
+    let path = in_path(name).ok_or_else(|| Unfit::Missing(name.into()))?;
+    if path.is_file() && is_executable(&path) {
+        Ok(path)
+    } else {
+        Err(Unfit::NotExecutable(
+            path,
+            std::io::ErrorKind::PermissionDenied.into(),
+        ))
+    }
+}
+
+/// Why a program runs with other rights than its caller's, if it does.
+#[must_use]
+pub fn privileged(path: &Path) -> Option<&'static str> {
+    let mode = fs::metadata(path).map_or(0, |file| file.permissions().mode());
+    if mode & 0o4000 != 0 {
+        Some("setuid")
+    } else if mode & 0o2000 != 0 {
+        Some("setgid")
+    } else {
+        let found = rustix::fs::getxattr(path, c"security.capability", &mut [0u8; 64]).is_ok();
+        found.then_some("given capabilities by its file")
+    }
+}
+
 fn in_path(name: &OsStr) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
@@ -99,13 +129,8 @@ fn check(path: &Path, scripts: u32, starter: Starter) -> Result<(), Unfit> {
             _ => Ok(()),
         };
     }
-    let mode = fs::metadata(path).map_err(not_executable)?.permissions().mode();
-    let capability = rustix::fs::getxattr(path, c"security.capability", &mut [0u8; 64]).is_ok();
-    match (mode & 0o4000 != 0, mode & 0o2000 != 0, capability) {
-        (true, ..) => return Err(Unfit::Privileged(path.into(), "setuid")),
-        (_, true, _) => return Err(Unfit::Privileged(path.into(), "setgid")),
-        (.., true) => return Err(Unfit::Privileged(path.into(), "given capabilities by its file")),
-        _ => {}
+    if let Some(how) = privileged(path) {
+        return Err(Unfit::Privileged(path.into(), how));
     }
     check_elf(path, &start, starter)
 }

@@ -74,6 +74,14 @@ pub unsafe fn connect(descriptor: RawFd, address: *const sockaddr, length: sockl
     }
 }
 
+/// A connection that was not brought to the on-ramp stands.
+pub fn connected(descriptor: RawFd) {
+    let routes = process().and_then(|process| process.routes.as_ref());
+    if let Some(routes) = routes.filter(|routes| routes.knows(descriptor)) {
+        aside(|_| routes.measure(descriptor));
+    }
+}
+
 fn is_tcp(descriptor: RawFd) -> bool {
     borrow(descriptor).and_then(socket::tcp_inode).is_some()
 }
@@ -110,7 +118,7 @@ impl Routes {
     fn connect_again(&self, descriptor: RawFd, socket: BorrowedFd<'_>, given: Given) -> Option<Step> {
         let mut held = self.held(descriptor)?;
         match (held.kept().stage, given) {
-            (Stage::Elsewhere, _) | (_, Given::Nothing) => {
+            (Stage::Elsewhere | Stage::Unmeasured, _) | (_, Given::Nothing) => {
                 // What it is from now on is not known.
                 self.forget(held, descriptor);
                 None
@@ -185,9 +193,17 @@ impl Routes {
         };
         match self.ask(&destination) {
             None => self.without_ramp(),
-            Some((Way::Direct, _)) => Step::Direct,
-            Some((Way::Refused(number), _)) => Step::Fails(number),
-            Some((Way::Via(listener, ticket), control)) => {
+            Some(Way::Direct { measure }) => {
+                if measure {
+                    self.table.open(
+                        descriptor,
+                        Routed::not_ours(inode, destination, Stage::Unmeasured),
+                    );
+                }
+                Step::Direct
+            }
+            Some(Way::Refused(number)) => Step::Fails(number),
+            Some(Way::Via(listener, ticket, control)) => {
                 let buffer = if is_filled {
                     SendBuffer::shrink(socket)
                 } else {

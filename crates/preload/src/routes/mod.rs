@@ -3,25 +3,27 @@
 //!
 //! The program's socket stays its own. Where the on-ramp knows a route, it is really connected, to a listener of the on-ramp's on loopback in
 //! place of its destination, and over a Unix socket (the *control*) the on-ramp is told which destination is meant, and tells when the route
-//! stands. Until then a socket whose program does not wait is kept from being writable by what is put in front of it (`fill`), so `poll`,
-//! `select` and `epoll` say what they would. `errno`, `SO_ERROR` and the peer's address are the destination's.
+//! stands. Questions go over a connection that the process keeps (the *line*), which becomes the control of what takes a route. Until then a socket whose program does not wait is kept from being writable by what is put in front of it (`fill`), so `poll`,
+//! `select` and `epoll` say what they would. `errno`, `SO_ERROR` and the peer's address are the destination's, and the
+//! socket's own address is what it would be for that.
 
 mod address;
 mod connect;
+mod line;
 mod names;
 mod ramp;
 mod socket;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use longhaul_ramp::{Ask, Wish};
+use longhaul_ramp::{Ask, Request, Wish};
 use rustix::io::Errno;
 
 pub use address::{Destination, Given};
-pub use connect::connect;
+pub use connect::{connect, connected};
 
 use crate::process::borrow;
 use crate::settings::RouteSettings;
@@ -61,6 +63,22 @@ enum Stage {
     Connecting = 1,
     /// It is connected.
     Connected = 2,
+    /// It is no socket of the on-ramp's, which would know how far its destination is.
+    Unmeasured = 3,
+}
+
+impl Routed {
+    /// Of a socket that is no socket of the on-ramp's, or is its program's already.
+    const fn not_ours(inode: u64, destination: Destination, stage: Stage) -> Self {
+        Self {
+            inode,
+            destination,
+            stage,
+            control: -1,
+            is_filled: false,
+            buffer: socket::SendBuffer::untouched(),
+        }
+    }
 }
 
 // SAFETY: numbers, and a stage, of which zero is one. It is one byte, so no copy has half of one.
@@ -110,19 +128,26 @@ impl Routes {
         let bound = |number: &AtomicI32| i64::from(number.load(Ordering::Acquire));
         let from = i64::from(first).max(bound(&self.own.lowest));
         let to = i64::from(last).min(bound(&self.own.highest));
-        (from..=to)
+        let control = (from..=to)
             .filter_map(|descriptor| u32::try_from(descriptor).ok())
-            .find(|descriptor| RawFd::try_from(*descriptor).is_ok_and(|own| self.is_own(own)))
+            .find(|descriptor| RawFd::try_from(*descriptor).is_ok_and(|own| self.is_own(own)));
+        let line = u32::try_from(self.ramp.line.descriptor()).ok();
+        let line = line.filter(|own| (first..=last).contains(own) && self.ramp.line.stands());
+        control.into_iter().chain(line).min()
     }
 
     /// Whether a descriptor is this mode's own, and still what it was.
     pub fn is_own(&self, descriptor: RawFd) -> bool {
+        if descriptor >= 0 && descriptor == self.ramp.line.descriptor() {
+            return self.ramp.line.stands();
+        }
         let key = self.own.key(descriptor).and_then(|key| self.table.hold(key));
         key.is_some_and(|mut held| held.kept().control == descriptor && socket::is_unix(descriptor))
     }
 
     /// Moves out of the way of a program that wants this very number.
     pub fn make_way(&self, wanted: RawFd) {
+        self.ramp.line.make_way(wanted);
         let Some(mut held) = self.own.key(wanted).and_then(|key| self.table.hold(key)) else {
             return;
         };
@@ -141,11 +166,13 @@ impl Routes {
     pub fn after_fork(&self) {
         self.table.after_fork();
         self.names.after_fork();
+        self.ramp.line.after_fork();
     }
 
     /// A descriptor is about to be closed.
     pub fn closing(&self, descriptor: RawFd) {
         if self.knows(descriptor) {
+            self.measure(descriptor);
             self.table.close(descriptor, |_, routed| self.hang_up(routed));
         }
     }
@@ -165,6 +192,7 @@ impl Routes {
 
     /// What a socket's pending error is to the program, for `getsockopt(SO_ERROR)`. `None` where the kernel has it.
     pub fn error(&self, descriptor: RawFd) -> Option<i32> {
+        self.measure(descriptor);
         let mut held = self.held(descriptor)?;
         if held.kept().stage != Stage::Connecting {
             return None;
@@ -189,7 +217,7 @@ impl Routes {
         if let Some(mut held) = self.held(descriptor) {
             let stage = held.kept().stage;
             return match stage {
-                Stage::Elsewhere => None,
+                Stage::Elsewhere | Stage::Unmeasured => None,
                 Stage::Connecting if self.look(&mut held) != ramp::Result::Stands => {
                     Some(Err(Errno::NOTCONN))
                 }
@@ -210,18 +238,47 @@ impl Routes {
         } else {
             Stage::Elsewhere
         };
-        self.table.open(
-            descriptor,
-            Routed {
-                inode,
-                destination: known,
-                stage,
-                control: -1,
-                is_filled: false,
-                buffer: socket::SendBuffer::untouched(),
-            },
-        );
+        self.table.open(descriptor, Routed::not_ours(inode, known, stage));
         leads.map(|_| Ok(known))
+    }
+
+    /// Tells the on-ramp how far the destination of a direct connection is, once that stands, if it would know.
+    pub fn measure(&self, descriptor: RawFd) {
+        let Some(mut held) = self.held(descriptor) else {
+            return;
+        };
+        let routed = held.kept();
+        if routed.stage != Stage::Unmeasured {
+            return;
+        }
+        if let Some(round_trip) = borrow(descriptor).and_then(socket::round_trip) {
+            routed.stage = Stage::Elsewhere;
+            let address = routed.destination.ip();
+            drop(held);
+            self.ramp.tell(&Request::Measured { address, round_trip });
+        }
+    }
+
+    /// The address of a socket's own end, as the program means it: that which the kernel would choose for the destination, with the socket's
+    /// port. `None` where the kernel knows.
+    pub fn local(&self, descriptor: RawFd) -> Option<Destination> {
+        let own = borrow(descriptor).and_then(socket::local)?;
+        if !own.ip().to_canonical().is_loopback() {
+            return None;
+        }
+        let known = self
+            .held(descriptor)
+            .map(|mut held| (held.kept().stage, held.kept().destination));
+        let destination = match known {
+            Some((Stage::Elsewhere | Stage::Unmeasured, _)) => return None,
+            Some((_, destination)) => destination,
+            None => self.peer(descriptor)?.ok()?,
+        };
+        let source = socket::source(SocketAddr::new(destination.ip(), destination.port()))?;
+        Some(Destination::new(
+            SocketAddr::new(source, own.port()),
+            own.is_ipv6(),
+        ))
     }
 
     /// What is known of a descriptor, if it still stands for the same socket.
@@ -287,7 +344,7 @@ impl Routes {
     }
 
     /// What is asked of the on-ramp for a destination.
-    fn ask(&self, destination: &Destination) -> Option<(ramp::Way, std::os::fd::OwnedFd)> {
+    fn ask(&self, destination: &Destination) -> Option<ramp::Way> {
         let name = self.names.of(destination.ip());
         self.ramp.way(Ask {
             address: Some(destination.ip()),
@@ -303,6 +360,7 @@ impl Routes {
             v6: destination.is_v6(),
             closed: self.settings.closed,
             acceptor: false,
+            key: None,
         })
     }
 }

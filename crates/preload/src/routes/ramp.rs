@@ -1,4 +1,4 @@
-//! What is said to the on-ramp, over a Unix socket for each attempt.
+//! What is said to the on-ramp: questions over the process's line, and what concerns one attempt over a Unix socket of its own.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -13,6 +13,8 @@ use rustix::net::{
     socket_with,
 };
 
+use super::line::{HeldLine, Line};
+
 /// Within this the on-ramp answers a question, or it counts as gone. It does so at once.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Longest reply that is understood, in bytes.
@@ -20,17 +22,44 @@ pub const MAX_REPLY: usize = 512;
 /// Where a descriptor that is kept is put, out of the way of programs that count on getting low numbers.
 const HIGH: i32 = 1000;
 
-/// Where the on-ramp listens.
-pub struct Ramp(Option<SocketAddrUnix>);
+/// Where the on-ramp listens, and the line to it.
+pub struct Ramp {
+    address: Option<SocketAddrUnix>,
+    pub line: Line,
+}
 
 /// What the on-ramp said of a destination.
 pub enum Way {
     /// Connect as ever.
-    Direct,
+    Direct {
+        /// Whether the on-ramp would know how long a round trip takes.
+        measure: bool,
+    },
     /// There is to be no connection: the error.
     Refused(i32),
-    /// Connect there, and begin with the ticket.
-    Via(SocketAddr, u64),
+    /// Connect there, and begin with the ticket over this socket.
+    Via(SocketAddr, u64, OwnedFd),
+}
+
+/// What was answered, and the connection that it came over.
+struct Answer<'a> {
+    room: [u8; MAX_REPLY],
+    length: usize,
+    over: Over<'a>,
+}
+
+/// The connection that an answer came over.
+enum Over<'a> {
+    Line(HeldLine<'a>),
+    Own(OwnedFd),
+}
+
+/// Why there is no answer.
+enum Unanswered {
+    /// The on-ramp has closed the connection, or the program has.
+    Closed,
+    /// Nothing was said in time, or nothing that is a reply.
+    Silent,
 }
 
 /// How far an attempt has come.
@@ -59,12 +88,15 @@ fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
 impl Ramp {
     /// Whose socket has this path, if there is one.
     pub fn at(path: Option<&Path>) -> Self {
-        Self(path.and_then(|path| SocketAddrUnix::new(path).ok()))
+        Self {
+            address: path.and_then(|path| SocketAddrUnix::new(path).ok()),
+            line: Line::new(),
+        }
     }
 
-    /// A conversation. `None` when nobody answers there.
-    fn call(&self) -> Option<OwnedFd> {
-        let address = self.0.as_ref()?;
+    /// A connection, and whether its number is out of the way of programs that count on getting low ones. `None` when nobody answers there.
+    fn call(&self) -> Option<(OwnedFd, bool)> {
+        let address = self.address.as_ref()?;
         let socket = socket_with(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -77,41 +109,116 @@ impl Ramp {
         }
         again(|| connect(&socket, address)).ok()?;
         // High, and closed when another program is executed.
-        let high = rustix::io::fcntl_dupfd_cloexec(&socket, HIGH);
-        Some(high.unwrap_or(socket))
+        Some(match rustix::io::fcntl_dupfd_cloexec(&socket, HIGH) {
+            Ok(high) => (high, true),
+            Err(_) => (socket, false),
+        })
     }
 
-    fn ask(&self, request: &Request<'_>) -> Option<(OwnedFd, [u8; MAX_REPLY], usize)> {
-        let socket = self.call()?;
-        say(socket.as_fd(), request)?;
+    /// Asks over the line, or over a connection of its own where the line is in use, or cannot be kept.
+    fn ask(&self, request: &Request<'_>) -> Option<Answer<'_>> {
+        let bytes = request.encode();
+        let bytes = bytes.finished().ok()?;
         let mut room = [0; MAX_REPLY];
-        let (_, length) = again(|| recv(&socket, &mut room, RecvFlags::TRUNC)).ok()?;
-        (length > 0 && length <= MAX_REPLY).then_some((socket, room, length))
+        let line = self.line.hold();
+        if let Some(held) = &line {
+            match exchange(|| held.socket(), bytes, &mut room) {
+                Ok(length) => {
+                    return line.map(|line| Answer {
+                        room,
+                        length,
+                        over: Over::Line(line),
+                    });
+                }
+                // There was none yet, the on-ramp was started anew, or the program has closed what it does not know: once more.
+                Err(Unanswered::Closed) => drop(held.take()),
+                Err(Unanswered::Silent) => {
+                    drop(held.take());
+                    return None;
+                }
+            }
+        }
+        let (socket, is_high) = self.call()?;
+        let length = exchange(|| Some(socket.as_fd()), bytes, &mut room).ok()?;
+        let over = match line {
+            Some(line) if is_high => {
+                line.keep(socket);
+                Over::Line(line)
+            }
+            _ => Over::Own(socket),
+        };
+        Some(Answer { room, length, over })
     }
 
     /// Asks how to reach a destination. `None` when nobody answers.
-    pub fn way(&self, ask: Ask<'_>) -> Option<(Way, OwnedFd)> {
-        let (socket, room, length) = self.ask(&Request::Ask(ask))?;
-        let way = match Reply::decode(room.get(..length)?).ok()? {
-            Reply::Direct { .. } => Way::Direct,
-            Reply::Refuse { errno, .. } => Way::Refused(errno),
-            Reply::Via { listener, ticket, .. }
+    pub fn way(&self, ask: Ask<'_>) -> Option<Way> {
+        let Answer { room, length, over } = self.ask(&Request::Ask(ask))?;
+        match room.get(..length).map(Reply::decode) {
+            Some(Ok(Reply::Direct { measure, .. })) => Some(Way::Direct { measure }),
+            Some(Ok(Reply::Refuse { errno, .. })) => Some(Way::Refused(errno)),
+            Some(Ok(Reply::Via { listener, ticket, .. }))
                 if listener.ip().to_canonical().is_loopback() && listener.is_ipv6() == ask.v6 =>
             {
-                Way::Via(listener, ticket)
+                Some(Way::Via(listener, ticket, over.take()?))
             }
-            _ => return None,
-        };
-        Some((way, socket))
+            _ => {
+                drop(over.take());
+                None
+            }
+        }
+    }
+
+    /// Says something over the line that is not answered, unless the line is in use, or there is none.
+    pub fn tell(&self, request: &Request<'_>) {
+        if let Some(line) = self.line.hold()
+            && let Some(socket) = line.socket()
+            && let Ok(bytes) = request.encode().finished()
+        {
+            let _ = send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        }
     }
 
     /// Where the connection of a socket with this address leads, if it is one of the on-ramp's.
     pub fn peer(&self, local: SocketAddr) -> Option<SocketAddr> {
-        let (_, room, length) = self.ask(&Request::Peer { local })?;
-        match Reply::decode(room.get(..length)?).ok()? {
-            Reply::Peer { address } => Some(address),
-            _ => None,
+        let Answer { room, length, over } = self.ask(&Request::Peer { local })?;
+        match room.get(..length).map(Reply::decode) {
+            Some(Ok(Reply::Peer { address })) => Some(address),
+            Some(Ok(Reply::Refuse { .. })) => None,
+            _ => {
+                drop(over.take());
+                None
+            }
         }
+    }
+}
+
+impl Over<'_> {
+    /// The connection, for something else than questions.
+    fn take(self) -> Option<OwnedFd> {
+        match self {
+            Self::Line(line) => line.take(),
+            Self::Own(socket) => Some(socket),
+        }
+    }
+}
+
+/// Says something, and hears the answer; its length in bytes. The socket is looked up before each use.
+fn exchange<'a>(
+    socket: impl Fn() -> Option<BorrowedFd<'a>>,
+    bytes: &[u8],
+    room: &mut [u8; MAX_REPLY],
+) -> core::result::Result<usize, Unanswered> {
+    let socket = || socket().ok_or(Errno::BADF);
+    let unanswered = |error| match error {
+        Errno::AGAIN => Unanswered::Silent,
+        _ => Unanswered::Closed,
+    };
+    again(|| send(socket()?, bytes, SendFlags::NOSIGNAL)).map_err(unanswered)?;
+    let (_, length) = again(|| recv(socket()?, &mut *room, RecvFlags::TRUNC)).map_err(unanswered)?;
+    match length {
+        0 => Err(Unanswered::Closed),
+        1..=MAX_REPLY => Ok(length),
+        _ => Err(Unanswered::Silent),
     }
 }
 

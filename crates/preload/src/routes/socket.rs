@@ -1,17 +1,17 @@
 //! What is done to the program's own socket. All of it by bare system calls: the hooks are not to be met again, and a thread is not
 //! cancelled in them.
 
-use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use drs::{Action, Locks, apply};
+use drs::{Action, Locks, TcpInfo, TcpState, apply};
 use longhaul_ramp::MAX_FILL;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
-use rustix::net::{SendFlags, SocketType, send};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
 
 use crate::process::borrow;
 
@@ -37,8 +37,7 @@ pub fn tcp_inode(socket: BorrowedFd<'_>) -> Option<u64> {
 
 /// Whether a descriptor is a Unix socket: what closes descriptors that it does not know may have taken a control's number.
 pub fn is_unix(descriptor: RawFd) -> bool {
-    borrow(descriptor)
-        .is_some_and(|socket| sockopt::socket_domain(socket) == Ok(rustix::net::AddressFamily::UNIX))
+    borrow(descriptor).is_some_and(|socket| sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX))
 }
 
 /// Whether its program does not wait in `connect`.
@@ -46,9 +45,20 @@ pub fn is_nonblocking(socket: BorrowedFd<'_>) -> bool {
     rustix::fs::fcntl_getfl(socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
-/// Whether it is new, or as new: neither connected nor listening.
+/// Whether it is new, or as new: neither connected nor being connected, and not listening.
 pub fn is_unused(socket: BorrowedFd<'_>) -> bool {
-    peer(socket).is_none() && sockopt::socket_acceptconn(socket) == Ok(false)
+    TcpInfo::read(socket).is_ok_and(|info| info.state == TcpState::Close)
+}
+
+/// How long a round trip takes, in microseconds: the least that was seen, which queues do not add to. `None` where it is not connected.
+pub fn round_trip(socket: BorrowedFd<'_>) -> Option<u64> {
+    let info = TcpInfo::read(socket).ok()?;
+    let is_connected = !matches!(
+        info.state,
+        TcpState::Close | TcpState::SynSent | TcpState::SynReceived | TcpState::Listen
+    );
+    let rtt = info.min_rtt.unwrap_or(info.rtt).as_micros();
+    u64::try_from(rtt).ok().filter(|rtt| is_connected && *rtt > 0)
 }
 
 /// What it is connected to.
@@ -59,6 +69,18 @@ pub fn peer(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
 /// Its own address.
 pub fn local(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()
+}
+
+/// The address that the kernel would choose at this end for a connection to there. Nothing is sent: a socket of UDP is connected by choosing
+/// it. `None` where there is no way.
+pub fn source(to: SocketAddr) -> Option<IpAddr> {
+    let family = match to {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let probe = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
+    rustix::net::connect(&probe, &to).ok()?;
+    local(probe.as_fd()).map(|address| address.ip())
 }
 
 /// For how long its program waits in `connect` (`SO_SNDTIMEO`).

@@ -4,31 +4,16 @@
 
 #[allow(dead_code, reason = "shared with the tests of the command")]
 mod onramp;
+#[allow(dead_code, reason = "shared with the tests of the commands")]
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::LazyLock;
 
 use onramp::OnRamp;
-
-/// The preload object, which cargo does not build for these tests by itself: nothing links it.
-static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args(["build", "--quiet", "--locked", "--manifest-path"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload-object/Cargo.toml"))
-        .arg("--target-dir")
-        .arg(target);
-    // What cargo tells this test of its own package is not for another build.
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("CARGO_PKG_") {
-            cargo.env_remove(name);
-        }
-    }
-    succeeded(&mut cargo);
-    target.join("debug/liblonghaul_preload_object.so")
-});
+use support::{OBJECT, succeeded, told};
 
 struct Programs {
     folder: tempfile::TempDir,
@@ -60,17 +45,6 @@ impl Programs {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
-}
-
-fn succeeded(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", told(&output));
-}
-
-fn told(output: &Output) -> String {
-    let [out, err] =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    format!("{}\n{out}\n{err}", output.status)
 }
 
 /// The program, which is ended should it wait for what never comes.
@@ -107,19 +81,20 @@ fn a_blocking_connect_waits_for_the_route_and_has_its_error() {
     let onramp = OnRamp::start();
     let one = |address: &str, bytes: u32| {
         format!(
-            "connect: 0 \npeer: {address} 80, {bytes} bytes\nerror: none\necho: there and back\nconnect again: -1 EISCONN\n\
+            "connect: 0 \npeer: {address} 80, {bytes} bytes\nlocal: as it would be, its port, {bytes} bytes\nerror: none\necho: there and back\nconnect again: -1 EISCONN\n\
              end: 0 \nclose: 0 \n"
         )
     };
-    let expected = one("192.0.2.1", 16)
+    let expected = "no route: -1 EHOSTUNREACH\n".to_owned()
+        + &one("192.0.2.1", 16)
         + &one("2001:db8::1", 28)
         + &one("::ffff:192.0.2.1", 28)
         + "refused: -1 ECONNREFUSED\nerror: none\npeer: -1 ENOTCONN\nsend: -1 EPIPE\nconnect after it: 0 \necho: there and back\n\
            no route: -1 EHOSTUNREACH\ndescriptors left: 0 \n";
     assert_eq!(seen(&onramp, &["blocking"]), expected);
     let asked = onramp.asked();
-    assert_eq!(asked[0], r#"192.0.2.1:80 - Some("a test") false"#);
-    assert!(asked[1].starts_with("[2001:db8::1]:80 ") && asked[2].starts_with("192.0.2.1:80 "));
+    assert_eq!(asked[1], r#"192.0.2.1:80 - Some("a test") false"#);
+    assert!(asked[2].starts_with("[2001:db8::1]:80 ") && asked[3].starts_with("192.0.2.1:80 "));
 }
 
 #[test]
@@ -127,7 +102,8 @@ fn a_socket_that_does_not_wait_is_writable_when_the_route_stands() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["nonblocking"]),
-        "connect: -1 EINPROGRESS\npoll: 0\nerror: none\npeer: -1 ENOTCONN\nconnect again: -1 EALREADY\nsend: -1 EAGAIN\n\
+        "connect: -1 EINPROGRESS\npoll: 0\nerror: none\npeer: -1 ENOTCONN\nlocal: as it would be, its port, 16 bytes\n\
+         connect again: -1 EALREADY\nsend: -1 EAGAIN\n\
          recv: -1 EAGAIN\npoll later: 1 OUT\nerror: none\npeer: 192.0.2.5 80, 16 bytes\nconnect once more: 0 \n\
          and again: -1 EISCONN\necho: there and back\nthe send buffer is the kernel's again\n\
          connect: -1 EINPROGRESS\npoll: 0\npoll later: 1 ERR\nerror: ECONNREFUSED\nerror again: none\npeer: -1 ENOTCONN\n\
@@ -192,7 +168,8 @@ fn what_opens_a_connection_otherwise_is_routed_and_what_is_none_is_not() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["others"]),
-        "peer on loopback is not asked for: -1 ENOTCONN\nsendto opens: 1 \nrecv: 1 \npeer: 192.0.2.1 80, 16 bytes\n\
+        "peer on loopback is not asked for: -1 ENOTCONN\non loopback: as it would be, its port, 16 bytes\n\
+         sendto opens: 1 \nrecv: 1 \npeer: 192.0.2.1 80, 16 bytes\n\
          sendmsg opens: 1 \nrecv: 1 \nsendto begins: -1 EINPROGRESS\npoll: 1 ERR\nerror: ECONNREFUSED\n"
     );
     assert_eq!(onramp.asked().len(), 3, "{:?}", onramp.asked());
@@ -204,7 +181,8 @@ fn children_and_programs_that_are_executed_know_where_a_connection_leads() {
     assert_eq!(
         seen(&onramp, &["processes"]),
         "connect: -1 EINPROGRESS\nthe child polls: 1 OUT\nthe child's error: none\nthe child's peer: 192.0.2.5 80, 16 bytes\n\
-         poll: 1 OUT\nerror: none\ninherited: 192.0.2.5 80, 16 bytes\nnot a socket any more: -1 ENOTSOCK\n"
+         poll: 1 OUT\nerror: none\ninherited: as it would be, its port, 16 bytes\n\
+         inherited: 192.0.2.5 80, 16 bytes\nnot a socket any more: -1 ENOTSOCK\n"
     );
 }
 
@@ -215,6 +193,46 @@ fn a_program_that_closes_what_it_does_not_know_keeps_its_route() {
         seen(&onramp, &["closers"]),
         "connect: -1 EINPROGRESS\nclose_range: 0 \nlowest: 0 \npoll: 1 OUT\nerror: none\npeer: 192.0.2.5 80, 16 bytes\n"
     );
+}
+
+#[test]
+fn a_process_asks_over_one_connection_which_is_its_own() {
+    let onramp = OnRamp::start();
+    assert_eq!(
+        seen(&onramp, &["questions"]),
+        "descriptors more: 0 \nlowest: 3 \nkept\nopened again\n"
+    );
+    // The process, its child, what it executed; again when it was closed behind its back, and when the on-ramp had gone.
+    assert_eq!(onramp.conversations(), 5);
+}
+
+#[test]
+fn questions_of_signal_handlers_threads_and_children_are_all_answered() {
+    let onramp = OnRamp::start();
+    assert_eq!(
+        seen(&onramp, &["interruptions"]),
+        "unanswered: 0 \nall were answered\n"
+    );
+}
+
+#[test]
+fn the_onramp_is_told_how_far_direct_destinations_are() {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    // Sends nothing.
+    if socket.connect("198.51.100.1:9").is_err() {
+        println!("left out: this machine has no address but loopback");
+        return;
+    }
+    let address = socket.local_addr().unwrap().ip();
+    let listener = std::net::TcpListener::bind((address, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let onramp = OnRamp::start();
+    assert_eq!(
+        seen(&onramp, &["distances", &address.to_string(), &port]),
+        "error: none\n"
+    );
+    assert_eq!(onramp.measured(3), [address; 3]);
+    assert_eq!(onramp.conversations(), 1);
 }
 
 #[test]

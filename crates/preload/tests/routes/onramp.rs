@@ -2,9 +2,10 @@
 //! onto a route is echoed.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
@@ -23,7 +24,12 @@ pub struct OnRamp {
 struct State {
     /// What was asked for, in words.
     asked: Mutex<Vec<String>>,
+    /// How many connections programs have made to the socket.
+    conversations: AtomicUsize,
     wishes: Mutex<Vec<String>>,
+    /// Whose round-trip time programs have told.
+    measured: Mutex<Vec<IpAddr>>,
+    changed_measured: Condvar,
     waiting: Mutex<Waiting>,
     changed_waiting: Condvar,
     /// Where connections lead, by the program's address.
@@ -72,6 +78,7 @@ impl OnRamp {
             loop {
                 let control = rustix::net::accept_with(&unix, SocketFlags::CLOEXEC).unwrap();
                 let state = Arc::clone(&shared);
+                state.conversations.fetch_add(1, Ordering::SeqCst);
                 thread::spawn(move || state.converse(&control, listeners));
             }
         });
@@ -80,6 +87,20 @@ impl OnRamp {
             state,
             _folder: folder,
         }
+    }
+
+    /// How many connections programs have made to the socket.
+    pub fn conversations(&self) -> usize {
+        self.state.conversations.load(Ordering::SeqCst)
+    }
+
+    /// Waits until programs have told so many round-trip times; whose.
+    pub fn measured(&self, count: usize) -> Vec<IpAddr> {
+        let mut measured = self.state.measured.lock().unwrap();
+        while measured.len() < count {
+            measured = self.state.changed_measured.wait(measured).unwrap();
+        }
+        measured.clone()
     }
 
     /// What they were said to be for, in order.
@@ -126,12 +147,30 @@ impl State {
                         wish.duration
                     ));
                     destination = Some(address);
+                    if address.port() != 80 {
+                        say(Reply::Direct {
+                            reason: "another port",
+                            measure: true,
+                        });
+                        continue;
+                    }
                     match last_octet(address) {
                         3 => say(Reply::Refuse {
                             errno: libc::EHOSTUNREACH,
                             reason: "no route",
                         }),
-                        4 => say(Reply::Direct { reason: "near" }),
+                        4 => say(Reply::Direct {
+                            reason: "near",
+                            measure: false,
+                        }),
+                        // As one that is stopped once it has answered.
+                        9 => {
+                            say(Reply::Refuse {
+                                errno: libc::EHOSTUNREACH,
+                                reason: "no route",
+                            });
+                            return;
+                        }
                         _ => say(Reply::Via {
                             listener: listeners[usize::from(ask.v6)],
                             ticket: 7,
@@ -171,7 +210,12 @@ impl State {
                         }),
                     }
                 }
-                Request::Listen { .. } => return,
+                Request::Measured { address, round_trip } => {
+                    assert!(round_trip > 0);
+                    self.measured.lock().unwrap().push(address);
+                    self.changed_measured.notify_all();
+                }
+                Request::Listen { .. } | Request::Status => return,
             }
         }
     }

@@ -1,7 +1,7 @@
 /*
  * Connects to destinations that only an on-ramp knows, and prints all that it sees. What the on-ramp of the tests does with each is in
  * onramp.rs: .1 stands at once, .2 is refused, .3 has no route, .5 and .7 wait until somebody connects to .6 and then stand or are
- * refused, .8 goes away.
+ * refused, .8 goes away, .9 has no route, and the on-ramp goes when it has said so.
  */
 #define _GNU_SOURCE
 
@@ -14,10 +14,11 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
-#include "together.h"
+#include "../support/together.h"
 
 static __thread struct sockaddr_storage storage;
 
@@ -74,6 +75,36 @@ static void peer(const char *what, int fd)
     printf("%s: %s %d, %u bytes\n", what, text, ntohs(((struct sockaddr_in *)&address)->sin_port), length);
 }
 
+/* Whether a socket's address is what the kernel would choose for the destination, or loopback where it knows no way there. */
+static void local(const char *what, int fd, const char *text)
+{
+    struct sockaddr_storage told, real, chosen;
+    socklen_t told_length = sizeof told, length = sizeof real;
+    int probe, four;
+    size_t bytes;
+    char *own, *expected;
+
+    memset(&told, 0, sizeof told);
+    must(getsockname(fd, (struct sockaddr *)&told, &told_length) == 0, "getsockname");
+    must(syscall(SYS_getsockname, fd, &real, &length) == 0, "a bare getsockname");
+    length = destination(text, 80);
+    probe = socket(storage.ss_family, SOCK_DGRAM, 0);
+    must(probe >= 0, "a socket of UDP");
+    chosen = real;
+    if (connect(probe, (struct sockaddr *)&storage, length) == 0) {
+        length = sizeof chosen;
+        must(getsockname(probe, (struct sockaddr *)&chosen, &length) == 0, "getsockname");
+    }
+    close(probe);
+    four = told.ss_family == AF_INET;
+    own = four ? (char *)&((struct sockaddr_in *)&told)->sin_addr : (char *)&((struct sockaddr_in6 *)&told)->sin6_addr;
+    expected = four ? (char *)&((struct sockaddr_in *)&chosen)->sin_addr : (char *)&((struct sockaddr_in6 *)&chosen)->sin6_addr;
+    bytes = four ? 4 : 16;
+    printf("%s: %s, %s, %u bytes\n", what, memcmp(own, expected, bytes) == 0 ? "as it would be" : "another",
+           ((struct sockaddr_in *)&told)->sin_port == ((struct sockaddr_in *)&real)->sin_port ? "its port" : "another port",
+           told_length);
+}
+
 static void error(const char *what, int fd)
 {
     int error = -1;
@@ -123,12 +154,16 @@ static void release(void)
 static void blocking(void)
 {
     static const char *const all[] = { "192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1" };
-    int fd, before = descriptors();
+    int fd = new_socket("192.0.2.3", 0), before;
 
+    tell("no route", to(fd, "192.0.2.3"));
+    close(fd);
+    before = descriptors();
     for (size_t each = 0; each < sizeof all / sizeof *all; each++) {
         fd = new_socket(all[each], 0);
         tell("connect", to(fd, all[each]));
         peer("peer", fd);
+        local("local", fd, all[each]);
         error("error", fd);
         echo("echo", fd);
         tell("connect again", to(fd, all[each]));
@@ -160,6 +195,7 @@ static void nonblocking(void)
     polled("poll", fd, 0);
     error("error", fd);
     peer("peer", fd);
+    local("local", fd, "192.0.2.5");
     tell("connect again", to(fd, "192.0.2.5"));
     tell("send", (int)send(fd, "x", 1, MSG_NOSIGNAL));
     tell("recv", (int)recv(fd, &buffer, 1, 0));
@@ -348,6 +384,7 @@ static void others(void)
     server = listener(&address);
     one = connected(&address);
     peer("peer on loopback is not asked for", server);
+    local("on loopback", one, "127.0.0.1");
     close(accept(server, NULL, NULL));
     close(one);
 
@@ -449,6 +486,131 @@ static void threads(void)
     puts("all came back");
 }
 
+/* A question, which has no route for an answer. */
+static int asks(const char *text)
+{
+    int fd = new_socket(text, 0), result = to(fd, text), error = errno;
+
+    close(fd);
+    return result == -1 && error == EHOSTUNREACH;
+}
+
+static volatile sig_atomic_t handled, unanswered;
+
+static void asks_in_handler(int signal)
+{
+    (void)signal;
+    handled++;
+    unanswered += !asks("192.0.2.3");
+}
+
+static void *asks_on(void *stop)
+{
+    while (!*(volatile int *)stop)
+        must(asks("192.0.2.3"), "a question");
+    return NULL;
+}
+
+static void questions(const char *self)
+{
+    int low, before;
+
+    must(asks("192.0.2.3"), "the first");
+    before = descriptors();
+    for (int each = 0; each < 20; each++)
+        must(asks("192.0.2.3"), "one more");
+    tell("descriptors more", descriptors() - before);
+    for (int each = 3; each < 2000; each++)
+        close(each);
+    must(close_range(3, ~0u, 0) == 0, "close_range");
+    closefrom(3);
+    low = open("/dev/null", O_RDONLY);
+    tell("lowest", low);
+    for (int each = 1000; each < 1010; each++)
+        must(dup2(low, each) == each, "dup2");
+    must(asks("192.0.2.3"), "after all was closed");
+    for (int each = 1000; each < 1010; each++)
+        must(fcntl(each, F_GETFD) == 0 && close(each) == 0, "its own descriptors");
+    puts("kept");
+    fflush(stdout);
+
+    /* A child has one of its own, and so has what is executed. */
+    if (fork() == 0)
+        _exit(asks("192.0.2.3") && asks("192.0.2.3") ? 0 : 1);
+    must(asks("192.0.2.3"), "beside a child");
+    must(wait(&low) > 0 && low == 0, "the child");
+    if (fork() == 0) {
+        execl(self, self, "one question", NULL);
+        _exit(9);
+    }
+    must(wait(&low) > 0 && low == 0, "what was executed");
+    must(asks("192.0.2.3"), "beside what was executed");
+
+    /* Closed behind its back, and its number taken; and an on-ramp that was started anew. */
+    must(syscall(SYS_close_range, 3u, ~0u, 0) == 0, "a bare close_range");
+    low = open("/dev/null", O_RDWR);
+    for (int each = 1000; each < 1010; each++)
+        must(syscall(SYS_dup2, low, each) == each, "a bare dup2");
+    must(asks("192.0.2.3"), "after that");
+    for (int each = 1000; each < 1010; each++)
+        must(fcntl(each, F_GETFD) == 0 && close(each) == 0, "its own descriptors");
+    must(asks("192.0.2.9") && asks("192.0.2.3"), "another on-ramp");
+    puts("opened again");
+}
+
+static void interruptions(void)
+{
+    struct itimerval often = { { 0, 200 }, { 0, 200 } }, never = { { 0, 0 }, { 0, 0 } };
+    struct sigaction action;
+    pthread_t all[4];
+    int stop = 0, status;
+
+    memset(&action, 0, sizeof action);
+    action.sa_handler = asks_in_handler;
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+    while (handled < 200)
+        must(asks("192.0.2.3"), "an interrupted question");
+    setitimer(ITIMER_REAL, &never, NULL);
+    tell("unanswered", unanswered);
+
+    for (int each = 0; each < 4; each++)
+        pthread_create(&all[each], NULL, asks_on, &stop);
+    fflush(stdout);
+    for (int each = 0; each < 50; each++) {
+        if (fork() == 0)
+            _exit(asks("192.0.2.3") && asks("192.0.2.3") ? 0 : 1);
+        must(wait(&status) > 0 && status == 0, "a child of many threads");
+    }
+    stop = 1;
+    for (int each = 0; each < 4; each++)
+        pthread_join(all[each], NULL);
+    puts("all were answered");
+}
+
+/* Direct connections to a server of this machine: the on-ramp would know how far it is. */
+static void distances(const char *text, int port)
+{
+    struct pollfd one = { -1, POLLOUT, 0 };
+    socklen_t length;
+    int fd, status;
+
+    length = destination(text, port);
+    fd = socket(storage.ss_family, SOCK_STREAM, 0);
+    must(connect(fd, (struct sockaddr *)&storage, length) == 0, "connect");
+    close(fd);
+    for (int asks = 0; asks < 2; asks++) {
+        fd = socket(storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        status = connect(fd, (struct sockaddr *)&storage, length);
+        must(status == 0 || errno == EINPROGRESS, "connect");
+        one.fd = fd;
+        must(poll(&one, 1, -1) == 1, "poll");
+        if (asks)
+            error("error", fd);
+        close(fd);
+    }
+}
+
 static void connect_only(const char *text)
 {
     int fd = new_socket(text, SOCK_NONBLOCK);
@@ -478,12 +640,22 @@ int main(int count, char **words)
         others();
     else if (strcmp(what, "processes") == 0)
         processes(words[0]);
-    else if (strcmp(what, "inherited") == 0)
+    else if (strcmp(what, "inherited") == 0) {
+        local("inherited", atoi(words[2]), "192.0.2.5");
         peer("inherited", atoi(words[2]));
+    }
     else if (strcmp(what, "closers") == 0)
         closers();
     else if (strcmp(what, "threads") == 0)
         threads();
+    else if (strcmp(what, "questions") == 0)
+        questions(words[0]);
+    else if (strcmp(what, "one question") == 0)
+        return !asks("192.0.2.3");
+    else if (strcmp(what, "interruptions") == 0)
+        interruptions();
+    else if (strcmp(what, "distances") == 0)
+        distances(words[2], atoi(words[3]));
     else if (strcmp(what, "connect") == 0)
         connect_only(words[2]);
     else

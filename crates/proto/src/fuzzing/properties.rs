@@ -6,14 +6,29 @@ use bytes::BytesMut;
 
 use super::{assert_one_line, assert_short_line};
 use crate::{
-    Admission, Chain, Endpoint, Hop, Host, MAX_OPEN, MAX_STATUS, Open, OpenDecoder, OpenError, Progress,
-    PublicKey, Route, Service, SessionId, Status, StatusDecoder, StatusError, text,
+    Admission, Chain, CircuitGrant, Endpoint, Hop, Host, MAX_OPEN, MAX_STATUS, Open, OpenDecoder, OpenError,
+    Progress, PublicKey, Route, Service, SessionId, Status, StatusDecoder, StatusError, text,
 };
 
 /// Any bytes as an OPEN: as they are, and as the options behind a header that is in order.
 pub(super) fn open(data: &[u8]) {
     decoded_open(data);
     decoded_open(&framed(*b"\xf1LHO", [1, 1], data));
+}
+
+/// Any bytes as the grant of a circuit: what is one is in its one form, and says so in a short line; nobody's signature is believed.
+pub(super) fn circuit_grant(data: &[u8]) {
+    match CircuitGrant::from_bytes(data) {
+        Ok(grant) => {
+            assert_eq!(grant.to_bytes().as_deref(), Ok(data));
+            assert_short_line(&grant);
+            let holder = PublicKey::from_bytes([1; 32]);
+            if let Err(fault) = grant.check(&holder, &holder, 1, |_| true) {
+                assert_short_line(&fault);
+            }
+        }
+        Err(error) => assert_short_line(&error),
+    }
 }
 
 /// Any bytes as status records, likewise.

@@ -6,8 +6,8 @@ use bytes::BytesMut;
 
 use super::Seed;
 use crate::{
-    Endpoint, Open, PublicKey, Route, Service, SessionId, SigningKey, Status, StatusCode, TraceContext,
-    UnknownOption, VersionRange,
+    CircuitGrant, Endpoint, Open, PublicKey, Route, Service, SessionId, SigningKey, Status, StatusCode,
+    TraceContext, UnknownOption, VersionRange,
 };
 
 /// Bytes of a frame before its options.
@@ -97,6 +97,37 @@ fn changed(bytes: &[u8], at: usize, to: &[u8]) -> Vec<u8> {
     bytes
 }
 
+fn grant() -> CircuitGrant {
+    let mut grant = CircuitGrant {
+        circuit: b"12".to_vec(),
+        holder: key(1).public(),
+        from: "dtn1".to_owned(),
+        to: "archive".to_owned(),
+        start_unix_ms: 1,
+        end_unix_ms: u64::MAX,
+        rate: 1_000_000_000,
+        sessions: 8,
+        depots: vec![key(2).public()],
+        issuer: key(3).public(),
+        signature: [0; 64],
+    };
+    grant.sign(&key(3)).unwrap();
+    grant
+}
+
+pub(super) fn circuit_grant() -> Vec<Seed> {
+    let whole = grant().to_bytes().unwrap();
+    [
+        ("whole", whole.clone()),
+        ("cut-short", whole[..50].to_vec()),
+        ("another-version", changed(&whole, 0, &[2])),
+        ("no-circuit", changed(&whole, 1, &[0])),
+        ("empty", Vec::new()),
+    ]
+    .map(|(name, bytes)| (name.to_owned(), bytes))
+    .into()
+}
+
 pub(super) fn open() -> Vec<Seed> {
     let depot = key(2).public();
     let direct = signed("direct", |_| {});
@@ -106,6 +137,7 @@ pub(super) fn open() -> Vec<Seed> {
     );
     let full = signed(&format!("{depot}@d1.example,~d2.example"), every_option);
     let server = signed("d1.example", to_a_server);
+    let granted = signed("d1.example", |open| open.grant = Some(Box::new(grant())));
     let other_versions = |min, max| {
         let mut bytes = signed("direct", |open| open.versions = VersionRange { min: 1, max });
         bytes[4] = min;
@@ -156,6 +188,12 @@ pub(super) fn open() -> Vec<Seed> {
         (
             "body-onward-for-copy",
             with_option(&server, 0x8000 | 15, Some(b"copy")),
+        ),
+        ("with-a-grant", granted.clone()),
+        ("body-with-a-grant", granted[HEADER..].to_vec()),
+        (
+            "body-grant-cut-short",
+            with_option(&granted, 19, Some(&grant().to_bytes().unwrap()[..90])),
         ),
         ("body-rate-0", with_option(&server, 16, Some(&[0; 8]))),
         ("body-duration-short", with_option(&server, 17, Some(&[0; 4]))),

@@ -255,7 +255,8 @@ impl Observer for Telling {
                 blake3: hash.map(|hash| HEXLOWER.encode(&hash)),
                 same,
             },
-            Event::Done { .. } => return,
+            // Of routes that nobody but the near side chooses.
+            Event::Done { .. } | Event::RouteJudged { .. } => return,
             Event::Failed { path, failure } => CopyEvent::Failed {
                 path,
                 kind: failure.kind,

@@ -221,6 +221,27 @@ async fn silence_ends_it() {
     assert!(program.read_u8().await.is_err());
 }
 
+/// LH-WISH-2.
+#[tokio::test]
+async fn a_direction_that_carries_more_than_it_may_ends_it() {
+    for most_bytes in [1000, 999] {
+        let options = JoinOptions {
+            most_bytes,
+            ..JoinOptions::default()
+        };
+        let (mut near, mut program, join) = joined(options).await;
+        near.write_all(&bytes(1000, 3)).await.unwrap();
+        near.shutdown().await.unwrap();
+        if most_bytes == 1000 {
+            program.shutdown().await.unwrap();
+            assert!(matches!(join.await.unwrap().ending, Ending::Finished));
+        } else {
+            assert!(matches!(join.await.unwrap().ending, Ending::BeyondSize));
+            assert!(near.read_u8().await.is_err());
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_rate_is_kept_and_nothing_is_lost_by_it() {
     let options = JoinOptions {

@@ -23,6 +23,8 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How a slot's stream ended.
 pub(super) struct Ended {
     pub slot: usize,
+    /// Which attempt of the slot's it was.
+    pub attempt: u64,
     pub result: Result<StreamEnd, Lost>,
     /// It had been open.
     pub opened: Option<u32>,
@@ -48,6 +50,8 @@ pub(super) struct Attempt<C> {
     pub counters: Arc<OnceLock<Arc<StreamCounters>>>,
     /// How many streams are open.
     pub open: watch::Sender<u32>,
+    /// Which attempt of its slot's this is.
+    pub number: u64,
 }
 
 /// Counts an open stream for as long as it lives.
@@ -73,6 +77,7 @@ impl<C: Connector> Attempt<C> {
             Err(error) => {
                 return Ended {
                     slot,
+                    attempt: self.number,
                     result: Err(Lost::Connect(error)),
                     opened: None,
                     closing: None,
@@ -152,6 +157,7 @@ impl<C: Connector> Attempt<C> {
         }
         Ended {
             slot,
+            attempt: self.number,
             result: result.map_err(Lost::Stream),
             opened: Some(counters.number),
             closing: Some(closing),

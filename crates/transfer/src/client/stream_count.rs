@@ -192,6 +192,11 @@ impl StreamCount {
         self.wanted
     }
 
+    /// How many streams there may be.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
     /// Whether the user gave the number, so that nothing has to be observed.
     pub(super) fn is_fixed(&self) -> bool {
         self.fixed

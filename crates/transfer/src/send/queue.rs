@@ -167,6 +167,11 @@ impl Queue {
         self.on(|schedule, _| schedule.remove_stream(stream));
     }
 
+    /// Whether the stream carries something that has no answer yet.
+    pub(crate) fn carries(&self, stream: StreamId) -> bool {
+        self.state.locked().schedule.carries(stream)
+    }
+
     /// Work for `stream`.
     pub(crate) fn take(&self, stream: StreamId) -> Taken {
         let mut state = self.state.locked();

@@ -52,16 +52,21 @@ const MAX_QUEUED_ENTRIES: usize = 8192;
 const MAX_IN_FLIGHT_PER_STREAM: usize = 32 * 1024;
 /// Entries from which on a batch for one buffer is full.
 pub(crate) const MAX_BATCH_ENTRIES: usize = 256;
-/// A stream that already carries its share of what is left asks again after this: by then more may have been delivered.
+/// A stream that already carries its share of what is left, or too much to repeat anything, asks again after this: by then more may have been delivered.
 const SHARE_PAUSE: Duration = Duration::from_millis(20);
 /// How long work must at least have been in flight before an idle stream repeats it; longer each time it is repeated.
 const MIN_AGE_TO_REPEAT: Duration = Duration::from_secs(2);
-/// How many times as long as the answers of the idle stream take, if that is longer: streams of one bottleneck only get in
-/// each other's way.
+/// The same of what a stream carries that never had an answer, for one that had: it may lead nowhere.
+const MIN_AGE_TO_REPEAT_UNPROVED: Duration = Duration::from_millis(250);
+/// How many times as long as the answers of the idle stream take (as the longest of all, if it has none yet), if that is longer: streams of one
+/// bottleneck only get in each other's way.
 const MIN_ANSWER_TIMES_TO_REPEAT: u32 = 3;
 /// Bytes of memory for what is in flight or came back, and for a record that waits in the manifest.
 pub(crate) const IN_FLIGHT_BYTES: u64 = 216;
 const WAITING_BYTES: u64 = 64;
+/// An idle stream repeats nothing while what it carries takes it longer than this to deliver: that would only stand behind it, and take the
+/// path from what it repeats.
+const MAX_BACKLOG_TO_REPEAT: Duration = Duration::from_millis(500);
 /// How long an idle stream waits at least.
 const MIN_WAIT: Duration = Duration::from_millis(1);
 
@@ -281,9 +286,22 @@ impl Schedule {
 
     /// What has long been in flight on another stream, for an idle one to send too; or when to look again.
     fn repeat(&mut self, stream: StreamId, now: Duration) -> Next {
-        let age = MIN_AGE_TO_REPEAT.max(self.in_flight.answer_time(stream) * MIN_ANSWER_TIMES_TO_REPEAT);
+        let own = self.in_flight.answer_time(stream);
         let oldest = self.in_flight.oldest_elsewhere(stream);
+        let unproved = |subject: Subject| !own.is_zero() && self.in_flight.is_unanswered(subject);
+        let least = match oldest {
+            Some((_, subject)) if unproved(subject) => MIN_AGE_TO_REPEAT_UNPROVED,
+            _ => MIN_AGE_TO_REPEAT,
+        };
+        let usual = if own.is_zero() {
+            self.in_flight.longest_answer_time()
+        } else {
+            own
+        };
+        let age = least.max(usual * MIN_ANSWER_TIMES_TO_REPEAT);
+        let is_idle = self.in_flight.delivers_within(stream, MAX_BACKLOG_TO_REPEAT);
         if let Some((since, subject)) = oldest
+            && is_idle
             && now.saturating_sub(since) >= age
             && let Some(work) = self.work_of(subject)
         {
@@ -292,7 +310,8 @@ impl Schedule {
         }
         // What others take from now on is not due before that, either.
         let since = oldest.map_or(now, |(since, _)| since.min(now));
-        let until = since.saturating_add(age).max(now.saturating_add(MIN_WAIT));
+        let pause = if is_idle { MIN_WAIT } else { SHARE_PAUSE };
+        let until = since.saturating_add(age).max(now.saturating_add(pause));
         Next::Wait { until }
     }
 }
@@ -304,6 +323,11 @@ impl Schedule {
         self.closed = true;
         self.actions.wake_walk = true;
         self.wake(Wake::All);
+    }
+
+    /// Whether a stream carries something.
+    pub(crate) fn carries(&self, stream: StreamId) -> bool {
+        self.in_flight.carried(stream) > 0
     }
 
     pub(crate) fn is_closed(&self) -> bool {

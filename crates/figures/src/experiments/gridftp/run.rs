@@ -89,7 +89,7 @@ fn through(here: &Here<'_, ()>) -> Result<(Command, Vec<Server>)> {
         offramp: "gw2",
     };
     let servers = gateways.start()?;
-    let mut client = gateways.run(&gateways.routes("")?)?;
+    let mut client = gateways.run(&gateways.routes("")?, &[])?;
     client.env("HOME", here.folder).arg(CLIENT.find()?);
     Ok((client, servers))
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use longhaul_hostile::Usage;
 use serde_json::Value;
 
 use super::{Cell, Seen};
-use crate::children::{Server, output_within};
+use crate::children::{Server, succeed_within};
 use crate::copy::{SERVER_PORT, Source, in_node, serve};
 use crate::experiment::Here;
 
@@ -61,7 +61,7 @@ pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Seen> {
             let mut cp = command(here)?;
             cp.args(["cp", "--quiet"]).args(copy);
             let started = Instant::now();
-            succeed(cp, "longhaul cp")?;
+            succeed_within(cp, "longhaul cp", COMMAND_TIMEOUT)?;
             started.elapsed()
         }
         _ => {
@@ -69,7 +69,8 @@ pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Seen> {
             let mut submit = command(here)?;
             submit.args(["submit", "--json"]).args(copy);
             let started = Instant::now();
-            let job: Value = serde_json::from_str(&succeed(submit, "longhaul submit")?)?;
+            let job: Value =
+                serde_json::from_str(&succeed_within(submit, "longhaul submit", COMMAND_TIMEOUT)?)?;
             let id = job["id"].to_string();
             let _agent = match cell {
                 Cell::Killed => {
@@ -81,7 +82,7 @@ pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Seen> {
             };
             let mut follow = command(here)?;
             follow.args(["job", &id, "--follow"]);
-            succeed(follow, "longhaul job")?;
+            succeed_within(follow, "longhaul job", COMMAND_TIMEOUT)?;
             started.elapsed()
         }
     };
@@ -118,12 +119,6 @@ fn agent(here: &Here<'_, Source>) -> Result<Server> {
     let mut agent = command(here)?;
     agent.arg("agent");
     Server::start(agent, "longhaul agent", "is ready")
-}
-
-fn succeed(command: Command, name: &str) -> Result<String> {
-    let (status, out, errors) = output_within(command, name, COMMAND_TIMEOUT)?;
-    ensure!(status.success(), "{name} ended with {status}: {}", errors.trim());
-    Ok(out)
 }
 
 /// Follows a job until half of its bytes are there.

@@ -25,6 +25,8 @@ pub struct Programs;
 pub enum Entry {
     /// Started by `longhaul run`.
     Run,
+    /// Started by `longhaul run --isolate`.
+    Isolate,
     /// Redirected by the packet filter to the on-ramp's transparent entry.
     Redirect,
     /// Told of the on-ramp's SOCKS5 entry, by the program's own option.
@@ -53,11 +55,18 @@ pub struct Seen {
 
 impl Entry {
     /// All, in the order of the table.
-    pub const ALL: [Self; 4] = [Self::Run, Self::Redirect, Self::Socks, Self::Connect];
+    pub const ALL: [Self; 5] = [
+        Self::Run,
+        Self::Isolate,
+        Self::Redirect,
+        Self::Socks,
+        Self::Connect,
+    ];
 
     fn words(self) -> &'static str {
         match self {
             Self::Run => "`longhaul run`",
+            Self::Isolate => "`longhaul run --isolate`",
             Self::Redirect => "redirected",
             Self::Socks => "SOCKS5",
             Self::Connect => "HTTP CONNECT",
@@ -137,7 +146,7 @@ impl Experiment for Programs {
             Entry::ALL
                 .into_iter()
                 .filter(move |entry| match entry {
-                    Entry::Run | Entry::Redirect => true,
+                    Entry::Run | Entry::Isolate | Entry::Redirect => true,
                     Entry::Socks => peer(case.program).is_ok_and(|peer| peer.abilities().socks),
                     Entry::Connect => fetchers::tunnels(case.program),
                 })
@@ -252,7 +261,7 @@ fn direction(case: &Case) -> &'static str {
 }
 
 const HEAD: &str = "Programs of the distribution, none of them changed, move a file of 8 MiB between a client and a server over 70 ms, through two depots and an off-ramp beside the server, and every byte is compared. The server's side has nothing of \
-    Longhaul; the packet filter of the client's host rejects whatever would go to the server directly, so what arrives has taken the route. *`longhaul run`* starts the program with the preload library; *redirected*, the packet filter sends \
+    Longhaul; the packet filter of the client's host rejects whatever would go to the server directly, so what arrives has taken the route. *`longhaul run`* starts the program with the preload library, *`longhaul run --isolate`* in a network namespace of its own; *redirected*, the packet filter sends \
     its connections to the on-ramp's transparent entry; *SOCKS5* and *HTTP CONNECT* are entries that a program's own option names. `-`: the program has no such option.";
 
 const FOOT: &str = "GridFTP with one stream uses stream mode, with 4 and 8 extended block mode (`-fast`), which has the sender open the data connections: to the client, that is the server, on whose side nothing takes them onto the route. There an on-ramp beside the server is needed as well.";
@@ -291,7 +300,7 @@ mod tests {
         let runs = Runs::of(&records);
         let text = Programs.page(&runs).unwrap().text;
         assert!(
-            text.contains("| curl | to the client | yes | - | no (1) | - |"),
+            text.contains("| curl | to the client | yes | - | - | no (1) | - |"),
             "{text}"
         );
         assert!(text.contains("(1) it is away"));

@@ -74,7 +74,7 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
     let _servers = gateways.start()?;
     let routes = gateways.routes("fall_back = false\n")?;
     let _onramp = match cell.entry {
-        Entry::Run => None,
+        Entry::Run | Entry::Isolate => None,
         _ => Some(onramp(&gateways, &routes)?),
     };
     reject_direct(here, cell.entry)?;
@@ -102,8 +102,10 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
     if cell.entry == Entry::Connect {
         fetchers::tunnel(&cell.program, &mut command, local(HTTP_PORT));
     }
-    if cell.entry == Entry::Run {
-        command = under_run(&gateways, &routes, &command)?;
+    match cell.entry {
+        Entry::Run => command = under_run(&gateways, &routes, &[], &command)?,
+        Entry::Isolate => command = under_run(&gateways, &routes, &["--isolate"], &command)?,
+        _ => {}
     }
     let moved = output_within(command, peer.name(), PROGRAM_TIMEOUT).and_then(|(status, out, err)| {
         ensure!(status.success(), "{status}: {} {}", out.trim(), err.trim());
@@ -136,8 +138,8 @@ fn onramp(gateways: &Gateways<'_>, routes: &Path) -> Result<Server> {
 }
 
 /// The same program with the same arguments, started by `longhaul run`.
-fn under_run(gateways: &Gateways<'_>, routes: &Path, program: &Command) -> Result<Command> {
-    let mut command = gateways.run(routes)?;
+fn under_run(gateways: &Gateways<'_>, routes: &Path, options: &[&str], program: &Command) -> Result<Command> {
+    let mut command = gateways.run(routes, options)?;
     command.arg(program.get_program());
     Ok(filled(command, program, |_| true))
 }

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::Seen;
 use super::database::Database;
-use crate::children::{Server, output_within};
+use crate::children::{Server, succeed_within};
 use crate::copy::{SERVER_PORT, Source, in_node, serve};
 use crate::dataset;
 use crate::experiment::Here;
@@ -95,15 +95,15 @@ pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Seen> 
     }
     submit.arg(from).arg(format!("{}/", arrived.display()));
     let started = Instant::now();
-    let job: Value = serde_json::from_str(&succeed(submit, "longhaul submit")?)?;
+    let job: Value = serde_json::from_str(&succeed_within(submit, "longhaul submit", COMMAND_TIMEOUT)?)?;
     let id = job["id"].to_string();
     let mut follow = command(here, "node1")?;
     follow.args(["job", &id, "--follow"]);
-    succeed(follow, "longhaul job")?;
+    succeed_within(follow, "longhaul job", COMMAND_TIMEOUT)?;
     let seconds = started.elapsed().as_secs_f64();
     let mut jobs = command(here, "node1")?;
     jobs.args(["jobs", "--parts", "--json"]);
-    let listed = succeed(jobs, "longhaul jobs")?;
+    let listed = succeed_within(jobs, "longhaul jobs", COMMAND_TIMEOUT)?;
     drop(running);
     let listed = listed
         .lines()
@@ -131,12 +131,6 @@ fn agent(here: &Here<'_, Source>, node: &str, url: &str) -> Result<Server> {
     let mut agent = command(here, node)?;
     agent.env("LONGHAUL_STORE", url).args(["agent", "--name", node]);
     Server::start(agent, "longhaul agent", "is ready")
-}
-
-fn succeed(command: Command, name: &str) -> Result<String> {
-    let (status, out, errors) = output_within(command, name, COMMAND_TIMEOUT)?;
-    ensure!(status.success(), "{name} ended with {status}: {}", errors.trim());
-    Ok(out)
 }
 
 /// Files of `source` that `arrived` has not, or not the same.

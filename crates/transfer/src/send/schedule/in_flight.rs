@@ -249,6 +249,26 @@ impl InFlight {
         carrier.map_or(Duration::ZERO, |carrier| carrier.answer_time)
     }
 
+    /// The longest that the latest answer on any stream took.
+    pub(super) fn longest_answer_time(&self) -> Duration {
+        let times = self.streams.values().map(|carrier| carrier.answer_time);
+        times.max().unwrap_or_default()
+    }
+
+    /// Whether all bytes that `stream` carries should be delivered within `bound`, at the rate of its answers. One without any delivers nothing.
+    pub(super) fn delivers_within(&self, stream: StreamId, bound: Duration) -> bool {
+        self.streams.get(&stream).is_some_and(|carrier| {
+            let rate = carrier.rate.latest().unwrap_or_default();
+            carrier.bytes == 0 || carrier.bytes as f64 <= rate * bound.as_secs_f64()
+        })
+    }
+
+    /// Whether `subject` is carried by a stream that never had an answer.
+    pub(super) fn is_unanswered(&self, subject: Subject) -> bool {
+        let carrier = self.carrier(subject).and_then(|stream| self.streams.get(&stream));
+        carrier.is_some_and(|carrier| carrier.answer_time.is_zero())
+    }
+
     pub(super) fn len(&self) -> usize {
         self.flights.len()
     }

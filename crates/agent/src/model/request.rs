@@ -1,0 +1,356 @@
+//! What is asked for: a copy, its options, and what of a request cannot be.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::notice::Receiver;
+
+/// Most sources of one job, and most routes and the like of its options.
+const MAX_LIST_ENTRIES: usize = 1000;
+/// Most bytes of a path, an option, a label or an argument.
+const MAX_TEXT_BYTES: usize = 4096;
+/// Fewest and most parts of a job that is split.
+pub const MIN_PARTS: u32 = 2;
+/// See [`MIN_PARTS`].
+pub const MAX_PARTS: u32 = 1000;
+/// Priorities lie between this and its negative.
+pub const MAX_PRIORITY: i64 = 100;
+
+/// What is to be copied, and how: the arguments of `longhaul cp`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobRequest {
+    /// What to copy: absolute paths here, `user@host:path`, or `lh://host[:port]/path`.
+    #[schema(min_items = 1, max_items = 1000, example = json!(["/data/run-7"]))]
+    pub sources: Vec<String>,
+    /// Where to, in the same form.
+    #[schema(min_length = 1, max_length = 4096, example = "ana@dtn.example.org:/store/")]
+    pub destination: String,
+    /// How.
+    #[serde(default)]
+    pub options: CopyOptions,
+    /// What its owner calls it.
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 4096)]
+    pub label: Option<String>,
+    /// Greater is sooner, among the jobs of one user.
+    #[serde(default)]
+    #[schema(minimum = -100, maximum = 100)]
+    pub priority: i64,
+    /// It does not begin before this moment (RFC 3339).
+    #[serde(default)]
+    #[schema(format = "date-time")]
+    pub not_before: Option<String>,
+    /// A program and its arguments, run when the job has ended, with the job in JSON on its standard input.
+    #[serde(default)]
+    #[schema(min_items = 1, max_items = 1000)]
+    pub on_end: Option<Vec<String>>,
+    /// In how many parts it is carried out, each a job that any agent takes; afterwards it runs as a whole and copies what is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 2, maximum = 1000)]
+    pub split: Option<u32>,
+    /// An `http` or `https` URL that is told when the job has ended: a POST of the job in JSON.
+    // Where it is not used, what is kept stays as older releases read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 2048)]
+    pub on_end_url: Option<String>,
+}
+
+/// Options of `longhaul cp`, by the names that they have there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CopyOptions {
+    /// Copy directories with all they hold.
+    pub recursive: bool,
+    /// Replace files that exist and differ.
+    pub overwrite: bool,
+    /// Force every file to disk before it counts as copied.
+    pub fsync: bool,
+    /// Begin every file from its start.
+    pub no_resume: bool,
+    /// Send the content of large files as it is, where the server allows it.
+    pub no_encrypt: bool,
+    /// Compare the content of files that are there already, by hash.
+    pub checksum: bool,
+    /// Keep hard links.
+    pub hard_links: bool,
+    /// When a route fails before anything was sent, connect directly instead.
+    pub fall_back: bool,
+    /// Trust a server that is not known yet, and remember its key.
+    pub accept_new: bool,
+    /// Bring this program along over ssh.
+    pub bootstrap: bool,
+    /// Depots to pass, in order and with commas between them, or `direct`: streams spread over the routes.
+    pub routes: Vec<String>,
+    /// Addresses of this host that sessions begin at.
+    pub source_addresses: Vec<String>,
+    /// The moment by which it is to be over (RFC 3339).
+    // Where it is not used, what is kept stays as older releases read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "date-time")]
+    pub by: Option<String>,
+    /// What may be reserved for it: `auto`, `never`, or a rate in bit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<String>,
+    /// Streams in all.
+    pub streams: Option<u32>,
+    /// TCP congestion control of this host's connections.
+    pub congestion: Option<String>,
+    /// The server's key; nothing else is trusted then.
+    pub host_key: Option<String>,
+    /// File of the key to be known by.
+    pub identity: Option<String>,
+    /// TCP ports for the data of copies over ssh.
+    pub port_range: Option<String>,
+    /// Port of the host's ssh server.
+    pub ssh_port: Option<u16>,
+    /// File with the key to log in with.
+    pub ssh_key: Option<String>,
+    /// File with ssh's settings.
+    pub ssh_config: Option<String>,
+    /// Host to log in by way of.
+    pub ssh_jump: Option<String>,
+    /// Options of ssh_config(5).
+    pub ssh_options: Vec<String>,
+    /// The ssh program.
+    pub ssh_program: Option<String>,
+    /// Connect to the host by IPv4 alone.
+    pub ipv4: bool,
+    /// Connect to the host by IPv6 alone.
+    pub ipv6: bool,
+}
+
+impl CopyOptions {
+    /// As they stand on the command line of `longhaul cp`.
+    pub fn arguments(&self) -> Vec<String> {
+        let flags = [
+            (self.recursive, "--recursive"),
+            (self.overwrite, "--overwrite"),
+            (self.fsync, "--fsync"),
+            (self.no_resume, "--no-resume"),
+            (self.no_encrypt, "--no-encrypt"),
+            (self.checksum, "--checksum"),
+            (self.hard_links, "--hard-links"),
+            (self.fall_back, "--fall-back"),
+            (self.accept_new, "--accept-new"),
+            (self.bootstrap, "--bootstrap"),
+            (self.ipv4, "-4"),
+            (self.ipv6, "-6"),
+        ];
+        let mut arguments: Vec<String> = flags
+            .iter()
+            .filter(|(set, _)| *set)
+            .map(|(_, flag)| (*flag).to_owned())
+            .collect();
+        // In one word with their values: none of those can be taken for a flag.
+        let mut long = |flag: &str, values: &mut dyn Iterator<Item = String>| {
+            arguments.extend(values.map(|value| format!("--{flag}={value}")));
+        };
+        long("route", &mut self.routes.iter().cloned());
+        long("source", &mut self.source_addresses.iter().cloned());
+        long("streams", &mut self.streams.iter().map(u32::to_string));
+        long("by", &mut self.by.iter().cloned());
+        long("reserve", &mut self.reserve.iter().cloned());
+        long("congestion", &mut self.congestion.iter().cloned());
+        long("host-key", &mut self.host_key.iter().cloned());
+        long("identity", &mut self.identity.iter().cloned());
+        long("ssh", &mut self.ssh_program.iter().cloned());
+        long("port-range", &mut self.port_range.iter().cloned());
+        let mut short = |flag: &str, values: &mut dyn Iterator<Item = String>| {
+            arguments.extend(values.map(|value| format!("-{flag}{value}")));
+        };
+        short("P", &mut self.ssh_port.iter().map(u16::to_string));
+        short("i", &mut self.ssh_key.iter().cloned());
+        short("F", &mut self.ssh_config.iter().cloned());
+        short("J", &mut self.ssh_jump.iter().cloned());
+        short("o", &mut self.ssh_options.iter().cloned());
+        arguments
+    }
+
+    /// Everything in it that is text.
+    fn texts(&self) -> impl Iterator<Item = &String> {
+        let single = [
+            &self.by,
+            &self.reserve,
+            &self.congestion,
+            &self.host_key,
+            &self.identity,
+            &self.port_range,
+            &self.ssh_key,
+            &self.ssh_config,
+            &self.ssh_jump,
+            &self.ssh_program,
+        ];
+        let lists = [&self.routes, &self.source_addresses, &self.ssh_options];
+        lists.into_iter().flatten().chain(single.into_iter().flatten())
+    }
+}
+
+/// A request cannot be a job.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRequest {
+    /// Nothing to copy.
+    #[error("sources: name what to copy")]
+    NoSources,
+    /// Too much of something.
+    #[error("{0}: at most {MAX_LIST_ENTRIES} entries")]
+    TooMany(&'static str),
+    /// A text that is none, too long, or could not be an argument.
+    #[error("{0}: empty, longer than {MAX_TEXT_BYTES} bytes, or with a NUL byte")]
+    Text(&'static str),
+    /// A path that would be taken from wherever the agent happens to run.
+    #[error("{0}: not an absolute path, user@host:path or lh://host/path")]
+    Relative(String),
+    /// Out of bounds.
+    #[error("priority: between -{MAX_PRIORITY} and {MAX_PRIORITY}")]
+    Priority,
+    /// Not a moment.
+    #[error("not_before: {0} is not a moment like 2030-01-31T18:00:00Z")]
+    NotBefore(String),
+    /// Too few or too many parts.
+    #[error("split: between {MIN_PARTS} and {MAX_PARTS} parts")]
+    Parts,
+    /// Where it goes depends on whether it is there, which the first part changes.
+    #[error(
+        "split: {0}: end the destination with a slash, so that it means a directory whether it is there or not"
+    )]
+    SplitInto(String),
+    /// The data does not pass any agent.
+    #[error("split: between two other hosts there is nothing to divide among agents: leave it out")]
+    SplitBetween,
+    /// No program.
+    #[error("on_end: name a program")]
+    NoProgram,
+    /// Nothing that can be told.
+    #[error("on_end_url: an http or https URL of up to 2048 characters, without a name or a password in it")]
+    Url,
+    /// `longhaul cp` does not understand it.
+    #[error("{0}")]
+    Copy(String),
+}
+
+impl JobRequest {
+    /// Whether it can be a job at all, as far as that shows before it runs.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn check(&self) -> Result<(), InvalidRequest> {
+        if self.sources.is_empty() {
+            return Err(InvalidRequest::NoSources);
+        }
+        let lists = [
+            ("sources", self.sources.len()),
+            ("routes", self.options.routes.len()),
+            ("source_addresses", self.options.source_addresses.len()),
+            ("ssh_options", self.options.ssh_options.len()),
+            ("on_end", self.on_end.as_ref().map_or(0, Vec::len)),
+        ];
+        if let Some((name, _)) = lists.iter().find(|(_, entries)| *entries > MAX_LIST_ENTRIES) {
+            return Err(InvalidRequest::TooMany(name));
+        }
+        let is_text =
+            |text: &String| !text.is_empty() && text.len() <= MAX_TEXT_BYTES && !text.contains('\0');
+        let texts: [(&str, Box<dyn Iterator<Item = &String> + '_>); 5] = [
+            ("sources", Box::new(self.sources.iter())),
+            ("destination", Box::new(std::iter::once(&self.destination))),
+            ("options", Box::new(self.options.texts())),
+            ("label", Box::new(self.label.iter())),
+            ("on_end", Box::new(self.on_end.iter().flatten())),
+        ];
+        for (name, mut texts) in texts {
+            if !texts.all(is_text) {
+                return Err(InvalidRequest::Text(name));
+            }
+        }
+        if let Some(path) = self
+            .paths()
+            .find(|path| far_end(path).is_none() && !path.starts_with('/'))
+        {
+            return Err(InvalidRequest::Relative(path.clone()));
+        }
+        if !(-MAX_PRIORITY..=MAX_PRIORITY).contains(&self.priority) {
+            return Err(InvalidRequest::Priority);
+        }
+        if self.on_end.as_ref().is_some_and(Vec::is_empty) {
+            return Err(InvalidRequest::NoProgram);
+        }
+        self.check_split()?;
+        if self
+            .on_end_url
+            .as_deref()
+            .is_some_and(|url| Receiver::of(url).is_none())
+        {
+            return Err(InvalidRequest::Url);
+        }
+        self.due().map(|_| ())
+    }
+
+    fn check_split(&self) -> Result<(), InvalidRequest> {
+        let Some(parts) = self.split else {
+            return Ok(());
+        };
+        let is_far = |path: &String| far_end(path).is_some();
+        if !(MIN_PARTS..=MAX_PARTS).contains(&parts) {
+            return Err(InvalidRequest::Parts);
+        }
+        if is_far(&self.destination) && self.sources.iter().any(is_far) {
+            return Err(InvalidRequest::SplitBetween);
+        }
+        match self.sources.len() > 1 || self.destination.ends_with(['/', ':']) {
+            true => Ok(()),
+            false => Err(InvalidRequest::SplitInto(self.destination.clone())),
+        }
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &String> {
+        self.sources.iter().chain(std::iter::once(&self.destination))
+    }
+
+    /// Before when it does not begin, in milliseconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// What is there is not a moment.
+    pub fn due(&self) -> Result<Option<i64>, InvalidRequest> {
+        let Some(text) = &self.not_before else {
+            return Ok(None);
+        };
+        let moment: Result<Timestamp, _> = text.parse();
+        moment
+            .map(|moment| Some(moment.as_millisecond()))
+            .map_err(|_| InvalidRequest::NotBefore(text.clone()))
+    }
+
+    /// The place that it is limited by: the far end, or this machine.
+    pub fn place(&self) -> String {
+        // The destination first: it is what a copy between two hosts writes to.
+        let ends = std::iter::once(&self.destination).chain(&self.sources);
+        let far = ends.filter_map(|path| far_end(path)).next();
+        far.unwrap_or("this machine").to_owned()
+    }
+
+    /// The arguments of `longhaul cp`, behind its name.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = self.options.arguments();
+        arguments.push("--".into());
+        arguments.extend(self.paths().cloned());
+        arguments
+    }
+}
+
+/// The host in `user@host:path` or `lh://host/path`, with the user; none for a path here.
+fn far_end(path: &str) -> Option<&str> {
+    if let Some(rest) = path.strip_prefix("lh://") {
+        return Some(rest.split('/').next().unwrap_or(rest));
+    }
+    // In brackets there may be colons.
+    let brackets = path.find(']').map_or(0, |end| end + 1);
+    let (host, _) = path.split_at(brackets + path[brackets..].find(':')?);
+    (!host.contains('/')).then_some(host)
+}
+
+/// Whether it is an absolute path here, `user@host:path` or `lh://host/path`.
+pub(crate) fn is_location(text: &str) -> bool {
+    let is_text = !text.is_empty() && text.len() <= MAX_TEXT_BYTES && !text.contains('\0');
+    is_text && (text.starts_with('/') || far_end(text).is_some())
+}

@@ -1,0 +1,142 @@
+use super::*;
+
+fn request(sources: &[&str], destination: &str) -> JobRequest {
+    JobRequest {
+        sources: sources.iter().map(|&source| source.to_owned()).collect(),
+        destination: destination.into(),
+        options: CopyOptions::default(),
+        label: None,
+        priority: 0,
+        not_before: None,
+        on_end: None,
+        split: None,
+        on_end_url: None,
+    }
+}
+
+#[test]
+fn places_are_the_far_ends() {
+    for (sources, destination, place) in [
+        (["/a"], "ana@dtn:/b", "ana@dtn"),
+        (["lh://dtn:7511/a"], "/b", "dtn:7511"),
+        (["one:/a"], "two:b", "two"),
+        (["ana@[2001:db8::1]:a"], "/b", "ana@[2001:db8::1]"),
+        (["/a:b"], "/c", "this machine"),
+    ] {
+        let request = request(&sources, destination);
+        assert_eq!(request.check(), Ok(()), "{destination}");
+        assert_eq!(request.place(), place);
+    }
+}
+
+#[test]
+fn what_cannot_be_a_job_is_told() {
+    let good = || request(&["/a"], "/b");
+    let told = |request: JobRequest| request.check().unwrap_err();
+    assert_eq!(told(request(&[], "/b")), InvalidRequest::NoSources);
+    assert_eq!(told(request(&["a"], "/b")), InvalidRequest::Relative("a".into()));
+    assert_eq!(
+        told(request(&["./a:b"], "/b")),
+        InvalidRequest::Relative("./a:b".into())
+    );
+    assert_eq!(told(request(&["/a\0"], "/b")), InvalidRequest::Text("sources"));
+    assert_eq!(told(request(&["/a"], "")), InvalidRequest::Text("destination"));
+    assert_eq!(
+        told(request(&["/a"; 1001], "/b")),
+        InvalidRequest::TooMany("sources")
+    );
+    let bad = JobRequest {
+        priority: i64::MIN,
+        ..good()
+    };
+    assert_eq!(told(bad), InvalidRequest::Priority);
+    let bad = JobRequest {
+        not_before: Some("tomorrow".into()),
+        ..good()
+    };
+    assert_eq!(told(bad), InvalidRequest::NotBefore("tomorrow".into()));
+    let bad = JobRequest {
+        on_end: Some(Vec::new()),
+        ..good()
+    };
+    assert_eq!(told(bad), InvalidRequest::NoProgram);
+    let bad = JobRequest {
+        on_end_url: Some("file:///etc/passwd".into()),
+        ..good()
+    };
+    assert_eq!(told(bad), InvalidRequest::Url);
+}
+
+#[test]
+fn what_is_split_goes_to_a_directory_and_passes_an_agent() {
+    let split = |sources: &[&str], destination: &str, parts| JobRequest {
+        split: Some(parts),
+        ..request(sources, destination)
+    };
+    for (sources, destination) in [
+        (&["/a"][..], "dtn:/b/"),
+        (&["/a"], "dtn:"),
+        (&["lh://dtn/a"], "/b/"),
+        (&["/a", "/b"], "/c"),
+    ] {
+        assert_eq!(split(sources, destination, 8).check(), Ok(()));
+    }
+    for parts in [0, 1, 1001] {
+        assert_eq!(split(&["/a"], "/b/", parts).check(), Err(InvalidRequest::Parts));
+    }
+    let into = InvalidRequest::SplitInto("dtn:/b".into());
+    assert_eq!(split(&["/a"], "dtn:/b", 8).check(), Err(into));
+    assert_eq!(
+        split(&["one:/a"], "two:/b/", 8).check(),
+        Err(InvalidRequest::SplitBetween)
+    );
+    // What a release that knew nothing of parts has kept reads the same.
+    let text = serde_json::to_string(&request(&["/a"], "/b")).unwrap();
+    assert!(!text.contains("split"));
+}
+
+#[test]
+fn what_parts_have_come_to_is_one_sum() {
+    let part = |bytes, walk_complete| Progress {
+        seconds: bytes as f64,
+        bytes,
+        bytes_found: 10,
+        walk_complete,
+        files: 1,
+        entries_found: 2,
+        bps: 4.0,
+        routes_bps: [("direct".to_owned(), 4.0)].into(),
+    };
+    let sum = Progress::sum(&[part(3, true), part(5, true)], 2);
+    assert_eq!(
+        (sum.seconds, sum.bytes, sum.bytes_found, sum.files),
+        (5.0, 8, 20, 2)
+    );
+    assert_eq!(
+        (sum.bps, sum.routes_bps["direct"], sum.entries_found),
+        (8.0, 8.0, 4)
+    );
+    assert!(sum.walk_complete);
+    // Of one that has not begun nobody knows what it will find.
+    assert!(!Progress::sum(&[part(3, true), part(5, true)], 3).walk_complete);
+    assert!(!Progress::sum(&[part(3, true), part(5, false)], 2).walk_complete);
+}
+
+#[test]
+fn no_value_can_be_taken_for_a_flag() {
+    let mut request = request(&["--overwrite"], "/b");
+    request.options.host_key = Some("--json".into());
+    request.options.ssh_options = vec!["-v".into()];
+    request.options.recursive = true;
+    assert_eq!(
+        request.arguments(),
+        [
+            "--recursive",
+            "--host-key=--json",
+            "-o-v",
+            "--",
+            "--overwrite",
+            "/b"
+        ]
+    );
+}

@@ -1,0 +1,78 @@
+//! Ends of jobs that somebody is told of.
+
+use longhaul_agent::{JobRequest, Store};
+use longhaul_jobs::Event;
+
+use crate::{request, submit};
+
+/// A job that has ended, whose end is told to that URL.
+async fn end_of_one_told(store: &Store, url: &str) -> i64 {
+    let request = JobRequest {
+        on_end_url: Some(url.into()),
+        ..request("dtn:/told")
+    };
+    let id = store.submit("ana", &request, None, None).await.unwrap().0.id;
+    store.ask(id, Event::Cancel).await.unwrap();
+    id
+}
+
+pub async fn an_end_is_told_until_it_is_taken(store: Store) {
+    let take = async |room| store.take_notices(room, 2, 60_000).await.unwrap();
+    // No end, or nobody to tell.
+    let untold = submit(&store, "ana", "dtn:/a").await;
+    store.ask(untold, Event::Cancel).await.unwrap();
+    assert!(take(10).await.is_empty());
+    assert_eq!(store.next_notice().await.unwrap(), None);
+    let id = end_of_one_told(&store, "https://one.example/hook").await;
+    // It outlives the job, and says what that was.
+    store.forget(id).await.unwrap();
+    let first = take(10).await.remove(0);
+    let told: serde_json::Value = serde_json::from_str(&first.body).unwrap();
+    assert_eq!(
+        (told["id"].as_i64(), told["state"].as_str()),
+        (Some(id), Some("cancelled"))
+    );
+    assert_eq!(
+        (first.job, first.attempts, first.url.as_str()),
+        (id, 1, "https://one.example/hook")
+    );
+    // It is under way.
+    assert!(take(10).await.is_empty());
+    assert!(store.next_notice().await.unwrap().unwrap() > 0);
+    store.notice_later(&first, 0).await.unwrap();
+    let second = take(10).await.remove(0);
+    assert_eq!((second.id.as_str(), second.attempts), (first.id.as_str(), 2));
+    // An agent that has the store for itself knows that nobody else is telling it.
+    store.notices_lost().await.unwrap();
+    let second = take(10).await.remove(0);
+    assert_eq!(second.attempts, 3);
+    // Who was taken to be gone puts nothing off any more.
+    store.notice_later(&first, -1).await.unwrap();
+    assert!(take(10).await.is_empty());
+    store.notice_taken(&second.id).await.unwrap();
+    assert_eq!(store.next_notice().await.unwrap(), None);
+    // One receiver does not keep the others waiting, and each end is one of its own.
+    for _ in 0..4 {
+        end_of_one_told(&store, "https://one.example/hook").await;
+    }
+    let other = end_of_one_told(&store, "http://other.example/").await;
+    let (taken, more) = (take(10).await, take(10).await);
+    let jobs: Vec<i64> = taken.iter().map(|notice| notice.job).collect();
+    assert!(jobs.len() == 3 && jobs.contains(&other), "{jobs:?}");
+    assert_eq!(more.len(), 2);
+    let mut ids: Vec<String> = taken.into_iter().chain(more).map(|notice| notice.id).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 5);
+    // Of a job in parts one end is told: its own.
+    let split = JobRequest {
+        on_end_url: Some("http://third.example/".into()),
+        split: Some(3),
+        ..request("dtn:/told/")
+    };
+    let whole = store.submit("ana", &split, None, None).await.unwrap().0.id;
+    store.ask(whole, Event::Cancel).await.unwrap();
+    let told = take(10).await;
+    assert_eq!(told.iter().map(|notice| notice.job).collect::<Vec<_>>(), [whole]);
+    store.close().await;
+}

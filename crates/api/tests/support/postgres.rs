@@ -1,0 +1,180 @@
+//! A PostgreSQL server of a test's own, in a directory that goes with it, reached over a socket there and by nothing else.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// How long it may take to answer.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Whom it runs as when the tests run as root, which it refuses to: `nobody`.
+const NOBODY: u32 = 65534;
+
+/// The server. It is ended when this is dropped.
+pub struct Postgres {
+    dir: TempDir,
+    programs: PathBuf,
+    server: Option<Child>,
+}
+
+impl Postgres {
+    /// Makes a cluster, and starts it.
+    pub fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        if rustix::process::getuid().is_root() {
+            std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+            chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let mut this = Self {
+            dir,
+            programs: programs(),
+            server: None,
+        };
+        let made = this
+            .command("initdb")
+            .args([
+                "--auth=trust",
+                "--username=agent",
+                "--no-sync",
+                "--encoding=UTF8",
+                "--locale=C",
+                "-D",
+            ])
+            .arg(this.cluster())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        this.begin();
+        this
+    }
+
+    /// Makes a database.
+    pub fn create_database(&self, name: &str) {
+        let made = self
+            .command("createdb")
+            .args(["-U", "agent", "-h"])
+            .arg(self.dir.path())
+            .arg(name)
+            .status();
+        assert!(made.unwrap().success());
+    }
+
+    /// A database's URL.
+    pub fn url_of(&self, name: &str) -> String {
+        format!("postgres:///{name}?user=agent&host={}", self.dir.path().display())
+    }
+
+    /// Ends it at once, as a crash would, and starts it again.
+    pub fn crash_and_restart(&mut self) {
+        self.kill();
+        // The next one removes it when it finds nobody behind it; a process that has its number by now would be in the way.
+        let _ = std::fs::remove_file(self.cluster().join("postmaster.pid"));
+        self.begin();
+    }
+
+    fn cluster(&self) -> PathBuf {
+        self.dir.path().join("cluster")
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let program = self.programs.join(name);
+        let mut command = match rustix::process::getuid().is_root() {
+            false => Command::new(program),
+            true => {
+                let mut command = Command::new("setpriv");
+                command
+                    .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+                    .arg(program);
+                command
+            }
+        };
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn begin(&mut self) {
+        let until = Instant::now() + START_TIMEOUT;
+        self.server = Some(self.started());
+        while !self.answers() {
+            assert!(
+                Instant::now() < until,
+                "{}",
+                std::fs::read_to_string(self.dir.path().join("log")).unwrap()
+            );
+            // It refuses to start while a process of the one before is still about to end.
+            let ended = self
+                .server
+                .as_mut()
+                .is_some_and(|server| server.try_wait().unwrap().is_some());
+            if ended {
+                self.server = Some(self.started());
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn started(&self) -> Child {
+        let log = std::fs::File::create(self.dir.path().join("log")).unwrap();
+        self.command("postgres")
+            .arg("-D")
+            .arg(self.cluster())
+            .arg("-k")
+            .arg(self.dir.path())
+            .args([
+                "-c",
+                "listen_addresses=",
+                "-c",
+                "max_connections=64",
+                "-c",
+                "shared_buffers=16MB",
+                // In the cluster, so that it goes with it whatever ends the server.
+                "-c",
+                "dynamic_shared_memory_type=mmap",
+            ])
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap()
+    }
+
+    fn answers(&self) -> bool {
+        let ready = self
+            .command("pg_isready")
+            .arg("-h")
+            .arg(self.dir.path())
+            .stdout(Stdio::null())
+            .status();
+        ready.unwrap().success()
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            // Its children see that it is gone and end; the socket and the shared memory go with them.
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Where the server's programs are: Debian has them in a directory for each release.
+fn programs() -> PathBuf {
+    let in_path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = std::env::split_paths(&in_path).collect();
+    if let Ok(releases) = std::fs::read_dir("/usr/lib/postgresql") {
+        places.extend(releases.flatten().map(|release| release.path().join("bin")));
+    }
+    let found = places.into_iter().find(|place| {
+        ["initdb", "postgres", "pg_isready", "createdb"]
+            .iter()
+            .all(|program| Path::new(place).join(program).exists())
+    });
+    found.unwrap_or_else(|| panic!("PostgreSQL's programs are missing: make deps installs them"))
+}

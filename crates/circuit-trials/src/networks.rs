@@ -1,0 +1,74 @@
+//! Real networks as the book knows them.
+
+use std::path::Path;
+
+use longhaul_circuits::network::{Link, Network, NodeId, Share};
+use longhaul_circuits::time::Rate;
+use longhaul_map::graphml::Assumptions;
+use longhaul_map::{Graph, esnet, graphml};
+
+use crate::Error;
+
+/// What a link is taken to carry where its file does not say, in bit/s.
+const ASSUMED_CAPACITY: Rate = 10_000_000_000;
+/// What a link is taken to delay where its file does not say, in microseconds.
+const ASSUMED_LATENCY: u64 = 1_000;
+
+macro_rules! data {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../map/data/", $name))
+    };
+}
+
+/// The networks of the trials.
+pub const NAMES: [&str; 4] = ["ESnet", "Abilene", "Geant2012", "Uunet"];
+
+/// A map as a network: sites as nodes, each direction of each link as a link, and half of it to reserve where the map does not say.
+fn of_graph(graph: &Graph, network: &'static str) -> Result<Network, Error> {
+    let links = graph.edges().iter().map(|edge| {
+        let whole = |rate: quantities::Rate| rate.bits_per_second() as Rate;
+        let capacity = edge.capacity.map_or(ASSUMED_CAPACITY, whole);
+        let share = edge.reservable.filter(|_| capacity > 0).and_then(|reservable| {
+            Share::millionths(u32::try_from(whole(reservable).saturating_mul(1_000_000) / capacity).ok()?)
+        });
+        Link {
+            from: NodeId(edge.from),
+            to: NodeId(edge.to),
+            capacity,
+            share: share.unwrap_or_default(),
+            latency: edge.latency.map_or(ASSUMED_LATENCY, |latency| {
+                u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)
+            }),
+            cable: edge.link,
+        }
+    });
+    let why = |why: String| Error::Network { network, why };
+    let nodes = u32::try_from(graph.nodes()).map_err(|error| why(error.to_string()))?;
+    Network::new(nodes, links.collect()).map_err(|error| why(error.to_string()))
+}
+
+/// The network of this name, one of [`NAMES`].
+///
+/// # Errors
+/// [`Error::Network`]: there is none of this name, or its file is not what it should be.
+pub fn network(name: &'static str) -> Result<Network, Error> {
+    let why = |why: String| Error::Network { network: name, why };
+    let text = match name {
+        "ESnet" => {
+            let files = esnet::Files {
+                devices: data!("esnet/esnet-devices.json"),
+                adjacencies: data!("esnet/esnet-adjcies.json"),
+                positions: None,
+            };
+            let map = esnet::read(&files).map_err(|error| why(error.to_string()))?;
+            return of_graph(&Graph::of(&map), name);
+        }
+        "Abilene" => data!("zoo/Abilene.graphml"),
+        "Geant2012" => data!("zoo/Geant2012.graphml"),
+        "Uunet" => data!("zoo/Uunet.graphml"),
+        _ => return Err(why("no network of the trials".to_owned())),
+    };
+    let map = graphml::read(text, Path::new(name), &Assumptions::default())
+        .map_err(|error| why(error.to_string()))?;
+    of_graph(&Graph::of(&map), name)
+}

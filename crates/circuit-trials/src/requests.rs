@@ -1,0 +1,112 @@
+//! Random requests, always the same for one seed.
+
+use std::collections::BTreeSet;
+
+use longhaul_circuits::network::{Link, LinkId, Network, NodeId};
+use longhaul_circuits::path::{Diversity, Ends, Preference};
+use longhaul_circuits::request::{Elements, Pace, Request, Wish};
+use longhaul_circuits::time::{Moment, Rate, Volume, Window};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::{HOUR, MINUTE};
+
+/// Requests, each with the moment at which it is asked: always the same for one seed.
+pub struct Requests {
+    random: Xoshiro256PlusPlus,
+    nodes: u32,
+    links: u32,
+    /// The rates that are asked for are multiples of this: a fiftieth of what may be reserved of the link in the middle, by room.
+    unit: Rate,
+    /// Between two requests, on average, in milliseconds.
+    every: Moment,
+    now: Moment,
+}
+
+impl Requests {
+    /// For ends in `network`, at rates that its links could carry.
+    #[must_use]
+    pub fn new(network: &Network, seed: u64) -> Self {
+        // The larger a network, the more it is asked for.
+        let links = u32::try_from(network.links().len()).unwrap_or(u32::MAX).max(1);
+        let every = 20 * MINUTE * 28 / Moment::from(links);
+        let mut rooms: Vec<Rate> = network.links().iter().map(Link::reservable).collect();
+        rooms.sort_unstable();
+        let unit = rooms.get(rooms.len() / 2).copied().unwrap_or_default() / 50;
+        Self {
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            nodes: network.nodes(),
+            links,
+            unit,
+            every,
+            now: 0,
+        }
+    }
+
+    fn chance(&mut self, of: f64) -> bool {
+        self.random.random_bool(of)
+    }
+
+    fn pair(&mut self) -> Ends {
+        let from = self.random.random_range(0..self.nodes);
+        let to = (from + self.random.random_range(1..self.nodes)) % self.nodes;
+        Ends {
+            from: NodeId(from),
+            to: NodeId(to),
+        }
+    }
+
+    /// The next request, for so many paths.
+    pub fn next(&mut self, paths: usize) -> (Moment, Request) {
+        self.now += self.random.random_range(0..=2 * self.every);
+        // Many windows begin and end on the hour, as people's do.
+        let round = if self.chance(0.7) { HOUR } else { MINUTE };
+        let ahead = self.random.random_range(0..36 * HOUR);
+        let start = (self.now + ahead).div_euclid(round) * round + round;
+        let length = (1 + self.random.random_range(0..8)) * if self.chance(0.6) { HOUR } else { 10 * MINUTE };
+        // Few are large, and some are larger than any one link has room for.
+        let rate = 10_f64.powf(self.random.random_range(0.3..1.9)).round() as Rate * self.unit;
+        let wish = if self.chance(0.35) {
+            // What the rate carries in a part of the window.
+            let part = self.random.random_range(0.2..0.95) * length as f64;
+            let bytes = Volume::carried(rate, part as u64).bytes();
+            let most = self.chance(0.5).then_some(rate.saturating_mul(2));
+            Wish::Volume {
+                bytes,
+                most,
+                pace: if self.chance(0.5) { Pace::Even } else { Pace::Early },
+            }
+        } else {
+            Wish::Rate(rate)
+        };
+        let diversity = match self.random.random_range(0..20) {
+            0 => Diversity::Links,
+            1 => Diversity::Nodes,
+            _ => Diversity::Any,
+        };
+        let preference = match self.random.random_range(0..3) {
+            0 => Preference::FewestHops,
+            1 => Preference::LeastLatency,
+            _ => Preference::MostRoom,
+        };
+        let ends = self.pair();
+        let mut elements = Elements::default();
+        if self.chance(0.05) {
+            elements.no_links = BTreeSet::from([LinkId(self.random.random_range(0..self.links))]);
+            elements.no_nodes = BTreeSet::from([NodeId(self.random.random_range(0..self.nodes))]);
+        }
+        let window = Window::new(start, start + length);
+        (
+            self.now,
+            Request {
+                ends,
+                window,
+                wish,
+                paths,
+                diversity,
+                preference,
+                elements,
+            },
+        )
+    }
+}

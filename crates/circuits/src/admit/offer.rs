@@ -1,0 +1,162 @@
+//! What could be had instead.
+
+use super::{Offer, Offers, Proof, Short, field, grant, over_time, until};
+use crate::ledger::View;
+use crate::policy::Limits;
+use crate::request::{Pace, Request, Wish};
+use crate::split::{Known, Route, most, total};
+use crate::time::{Moment, Rate, Volume, Window};
+
+/// Starts that are tried, at most.
+const MAX_STARTS: usize = 48;
+
+/// Starts that are tried although no cut says that the ones before were too early, at most: each may take a search.
+const MAX_SEARCHED: usize = 4;
+
+/// What could be had instead of a request that is short of room.
+pub(super) fn offers(
+    view: &View<'_>,
+    request: &Request,
+    limits: &Limits,
+    now: Moment,
+    (short, proof): (&Short, &Proof),
+) -> Offers {
+    let good = |request: Request| offer(view, request, limits, now);
+    match (short, request.wish) {
+        (Short::Rate(short), Wish::Rate(rate)) => Offers {
+            later: later(view, request, limits, now, (rate, &short.known, proof)),
+            slower: slower(view, request, rate, &short.routes).and_then(good),
+            volume: volume(view, request, limits).and_then(good),
+        },
+        (Short::Volume(short), Wish::Volume { most, .. }) => {
+            let carried = short.plan.carried().bytes();
+            let less = Wish::Volume {
+                bytes: carried,
+                most,
+                pace: Pace::Early,
+            };
+            Offers {
+                later: finish(view, request, limits).and_then(good),
+                slower: None,
+                volume: (carried > 0)
+                    .then(|| Request {
+                        wish: less,
+                        ..request.clone()
+                    })
+                    .and_then(good),
+            }
+        }
+        _ => Offers::default(),
+    }
+}
+
+/// A request as an offer, if it is granted.
+fn offer(view: &View<'_>, request: Request, limits: &Limits, now: Moment) -> Option<Offer> {
+    request.check(view.network()).ok()?;
+    limits.check(&request, now).ok()?;
+    let plan = grant(view, &request, limits).ok()?;
+    Some(Offer { request, plan })
+}
+
+/// The same from the earliest start at which it goes.
+fn later(
+    view: &View<'_>,
+    request: &Request,
+    limits: &Limits,
+    now: Moment,
+    (rate, known, proof): (Rate, &Known, &Proof),
+) -> Option<Offer> {
+    let network = view.network();
+    let mut asked = request.clone();
+    let mut known = known.clone();
+    // The proof says until when its cut is too narrow.
+    let mut first = match proof {
+        Proof::Cut { until, .. } => Some((*until)?),
+        _ => None,
+    };
+    let mut searched = 0;
+    for _ in 0..MAX_STARTS {
+        let start = match &known {
+            Known::Cut(cut) => match first.take() {
+                Some(start) => start,
+                None => until::frees(view, &cut.links, request.paths, rate, asked.window)?,
+            },
+            Known::Searched(_) | Known::Unknown(_) => {
+                searched += 1;
+                if searched > MAX_SEARCHED {
+                    return None;
+                }
+                let usable = network
+                    .ids()
+                    .filter(|link| request.elements.allow(network, request.ends, *link));
+                until::changes(view, usable, asked.window)?
+            }
+        };
+        asked.window = asked.window.from_start(start.max(asked.window.start));
+        if asked.check(network).is_err() || limits.check(&asked, now).is_err() {
+            return None;
+        }
+        match grant(view, &asked, limits) {
+            Ok(plan) => return Some(Offer { request: asked, plan }),
+            Err(Short::Rate(short)) => known = short.known,
+            Err(Short::Volume(_)) => return None,
+        }
+    }
+    None
+}
+
+/// The highest rate in the same window.
+fn slower(view: &View<'_>, request: &Request, rate: Rate, found: &[Route]) -> Option<Request> {
+    let (routes, _) = most(
+        &field(view, request, request.window),
+        &request.ask(),
+        rate.saturating_sub(1),
+    );
+    let rate = total(&routes).max(total(found));
+    (rate > 0).then(|| Request {
+        wish: Wish::Rate(rate),
+        ..request.clone()
+    })
+}
+
+/// The largest volume by the end of the window.
+fn volume(view: &View<'_>, request: &Request, limits: &Limits) -> Option<Request> {
+    let goal = over_time::Goal {
+        volume: Volume(u128::MAX),
+        most: limits.rate,
+        pace: Pace::Early,
+    };
+    let plan = match over_time::plan(view, request, &goal) {
+        Ok(plan) => plan,
+        Err(short) => short.plan,
+    };
+    let bytes = plan.carried().bytes();
+    let wish = Wish::Volume {
+        bytes,
+        most: None,
+        pace: Pace::Early,
+    };
+    (bytes > 0).then(|| Request {
+        wish,
+        ..request.clone()
+    })
+}
+
+/// The same volume by the earliest end.
+fn finish(view: &View<'_>, request: &Request, limits: &Limits) -> Option<Request> {
+    let Wish::Volume { bytes, most, .. } = request.wish else {
+        return None;
+    };
+    let goal = over_time::Goal::of(bytes, most, Pace::Early, limits);
+    let plan = over_time::earliest(view, request, &goal)?;
+    let window = Window::new(request.window.start, plan.window().end);
+    Some(Request {
+        window,
+        wish: Wish::Volume {
+            bytes,
+            most,
+            pace: Pace::Early,
+        },
+        ..request.clone()
+    })
+}

@@ -1,0 +1,178 @@
+//! What is told of a refusal, and what may not be asked.
+
+use std::collections::BTreeSet;
+
+use super::{Answer, Counter, NoRoom, Proof, Refusal, decide};
+use crate::ledger::{Ledger, ReservationId, View};
+use crate::network::{LinkId, Network, NodeId, Share};
+use crate::policy::{Limits, PolicyRefusal};
+use crate::request::{Pace, Request, RequestFault, Wish};
+use crate::testing::{network, request};
+use crate::time::{Moment, Window};
+
+const NOW: Moment = 0;
+
+fn asked(network: &Network, ledger: &Ledger, request: &Request, limits: &Limits) -> Answer {
+    decide(&View::new(network, ledger), request, limits, NOW, Counter::Offer)
+}
+
+fn refused(answer: Answer) -> NoRoom {
+    match answer {
+        Answer::Refused(Refusal::NoRoom(none)) => *none,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Two ways between the ends, and what is booked on them: in seconds, one until 100, the other until 60.
+fn world() -> (Network, Ledger) {
+    let network = network(4, &[(0, 1, 10), (1, 3, 10), (0, 2, 6), (2, 3, 6)]);
+    let mut ledger = Ledger::new(&network);
+    for (id, end, rate, without) in [(0, 100_000, 10, 4), (1, 60_000, 6, 0)] {
+        let mut whole = request(&network, Window::new(0, end), Wish::Rate(rate), 1);
+        whole.elements.no_links = BTreeSet::from([LinkId(without)]);
+        let Answer::Granted(plan) = asked(&network, &ledger, &whole, &Limits::default()) else {
+            panic!()
+        };
+        ledger.take(ReservationId(id), &plan);
+    }
+    (network, ledger)
+}
+
+#[test]
+fn a_refusal_names_who_is_in_the_way_until_when_and_what_there_is_instead() {
+    let (network, ledger) = world();
+    let window = Window::new(50_000, 120_000);
+    let wanted = request(&network, window, Wish::Rate(8), 2);
+    let none = refused(asked(&network, &ledger, &wanted, &Limits::default()));
+    let Proof::Cut { links, rate, until } = &none.proof else {
+        panic!("{:?}", none.proof)
+    };
+    assert_eq!((*rate, *until), (0, Some(100_000)));
+    let by: BTreeSet<ReservationId> = links.iter().flat_map(|full| full.by.clone()).collect();
+    assert_eq!(by, BTreeSet::from([ReservationId(0), ReservationId(1)]));
+    assert_eq!(
+        none.offers.later.unwrap().request.window,
+        Window::new(100_000, 170_000)
+    );
+    assert_eq!(none.offers.slower, None, "nothing goes from the first moment on");
+    // 6 bit/s from 60 s, and 10 more from 100 s: 560 bits.
+    let Wish::Volume { bytes, .. } = none.offers.volume.unwrap().request.wish else {
+        panic!()
+    };
+    assert_eq!(bytes, 70);
+}
+
+#[test]
+fn a_volume_is_carried_when_and_where_it_goes() {
+    let (network, ledger) = world();
+    let volume = |bytes, pace| Wish::Volume {
+        bytes,
+        most: None,
+        pace,
+    };
+    let window = Window::new(50_000, 120_000);
+    for pace in [Pace::Early, Pace::Even] {
+        let wanted = request(&network, window, volume(70, pace), 2);
+        let Answer::Granted(plan) = asked(&network, &ledger, &wanted, &Limits::default()) else {
+            panic!()
+        };
+        let pieces: Vec<(Window, usize)> = plan
+            .0
+            .iter()
+            .map(|piece| (piece.window, piece.routes.len()))
+            .collect();
+        assert_eq!(
+            pieces,
+            [
+                (Window::new(60_000, 100_000), 1),
+                (Window::new(100_000, 120_000), 2)
+            ]
+        );
+    }
+    let none = refused(asked(
+        &network,
+        &ledger,
+        &request(&network, window, volume(71, Pace::Early), 2),
+        &Limits::default(),
+    ));
+    assert!(
+        matches!(none.proof, Proof::Volume { .. } | Proof::Stretches { .. }),
+        "{:?}",
+        none.proof
+    );
+    assert_eq!(none.offers.later.unwrap().request.window.end, 120_500);
+    // An even pace behind what is booked is one piece, which ends with the window.
+    let free = request(&network, Window::new(100_000, 140_000), volume(20, Pace::Even), 2);
+    let Answer::Granted(plan) = asked(&network, &ledger, &free, &Limits::default()) else {
+        panic!()
+    };
+    assert_eq!((plan.0.len(), plan.window()), (1, free.window));
+}
+
+#[test]
+fn what_may_not_be_asked_is_said() {
+    let (network, ledger) = world();
+    let good = request(&network, Window::new(200_000, 300_000), Wish::Rate(10), 1);
+    let ask = |request: &Request, limits: &Limits| asked(&network, &ledger, request, limits);
+    let none = Limits::default();
+    assert!(matches!(ask(&good, &none), Answer::Granted(_)));
+    let policy = |limits: Limits| match ask(&good, &limits) {
+        Answer::Refused(Refusal::Policy(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    let rate = policy(Limits {
+        rate: Some(9),
+        ..none
+    });
+    assert_eq!(rate, PolicyRefusal::Rate { asked: 10, most: 9 });
+    let duration = policy(Limits {
+        duration: Some(99_999),
+        ..none
+    });
+    assert!(matches!(duration, PolicyRefusal::Duration { .. }));
+    let ahead = policy(Limits {
+        ahead: Some(299_999),
+        ..none
+    });
+    assert!(matches!(ahead, PolicyRefusal::Ahead { .. }));
+    let paths = policy(Limits {
+        paths: Some(0),
+        ..none
+    });
+    assert!(matches!(paths, PolicyRefusal::Paths { .. }));
+    // A share of half leaves 5 of 10.
+    let half = Limits {
+        share: Some(Share::HALF),
+        ..none
+    };
+    let slower = refused(ask(&good, &half)).offers.slower.unwrap();
+    assert_eq!(slower.request.wish, Wish::Rate(5));
+
+    let fault = |change: &dyn Fn(&mut Request)| {
+        let mut request = good.clone();
+        change(&mut request);
+        match ask(&request, &none) {
+            Answer::Refused(Refusal::Fault(fault)) => fault,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        fault(&|request| request.ends.to = NodeId(9)),
+        RequestFault::NoNode(NodeId(9))
+    );
+    assert_eq!(
+        fault(&|request| request.ends.to = NodeId(0)),
+        RequestFault::OneEnd(NodeId(0))
+    );
+    assert_eq!(fault(&|request| request.paths = 0), RequestFault::Paths(0));
+    assert_eq!(
+        fault(&|request| request.wish = Wish::Rate(0)),
+        RequestFault::Rate(0)
+    );
+    let past = fault(&|request| request.window.start = -1);
+    assert_eq!(past, RequestFault::Past { start: -1, now: NOW });
+    let empty = fault(&|request| request.window.end = request.window.start);
+    assert!(matches!(empty, RequestFault::Window(_)));
+    let far = fault(&|request| request.window.end = Moment::MAX);
+    assert!(matches!(far, RequestFault::Window(_)));
+}

@@ -1,0 +1,417 @@
+//! The book behind every entry of a journal.
+
+use proptest::prelude::*;
+
+use super::{Book, Change, Entry, Fault, Terms, difference};
+use crate::admit::{Answer, Counter};
+use crate::check::Checker;
+use crate::ledger::ReservationId;
+use crate::machine::{Event, Life, Provision, Reserve};
+use crate::network::{Network, NodeId};
+use crate::path::Ends;
+use crate::policy::Limits;
+use crate::request::{Pace, Request, Wish};
+use crate::testing::{self, network, small};
+use crate::time::{Moment, Rate, Volume, Window};
+
+const TERMS: Terms = Terms {
+    limits: NO_LIMITS,
+    hold: 5,
+    counter: Counter::Offer,
+};
+const NO_LIMITS: Limits = Limits {
+    rate: None,
+    duration: None,
+    ahead: None,
+    paths: None,
+    share: None,
+};
+
+fn request(network: &Network, window: Window, wish: Wish) -> Request {
+    testing::request(network, window, wish, 2)
+}
+
+/// A book, and the journal that made it.
+struct Kept {
+    book: Book,
+    journal: Vec<Entry>,
+}
+
+impl Kept {
+    fn write(&mut self, change: Change, now: Moment) -> Result<(), Fault> {
+        let entry = self.book.entry(change, now);
+        let before = self.book.clone();
+        match self.book.apply(&entry) {
+            Ok(_) => self.journal.push(entry),
+            Err(fault) => {
+                assert_eq!(self.book, before, "a fault changes nothing: {fault}");
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, id: u64, event: Event, now: Moment) -> Result<(), Fault> {
+        self.write(
+            Change::Event {
+                id: ReservationId(id),
+                event,
+            },
+            now,
+        )
+    }
+
+    /// Decides, and holds what is granted.
+    fn hold(&mut self, request: &Request, now: Moment) -> bool {
+        let decision = self.book.decide(request, &TERMS, now);
+        decision.change.is_some_and(|change| {
+            self.write(change, now).unwrap();
+            true
+        })
+    }
+}
+
+fn line() -> Kept {
+    Kept {
+        book: Book::new(network(2, &[(0, 1, 10)])),
+        journal: Vec::new(),
+    }
+}
+
+fn rate(book: &Book, at: Moment) -> Rate {
+    book.ledger().steps(crate::network::LinkId(0)).unwrap().at(at)
+}
+
+#[test]
+fn what_is_held_is_nobody_elses_until_it_times_out() {
+    let mut kept = line();
+    let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(10));
+    assert!(kept.hold(&whole, 0));
+    assert!(!kept.hold(&whole, 1));
+    assert_eq!((kept.book.next_due(), kept.book.due(4)), (Some(5), vec![]));
+    for change in kept.book.due(5) {
+        kept.write(change, 5).unwrap();
+    }
+    assert_eq!(
+        kept.book.reservation(ReservationId(0)).unwrap().machine.reserve,
+        Reserve::Timeout
+    );
+    assert!(kept.event(0, Event::Commit, 6).is_err(), "too late");
+    assert!(kept.hold(&whole, 6));
+    kept.event(1, Event::Commit, 7).unwrap();
+    assert_eq!(kept.book.next_due(), Some(20));
+    assert_eq!(
+        kept.book.reservation(ReservationId(1)).unwrap().machine.provision,
+        Some(Provision::Released)
+    );
+}
+
+#[test]
+fn a_change_keeps_the_old_promise_until_it_is_committed() {
+    let mut kept = line();
+    assert!(kept.hold(
+        &request(kept.book.network(), Window::new(10, 30), Wish::Rate(4)),
+        0
+    ));
+    kept.event(0, Event::Commit, 0).unwrap();
+    let raised = request(kept.book.network(), Window::new(10, 30), Wish::Rate(9));
+    let decision = kept
+        .book
+        .decide_change(ReservationId(0), &raised, &TERMS, 15)
+        .unwrap();
+    kept.write(decision.change.unwrap(), 15).unwrap();
+    assert_eq!(
+        (rate(&kept.book, 14), rate(&kept.book, 15)),
+        (4, 9),
+        "what is over stays, and both are held"
+    );
+    kept.event(0, Event::Abort, 16).unwrap();
+    assert_eq!(rate(&kept.book, 20), 4);
+    let lowered = request(kept.book.network(), Window::new(10, 25), Wish::Rate(1));
+    let decision = kept
+        .book
+        .decide_change(ReservationId(0), &lowered, &TERMS, 17)
+        .unwrap();
+    kept.write(decision.change.unwrap(), 17).unwrap();
+    assert_eq!(
+        (rate(&kept.book, 20), rate(&kept.book, 27)),
+        (4, 4),
+        "until it is committed, all of it is kept"
+    );
+    let fault = kept
+        .write(
+            Change::Returned {
+                id: ReservationId(0),
+                from: 18,
+            },
+            17,
+        )
+        .unwrap_err();
+    assert_eq!(fault, Fault::Changing(ReservationId(0)));
+    kept.event(0, Event::Commit, 18).unwrap();
+    assert_eq!([16, 17, 24, 25].map(|at| rate(&kept.book, at)), [4, 1, 1, 0]);
+    kept.write(
+        Change::Returned {
+            id: ReservationId(0),
+            from: 20,
+        },
+        20,
+    )
+    .unwrap();
+    assert_eq!([19, 20].map(|at| rate(&kept.book, at)), [1, 0]);
+    assert!(
+        kept.book
+            .decide_change(ReservationId(7), &raised, &TERMS, 15)
+            .is_err()
+    );
+}
+
+#[test]
+fn a_change_to_other_ends_leaves_what_is_over_as_it_was() {
+    let mut kept = Kept {
+        book: Book::new(network(3, &[(0, 1, 10), (1, 2, 10)])),
+        journal: Vec::new(),
+    };
+    let window = Window::new(10, 30);
+    let mut asked = request(kept.book.network(), window, Wish::Rate(4));
+    assert!(kept.hold(&asked, 0));
+    kept.event(0, Event::Commit, 0).unwrap();
+    for (now, ends) in [(15, (1, 2)), (20, (2, 0))] {
+        (asked.ends.from, asked.ends.to) = (NodeId(ends.0), NodeId(ends.1));
+        let decision = kept.book.decide_change(ReservationId(0), &asked, &TERMS, now);
+        kept.write(decision.unwrap().change.unwrap(), now).unwrap();
+        kept.event(0, Event::Commit, now).unwrap();
+    }
+    assert_eq!([14, 15, 19, 20].map(|at| rate(&kept.book, at)), [4, 0, 0, 0]);
+    let back = kept.book.ledger().steps(crate::network::LinkId(1)).unwrap();
+    assert_eq!([19, 20, 29, 30].map(|at| back.at(at)), [0, 4, 4, 0]);
+    let mut again = Book::new(kept.book.network().clone());
+    for entry in &kept.journal {
+        again.apply(entry).unwrap();
+    }
+    assert_eq!(again, kept.book);
+    // What is new has to lead between the ends that are asked for.
+    let decision = kept.book.decide_change(ReservationId(0), &asked, &TERMS, 25);
+    let Some(Change::Changing { mut hold, until }) = decision.unwrap().change else {
+        panic!()
+    };
+    hold.request.ends.to = NodeId(1);
+    assert_eq!(
+        kept.write(Change::Changing { hold, until }, 25).unwrap_err(),
+        Fault::Plan(ReservationId(0))
+    );
+}
+
+#[test]
+fn all_windows_are_granted_or_the_first_that_is_not_is_named() {
+    let mut kept = line();
+    assert!(kept.hold(
+        &request(kept.book.network(), Window::new(40, 50), Wish::Rate(6)),
+        0
+    ));
+    let asked = request(kept.book.network(), Window::new(0, 1), Wish::Rate(5));
+    let days = [
+        Window::new(0, 10),
+        Window::new(20, 30),
+        Window::new(45, 55),
+        Window::new(60, 70),
+    ];
+    let (place, answer) = kept.book.decide_all(&asked, &days, &TERMS, 0).unwrap_err();
+    assert!(matches!(answer, Answer::Refused(_)));
+    assert_eq!(place, 2);
+    // Instances that overlap count beside each other.
+    let (place, _) = kept
+        .book
+        .decide_all(&asked, &[days[0], days[0], days[0]], &TERMS, 0)
+        .unwrap_err();
+    assert_eq!(place, 2);
+    let (plans, change) = kept.book.decide_all(&asked, &days[..2], &TERMS, 0).unwrap();
+    kept.write(change, 0).unwrap();
+    assert_eq!((plans.len(), rate(&kept.book, 25)), (2, 5));
+    assert!(kept.book.reservation(ReservationId(2)).is_some());
+}
+
+#[test]
+fn entries_that_are_not_next_or_promise_too_much_are_refused() {
+    let mut kept = line();
+    let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(10));
+    let change = kept.book.decide(&whole, &TERMS, 0).change.unwrap();
+    let entry = kept.book.entry(change.clone(), 0);
+    kept.write(change, 0).unwrap();
+    assert_eq!(
+        kept.book.apply(&entry).unwrap_err(),
+        Fault::Order {
+            expected: 1,
+            found: 0
+        }
+    );
+    let Change::Held { mut holds, until } = entry.change else {
+        panic!()
+    };
+    let again = |holds| Change::Held { holds, until };
+    assert_eq!(
+        kept.write(again(holds.clone()), 1).unwrap_err(),
+        Fault::NotNext(ReservationId(0))
+    );
+    holds[0].id = ReservationId(1);
+    assert!(matches!(
+        kept.write(again(holds.clone()), 1).unwrap_err(),
+        Fault::Overbooked { .. }
+    ));
+    holds[0].plan.0[0].routes[0].path.0.reverse();
+    holds[0].plan.0[0].routes[0]
+        .path
+        .0
+        .push(crate::network::LinkId(9));
+    assert_eq!(
+        kept.write(again(holds), 1).unwrap_err(),
+        Fault::Plan(ReservationId(1))
+    );
+    assert!(matches!(
+        kept.event(0, Event::Reserve, 1).unwrap_err(),
+        Fault::NotNow { .. }
+    ));
+    assert_eq!(
+        kept.write(Change::Forgotten { id: ReservationId(0) }, 1)
+            .unwrap_err(),
+        Fault::Alive(ReservationId(0))
+    );
+}
+
+#[test]
+fn a_network_that_shrinks_keeps_its_promises_and_makes_no_more() {
+    let mut kept = line();
+    let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(8));
+    assert!(kept.hold(&whole, 0));
+    kept.event(0, Event::Commit, 0).unwrap();
+    let plan = kept.book.reservation(ReservationId(0)).unwrap().plan.clone();
+    let link = crate::network::LinkId(0);
+    kept.book.renew(network(3, &[(0, 1, 6), (1, 2, 5)])).unwrap();
+    assert_eq!(kept.book.above(&plan, 0), [link]);
+    assert_eq!(kept.book.above(&plan, 20), [], "what is over is over");
+    let little = request(&network(2, &[(0, 1, 1)]), Window::new(15, 25), Wish::Rate(1));
+    assert!(!kept.hold(&little, 0), "more is promised than there is");
+    let new = request(kept.book.network(), Window::new(20, 25), Wish::Rate(5));
+    assert!(kept.hold(&new, 0), "the new link is there");
+    kept.book.renew(network(3, &[(0, 1, 10), (1, 2, 5)])).unwrap();
+    assert_eq!(kept.book.above(&plan, 0), [], "as if nothing had been");
+    assert!(kept.hold(&little, 0));
+    let before = kept.book.clone();
+    assert!(matches!(
+        kept.book.renew(network(2, &[(0, 1, 10)])),
+        Err(super::Unlike::Nodes { known: 3, found: 2 })
+    ));
+    assert!(kept.book.renew(network(3, &[(0, 1, 10)])).is_err());
+    assert!(kept.book.renew(network(3, &[(0, 1, 10), (0, 2, 5)])).is_err());
+    assert_eq!(kept.book, before);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ask(i64, i64, u64, bool),
+    Change(u64, i64, i64, u64, bool),
+    Event(u64, Event),
+    Return(u64, i64),
+    Wait(i64),
+    Forget(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let event = prop::sample::select(vec![
+        Event::Commit,
+        Event::Commit,
+        Event::Abort,
+        Event::Provision,
+        Event::ProvisionConfirmed,
+        Event::Release,
+        Event::ReleaseConfirmed,
+        Event::ForcedEnd,
+        Event::Terminate,
+        Event::TerminateConfirmed,
+    ]);
+    prop_oneof![
+        4 => (0..40_i64, 1..30_i64, 1..12_u64, any::<bool>()).prop_map(|(a, b, c, d)| Step::Ask(a, b, c, d)),
+        2 => (0..8_u64, 0..40_i64, 1..30_i64, 1..12_u64, any::<bool>())
+            .prop_map(|(id, ahead, length, rate, back)| Step::Change(id, ahead, length, rate, back)),
+        6 => (0..8_u64, event).prop_map(|(id, event)| Step::Event(id, event)),
+        1 => (0..8_u64, 0..60_i64).prop_map(|(id, from)| Step::Return(id, from)),
+        2 => (0..9_i64).prop_map(Step::Wait),
+        1 => (0..8_u64).prop_map(Step::Forget),
+    ]
+}
+
+/// Whatever a reservation has or holds, added up anew.
+fn consistent(book: &Book) {
+    let mut checker = Checker::new(book.network());
+    for (id, reservation) in book.reservations() {
+        checker.promise(id, &reservation.plan);
+        let held = reservation.held.iter();
+        assert_eq!(held.len() == 1, reservation.machine.reserve == Reserve::Held);
+        for held in held {
+            for (link, claims) in difference(&held.plan, &reservation.plan) {
+                for (window, rate) in claims {
+                    let path = crate::path::Path(vec![link]);
+                    let route = crate::split::Route { path, rate };
+                    checker.promise(id, &crate::request::Plan::constant(window, vec![route]));
+                }
+            }
+        }
+        assert!(reservation.machine.life != Life::Terminated || reservation.plan.0.is_empty());
+    }
+    assert_eq!(checker.overbooked(), None);
+    assert!(
+        checker.matches(book.ledger()),
+        "the ledger is not the sum of what is promised"
+    );
+}
+
+proptest! {
+    #[test]
+    fn the_same_journal_makes_the_same_book(network in small(), steps in prop::collection::vec(step(), 1..60)) {
+        let mut kept = Kept { book: Book::new(network.clone()), journal: Vec::new() };
+        let mut now = 0;
+        for step in steps {
+            match step {
+                Step::Ask(ahead, length, amount, volume) => {
+                    let window = Window::new(now + ahead, now + ahead + length);
+                    let early = Wish::Volume {
+                        bytes: Volume::carried(8_000, amount).bytes(), most: None, pace: Pace::Early,
+                    };
+                    kept.hold(&request(&network, window, if volume { early } else { Wish::Rate(amount) }), now);
+                }
+                Step::Change(id, ahead, length, rate, back) => {
+                    let window = Window::new(now + ahead - 20, now + ahead + length);
+                    let mut asked = request(&network, window, Wish::Rate(rate));
+                    if back {
+                        asked.ends = Ends { from: asked.ends.to, to: asked.ends.from };
+                    }
+                    if let Ok(decision) = kept.book.decide_change(ReservationId(id), &asked, &TERMS, now)
+                        && let Some(change) = decision.change
+                    {
+                        kept.write(change, now).unwrap();
+                    }
+                }
+                Step::Event(id, event) => drop(kept.event(id, event, now)),
+                Step::Return(id, ahead) => {
+                    drop(kept.write(Change::Returned { id: ReservationId(id), from: now + ahead }, now));
+                }
+                Step::Wait(time) => {
+                    now += time;
+                    while let Some(change) = kept.book.due(now).into_iter().next() {
+                        kept.write(change, now).unwrap();
+                    }
+                }
+                Step::Forget(id) => drop(kept.write(Change::Forgotten { id: ReservationId(id) }, now)),
+            }
+        }
+        let mut again = Book::new(network);
+        for entry in &kept.journal {
+            let text = serde_json::to_string(entry).unwrap();
+            let read: Entry = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(&read, entry);
+            again.apply(&read).unwrap();
+            consistent(&again);
+        }
+        prop_assert_eq!(again, kept.book);
+    }
+}

@@ -1,0 +1,328 @@
+//! Sums over all promises, and flows by the plainest means.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use microlp::{ComparisonOp, OptimizationDirection, Problem};
+
+use super::Verdict;
+use crate::ledger::ReservationId;
+use crate::network::{Link, Network, NodeId};
+use crate::path::Diversity;
+use crate::request::Request;
+use crate::time::{Moment, Rate, Window};
+
+pub(super) type Taken = Vec<(Window, Rate, ReservationId)>;
+
+/// What is promised of a link at a moment.
+pub(super) fn level(taken: &Taken, at: Moment) -> Rate {
+    taken
+        .iter()
+        .filter(|(window, ..)| window.start <= at && at < window.end)
+        .map(|(_, rate, _)| rate)
+        .sum()
+}
+
+/// The most that is promised of a link within a window, by going through what begins and ends in it.
+pub(super) fn peak(taken: &Taken, window: Window) -> Rate {
+    let mut events: Vec<(Moment, i64)> = Vec::new();
+    for (there, rate, _) in taken {
+        let (start, end) = (there.start.max(window.start), there.end.min(window.end));
+        if start < end {
+            let rate = i64::try_from(*rate).unwrap_or(i64::MAX);
+            events.extend([(start, rate), (end, -rate)]);
+        }
+    }
+    // What ends at a moment ends before anything begins at it.
+    events.sort_unstable();
+    let (mut now, mut most) = (0, 0);
+    for (_, by) in events {
+        now += by;
+        most = most.max(now);
+    }
+    Rate::try_from(most).unwrap_or(0)
+}
+
+/// Whether a request allows a link.
+pub(super) fn allowed(request: &Request, number: u32, link: &Link) -> bool {
+    let elements = &request.elements;
+    let inner = |node: NodeId| node != request.ends.from && node != request.ends.to;
+    let node = |node: NodeId| match &elements.only_nodes {
+        _ if !inner(node) => true,
+        Some(only) if !only.contains(&node) => false,
+        _ => !elements.no_nodes.contains(&node),
+    };
+    let listed = elements
+        .only_links
+        .as_ref()
+        .is_none_or(|only| only.iter().any(|id| id.0 == number));
+    listed && elements.no_links.iter().all(|id| id.0 != number) && node(link.from) && node(link.to)
+}
+
+/// What passes links within a window.
+pub(super) fn passes(network: &Network, taken: &[Taken], links: &[usize], window: Window) -> u128 {
+    let mut sum = 0;
+    for link in links {
+        let of_link = &taken[*link];
+        let ends = of_link.iter().flat_map(|(window, ..)| [window.start, window.end]);
+        let mut moments: BTreeSet<Moment> =
+            ends.filter(|at| window.start < *at && *at < window.end).collect();
+        moments.extend([window.start, window.end]);
+        let moments: Vec<Moment> = moments.into_iter().collect();
+        for pair in moments.windows(2) {
+            let left = network.links()[*link]
+                .reservable()
+                .saturating_sub(level(of_link, pair[0]));
+            sum += u128::from(left) * u128::from(pair[0].abs_diff(pair[1]));
+        }
+    }
+    sum
+}
+
+/// A window, divided wherever any promise begins or ends.
+pub(super) fn stretches(taken: &[Taken], window: Window) -> Vec<Window> {
+    let ends = taken
+        .iter()
+        .flatten()
+        .flat_map(|(window, ..)| [window.start, window.end]);
+    let mut moments: BTreeSet<Moment> = ends.filter(|at| window.start < *at && *at < window.end).collect();
+    moments.extend([window.start, window.end]);
+    let moments: Vec<Moment> = moments.into_iter().collect();
+    moments
+        .windows(2)
+        .map(|pair| Window::new(pair[0], pair[1]))
+        .collect()
+}
+
+/// What is left for a request within a window.
+pub(super) struct Rooms<'a> {
+    network: &'a Network,
+    from: usize,
+    to: usize,
+    room: Vec<Rate>,
+    allowed: Vec<bool>,
+}
+
+impl<'a> Rooms<'a> {
+    pub(super) fn new(network: &'a Network, taken: &[Taken], request: &Request, window: Window) -> Self {
+        let links = || (0..).zip(network.links());
+        let allowed: Vec<bool> = links()
+            .map(|(number, link)| allowed(request, number, link))
+            .collect();
+        let room = links()
+            .zip(taken)
+            .zip(&allowed)
+            .map(|(((_, link), taken), allowed)| {
+                if *allowed {
+                    link.reservable().saturating_sub(peak(taken, window))
+                } else {
+                    0
+                }
+            })
+            .collect();
+        Self {
+            network,
+            from: request.ends.from.0 as usize,
+            to: request.ends.to.0 as usize,
+            room,
+            allowed,
+        }
+    }
+
+    pub(super) fn room(&self, link: usize) -> Rate {
+        self.room[link]
+    }
+
+    /// Whether the ends are joined by links that may be used, full or not, without some.
+    pub(super) fn joined_without(&self, cut: &[usize]) -> bool {
+        let mut reached = BTreeSet::from([self.from]);
+        loop {
+            let before = reached.len();
+            for (number, link) in self.network.links().iter().enumerate() {
+                if self.allowed[number] && !cut.contains(&number) && reached.contains(&(link.from.0 as usize))
+                {
+                    reached.insert(link.to.0 as usize);
+                }
+            }
+            if reached.len() == before {
+                return reached.contains(&self.to);
+            }
+        }
+    }
+
+    /// The greatest flow where only what links have above a level counts: along the shortest way, again and again.
+    pub(super) fn flow(&self, level: Rate) -> Rate {
+        let mut left: BTreeMap<(usize, usize), Rate> = BTreeMap::new();
+        let mut beside: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.network.nodes() as usize];
+        for (number, link) in self.network.links().iter().enumerate() {
+            let (from, to) = (link.from.0 as usize, link.to.0 as usize);
+            *left.entry((from, to)).or_default() += self.room[number].saturating_sub(level);
+            beside[from].insert(to);
+            beside[to].insert(from);
+        }
+        let mut total = 0;
+        loop {
+            let mut came: Vec<Option<usize>> = vec![None; beside.len()];
+            came[self.from] = Some(self.from);
+            let mut wave = vec![self.from];
+            while !wave.is_empty() && came[self.to].is_none() {
+                let mut next = Vec::new();
+                for node in wave {
+                    for other in &beside[node] {
+                        if came[*other].is_none() && left.get(&(node, *other)).copied().unwrap_or(0) > 0 {
+                            came[*other] = Some(node);
+                            next.push(*other);
+                        }
+                    }
+                }
+                wave = next;
+            }
+            let mut hops = Vec::new();
+            let mut node = self.to;
+            while let Some(before) = came[node].filter(|before| *before != node) {
+                hops.push((before, node));
+                node = before;
+            }
+            let Some(rate) = hops.iter().map(|hop| left[hop]).min() else {
+                return total;
+            };
+            for (from, to) in hops {
+                *left.entry((from, to)).or_default() -= rate;
+                *left.entry((to, from)).or_default() += rate;
+            }
+            total += rate;
+        }
+    }
+
+    /// What so many paths carry at most: for any level, that often the level and the flow above it.
+    pub(super) fn few(&self, paths: usize) -> Rate {
+        let levels: BTreeSet<Rate> = self.room.iter().copied().chain([0]).collect();
+        let count = paths as Rate;
+        let mut least = Rate::MAX;
+        for level in levels {
+            if level.saturating_mul(count) >= least {
+                break;
+            }
+            least = least.min(level.saturating_mul(count).saturating_add(self.flow(level)));
+        }
+        least
+    }
+
+    /// Whether a rate is rightly refused.
+    pub(super) fn verdict(&self, request: &Request, rate: Rate, most_sets: usize) -> Result<Verdict, String> {
+        if self.flow(0) < rate {
+            return Ok(Verdict::Flow);
+        }
+        if self.few(request.paths) < rate {
+            return Ok(Verdict::FewPaths);
+        }
+        match self.exact(request, most_sets) {
+            Some(most) if most >= rate as f64 + slack(request) => {
+                Err(format!("{most} bit/s go, and {rate} were refused"))
+            }
+            Some(_) => Ok(Verdict::Exhausted),
+            None => Ok(Verdict::Open),
+        }
+    }
+
+    /// The most that any set of so many paths carries; none where there are too many to tell.
+    pub(super) fn exact(&self, request: &Request, most_sets: usize) -> Option<f64> {
+        let all = self.paths(most_sets)?;
+        let mut sets = most_sets;
+        let mut open: Vec<Vec<usize>> = vec![Vec::new()];
+        let mut most = 0.0_f64;
+        while let Some(chosen) = open.pop() {
+            sets = sets.checked_sub(1)?;
+            most = most.max(self.together(request.diversity, &all, &chosen));
+            if chosen.len() < request.paths {
+                let from = chosen.last().map_or(0, |last| last + 1);
+                open.extend((from..all.len()).map(|place| [&chosen[..], &[place]].concat()));
+            }
+        }
+        Some(most)
+    }
+
+    /// All paths without loops on which something is left, if they are not too many.
+    fn paths(&self, most: usize) -> Option<Vec<Vec<usize>>> {
+        let mut whole = Vec::new();
+        let mut open: Vec<Vec<usize>> = vec![Vec::new()];
+        let mut steps = 0;
+        while let Some(path) = open.pop() {
+            steps += 1;
+            if steps > most {
+                return None;
+            }
+            let links = self.network.links();
+            let at = path.last().map_or(self.from, |link| links[*link].to.0 as usize);
+            if at == self.to {
+                whole.push(path);
+                continue;
+            }
+            for (number, link) in links.iter().enumerate() {
+                let to = link.to.0 as usize;
+                let seen = to == self.from || path.iter().any(|link| links[*link].to.0 as usize == to);
+                if link.from.0 as usize == at && self.room[number] > 0 && !seen {
+                    let mut path = path.clone();
+                    path.push(number);
+                    open.push(path);
+                }
+            }
+        }
+        Some(whole)
+    }
+
+    /// What paths carry together, by a programme with a line for each link.
+    fn together(&self, diversity: Diversity, all: &[Vec<usize>], chosen: &[usize]) -> f64 {
+        if chosen.is_empty() {
+            return 0.0;
+        }
+        let links = self.network.links();
+        let cables = |path: &Vec<usize>| {
+            path.iter()
+                .map(|link| links[*link].cable)
+                .collect::<BTreeSet<_>>()
+        };
+        let inner = |path: &Vec<usize>| {
+            path.iter()
+                .skip(1)
+                .map(|link| links[*link].from)
+                .collect::<BTreeSet<_>>()
+        };
+        for (place, one) in chosen.iter().enumerate() {
+            for other in &chosen[..place] {
+                let (one, other) = (&all[*one], &all[*other]);
+                let share = diversity != Diversity::Any && !cables(one).is_disjoint(&cables(other));
+                if share || (diversity == Diversity::Nodes && !inner(one).is_disjoint(&inner(other))) {
+                    return 0.0;
+                }
+            }
+        }
+        let scale = self.room.iter().copied().max().unwrap_or(1).max(1) as f64;
+        let mut problem = Problem::new(OptimizationDirection::Maximize);
+        let rates: Vec<_> = chosen
+            .iter()
+            .map(|_| problem.add_var(1.0, (0.0, f64::INFINITY)))
+            .collect();
+        for link in chosen
+            .iter()
+            .flat_map(|path| &all[*path])
+            .collect::<BTreeSet<_>>()
+        {
+            let over = chosen
+                .iter()
+                .zip(&rates)
+                .filter(|(path, _)| all[**path].contains(link));
+            let terms: Vec<_> = over.map(|(_, rate)| (*rate, 1.0)).collect();
+            problem.add_constraint(terms, ComparisonOp::Le, self.room[*link] as f64 / scale);
+        }
+        problem
+            .solve()
+            .ok()
+            .and_then(|outcome| outcome.into_solution().ok())
+            .map_or(0.0, |best| best.objective() * scale)
+    }
+}
+
+/// Whole bit/s on each path may fall short of fractions by this much.
+pub(super) fn slack(request: &Request) -> f64 {
+    request.paths as f64
+}

@@ -1,0 +1,119 @@
+//! Whether a plan is what was asked for.
+
+use std::collections::BTreeSet;
+
+use super::{Checker, brute};
+use crate::network::NodeId;
+use crate::path::{Diversity, Path};
+use crate::request::{Plan, Request, Wish};
+
+impl Checker<'_> {
+    /// Whether a plan is what was asked for, and fits beside everything that is promised.
+    pub(super) fn granted(&self, request: &Request, plan: &Plan) -> Result<(), String> {
+        let mut over = request.window.start;
+        let mut carried: u128 = 0;
+        for piece in &plan.0 {
+            let length = piece.window.end - piece.window.start;
+            if piece.window.start < over || length <= 0 || piece.window.end > request.window.end {
+                return Err(format!(
+                    "a piece is out of order or out of the window: {:?}",
+                    piece.window
+                ));
+            }
+            over = piece.window.end;
+            if piece.routes.is_empty() || piece.routes.len() > request.paths {
+                return Err(format!(
+                    "{} paths where there may be 1 to {}",
+                    piece.routes.len(),
+                    request.paths
+                ));
+            }
+            let mut needs = vec![0_u64; self.taken.len()];
+            let mut rate = 0;
+            for route in &piece.routes {
+                self.path(request, &route.path)?;
+                for link in &route.path.0 {
+                    needs[link.0 as usize] += route.rate;
+                }
+                rate += route.rate;
+            }
+            self.apart(
+                request.diversity,
+                &piece.routes.iter().map(|route| &route.path).collect::<Vec<_>>(),
+            )?;
+            let rooms = self.rooms(request, piece.window);
+            if let Some(link) = (0..needs.len()).find(|link| needs[*link] > rooms.room(*link)) {
+                return Err(format!(
+                    "link {link} has {} left and {} are promised of it",
+                    rooms.room(link),
+                    needs[link]
+                ));
+            }
+            carried += u128::from(rate) * u128::from(length.unsigned_abs());
+            match request.wish {
+                Wish::Rate(asked) if asked != rate || piece.window != request.window => {
+                    return Err(format!(
+                        "{rate} bit/s in {:?} instead of {asked} throughout",
+                        piece.window
+                    ));
+                }
+                Wish::Volume { most: Some(most), .. } if rate > most => {
+                    return Err(format!("{rate} bit/s where the ends can use {most}"));
+                }
+                _ => {}
+            }
+        }
+        match request.wish {
+            Wish::Rate(_) if plan.0.len() != 1 => Err(format!("{} pieces for one rate", plan.0.len())),
+            Wish::Volume { bytes, .. } if carried < u128::from(bytes) * 8_000 => Err(format!(
+                "carries {carried} bit/s times ms, which is less than {bytes} bytes"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a path leads from end to end, without a loop, over links that may be used.
+    fn path(&self, request: &Request, path: &Path) -> Result<(), String> {
+        let mut at = request.ends.from;
+        let mut passed = BTreeSet::from([at]);
+        for id in &path.0 {
+            let link = self
+                .network
+                .links()
+                .get(id.0 as usize)
+                .ok_or("a link that is not there")?;
+            if link.from != at || !passed.insert(link.to) || !brute::allowed(request, id.0, link) {
+                return Err(format!("no path that may be used: {path:?}"));
+            }
+            at = link.to;
+        }
+        if at == request.ends.to {
+            Ok(())
+        } else {
+            Err(format!("does not arrive: {path:?}"))
+        }
+    }
+
+    fn apart(&self, diversity: Diversity, paths: &[&Path]) -> Result<(), String> {
+        if diversity == Diversity::Any {
+            return Ok(());
+        }
+        let links = |path: &Path| {
+            path.0
+                .iter()
+                .map(|id| self.network.links()[id.0 as usize])
+                .collect::<Vec<_>>()
+        };
+        let mut cables = BTreeSet::new();
+        let mut nodes: BTreeSet<NodeId> = BTreeSet::new();
+        for path in paths {
+            for (place, link) in links(path).iter().enumerate() {
+                let shares = place > 0 && diversity == Diversity::Nodes && !nodes.insert(link.from);
+                if !cables.insert(link.cable) || shares {
+                    return Err(format!("paths are not disjoint: {paths:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! Whether a proof holds.
+
+use std::collections::BTreeSet;
+
+use super::{Checker, brute};
+use crate::admit::{Full, Proof};
+use crate::ledger::ReservationId;
+use crate::request::{Request, Wish};
+use crate::time::{Moment, Rate, Volume};
+
+impl Checker<'_> {
+    /// Whether a proof holds.
+    pub(super) fn proof(&self, request: &Request, proof: &Proof) -> Result<(), String> {
+        match (proof, request.wish) {
+            (Proof::Cut { links, rate, until }, Wish::Rate(asked)) => {
+                self.full(request, links)?;
+                let rooms = self.rooms(request, request.window);
+                let mut left: Vec<Rate> = links
+                    .iter()
+                    .map(|full| rooms.room(full.link.0 as usize))
+                    .collect();
+                left.sort_unstable_by(|one, other| other.cmp(one));
+                let passes: Rate = left.iter().take(request.paths).sum();
+                if passes != *rate || passes >= asked {
+                    return Err(format!(
+                        "the cut lets {passes} bit/s through, is said to let {rate}, and {asked} are asked for"
+                    ));
+                }
+                self.until(request, links, asked, *until)
+            }
+            (Proof::Volume { links, volume }, Wish::Volume { bytes, most, .. }) => {
+                self.full(request, links)?;
+                let ids: Vec<usize> = links.iter().map(|full| full.link.0 as usize).collect();
+                let passes = brute::passes(self.network, &self.taken, &ids, request.window);
+                let fastest = most.map_or(u128::MAX, |most| {
+                    u128::from(most) * u128::from(request.window.length())
+                });
+                if passes.min(fastest) > volume.0 || *volume >= Volume::of_bytes(bytes) {
+                    return Err(format!(
+                        "the cut lets {passes} through, and is said to let {volume:?}"
+                    ));
+                }
+                Ok(())
+            }
+            (Proof::Stretches { volume }, Wish::Volume { bytes, .. })
+                if *volume < Volume::of_bytes(bytes) =>
+            {
+                Ok(())
+            }
+            (Proof::Searched { .. }, Wish::Rate(_)) | (Proof::Unknown, _) => Ok(()),
+            _ => Err(format!("a proof of something else: {proof:?}")),
+        }
+    }
+
+    /// Whether links are a cut, and as full as is said, and of whom.
+    fn full(&self, request: &Request, links: &[Full]) -> Result<(), String> {
+        let rooms = self.rooms(request, request.window);
+        let cut: Vec<usize> = links.iter().map(|full| full.link.0 as usize).collect();
+        if rooms.joined_without(&cut) {
+            return Err(format!(
+                "the ends are joined without the links of the cut: {cut:?}"
+            ));
+        }
+        for full in links {
+            let taken = &self.taken[full.link.0 as usize];
+            let by: BTreeSet<ReservationId> = taken
+                .iter()
+                .filter(|(window, ..)| window.holds(full.at))
+                .map(|(_, _, id)| *id)
+                .collect();
+            let least = rooms.room(full.link.0 as usize);
+            let then = self.network.links()[full.link.0 as usize].reservable() - brute::level(taken, full.at);
+            if full.left != least
+                || then != least
+                || !by.iter().eq(full.by.iter())
+                || !request.window.holds(full.at)
+            {
+                return Err(format!(
+                    "{full:?}, but {least} are left, {then} then, and {by:?} have it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a cut stays too full until the moment that is said.
+    fn until(
+        &self,
+        request: &Request,
+        links: &[Full],
+        asked: Rate,
+        until: Option<Moment>,
+    ) -> Result<(), String> {
+        let taken = links.iter().flat_map(|full| &self.taken[full.link.0 as usize]);
+        let ends = taken
+            .map(|(window, ..)| window.end)
+            .filter(|end| *end > request.window.start);
+        for start in ends.filter(|end| until.is_none_or(|until| *end < until)) {
+            let window = request.window.from_start(start);
+            let left = |link: usize| {
+                self.network.links()[link]
+                    .reservable()
+                    .saturating_sub(brute::peak(&self.taken[link], window))
+            };
+            let mut left: Vec<Rate> = links.iter().map(|full| left(full.link.0 as usize)).collect();
+            left.sort_unstable_by(|one, other| other.cmp(one));
+            if left.iter().take(request.paths).sum::<Rate>() >= asked {
+                return Err(format!(
+                    "the cut is free from {start}, and said to be full until {until:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

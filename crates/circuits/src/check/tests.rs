@@ -1,0 +1,214 @@
+//! The checker finds what is wrong; and on small networks, every answer is right by an exact search.
+
+use proptest::prelude::*;
+
+use super::{Checker, Verdict};
+use crate::admit::{Answer, Counter, NoRoom, Offers, Proof, Refusal, decide};
+use crate::ledger::{Ledger, ReservationId, View};
+use crate::network::{Network, NodeId};
+use crate::path::{Diversity, Ends, Preference};
+use crate::policy::Limits;
+use crate::request::{Elements, Pace, Request, Wish};
+use crate::testing::{network, request, small};
+use crate::time::{Volume, Window};
+
+fn answer(network: &Network, ledger: &Ledger, request: &Request) -> Answer {
+    decide(
+        &View::new(network, ledger),
+        request,
+        &Limits::default(),
+        0,
+        Counter::Offer,
+    )
+}
+
+#[test]
+fn wrong_answers_are_found() {
+    let network = network(3, &[(0, 1, 10_000), (1, 2, 10_000), (0, 2, 5_000)]);
+    let mut ledger = Ledger::new(&network);
+    let mut checker = Checker::new(&network);
+    let asked = request(&network, Window::new(0, 100), Wish::Rate(14_000), 2);
+    let Answer::Granted(plan) = answer(&network, &ledger, &asked) else {
+        panic!("14 go")
+    };
+    assert_eq!(
+        checker.answer(&asked, &Answer::Granted(plan.clone())),
+        Ok(Verdict::Granted)
+    );
+    for wrong in [
+        {
+            let mut plan = plan.clone();
+            plan.0[0].routes[0].rate += 1;
+            plan
+        },
+        {
+            let mut plan = plan.clone();
+            plan.0[0].window.end -= 1;
+            plan
+        },
+        {
+            let mut plan = plan.clone();
+            plan.0[0].routes[0].path.0.pop();
+            plan
+        },
+        {
+            let mut plan = plan.clone();
+            plan.0[0].routes.pop();
+            plan
+        },
+        {
+            let mut plan = plan.clone();
+            let piece = plan.0[0].clone();
+            plan.0.push(piece);
+            plan
+        },
+    ] {
+        assert!(
+            checker.answer(&asked, &Answer::Granted(wrong.clone())).is_err(),
+            "{wrong:?}"
+        );
+    }
+    let refused = |proof| {
+        Answer::Refused(Refusal::NoRoom(Box::new(NoRoom {
+            proof,
+            offers: Offers::default(),
+        })))
+    };
+    assert!(checker.answer(&asked, &refused(Proof::Unknown)).is_err(), "14 go");
+    let few = request(&network, Window::new(0, 100), Wish::Rate(14_000), 1);
+    assert_eq!(
+        checker.answer(&few, &refused(Proof::Unknown)),
+        Ok(Verdict::FewPaths)
+    );
+    ledger.take(ReservationId(0), &plan);
+    checker.promise(ReservationId(0), &plan);
+    let answer = answer(
+        &network,
+        &ledger,
+        &request(&network, Window::new(50, 150), Wish::Rate(1_001), 2),
+    );
+    let Answer::Refused(Refusal::NoRoom(mut none)) = answer else {
+        panic!("it is full")
+    };
+    let later = none.offers.later.clone().unwrap();
+    assert_eq!(later.request.window, Window::new(100, 200));
+    let asked = request(&network, Window::new(50, 150), Wish::Rate(1_001), 2);
+    let whole = |none: &NoRoom| Answer::Refused(Refusal::NoRoom(Box::new(none.clone())));
+    assert_eq!(checker.answer(&asked, &whole(&none)), Ok(Verdict::Flow));
+    let Proof::Cut { links, until, .. } = &mut none.proof else {
+        panic!("{none:?}")
+    };
+    assert_eq!(*until, Some(100));
+    assert_eq!(
+        links.iter().map(|full| full.by.clone()).collect::<Vec<_>>(),
+        [[ReservationId(0)], [ReservationId(0)]]
+    );
+    links.pop();
+    assert!(
+        checker.answer(&asked, &whole(&none)).is_err(),
+        "half a cut is none"
+    );
+    checker.promise(ReservationId(1), &plan);
+    assert!(checker.overbooked().is_some());
+}
+
+/// What is asked in a small world: times in steps of ten, rates of a few units.
+fn asked(network: &Network) -> impl Strategy<Value = Request> + use<> {
+    let nodes = network.nodes();
+    let links = u32::try_from(network.links().len()).unwrap();
+    let wish = prop_oneof![
+        (1..14_u64).prop_map(|rate| Wish::Rate(rate * 5_040)),
+        (1..600_u64, prop::option::of(1..9_u64), any::<bool>()).prop_map(|(amount, most, early)| {
+            Wish::Volume {
+                bytes: Volume::carried(5_040, amount).bytes().max(1),
+                most: most.map(|most| most * 5_040),
+                pace: if early { Pace::Early } else { Pace::Even },
+            }
+        }),
+    ];
+    let what = (
+        0..nodes,
+        1..nodes,
+        0..10_i64,
+        1..8_i64,
+        wish,
+        1..4_usize,
+        0..8_u8,
+        prop::option::of(0..links),
+    );
+    what.prop_map(
+        move |(from, on, start, length, wish, paths, kind, without)| Request {
+            ends: Ends {
+                from: NodeId(from),
+                to: NodeId((from + on) % nodes),
+            },
+            window: Window::new(10 * start, 10 * (start + length)),
+            wish,
+            paths,
+            diversity: match kind {
+                0 => Diversity::Links,
+                1 => Diversity::Nodes,
+                _ => Diversity::Any,
+            },
+            preference: if kind % 2 == 0 {
+                Preference::MostRoom
+            } else {
+                Preference::LeastLatency
+            },
+            elements: Elements {
+                no_links: without
+                    .filter(|_| kind == 7)
+                    .map(crate::network::LinkId)
+                    .into_iter()
+                    .collect(),
+                ..Elements::default()
+            },
+        },
+    )
+}
+
+fn world() -> impl Strategy<Value = (Network, Vec<Request>)> {
+    let larger = small().prop_map(|network| {
+        let links = network.links().iter().map(|link| crate::network::Link {
+            capacity: link.capacity * 5_040,
+            ..*link
+        });
+        Network::new(network.nodes(), links.collect()).unwrap()
+    });
+    larger.prop_flat_map(|network| {
+        let requests = prop::collection::vec(asked(&network), 1..25);
+        (Just(network), requests)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn every_answer_is_right((network, requests) in world()) {
+        let mut ledger = Ledger::new(&network);
+        let mut checker = Checker::new(&network);
+        for (request, id) in requests.iter().zip((0..).map(ReservationId)) {
+            let answer = answer(&network, &ledger, request);
+            let verdict = checker.answer(request, &answer);
+            prop_assert!(verdict.is_ok(), "{}: {answer:?}", verdict.unwrap_err());
+            if let Answer::Refused(Refusal::NoRoom(none)) = &answer {
+                prop_assert!(!matches!(none.proof, Proof::Unknown), "small networks are searched through: {request:?}");
+                prop_assert_ne!(verdict, Ok(Verdict::Open));
+                for offer in [&none.offers.later, &none.offers.slower, &none.offers.volume].into_iter().flatten() {
+                    let taken = self::answer(&network, &ledger, &offer.request);
+                    prop_assert_eq!(taken, Answer::Granted(offer.plan.clone()));
+                }
+                if let Some(later) = &none.offers.later {
+                    let bounded = checker.earlier(request, later);
+                    prop_assert!(bounded.is_none() || request.paths > 1, "{later:?}, but free from {bounded:?}");
+                }
+            }
+            if let Answer::Granted(plan) = answer {
+                ledger.take(id, &plan);
+                checker.promise(id, &plan);
+            }
+        }
+        prop_assert_eq!(checker.overbooked(), None);
+    }
+}

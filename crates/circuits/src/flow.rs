@@ -1,0 +1,227 @@
+//! The most that flows between two nodes, the cut that bounds it, and the cheapest of flows: what paths and splits are found with.
+
+use std::collections::VecDeque;
+
+use crate::path::Field;
+use crate::time::Rate;
+
+/// One direction of an arc; its opposite is beside it, at the place with the last bit turned.
+#[derive(Debug, Clone, Copy)]
+struct Arc {
+    to: usize,
+    room: Rate,
+    cost: i64,
+}
+
+/// What still flows: arcs with room, and what may be taken back.
+#[derive(Debug, Clone)]
+pub(crate) struct Residual {
+    arcs: Vec<Arc>,
+    /// Of each node, the arcs that lead from it.
+    from: Vec<Vec<usize>>,
+}
+
+impl Residual {
+    /// Nodes and no arcs.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            arcs: Vec::new(),
+            from: vec![Vec::new(); nodes],
+        }
+    }
+
+    /// The links of a field as arcs, in their order, each with what is made of its room.
+    pub(crate) fn of(field: &Field<'_>, room: impl Fn(Rate) -> Rate) -> Self {
+        let network = field.network();
+        let mut residual = Self::new(network.nodes() as usize);
+        for (id, link) in network.ids().zip(network.links()) {
+            residual.arc(link.from.index(), link.to.index(), room(field.room(id)), 0);
+        }
+        residual
+    }
+
+    /// Adds an arc between two nodes that there are; its place is twice the number of those added before.
+    pub(crate) fn arc(&mut self, from: usize, to: usize, room: Rate, cost: i64) {
+        let place = self.arcs.len();
+        if from >= self.from.len() || to >= self.from.len() {
+            return;
+        }
+        self.arcs.push(Arc { to, room, cost });
+        self.arcs.push(Arc {
+            to: from,
+            room: 0,
+            cost: -cost,
+        });
+        // Nothing can be taken back where nothing flows: an arc without room is never followed, and only keeps its number.
+        if room == 0 {
+            return;
+        }
+        for (node, place) in [(from, place), (to, place + 1)] {
+            if let Some(out) = self.from.get_mut(node) {
+                out.push(place);
+            }
+        }
+    }
+
+    /// What flows through the arc that was added as this number.
+    pub(crate) fn flow(&self, number: usize) -> Rate {
+        self.arcs.get(2 * number + 1).map_or(0, |back| back.room)
+    }
+
+    /// Which nodes can still be reached from one.
+    pub(crate) fn reached(&self, source: usize) -> Vec<bool> {
+        self.levels(source)
+            .into_iter()
+            .map(|level| level != usize::MAX)
+            .collect()
+    }
+
+    /// How many arcs from the source each node is.
+    fn levels(&self, source: usize) -> Vec<usize> {
+        let mut levels = vec![usize::MAX; self.from.len()];
+        let mut queue = VecDeque::from([source]);
+        if let Some(level) = levels.get_mut(source) {
+            *level = 0;
+        }
+        while let Some(node) = queue.pop_front() {
+            let next = levels
+                .get(node)
+                .map_or(usize::MAX, |level| level.saturating_add(1));
+            for place in self.from.get(node).into_iter().flatten() {
+                if let Some(arc) = self.arcs.get(*place).filter(|arc| arc.room > 0)
+                    && let Some(level) = levels.get_mut(arc.to).filter(|level| **level == usize::MAX)
+                {
+                    *level = next;
+                    queue.push_back(arc.to);
+                }
+            }
+        }
+        levels
+    }
+
+    /// Lets flow as much as can, until it is `enough` (Dinic's algorithm); what flowed.
+    pub(crate) fn fill(&mut self, source: usize, sink: usize, enough: Rate) -> Rate {
+        let mut total: Rate = 0;
+        while total < enough && source != sink {
+            let levels = self.levels(source);
+            if levels.get(sink).is_none_or(|level| *level == usize::MAX) {
+                break;
+            }
+            let mut tried = vec![0_usize; self.from.len()];
+            let mut trail: Vec<usize> = Vec::new();
+            let mut node = source;
+            while total < enough {
+                if node == sink {
+                    let rooms = trail
+                        .iter()
+                        .filter_map(|place| self.arcs.get(*place))
+                        .map(|arc| arc.room);
+                    let rate = rooms.min().unwrap_or(0).min(enough - total);
+                    self.push(&trail, rate);
+                    total += rate;
+                    // Back to where the first arc of the trail is full.
+                    let full = trail
+                        .iter()
+                        .position(|place| self.arcs.get(*place).is_none_or(|arc| arc.room == 0));
+                    let keep = full.unwrap_or(0);
+                    node = self.start_of(trail.get(keep).copied(), source);
+                    trail.truncate(keep);
+                    continue;
+                }
+                let level = levels.get(node).copied().unwrap_or(usize::MAX);
+                let next = tried.get(node).copied().unwrap_or(usize::MAX);
+                match self.from.get(node).and_then(|out| out.get(next)).copied() {
+                    Some(place) => {
+                        let leads = self.arcs.get(place).filter(|arc| {
+                            arc.room > 0
+                                && levels
+                                    .get(arc.to)
+                                    .is_some_and(|there| *there == level.saturating_add(1))
+                        });
+                        match leads {
+                            Some(arc) => {
+                                trail.push(place);
+                                node = arc.to;
+                            }
+                            None => advance(&mut tried, node),
+                        }
+                    }
+                    None => {
+                        let Some(place) = trail.pop() else { break };
+                        node = self.start_of(Some(place), source);
+                        advance(&mut tried, node);
+                    }
+                }
+            }
+        }
+        total
+    }
+
+    /// The node from which an arc leads.
+    fn start_of(&self, place: Option<usize>, source: usize) -> usize {
+        place
+            .and_then(|place| self.arcs.get(place ^ 1))
+            .map_or(source, |back| back.to)
+    }
+
+    fn push(&mut self, trail: &[usize], rate: Rate) {
+        for place in trail {
+            if let Some(arc) = self.arcs.get_mut(*place) {
+                arc.room -= rate;
+            }
+            if let Some(back) = self.arcs.get_mut(place ^ 1) {
+                back.room += rate;
+            }
+        }
+    }
+
+    /// Lets one more unit flow, by the cheapest way (shortest augmenting path, costs of arcs taken back negative); whether one did.
+    pub(crate) fn one_more(&mut self, source: usize, sink: usize) -> bool {
+        let mut costs = vec![i64::MAX; self.from.len()];
+        let mut by = vec![None; self.from.len()];
+        let mut queued = vec![false; self.from.len()];
+        let mut queue = VecDeque::from([source]);
+        if let Some(cost) = costs.get_mut(source) {
+            *cost = 0;
+        }
+        while let Some(node) = queue.pop_front() {
+            if let Some(queued) = queued.get_mut(node) {
+                *queued = false;
+            }
+            let so_far = costs.get(node).copied().unwrap_or(i64::MAX);
+            for place in self.from.get(node).into_iter().flatten() {
+                let Some(arc) = self.arcs.get(*place).filter(|arc| arc.room > 0) else {
+                    continue;
+                };
+                let cost = so_far.saturating_add(arc.cost);
+                if let Some(known) = costs.get_mut(arc.to).filter(|known| cost < **known) {
+                    *known = cost;
+                    if let Some(by) = by.get_mut(arc.to) {
+                        *by = Some(*place);
+                    }
+                    if let Some(queued) = queued.get_mut(arc.to).filter(|queued| !**queued) {
+                        *queued = true;
+                        queue.push_back(arc.to);
+                    }
+                }
+            }
+        }
+        let mut trail = Vec::new();
+        let mut node = sink;
+        while node != source {
+            let Some(place) = by.get(node).copied().flatten() else {
+                return false;
+            };
+            trail.push(place);
+            node = self.start_of(Some(place), source);
+        }
+        self.push(&trail, 1);
+        !trail.is_empty()
+    }
+}
+
+fn advance(tried: &mut [usize], node: usize) {
+    if let Some(next) = tried.get_mut(node) {
+        *next += 1;
+    }
+}

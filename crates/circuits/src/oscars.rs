@@ -1,0 +1,76 @@
+//! OSCARS' published rule, to compare with (MULTIPATH, section 3, and its first releases): one path, chosen before anything else; the whole
+//! rate on it or nothing; and of each link, the sum of all reservations that touch the window, whether or not they touch each other. Both
+//! ends of a window belong to it, so two that follow each other are both counted.
+
+use crate::network::Network;
+use crate::path::{Ends, Field, Path, Preference};
+use crate::time::{Rate, Window};
+
+/// All reservations, by link.
+#[derive(Debug, Clone)]
+pub struct Oscars<'a> {
+    network: &'a Network,
+    taken: Vec<Vec<(Window, Rate)>>,
+}
+
+impl<'a> Oscars<'a> {
+    /// Of a network of which nothing is reserved.
+    #[must_use]
+    pub fn new(network: &'a Network) -> Self {
+        Self {
+            network,
+            taken: vec![Vec::new(); network.links().len()],
+        }
+    }
+
+    /// Reserves a rate in a window, if the rule allows it; the path that it takes.
+    pub fn reserve(&mut self, ends: Ends, window: Window, rate: Rate) -> Option<Path> {
+        let empty = Field::new(self.network, |_| Some(1));
+        let path = empty.best(ends, 1, Preference::FewestHops)?;
+        for id in &path.0 {
+            let touch = self.taken.get(id.index())?.iter();
+            let touch = touch.filter(|(there, _)| there.start <= window.end && window.start <= there.end);
+            let sum = touch.map(|(_, rate)| *rate).fold(rate, Rate::saturating_add);
+            if sum > self.network.link(*id)?.reservable() {
+                return None;
+            }
+        }
+        for id in &path.0 {
+            self.taken.get_mut(id.index())?.push((window, rate));
+        }
+        Some(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Oscars;
+    use crate::network::NodeId;
+    use crate::path::Ends;
+    use crate::testing::network;
+    use crate::time::Window;
+
+    #[test]
+    fn it_refuses_what_fits() {
+        let network = network(3, &[(0, 1, 10), (0, 2, 10), (2, 1, 10)]);
+        let ends = Ends {
+            from: NodeId(0),
+            to: NodeId(1),
+        };
+        let mut oscars = Oscars::new(&network);
+        assert!(oscars.reserve(ends, Window::new(0, 10), 6).is_some());
+        assert!(
+            oscars.reserve(ends, Window::new(10, 20), 6).is_none(),
+            "windows that only touch are added"
+        );
+        assert!(oscars.reserve(ends, Window::new(11, 20), 6).is_some());
+        assert!(
+            oscars.reserve(ends, Window::new(5, 15), 4).is_none(),
+            "two that don't meet are added"
+        );
+        assert!(
+            oscars.reserve(ends, Window::new(30, 40), 11).is_none(),
+            "the way around is not looked at"
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! Paths through what is left of a network: with the fewest hops, the least latency, or the most room; several; and disjoint ones.
+
+mod disjoint;
+#[cfg(test)]
+mod tests;
+mod yen;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use serde::{Deserialize, Serialize};
+
+use crate::network::{LinkId, Network, NodeId};
+use crate::time::Rate;
+
+pub use disjoint::disjoint;
+pub use yen::several;
+
+/// Two nodes: where a path begins, and where it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Ends {
+    /// Where it begins.
+    pub from: NodeId,
+    /// Where it ends.
+    pub to: NodeId,
+}
+
+/// Links in order, each from where the one before leads.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Path(pub Vec<LinkId>);
+
+/// Which of several paths is better.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preference {
+    /// With the fewest hops; of equal ones, the least latency.
+    #[default]
+    FewestHops,
+    /// With the least latency; of equal ones, the fewest hops.
+    LeastLatency,
+    /// With the most room on its fullest link; of equal ones, the fewest hops.
+    MostRoom,
+}
+
+/// What paths must not have in common.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Diversity {
+    /// They may share links.
+    #[default]
+    Any,
+    /// They share no cable, in either direction.
+    Links,
+    /// They share no cable, and no node but their ends.
+    Nodes,
+}
+
+/// What paths are looked for in: a network, and what is left on each of its links.
+#[derive(Debug, Clone)]
+pub struct Field<'a> {
+    network: &'a Network,
+    room: Vec<Rate>,
+    usable: Vec<bool>,
+}
+
+impl<'a> Field<'a> {
+    /// A network with this room on each link, in bit/s; none where a link may not be used.
+    #[must_use]
+    pub fn new(network: &'a Network, room: impl Fn(LinkId) -> Option<Rate>) -> Self {
+        let rooms: Vec<Option<Rate>> = network.ids().map(room).collect();
+        let usable = rooms.iter().map(Option::is_some).collect();
+        let room = rooms.into_iter().map(Option::unwrap_or_default).collect();
+        Self {
+            network,
+            room,
+            usable,
+        }
+    }
+
+    /// The network.
+    #[must_use]
+    pub const fn network(&self) -> &'a Network {
+        self.network
+    }
+
+    /// What is left of a link, in bit/s; nothing where it may not be used.
+    #[must_use]
+    pub fn room(&self, link: LinkId) -> Rate {
+        self.room.get(link.index()).copied().unwrap_or(0)
+    }
+
+    /// Whether a link may be used, full or not.
+    #[must_use]
+    pub fn usable(&self, link: LinkId) -> bool {
+        self.usable.get(link.index()).copied().unwrap_or(false)
+    }
+
+    /// What is left of a path.
+    #[must_use]
+    pub fn width(&self, path: &Path) -> Rate {
+        path.0.iter().map(|link| self.room(*link)).min().unwrap_or(0)
+    }
+
+    /// Sets what is left of a link; nothing where it may not be used.
+    pub(crate) fn set(&mut self, link: LinkId, rate: Rate) {
+        if self.usable(link)
+            && let Some(room) = self.room.get_mut(link.index())
+        {
+            *room = rate;
+        }
+    }
+
+    /// Takes a rate from each link of a path.
+    pub fn take(&mut self, path: &Path, rate: Rate) {
+        for link in &path.0 {
+            if let Some(room) = self.room.get_mut(link.index()) {
+                *room = room.saturating_sub(rate);
+            }
+        }
+    }
+
+    /// Takes away all that another path could share with this one.
+    pub fn part_from(&mut self, path: &Path, diversity: Diversity) {
+        if diversity == Diversity::Any {
+            return;
+        }
+        let network = self.network;
+        let links = || path.0.iter().filter_map(|link| network.link(*link));
+        let cables: BTreeSet<u32> = links().map(|link| link.cable).collect();
+        // Its nodes but the ends.
+        let inner: BTreeSet<NodeId> = match diversity {
+            Diversity::Nodes => links().skip(1).map(|link| link.from).collect(),
+            _ => BTreeSet::new(),
+        };
+        for (place, link) in network.links().iter().enumerate() {
+            if (cables.contains(&link.cable) || inner.contains(&link.from) || inner.contains(&link.to))
+                && let Some(room) = self.room.get_mut(place)
+            {
+                *room = 0;
+            }
+        }
+    }
+
+    /// The most that all of its links have left.
+    #[must_use]
+    pub fn rooms(&self) -> BTreeSet<Rate> {
+        self.room.iter().copied().filter(|room| *room > 0).collect()
+    }
+
+    pub(crate) fn cost(&self, link: LinkId, preference: Preference) -> Cost {
+        let latency = self.network.link(link).map_or(0, |link| link.latency);
+        match preference {
+            Preference::LeastLatency => Cost(latency, 1),
+            Preference::FewestHops | Preference::MostRoom => Cost(1, latency),
+        }
+    }
+
+    pub(crate) fn cost_of(&self, path: &Path, preference: Preference) -> Cost {
+        let costs = path.0.iter().map(|link| self.cost(*link, preference));
+        costs.fold(Cost::default(), Cost::plus)
+    }
+
+    /// The best path on whose links this much is left, at least; the least room is 1 bit/s.
+    #[must_use]
+    pub fn best(&self, ends: Ends, at_least: Rate, preference: Preference) -> Option<Path> {
+        if preference == Preference::MostRoom {
+            let (path, width) = self.widest(ends)?;
+            return (width >= at_least).then_some(path);
+        }
+        self.cheapest(ends, preference, |link| self.room(link) >= at_least.max(1))
+    }
+
+    /// The path with the most room on its fullest link, and that room; of equal ones, the one with the fewest hops.
+    #[must_use]
+    pub fn widest(&self, ends: Ends) -> Option<(Path, Rate)> {
+        let mut widths = vec![0; self.network.nodes() as usize];
+        *widths.get_mut(ends.from.index())? = Rate::MAX;
+        let mut queue = BinaryHeap::from([(Rate::MAX, Reverse(ends.from))]);
+        while let Some((width, Reverse(node))) = queue.pop() {
+            if node == ends.to {
+                break;
+            }
+            if widths.get(node.index()).is_some_and(|known| width < *known) {
+                continue;
+            }
+            for (id, link) in self.network.from(node) {
+                let through = width.min(self.room(id));
+                if let Some(known) = widths.get_mut(link.to.index()).filter(|known| through > **known) {
+                    *known = through;
+                    queue.push((through, Reverse(link.to)));
+                }
+            }
+        }
+        let width = widths.get(ends.to.index()).copied().filter(|width| *width > 0)?;
+        if ends.from == ends.to {
+            return None;
+        }
+        let path = self.cheapest(ends, Preference::FewestHops, |link| self.room(link) >= width)?;
+        Some((path, width))
+    }
+
+    /// The cheapest path over links that may be taken (Dijkstra's algorithm); of equal ones, always the same.
+    pub(crate) fn cheapest(
+        &self,
+        ends: Ends,
+        preference: Preference,
+        may: impl Fn(LinkId) -> bool,
+    ) -> Option<Path> {
+        let nodes = self.network.nodes() as usize;
+        if ends.from == ends.to || ends.from.index() >= nodes {
+            return None;
+        }
+        let mut known: Vec<Option<(Cost, Option<LinkId>)>> = vec![None; nodes];
+        if let Some(start) = known.get_mut(ends.from.index()) {
+            *start = Some((Cost::default(), None));
+        }
+        let mut queue = BinaryHeap::from([Reverse((Cost::default(), ends.from))]);
+        while let Some(Reverse((cost, node))) = queue.pop() {
+            if node == ends.to {
+                break;
+            }
+            if known
+                .get(node.index())
+                .copied()
+                .flatten()
+                .is_some_and(|(best, _)| best < cost)
+            {
+                continue;
+            }
+            for (id, link) in self.network.from(node).filter(|(id, _)| may(*id)) {
+                let through = cost.plus(self.cost(id, preference));
+                let Some(there) = known.get_mut(link.to.index()) else {
+                    continue;
+                };
+                if there.is_none_or(|(best, _)| through < best) {
+                    *there = Some((through, Some(id)));
+                    queue.push(Reverse((through, link.to)));
+                }
+            }
+        }
+        let mut links = Vec::new();
+        let mut node = ends.to;
+        while node != ends.from {
+            let (_, by) = known.get(node.index()).copied().flatten()?;
+            let by = by?;
+            links.push(by);
+            node = self.network.link(by)?.from;
+        }
+        links.reverse();
+        Some(Path(links))
+    }
+}
+
+/// What a path costs: what counts first, and what decides between equals.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cost(pub(crate) u64, pub(crate) u64);
+
+impl Cost {
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0), self.1.saturating_add(other.1))
+    }
+}

@@ -1,0 +1,78 @@
+//! Paths that have nothing in common (Suurballe, 1974; Bhandari, 1999): found together, because the best path alone may stand in the way
+//! of any other.
+
+use super::{Diversity, Ends, Field, Path, Preference};
+use crate::flow::Residual;
+use crate::network::LinkId;
+use crate::time::Rate;
+
+/// Costs are bounded by this, in hops or microseconds, so that sums stay within their integers.
+const MAX_COST: i64 = 1 << 40;
+
+/// So many paths with nothing in common and the least cost together, on whose links this much is left at least; fewer where there are no
+/// more. [`Diversity::Any`] is taken as [`Diversity::Links`], and [`Preference::MostRoom`] counts hops.
+#[must_use]
+pub fn disjoint(
+    field: &Field<'_>,
+    ends: Ends,
+    at_least: Rate,
+    preference: Preference,
+    diversity: Diversity,
+    count: usize,
+) -> Vec<Path> {
+    let network = field.network();
+    let nodes = network.nodes() as usize;
+    if ends.from == ends.to || ends.from.index() >= nodes || ends.to.index() >= nodes {
+        return Vec::new();
+    }
+    // Each node is two, where it is entered and where it is left, with what may pass between them.
+    let (enters, leaves) = (|node: usize| 2 * node, |node: usize| 2 * node + 1);
+    let mut residual = Residual::new(2 * nodes);
+    for node in 0..nodes {
+        let end = node == ends.from.index() || node == ends.to.index();
+        let passes = if diversity == Diversity::Nodes && !end {
+            1
+        } else {
+            Rate::MAX >> 1
+        };
+        residual.arc(enters(node), leaves(node), passes, 0);
+    }
+    let wide: Vec<LinkId> = network
+        .ids()
+        .filter(|link| field.room(*link) >= at_least.max(1))
+        .collect();
+    for id in &wide {
+        if let Some(link) = network.link(*id) {
+            let cost = i64::try_from(field.cost(*id, preference).0)
+                .unwrap_or(MAX_COST)
+                .min(MAX_COST);
+            residual.arc(leaves(link.from.index()), enters(link.to.index()), 1, cost);
+        }
+    }
+    let (source, sink) = (leaves(ends.from.index()), enters(ends.to.index()));
+    let found = (0..count).take_while(|_| residual.one_more(source, sink)).count();
+    let mut used: Vec<LinkId> = (nodes..)
+        .zip(&wide)
+        .filter(|(number, _)| residual.flow(*number) > 0)
+        .map(|(_, link)| *link)
+        .collect();
+    // Two paths that take one cable in opposite directions reach the same without it.
+    let cables: Vec<u32> = used
+        .iter()
+        .filter_map(|link| Some(network.link(*link)?.cable))
+        .collect();
+    used.retain(|link| {
+        let cable = network.link(*link).map(|link| link.cable);
+        cables.iter().filter(|other| Some(**other) == cable).count() == 1
+    });
+    let mut rest = Field::new(network, |link| used.contains(&link).then_some(1));
+    let mut paths = Vec::new();
+    for _ in 0..found {
+        let Some(path) = rest.best(ends, 1, preference) else {
+            break;
+        };
+        rest.take(&path, 1);
+        paths.push(path);
+    }
+    paths
+}

@@ -1,0 +1,101 @@
+//! Paths against all simple paths of small networks.
+
+use proptest::prelude::*;
+
+use super::{Diversity, Ends, Field, Path, Preference, disjoint, several};
+use crate::network::NodeId;
+use crate::testing::{network, simple_paths, small};
+
+fn ends(from: u32, to: u32) -> Ends {
+    Ends {
+        from: NodeId(from),
+        to: NodeId(to),
+    }
+}
+
+/// The network for which the shortest path alone leaves no second: 0-1-2-5 in the middle of two longer ones.
+fn trap() -> crate::network::Network {
+    network(
+        6,
+        &[
+            (0, 1, 10),
+            (1, 2, 10),
+            (2, 5, 10),
+            (0, 3, 10),
+            (3, 2, 10),
+            (1, 4, 10),
+            (4, 5, 10),
+        ],
+    )
+}
+
+#[test]
+fn the_pair_is_found_where_the_shortest_path_stands_in_its_way() {
+    let network = trap();
+    let field = Field::new(&network, |link| network.link(link).map(|link| link.capacity));
+    let shortest = field.best(ends(0, 5), 1, Preference::FewestHops).unwrap();
+    assert_eq!(shortest.0.len(), 3);
+    let pair = disjoint(&field, ends(0, 5), 1, Preference::FewestHops, Diversity::Links, 3);
+    assert_eq!(pair.len(), 2, "{pair:?}");
+    let pair = disjoint(&field, ends(0, 5), 1, Preference::FewestHops, Diversity::Nodes, 2);
+    assert_eq!(pair.len(), 2);
+}
+
+fn shares(network: &crate::network::Network, one: &Path, other: &Path, diversity: Diversity) -> bool {
+    let link = |id| *network.link(id).unwrap();
+    let inner = |path: &Path| -> Vec<NodeId> { path.0.iter().skip(1).map(|id| link(*id).from).collect() };
+    one.0
+        .iter()
+        .any(|a| other.0.iter().any(|b| link(*a).cable == link(*b).cable))
+        || (diversity == Diversity::Nodes && inner(one).iter().any(|node| inner(other).contains(node)))
+}
+
+proptest! {
+    #[test]
+    fn they_are_the_best_of_all(network in small(), preference in 0..3_u8, at_least in 1..8_u64) {
+        let preference = [Preference::FewestHops, Preference::LeastLatency, Preference::MostRoom][usize::from(preference)];
+        let field = Field::new(&network, |link| network.link(link).map(|link| link.capacity));
+        let ends = ends(0, network.nodes() - 1);
+        let mut all = simple_paths(&network, ends);
+        let widest = all.iter().map(|path| field.width(path)).max().filter(|width| *width > 0);
+        prop_assert_eq!(field.widest(ends).map(|(path, width)| {
+            assert_eq!(field.width(&path), width);
+            width
+        }), widest);
+        all.retain(|path| field.width(path) >= at_least);
+        let best = field.best(ends, at_least, preference);
+        prop_assert_eq!(best.is_some(), !all.is_empty());
+        if preference == Preference::MostRoom {
+            return Ok(());
+        }
+        let mut costs: Vec<_> = all.iter().map(|path| field.cost_of(path, preference)).collect();
+        costs.sort_unstable();
+        prop_assert_eq!(best.map(|path| field.cost_of(&path, preference)), costs.first().copied());
+        let several = several(&field, ends, at_least, preference, 5);
+        let found: Vec<_> = several.iter().map(|path| field.cost_of(path, preference)).collect();
+        costs.truncate(5);
+        prop_assert_eq!(found, costs);
+    }
+
+    #[test]
+    fn disjoint_paths_are_as_many_as_there_are_and_the_shortest(network in small(), nodes in any::<bool>()) {
+        let diversity = if nodes { Diversity::Nodes } else { Diversity::Links };
+        let field = Field::new(&network, |link| network.link(link).map(|link| link.capacity));
+        let ends = ends(0, network.nodes() - 1);
+        let mut all = simple_paths(&network, ends);
+        all.retain(|path| field.width(path) > 0);
+        let pairs = all.iter().flat_map(|one| all.iter().map(move |other| (one, other)));
+        let shortest = pairs
+            .filter(|(one, other)| !shares(&network, one, other, diversity))
+            .map(|(one, other)| one.0.len() + other.0.len())
+            .min();
+        let pair = disjoint(&field, ends, 1, Preference::FewestHops, diversity, 2);
+        if let Some(shortest) = shortest {
+            prop_assert_eq!(pair.len(), 2);
+            prop_assert!(!shares(&network, &pair[0], &pair[1], diversity));
+            prop_assert_eq!(pair[0].0.len() + pair[1].0.len(), shortest);
+        } else {
+            prop_assert_eq!(pair.len(), usize::from(!all.is_empty()));
+        }
+    }
+}

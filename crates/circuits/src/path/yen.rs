@@ -1,0 +1,71 @@
+//! Several paths, the best first (Yen, 1971).
+
+use std::collections::BTreeSet;
+
+use super::{Cost, Ends, Field, Path, Preference};
+use crate::network::{LinkId, NodeId};
+use crate::time::Rate;
+
+/// The best paths without loops on whose links this much is left at least, the best first, and so many of them at most.
+/// [`Preference::MostRoom`] counts hops here.
+#[must_use]
+pub fn several(
+    field: &Field<'_>,
+    ends: Ends,
+    at_least: Rate,
+    preference: Preference,
+    count: usize,
+) -> Vec<Path> {
+    let wide = |link: LinkId| field.room(link) >= at_least.max(1);
+    let mut found: Vec<Path> = Vec::new();
+    found.extend(field.cheapest(ends, preference, wide));
+    let mut candidates: BTreeSet<(Cost, Path)> = BTreeSet::new();
+    while let Some(last) = found.last().filter(|_| found.len() < count).cloned() {
+        for (place, link) in last.0.iter().enumerate() {
+            let root = last.0.get(..place).unwrap_or_default();
+            let Some(spur) = field.network().link(*link).map(|link| link.from) else {
+                continue;
+            };
+            // What leads on from this root in any path that is known already, and the nodes of the root.
+            let taken: BTreeSet<LinkId> = found
+                .iter()
+                .filter(|path| path.0.starts_with(root))
+                .filter_map(|path| path.0.get(place).copied())
+                .collect();
+            let passed: BTreeSet<NodeId> = root
+                .iter()
+                .filter_map(|link| Some(field.network().link(*link)?.from))
+                .collect();
+            let may = |link: LinkId| {
+                let leads_back = field
+                    .network()
+                    .link(link)
+                    .is_none_or(|link| passed.contains(&link.to));
+                wide(link) && !taken.contains(&link) && !leads_back
+            };
+            let rest = field.cheapest(
+                Ends {
+                    from: spur,
+                    to: ends.to,
+                },
+                preference,
+                may,
+            );
+            if let Some(rest) = rest {
+                let path = Path([root, &rest.0].concat());
+                candidates.insert((field.cost_of(&path, preference), path));
+            }
+        }
+        loop {
+            match candidates.pop_first() {
+                Some((_, path)) if found.contains(&path) => {}
+                Some((_, path)) => {
+                    found.push(path);
+                    break;
+                }
+                None => return found,
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,68 @@
+//! The most that so many paths can carry, shown by a cut.
+
+use super::Cut;
+use crate::flow::Residual;
+use crate::network::LinkId;
+use crate::path::{Ends, Field};
+use crate::time::Rate;
+
+/// The cut through which the least goes, by any number of paths (Ford and Fulkerson).
+pub(crate) fn minimum_cut(field: &Field<'_>, ends: Ends) -> Cut {
+    above(field, ends, 0)
+}
+
+/// The cut that is the narrowest for so many paths, as far as it is looked for: the first one narrower than `enough`, if there is one, else
+/// the narrowest of all.
+///
+/// Each path passes a cut somewhere, so `k` paths carry no more than the sum of its `k` widest links. That sum is the least, over all `t`,
+/// of `k t` and what the links have above `t`; so for each `t` the cut is the narrowest for what links have above it. With one path, it is
+/// the cut that the widest path has to pass.
+#[must_use]
+pub fn bound(field: &Field<'_>, ends: Ends, paths: usize, enough: Rate) -> Cut {
+    let mut narrowest = minimum_cut(field, ends);
+    narrowest.rate = widest(field, &narrowest.links, paths);
+    if narrowest.rate < enough || narrowest.rate == 0 {
+        return narrowest;
+    }
+    let count = Rate::try_from(paths.max(1)).unwrap_or(Rate::MAX);
+    for level in field.rooms() {
+        if level.saturating_mul(count) >= narrowest.rate {
+            break;
+        }
+        let mut cut = above(field, ends, level);
+        cut.rate = widest(field, &cut.links, paths);
+        if cut.rate < narrowest.rate {
+            narrowest = cut;
+            if narrowest.rate < enough {
+                break;
+            }
+        }
+    }
+    narrowest
+}
+
+/// What is left on so many links of a cut, of those that have the most left.
+fn widest(field: &Field<'_>, links: &[LinkId], count: usize) -> Rate {
+    let mut rooms: Vec<Rate> = links.iter().map(|link| field.room(*link)).collect();
+    rooms.sort_unstable_by(|one, other| other.cmp(one));
+    rooms.into_iter().take(count).fold(0, Rate::saturating_add)
+}
+
+/// The cut that is the narrowest where only what links have above a level counts.
+fn above(field: &Field<'_>, ends: Ends, level: Rate) -> Cut {
+    let network = field.network();
+    let mut residual = Residual::of(field, |room| room.saturating_sub(level));
+    let rate = residual.fill(ends.from.index(), ends.to.index(), Rate::MAX);
+    let reached = residual.reached(ends.from.index());
+    let within = |node: usize| reached.get(node).copied().unwrap_or(false);
+    let crosses = |id: &LinkId| {
+        field.usable(*id)
+            && network
+                .link(*id)
+                .is_some_and(|link| within(link.from.index()) && !within(link.to.index()))
+    };
+    Cut {
+        links: network.ids().filter(crosses).collect(),
+        rate,
+    }
+}

@@ -1,0 +1,158 @@
+//! A search by the widest path of a set, for disjoint paths and for two.
+//!
+//! The widest of `k` paths that carry more than is known carries more than a `k`th part of it, and few paths do. Behind it, disjoint paths
+//! are the same question with one path less, and the last of them is the widest that is left. The second of two that may share links is the
+//! widest path as well, where a link beside the first has as much more room as the first carries.
+
+use crate::network::{LinkId, NodeId};
+use crate::path::{Diversity, Field, Path};
+use crate::split::{Ask, Route, total, trimmed};
+use crate::time::Rate;
+
+/// Links that are followed, at most.
+const MAX_STEPS: usize = 50_000;
+
+struct Wide<'a> {
+    ask: &'a Ask,
+    want: Rate,
+    best: Vec<Route>,
+    least: Rate,
+    steps: usize,
+}
+
+/// The most that is more than `least`, up to `want`, and whether nothing was left out on the way. For paths that may share links, there
+/// may be two at most.
+pub(super) fn wide(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (Vec<Route>, bool) {
+    let mut wide = Wide {
+        ask,
+        want,
+        best: Vec::new(),
+        least,
+        steps: 0,
+    };
+    wide.on(field, &mut Vec::new());
+    (wide.best, wide.steps <= MAX_STEPS)
+}
+
+impl Wide<'_> {
+    /// What the widest of the paths that are still to come carries at least, if they are to be worth it.
+    fn threshold(&self, chosen: &[Route]) -> Rate {
+        let more = self.least.saturating_add(1).saturating_sub(total(chosen));
+        let left = self.ask.paths.saturating_sub(chosen.len());
+        more.div_ceil(Rate::try_from(left).unwrap_or(Rate::MAX).max(1))
+            .max(1)
+    }
+
+    fn keep(&mut self, routes: Vec<Route>) {
+        if total(&routes) > self.least {
+            self.least = total(&routes);
+            self.best = trimmed(routes, self.want);
+        }
+    }
+
+    /// Goes on from the paths that were chosen, with what they leave.
+    fn on(&mut self, left: &Field<'_>, chosen: &mut Vec<Route>) {
+        self.keep(chosen.clone());
+        if chosen.len() + 1 >= self.ask.paths {
+            if let Some((path, rate)) = left.widest(self.ask.ends) {
+                self.keep([&chosen[..], &[Route { path, rate }]].concat());
+            }
+            return;
+        }
+        let network = left.network();
+        let mut seen = vec![false; network.nodes() as usize];
+        let mut trail: Vec<LinkId> = Vec::new();
+        let open = |node: NodeId, length: usize| network.from(node).map(move |(id, _)| (id, length));
+        let mut stack: Vec<(LinkId, usize)> = open(self.ask.ends.from, 0).collect();
+        let reaches = reaching(left, self.ask.ends.to, self.threshold(chosen));
+        while let Some((id, length)) = stack.pop() {
+            for back in trail.drain(length..) {
+                if let Some(seen) = network.link(back).and_then(|link| seen.get_mut(link.to.index())) {
+                    *seen = false;
+                }
+            }
+            let Some(link) = network.link(id) else { continue };
+            let there = link.to.index();
+            let passed = link.to == self.ask.ends.from || seen.get(there).copied().unwrap_or(true);
+            // The threshold rises with what is found.
+            if passed
+                || left.room(id) < self.threshold(chosen)
+                || !reaches.get(there).copied().unwrap_or(false)
+            {
+                continue;
+            }
+            self.steps += 1;
+            if self.steps > MAX_STEPS || self.least >= self.want {
+                return;
+            }
+            trail.push(id);
+            if link.to == self.ask.ends.to {
+                self.with(left, chosen, Path(trail.clone()));
+                trail.pop();
+                continue;
+            }
+            if let Some(seen) = seen.get_mut(there) {
+                *seen = true;
+            }
+            stack.extend(open(link.to, trail.len()));
+        }
+    }
+
+    /// Goes on with one path more.
+    fn with(&mut self, left: &Field<'_>, chosen: &mut Vec<Route>, path: Path) {
+        let rate = left.width(&path);
+        if self.ask.diversity == Diversity::Any {
+            self.beside(left, path, rate);
+            return;
+        }
+        let mut rest = left.clone();
+        rest.part_from(&path, self.ask.diversity);
+        chosen.push(Route { path, rate });
+        self.on(&rest, chosen);
+        chosen.pop();
+    }
+
+    /// The best second path beside one that it may share links with.
+    fn beside(&mut self, left: &Field<'_>, path: Path, rate: Rate) {
+        let both = Field::new(left.network(), |link| {
+            let room = left.room(link);
+            let more = if path.0.contains(&link) { 0 } else { rate };
+            left.usable(link)
+                .then(|| if room == 0 { 0 } else { room.saturating_add(more) })
+        });
+        if let Some((second, together)) = both.widest(self.ask.ends) {
+            let more = together.saturating_sub(rate);
+            if more > 0 && second != path {
+                self.keep(vec![
+                    Route { path, rate },
+                    Route {
+                        path: second,
+                        rate: more,
+                    },
+                ]);
+            }
+        }
+    }
+}
+
+/// Which nodes lead to one over links with room.
+fn reaching(field: &Field<'_>, to: NodeId, at_least: Rate) -> Vec<bool> {
+    let network = field.network();
+    let mut back: Vec<Vec<NodeId>> = vec![Vec::new(); network.nodes() as usize];
+    for (id, link) in network.ids().zip(network.links()) {
+        if field.room(id) >= at_least
+            && let Some(back) = back.get_mut(link.to.index())
+        {
+            back.push(link.from);
+        }
+    }
+    let mut reaches = vec![false; back.len()];
+    let mut open = vec![to];
+    while let Some(node) = open.pop() {
+        if let Some(reached) = reaches.get_mut(node.index()).filter(|reached| !**reached) {
+            *reached = true;
+            open.extend(back.get(node.index()).into_iter().flatten());
+        }
+    }
+    reaches
+}

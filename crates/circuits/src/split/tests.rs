@@ -1,0 +1,118 @@
+//! Splits against every choice of paths in small networks.
+
+use proptest::prelude::*;
+
+use super::{Ask, Known, Route, reach, shared, total};
+use crate::network::{Network, NodeId};
+use crate::path::{Diversity, Ends, Field, Path, Preference};
+use crate::testing::{network, simple_paths, small};
+use crate::time::Rate;
+
+/// Rates of small networks times this: whole numbers stay whole where a programme divides.
+const UNIT: Rate = 5_040;
+
+fn field(network: &Network) -> Field<'_> {
+    Field::new(network, |link| {
+        network.link(link).map(|link| link.capacity * UNIT)
+    })
+}
+
+fn ask(network: &Network, paths: usize, diversity: Diversity) -> Ask {
+    let ends = Ends {
+        from: NodeId(0),
+        to: NodeId(network.nodes() - 1),
+    };
+    Ask {
+        ends,
+        paths,
+        diversity,
+        preference: Preference::FewestHops,
+    }
+}
+
+/// The most that any choice of so many paths carries.
+fn exact(field: &Field<'_>, ask: &Ask) -> Rate {
+    fn on(field: &Field<'_>, ask: &Ask, all: &[Path], chosen: &mut Vec<Path>) -> Rate {
+        let mut best = total(&shared(field, chosen));
+        if chosen.len() == ask.paths {
+            return best;
+        }
+        for (place, path) in all.iter().enumerate() {
+            let mut left = field.clone();
+            for other in chosen.iter() {
+                left.part_from(other, ask.diversity);
+            }
+            if left.width(path) > 0 {
+                chosen.push(path.clone());
+                best = best.max(on(field, ask, &all[place + 1..], chosen));
+                chosen.pop();
+            }
+        }
+        best
+    }
+    let mut all = simple_paths(field.network(), ask.ends);
+    all.retain(|path| field.width(path) > 0);
+    on(field, ask, &all, &mut Vec::new())
+}
+
+fn holds(field: &Field<'_>, ask: &Ask, routes: &[Route]) {
+    let mut left = field.clone();
+    assert!(routes.len() <= ask.paths, "{routes:?}");
+    for route in routes {
+        assert!(
+            route.rate > 0 && left.width(&route.path) >= route.rate,
+            "{routes:?}"
+        );
+        left.take(&route.path, route.rate);
+        left.part_from(&route.path, ask.diversity);
+    }
+}
+
+#[test]
+fn the_programme_takes_what_greedy_misses() {
+    // The widest path goes through the middle, and uses up what two others need.
+    let network = network(4, &[(0, 1, 10), (0, 2, 9), (1, 3, 9), (2, 3, 10), (1, 2, 10)]);
+    let ask = ask(&network, 2, Diversity::Any);
+    let routes = reach(&field(&network), &ask, 18 * UNIT).unwrap();
+    assert_eq!(total(&routes), 18 * UNIT);
+    let short = reach(&field(&network), &ask, 19 * UNIT + 1).unwrap_err();
+    assert!(matches!(short.known, Known::Cut(_)), "{short:?}");
+}
+
+proptest! {
+    #[test]
+    fn what_goes_is_found_and_what_does_not_is_shown(
+        network in small(),
+        paths in 1..4_usize,
+        diversity in 0..3_u8,
+        part in 1..13_u64,
+    ) {
+        let diversity = [Diversity::Any, Diversity::Links, Diversity::Nodes][usize::from(diversity)];
+        let field = field(&network);
+        let ask = ask(&network, paths, diversity);
+        let most = exact(&field, &ask);
+        // From a tenth of what goes to just above it.
+        for want in [(most * part / 10).max(1), most.max(1), most + 5] {
+            match reach(&field, &ask, want) {
+                Ok(routes) => {
+                    prop_assert!(want <= most);
+                    prop_assert_eq!(total(&routes), want);
+                    holds(&field, &ask, &routes);
+                }
+                Err(short) => {
+                    prop_assert!(want > most, "{} go, and {} were refused: {:?}", most, want, short);
+                    holds(&field, &ask, &short.routes);
+                    match short.known {
+                        Known::Cut(cut) => prop_assert!(cut.rate < want),
+                        Known::Searched(all) => prop_assert!(all >= want),
+                        Known::Unknown(_) => prop_assert!(false, "small networks are searched through"),
+                    }
+                }
+            }
+        }
+        let (routes, limit) = super::most(&field, &ask, Rate::MAX >> 1);
+        holds(&field, &ask, &routes);
+        prop_assert!(limit >= most);
+        prop_assert!(total(&routes) == most, "{} of {}", total(&routes), most);
+    }
+}

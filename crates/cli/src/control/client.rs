@@ -1,0 +1,57 @@
+//! Asks the controller that this user runs, over its Unix socket.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use longhaul_control_client::{ClientError, ServiceClient};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::control_dir;
+use crate::agent_client::{in_runtime, socket};
+use crate::controller::SERVICE;
+
+/// Most bytes of an answer: a map with all its links.
+const MAX_ANSWER_BYTES: usize = 256 << 20;
+
+/// There is no controller to ask.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody listens there.
+    #[error("no controller runs here ({}): start it with longhaul control", .0.display())]
+    NotRunning(PathBuf),
+}
+
+/// See the module.
+pub struct ControlClient {
+    client: ServiceClient,
+}
+
+impl ControlClient {
+    /// Of the controller here.
+    pub fn here() -> Result<Self> {
+        let client = ServiceClient::at_socket(SERVICE, socket(&control_dir()?));
+        Ok(Self {
+            client: client.taking_at_most(MAX_ANSWER_BYTES),
+        })
+    }
+
+    /// Asks, and reads the answer.
+    pub fn ask<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<T> {
+        in_runtime(async {
+            let answer = self.client.ask(method, path, body, None).await;
+            answer.map_err(|error| match error {
+                ClientError::NoSocket { path, .. } => ControlError::NotRunning(path).into(),
+                error => anyhow::Error::from(error),
+            })
+        })
+    }
+}
+
+/// No body.
+pub const NOTHING: Option<&()> = None;

@@ -1,0 +1,308 @@
+//! The controller as a process: where it listens, and how it ends or starts anew.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use longhaul_api::access::Token;
+use longhaul_api::tls::ServerTls;
+use longhaul_api::{Gate, KeyGate, listen};
+use longhaul_control::http::{MAX_BODY_BYTES, router, router_for_archives, router_for_keys};
+use longhaul_control::metrics::page;
+use longhaul_control::store::retention::Retention;
+use longhaul_control::{Controller, Settings, Store};
+use longhaul_session::Identity;
+use serde_json::json;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::inherited::Inherited;
+use super::{Service, control_dir, setup};
+use crate::agent::{listen_at, lock, own_identity, user};
+use crate::agent_client::socket;
+use crate::exit::Exit;
+use crate::stop::StopSignals;
+use crate::tls_service::{certificate, first_second, host_name, names, publish};
+use crate::{answer, home, logging};
+
+/// Days as seconds.
+const DAY: i64 = 86_400;
+
+/// How it ended.
+enum End {
+    /// For good.
+    Stopped,
+    /// To begin again, with these sockets.
+    Again(Inherited),
+}
+
+/// Runs it until it is told to stop.
+pub fn run(service: &Service) -> Result<Exit> {
+    logging::start("info");
+    // As it is called now: another release may be in its place by the time it starts anew.
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing).context("cannot let go of standard input")?;
+    let dir = control_dir()?;
+    home::make_private(&dir)?;
+    let lock = lock(
+        &dir,
+        "a controller runs already: longhaul control principals asks it",
+    )?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("cannot start")?;
+    let end = runtime.block_on(serve(service, &dir))?;
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match end {
+        End::Stopped => Ok(Exit::Success),
+        End::Again(sockets) => {
+            let mut command = Command::new(&program);
+            command.args(std::env::args_os().skip(1));
+            command.envs(sockets.hand_on()?);
+            drop(lock);
+            Err(command.exec()).with_context(|| format!("cannot start {} anew", home::shown(&program)))
+        }
+    }
+}
+
+async fn serve(service: &Service, dir: &Path) -> Result<End> {
+    let mut stop_signals = StopSignals::take()?;
+    let mut again = signal(SignalKind::user_defined2())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let inherited = Inherited::take()?;
+    let path = socket(dir);
+    let (unix, kept_unix) = here(inherited.unix, &path)?;
+    // Whoever connects from now on waits, and is not refused.
+    let elsewhere = match (service.listen, inherited.internet) {
+        (None, _) => None,
+        (Some(address), socket) => Some(elsewhere(address, socket).await?),
+    };
+    let metrics = service
+        .metrics
+        .map(|address| longhaul_metrics::listen(address).with_context(|| format!("--metrics {address}")));
+    let metrics = metrics.transpose()?;
+    let store = match &service.store {
+        Some(url) => Store::postgres(url).await?,
+        None => Store::sqlite(&dir.join("control.sqlite")).await?,
+    };
+    let identity = own_identity(dir)?;
+    let settings = Settings {
+        name: service.name.clone().unwrap_or_else(host_name),
+        key: identity.public(),
+        signer: identity.signing_key().clone(),
+        retention: Retention {
+            single: i64::from(service.keep) * DAY,
+            ..Retention::default()
+        },
+        registrations: Default::default(),
+        setup: setup::read(service.config.as_deref(), dir)?,
+    };
+    let (stop, stopped) = watch::channel(false);
+    let (controller, work) = Controller::begin(store, settings, stopped.clone()).await?;
+    let mut served = JoinSet::new();
+    let uid = rustix::process::getuid().as_raw();
+    let gate = Gate {
+        uid,
+        user: user(uid),
+        token: None,
+        sessions: Arc::default(),
+    };
+    served.spawn(listen::serve(
+        unix,
+        router(controller.clone(), gate),
+        stopped.clone(),
+    ));
+    let mut archive = None;
+    if let Some(address) = service.archive {
+        let listener = listen::loopback(address).await?;
+        archive = listener.local_addr().ok();
+        let gate = Gate {
+            uid,
+            user: user(uid),
+            token: Some(token(dir)?),
+            sessions: Arc::default(),
+        };
+        let router = router_for_archives(controller.clone(), gate);
+        served.spawn(listen::serve(listener, router, stopped.clone()));
+    }
+    let mut tls = None;
+    let (mut address, mut kept_internet) = (None, None);
+    if let Some((listener, kept)) = elsewhere {
+        let at = listener.local_addr().context("cannot tell where it listens")?;
+        let secured = Secured::new(service, &identity, dir, at)?;
+        let gate = keys(&controller, &secured).await;
+        let (sender, receiver) = watch::channel(secured.config.clone());
+        let router = router_for_keys(controller.clone(), gate);
+        served.spawn(listen::serve_secured(listener, router, receiver, stopped.clone()));
+        (address, kept_internet) = (Some(at), Some(kept));
+        tls = Some((secured, sender));
+    }
+    let metrics_address = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
+    let counted =
+        metrics.map(|listener| tokio::spawn(longhaul_metrics::serve(listener, page(controller.clone()))));
+    tell_ready(service, &controller, &path, [address, metrics_address, archive]);
+    let (is_again, failed) = loop {
+        tokio::select! {
+            () = stop_signals.received() => break (false, None),
+            _ = again.recv() => break (true, None),
+            _ = hang_up.recv() => if let Some((secured, sender)) = &mut tls {
+                secured.read_again(service, &identity, sender);
+            },
+            ended = served.join_next() => break (false, ended),
+        }
+    };
+    tracing::info!(
+        again = is_again,
+        "what was begun is finished, and nothing new taken"
+    );
+    stop.send_replace(true);
+    while served.join_next().await.is_some() {}
+    if let Some(counted) = counted {
+        counted.abort();
+    }
+    work.end(&controller).await;
+    match failed {
+        Some(Ok(Err(error))) => return Err(error).context("cannot go on listening"),
+        Some(Err(error)) => return Err(error).context("cannot go on listening"),
+        _ => {}
+    }
+    if !is_again {
+        // It may be another's by the time that this process has ended.
+        let _ = std::fs::remove_file(&path);
+        return Ok(End::Stopped);
+    }
+    Ok(End::Again(Inherited {
+        unix: Some(kept_unix),
+        internet: kept_internet,
+    }))
+}
+
+/// What programs on loopback bring; the same each time, since it stands in their settings.
+fn token(dir: &Path) -> Result<Token> {
+    let file = dir.join("token");
+    if file.exists() {
+        return Token::load(&file).with_context(|| format!("cannot read {}", home::shown(&file)));
+    }
+    let token = Token::random()?;
+    token
+        .save(&file)
+        .with_context(|| format!("cannot write {}", home::shown(&file)))?;
+    Ok(token)
+}
+
+/// Listens on the socket for this machine; a second descriptor of it stays open when that ends.
+fn here(inherited: Option<OwnedFd>, path: &Path) -> Result<(UnixListener, OwnedFd)> {
+    let listener = match inherited {
+        Some(socket) => std::os::unix::net::UnixListener::from(socket),
+        None => listen_at(path)?.into_std().context("cannot listen")?,
+    };
+    listener.set_nonblocking(true).context("cannot listen")?;
+    let kept = listener.try_clone().context("cannot listen")?.into();
+    Ok((UnixListener::from_std(listener).context("cannot listen")?, kept))
+}
+
+/// The same for other machines.
+async fn elsewhere(address: SocketAddr, inherited: Option<OwnedFd>) -> Result<(TcpListener, OwnedFd)> {
+    let listener = match inherited {
+        Some(socket) => std::net::TcpListener::from(socket),
+        None => listen::anywhere(address)
+            .await?
+            .into_std()
+            .context("cannot listen")?,
+    };
+    listener.set_nonblocking(true).context("cannot listen")?;
+    let kept = listener.try_clone().context("cannot listen")?.into();
+    Ok((TcpListener::from_std(listener).context("cannot listen")?, kept))
+}
+
+/// Lets in the keys that were granted something.
+async fn keys(controller: &Controller, secured: &Secured) -> Arc<KeyGate> {
+    let since = first_second().await;
+    let names = secured.names.iter().map(ToString::to_string);
+    let gate = KeyGate::of(
+        "longhaul control",
+        MAX_BODY_BYTES,
+        controller.keys(),
+        names,
+        since,
+    );
+    let gate = Arc::new(gate);
+    controller.serve_gate(gate.clone());
+    gate
+}
+
+/// What connections of other machines are made with.
+struct Secured {
+    names: Vec<longhaul_proto::Endpoint>,
+    config: ServerTls,
+}
+
+impl Secured {
+    fn new(service: &Service, identity: &Identity, dir: &Path, at: SocketAddr) -> Result<Self> {
+        let names = names(&service.server_name, at)?;
+        let made = certificate(
+            service.tls_cert.as_deref(),
+            service.tls_key.as_deref(),
+            identity,
+            &names,
+        )?;
+        publish(&made, dir)?;
+        Ok(Self {
+            names,
+            config: made.config,
+        })
+    }
+
+    /// What is wrong changes nothing.
+    fn read_again(&mut self, service: &Service, identity: &Identity, sender: &watch::Sender<ServerTls>) {
+        let files = (service.tls_cert.as_deref(), service.tls_key.as_deref());
+        match certificate(files.0, files.1, identity, &self.names) {
+            Ok(made) => {
+                tracing::info!("the certificate was read again");
+                sender.send_replace(made.config);
+            }
+            Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+        }
+    }
+}
+
+fn tell_ready(
+    service: &Service,
+    controller: &Controller,
+    socket: &Path,
+    [https, metrics, archive]: [Option<SocketAddr>; 3],
+) {
+    let (name, key) = (&controller.settings().name, controller.settings().key);
+    let socket = home::shown(socket);
+    if service.json {
+        let [https, metrics, archive] =
+            [https, metrics, archive].map(|address| address.map(|address| address.to_string()));
+        let key = key.to_string();
+        answer::line(
+            json!({"event": "ready", "name": name, "socket": socket, "https": https, "metrics": metrics, "archive": archive, "key": key}),
+        );
+        return;
+    }
+    answer::line(format!("controller {name} is ready at {socket}"));
+    if let Some(address) = https {
+        answer::line(format!(
+            "HTTP at https://{address}, for keys that were granted something; its own is {key}"
+        ));
+    }
+    if let Some(address) = metrics {
+        answer::line(format!("metrics at http://{address}/metrics"));
+    }
+    if let Some(address) = archive {
+        answer::line(format!(
+            "pScheduler's archives at http://{address}/api/v1/pscheduler, for who brings the token"
+        ));
+    }
+}

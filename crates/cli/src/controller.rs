@@ -1,0 +1,187 @@
+//! `longhaul controller`: which controller this machine asks for routes, and how it is known.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, Subcommand};
+use longhaul_config::routes::RouteTable;
+use longhaul_control_client::settings::{self, KnownBy};
+use longhaul_control_client::{Controller, ServiceClient, ServiceUrl, Settings};
+use longhaul_proto::PublicKey;
+use longhaul_proto::text::printable;
+use longhaul_route_source::cache::FILES;
+
+use crate::agent_client::{in_runtime, socket};
+use crate::control::control_dir;
+use crate::exit::Exit;
+use crate::known_service::Known;
+use crate::trust::Wanted;
+use crate::{answer, home};
+
+/// What a controller is called in messages.
+pub const SERVICE: &str = "controller";
+
+/// Say which controller is asked for routes and told of copies, or show it.
+///
+/// It is kept in controller.toml beside the keys, with the controller's key. Copies go on without it when it does not answer.
+#[derive(Args)]
+pub struct ControllerCommand {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Ask this controller from now on.
+    Use(Use),
+    /// Ask none any more, and forget what the last one said.
+    Forget,
+    /// Print the rules that the controller has for this machine, as routes.toml: for an on-ramp, which reads that file again when it changes.
+    Routes {
+        /// The key to ask with [default: the default key, made when first needed].
+        #[arg(long, value_name = "FILE")]
+        identity: Option<PathBuf>,
+    },
+}
+
+/// Which, and how it is known.
+#[derive(Args)]
+struct Use {
+    /// As https://HOST[:PORT], or unix:/PATH on this machine; a controller listens at port 7513 unless told otherwise.
+    url: ServiceUrl,
+    /// The controller's key, as `longhaul control` prints it; nothing else is trusted then.
+    #[arg(long, value_name = "KEY")]
+    host_key: Option<PublicKey>,
+    /// Trust a controller that is not known yet, and remember its key.
+    #[arg(long, conflicts_with = "host_key")]
+    accept_new: bool,
+    /// Trust only a controller whose certificate an authority in this file has signed.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["host_key", "accept_new"])]
+    ca: Option<PathBuf>,
+    /// The key to ask with [default: the default key, made when first needed].
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+}
+
+impl ControllerCommand {
+    /// Runs the command.
+    pub fn run(self) -> Result<Exit> {
+        let file = home::make_dir()?.join(settings::FILE);
+        match self.action {
+            Some(Action::Use(action)) => in_runtime(action.run(file)),
+            Some(Action::Forget) => {
+                let tables = FILES.map(|name| state_dir().map(|state| state.join(name)));
+                for file in [Some(file)].into_iter().chain(tables) {
+                    match file.map(std::fs::remove_file) {
+                        Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
+                            return Err(error).context("cannot forget the controller");
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(Exit::Success)
+            }
+            Some(Action::Routes { identity }) => {
+                let settings = Settings::load(&file)?.ok_or_else(none_is_asked)?;
+                let identity = home::identity(identity.as_deref())?;
+                let controller = Controller::new(&settings, identity.signing_key())?;
+                let text = in_runtime(async { Ok(controller.routes_file().await?) })?;
+                // Nothing is handed on that an on-ramp would not read.
+                RouteTable::parse(&text, Path::new("routes.toml"))?;
+                answer::line(text.trim_end());
+                Ok(Exit::Success)
+            }
+            None => {
+                let settings = Settings::load(&file)?.ok_or_else(none_is_asked)?;
+                answer::line(format_args!("{}", printable_lines(&settings.text())));
+                Ok(Exit::Success)
+            }
+        }
+    }
+}
+
+/// The controller that this machine asks; where none is named, the one that this user runs here.
+pub fn asked(identity: Option<&Path>) -> Result<Controller> {
+    let file = home::make_dir()?.join(settings::FILE);
+    if let Some(settings) = Settings::load(&file)? {
+        let identity = home::identity(identity)?;
+        return Ok(Controller::new(&settings, identity.signing_key())?);
+    }
+    let here = socket(&control_dir()?);
+    if !here.exists() {
+        return Err(none_is_asked());
+    }
+    Ok(Controller::of(ServiceClient::at_socket(SERVICE, here)))
+}
+
+fn none_is_asked() -> anyhow::Error {
+    anyhow!("no controller is asked: name one with longhaul controller use URL")
+}
+
+fn printable_lines(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| printable(line.as_bytes())).collect();
+    lines.join("\n")
+}
+
+/// What is kept of the controller.
+pub fn state_dir() -> Option<PathBuf> {
+    home::state_dir().map(|state| state.join("control"))
+}
+
+impl Use {
+    async fn run(self, file: PathBuf) -> Result<Exit> {
+        let identity = home::identity(self.identity.as_deref())?;
+        let (settings, client) = match &self.url {
+            ServiceUrl::Unix(path) => {
+                let client = ServiceClient::at_socket(SERVICE, path.clone());
+                client.reach().await?;
+                let settings = Settings {
+                    url: self.url.clone(),
+                    known: None,
+                };
+                (settings, client)
+            }
+            ServiceUrl::Https(server) => {
+                let known = Known {
+                    service: SERVICE,
+                    program: "longhaul control",
+                    wanted: Wanted {
+                        key: self.host_key,
+                        accept_new: self.accept_new,
+                    },
+                    authority: self.ca.clone(),
+                };
+                let https = known.https(server.clone(), identity.signing_key()).await?;
+                https.connect().await?;
+                let known = match (&self.ca, https.shown_key()) {
+                    (Some(file), _) => KnownBy::Authority(std::path::absolute(file)?),
+                    (None, Some(key)) => KnownBy::Key(key),
+                    (None, None) => {
+                        return Err(anyhow!(
+                            "the controller shows a certificate of an authority: name that authority's file with --ca FILE"
+                        ));
+                    }
+                };
+                let settings = Settings {
+                    url: self.url.clone(),
+                    known: Some(known),
+                };
+                (settings, ServiceClient::elsewhere(SERVICE, https))
+            }
+        };
+        settings.save(&file)?;
+        match Controller::of(client).info().await {
+            Ok(info) => {
+                let name = printable(info.name.as_bytes());
+                answer::line(format_args!("{} is asked from now on: {name}", settings.url));
+            }
+            // It is the right one; whether it answers this key is its operator's business.
+            Err(error) => answer::line(format_args!(
+                "{} is asked from now on; for now it says: {error}\nits operator lets this key in with: longhaul control grant {} client",
+                settings.url,
+                identity.public()
+            )),
+        }
+        Ok(Exit::Success)
+    }
+}

@@ -1,0 +1,304 @@
+//! A copy that is to be over by a moment: the planner of `longhaul-deadline` is fed with what the copy does, and what it decides is carried out at the
+//! controller.
+//!
+//! All of it goes on beside the copy, which waits for nothing: it begins by best effort at once, and what is reserved joins it. At its end what is still
+//! promised is given back, which takes [`END_TIMEOUT`] at most.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::{Timestamp, Zoned};
+use longhaul_control_api::reservations::Offers;
+use longhaul_control_client::Controller;
+use longhaul_deadline::{Action, Event, Mode, Outlook, Planner};
+use longhaul_hop::unix_ms;
+use longhaul_proto::Endpoint;
+use serde_json::json;
+use tokio::sync::watch as flag;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::trust::Remembering;
+use crate::watch::Watch;
+
+mod book;
+mod ends;
+mod granted;
+mod kept;
+mod looks;
+mod options;
+mod report;
+
+pub use kept::{give_back, left};
+pub use options::{DeadlineOptions, Wanted};
+pub use report::DeadlineReport;
+
+use book::Book;
+use looks::Looks;
+
+/// How often the copy is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the end of a copy waits for what it has reserved to be given back, and where there is nothing to give back.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
+const CLEAR_END_TIMEOUT: Duration = Duration::from_millis(50);
+/// Steps that are reported.
+const MAX_STEPS: usize = 20;
+
+/// Of which copy, and who is asked.
+pub struct Of {
+    pub wanted: Wanted,
+    /// The controller, what is kept of it, and where it is; none where nobody is asked.
+    pub controller: Option<(Arc<Controller>, PathBuf, String)>,
+    /// The key that it is asked with.
+    pub owner: String,
+    pub server: Endpoint,
+    pub push: bool,
+    /// Whether streams of reserved ways leave from ports of their own: else all streams between the ends are the reservation's.
+    pub pins: bool,
+    /// Bytes, where they are known before the walk.
+    pub size: Option<u64>,
+    pub streams: Option<u32>,
+    pub congestion: Option<String>,
+    /// The routes that the command line names; none where they are left to be chosen.
+    pub routes: Vec<longhaul_proto::Route>,
+}
+
+/// A deadline that is kept an eye on.
+pub struct Deadline {
+    over: flag::Sender<bool>,
+    shared: Arc<Mutex<Shared>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+    wanted: Wanted,
+}
+
+/// What the report is made of.
+struct Shared {
+    planner: Planner,
+    ends: Option<ends::Ends>,
+    reservation: Option<u64>,
+    offers: Option<Offers>,
+    error: Option<String>,
+    steps: Vec<String>,
+}
+
+impl Deadline {
+    /// Begins to look at a copy that goes by `connector`.
+    pub fn begin(of: Of, connector: Arc<Remembering>, watch: Arc<Watch>) -> Self {
+        let by = of.wanted.by.as_ref();
+        let by_ms = by.and_then(|by| u64::try_from(by.timestamp().as_millisecond()).ok());
+        let planner = Planner::new(unix_ms(), by_ms, of.wanted.mode);
+        let shared = Arc::new(Mutex::new(Shared {
+            planner,
+            ends: None,
+            reservation: None,
+            offers: None,
+            error: None,
+            steps: Vec::new(),
+        }));
+        let (over, is_over) = flag::channel(false);
+        let wanted = of.wanted.clone();
+        let keeper = Keeper {
+            shared: shared.clone(),
+            looks: Looks::new(&of, watch.progress.clone()),
+            book: Book::new(of),
+            connector,
+            watch,
+            is_over,
+            mode: wanted.mode,
+            heard_over: false,
+        };
+        let task = tokio::spawn(keeper.run());
+        Self {
+            over,
+            shared,
+            task: Mutex::new(Some(task)),
+            wanted,
+        }
+    }
+
+    /// The copy is over: gives back what there is, and reports.
+    pub async fn end(&self, is_done: bool) -> DeadlineReport {
+        let ended = Timestamp::now();
+        self.over.send_replace(true);
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let is_clear = self.with(|shared| shared.planner.is_clear());
+        let within = if is_clear { CLEAR_END_TIMEOUT } else { END_TIMEOUT };
+        if let Some(mut task) = task
+            && timeout(within, &mut task).await.is_err()
+        {
+            task.abort();
+        }
+        self.with(|shared| self.report(shared, ended, is_done))
+    }
+
+    fn with<T>(&self, what: impl FnOnce(&Shared) -> T) -> T {
+        what(&self.shared.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn report(&self, shared: &Shared, ended: Timestamp, is_done: bool) -> DeadlineReport {
+        let said = report::Said {
+            by: self.wanted.by.as_ref(),
+            mode: self.wanted.mode,
+            planner: &shared.planner,
+            ends: shared.ends.as_ref(),
+            reservation: shared.reservation,
+            offers: shared.offers.as_ref(),
+            error: shared.error.as_deref(),
+            steps: shared.steps.clone(),
+        };
+        DeadlineReport::new(said, ended, is_done)
+    }
+}
+
+/// Feeds the planner, and carries out what it decides.
+struct Keeper {
+    shared: Arc<Mutex<Shared>>,
+    looks: Looks,
+    book: Book,
+    connector: Arc<Remembering>,
+    watch: Arc<Watch>,
+    is_over: flag::Receiver<bool>,
+    mode: Mode,
+    /// The planner knows that it is.
+    heard_over: bool,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        let asks = self.mode != Mode::Never;
+        if asks && self.book.controller().is_none() {
+            let none = "no controller is asked (longhaul controller use URL)";
+            self.with(|shared| shared.error = Some(none.to_owned()));
+            self.tell(Event::Failed { is_passing: false }).await;
+        }
+        let mut ticks = interval(LOOK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_over = self.is_over.clone();
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                // Its sender lives as long as the copy; when it is gone, that is over as well.
+                () = async { drop(is_over.wait_for(|over| *over).await) } => {
+                    self.tell(Event::Over).await;
+                    self.connector.use_pinned(&[]);
+                    return;
+                }
+            }
+            self.look().await;
+        }
+    }
+
+    async fn look(&mut self) {
+        self.looks.ask_for_forecast(self.book.controller()).await;
+        for event in self.book.standing().await {
+            self.tell(event).await;
+        }
+        for event in self.book.judged(&self.watch.judged()) {
+            self.tell(event).await;
+        }
+        let now = unix_ms();
+        let is_reserved = self.with(|shared| shared.planner.promise().is_some());
+        let look = self.looks.look(is_reserved);
+        self.tell(Event::Look(look)).await;
+        let pinned = self.with(|shared| match shared.planner.promise() {
+            Some(promise) => self.book.pinned(promise, now),
+            None => Vec::new(),
+        });
+        self.connector.use_pinned(&pinned);
+    }
+
+    fn with<T>(&self, what: impl FnOnce(&mut Shared) -> T) -> T {
+        what(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells the planner, and does what follows.
+    async fn tell(&mut self, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let mut actions = Vec::new();
+            if *self.is_over.borrow() && !self.heard_over {
+                self.heard_over = true;
+                actions.extend(self.with(|shared| shared.planner.on(unix_ms(), Event::Over)));
+            }
+            if event != Event::Over {
+                actions.extend(self.with(|shared| shared.planner.on(unix_ms(), event)));
+            }
+            for action in actions {
+                if let Action::Warn(outlook) = action {
+                    self.warn(&outlook);
+                    continue;
+                }
+                let done = self.book.carry_out(&action).await;
+                self.note(&action, &done);
+                events.push_back(done.event);
+            }
+        }
+    }
+
+    /// Keeps what is reported, and tells programs of it.
+    fn note(&self, action: &Action, done: &book::Done) {
+        let line = self.book.line(action, done);
+        let (reservation, ends) = (self.book.id(), self.book.ends().cloned());
+        self.with(|shared| {
+            shared.reservation = reservation.or(shared.reservation);
+            shared.ends = ends;
+            if let Some(offers) = &done.offers {
+                shared.offers = Some(offers.clone());
+            }
+            if let Some(error) = &done.error {
+                shared.error = Some(error.clone());
+            }
+            if matches!(done.event, Event::Committed) {
+                shared.error = None;
+                shared.offers = None;
+            }
+            if let Some(line) = &line
+                && shared.steps.len() < MAX_STEPS
+            {
+                shared.steps.push(line.clone());
+            }
+        });
+        if let Some(state) = done.state {
+            self.watch.event(json!({
+                "event": "deadline", "state": state, "reservation": reservation, "message": line, "error": done.error,
+            }));
+        }
+    }
+
+    /// Says at once that the deadline is at risk.
+    fn warn(&self, outlook: &Outlook) {
+        let now = Zoned::now();
+        let at = |ms: u64| {
+            let at = i64::try_from(ms)
+                .ok()
+                .and_then(|ms| Timestamp::from_millisecond(ms).ok());
+            at.map(|at| report::moment(at, &now))
+        };
+        let what = match outlook.is_missed {
+            true => "cannot be met",
+            false => "may be missed",
+        };
+        let mut line = format!("the deadline {what}");
+        if let Some(end) = outlook.expected_end.and_then(at) {
+            line.push_str(&format!(": by best effort the copy is over about {end}"));
+        }
+        if let Some(later) = outlook.instead.later.and_then(at) {
+            line.push_str(&format!("; what it needs could be reserved by {later}"));
+        }
+        if let Some(volume) = outlook.instead.volume {
+            let volume = quantities::ByteCount(volume);
+            line.push_str(&format!("; {volume} could be reserved by the deadline"));
+        }
+        if let Some(error) = self.with(|shared| shared.error.clone()) {
+            line.push_str(&format!("; nothing can be reserved: {error}"));
+        }
+        self.with(|shared| shared.steps.push(line.clone()));
+        self.watch.notice(&line);
+        self.watch.event(json!({
+            "event": "deadline", "state": "at-risk", "is_missed": outlook.is_missed, "message": line,
+            "expected_end_ms": outlook.expected_end, "later_ms": outlook.instead.later, "volume_bytes": outlook.instead.volume,
+        }));
+    }
+}

@@ -1,0 +1,225 @@
+//! What the planner is shown of a copy: what is left, what best effort is forecast to carry, and what it does carry.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use longhaul_control_api::routes::{RouteAnswer, RouteOption, RouteQuestion};
+use longhaul_control_client::Controller;
+use longhaul_deadline::{Look, Measured, Rates};
+use longhaul_proto::{Endpoint, Route};
+use longhaul_transfer::{Progress, is_pinned};
+
+use super::Of;
+
+/// A forecast is asked for again after this long.
+const FORECAST_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// After a failure, sooner.
+const FAILED_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// Over which time of the past a rate is measured.
+const MEASURED_OVER: Duration = Duration::from_secs(30);
+
+/// See the module.
+pub struct Looks {
+    progress: Arc<Progress>,
+    size: Option<u64>,
+    server: Endpoint,
+    push: bool,
+    streams: Option<u32>,
+    congestion: Option<String>,
+    routes: Vec<Route>,
+    forecast: Option<Rates>,
+    forecast_due: Option<Instant>,
+    /// Bytes that went by best effort, at looks of the last [`MEASURED_OVER`].
+    samples: VecDeque<(Instant, u64)>,
+    /// When the first of them went, since something else was promised last.
+    flows_since: Option<Instant>,
+}
+
+impl Looks {
+    /// Of a copy with these counters.
+    pub fn new(of: &Of, progress: Arc<Progress>) -> Self {
+        Self {
+            progress,
+            size: of.size,
+            server: of.server.clone(),
+            push: of.push,
+            streams: of.streams,
+            congestion: of.congestion.clone(),
+            routes: of.routes.clone(),
+            forecast: None,
+            forecast_due: None,
+            samples: VecDeque::new(),
+            flows_since: None,
+        }
+    }
+
+    /// Asks for a forecast where that is due.
+    pub async fn ask_for_forecast(&mut self, controller: Option<&Controller>) {
+        let Some(controller) = controller else { return };
+        let now = Instant::now();
+        if self.forecast_due.is_some_and(|due| now < due) {
+            return;
+        }
+        let (left, is_all) = self.left();
+        let question = RouteQuestion {
+            to: self.server.host.to_string(),
+            receives: !self.push,
+            bytes: Some(left).filter(|left| is_all && *left > 0),
+            streams: self.streams,
+            congestion: self.congestion.clone(),
+            ..RouteQuestion::default()
+        };
+        let again = match controller.question(&question).await {
+            Ok(answer) => {
+                self.forecast = of_answer(&answer, &self.routes);
+                FORECAST_AGAIN_AFTER
+            }
+            Err(error) => {
+                tracing::info!(%error, "no forecast of best effort");
+                FAILED_AGAIN_AFTER
+            }
+        };
+        self.forecast_due = Some(now + again);
+    }
+
+    /// Bytes that are not in place, and whether those are all.
+    fn left(&self) -> (u64, bool) {
+        let progress = &self.progress;
+        let is_walked = progress.walk_complete.load(Ordering::Acquire);
+        let found = progress.bytes_found.load(Ordering::Relaxed);
+        let found = self
+            .size
+            .filter(|_| !is_walked)
+            .map_or(found, |size| size.max(found));
+        let done = progress.bytes_done.load(Ordering::Relaxed);
+        (found.saturating_sub(done), is_walked || self.size.is_some())
+    }
+
+    /// Looks; while something is reserved, nothing is measured of best effort.
+    pub fn look(&mut self, is_reserved: bool) -> Look {
+        let (left, is_all) = self.left();
+        let measured = self.measured(Instant::now(), is_reserved);
+        Look {
+            left,
+            is_all,
+            forecast: self.forecast,
+            measured,
+        }
+    }
+
+    fn measured(&mut self, now: Instant, is_reserved: bool) -> Option<Measured> {
+        let streams = self.progress.streams();
+        let by_best_effort = streams.iter().filter(|stream| !is_pinned(&stream.route));
+        let bytes = by_best_effort
+            .map(|stream| stream.bytes.load(Ordering::Relaxed))
+            .fold(0, u64::saturating_add);
+        if is_reserved || bytes == 0 {
+            self.samples.clear();
+            self.flows_since = None;
+            return None;
+        }
+        let since = *self.flows_since.get_or_insert(now);
+        self.samples.push_back((now, bytes));
+        // One that is older stays, so that the span is as long as it is to be.
+        while self
+            .samples
+            .get(1)
+            .is_some_and(|(at, _)| now.duration_since(*at) >= MEASURED_OVER)
+        {
+            self.samples.pop_front();
+        }
+        let (at, before) = *self.samples.front()?;
+        let span = now.duration_since(at);
+        (!span.is_zero()).then(|| Measured {
+            bps: bytes.saturating_sub(before) as f64 * 8.0 / span.as_secs_f64(),
+            over: now.duration_since(since),
+        })
+    }
+}
+
+/// What the routes carry that are used, together; the direct one where nothing is known of those.
+fn of_answer(answer: &RouteAnswer, named: &[Route]) -> Option<Rates> {
+    let all = || {
+        answer
+            .routes
+            .iter()
+            .chain(&answer.others)
+            .chain(&answer.fall_back)
+    };
+    let route = |option: &RouteOption| option.route.parse::<Route>().ok();
+    let found: Vec<&RouteOption> = match named {
+        [] => answer
+            .routes
+            .iter()
+            .filter(|option| option.share > 0.0 && !option.explores)
+            .collect(),
+        named => named
+            .iter()
+            .filter_map(|wanted| all().find(|option| route(option).as_ref() == Some(wanted)))
+            .collect(),
+    };
+    let together = |options: &[&RouteOption]| {
+        let rates: Option<Vec<_>> = options.iter().map(|option| option.rate_bps).collect();
+        let rates = rates.filter(|rates| !rates.is_empty())?;
+        let sum = Rates {
+            p10: rates.iter().map(|rate| rate.p10).sum(),
+            p50: rates.iter().map(|rate| rate.p50).sum(),
+            p90: rates.iter().map(|rate| rate.p90).sum(),
+        };
+        sum.is_sound().then_some(sum)
+    };
+    let direct = || {
+        let direct = all().find(|option| option.via.is_empty() && option.rate_bps.is_some());
+        direct
+            .filter(|_| named.is_empty())
+            .and_then(|direct| together(&[direct]))
+    };
+    together(&found).or_else(direct)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forecast_is_that_of_the_routes_that_are_used() {
+        let option = |route: &str, rate: Option<f64>, share: f64| {
+            let spread = rate.map(|p50| serde_json::json!({"p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0}));
+            let via: Vec<serde_json::Value> = match route {
+                "direct" => Vec::new(),
+                depot => vec![serde_json::json!({"depot": "d", "address": depot})],
+            };
+            serde_json::json!({"via": via, "route": route, "seconds": null, "rate_bps": spread, "share": share})
+        };
+        let answer = |routes: Vec<serde_json::Value>, others: Vec<serde_json::Value>| -> RouteAnswer {
+            serde_json::from_value(serde_json::json!({
+                "routes": routes, "others": others, "fall_back": [], "seconds": null, "why": [], "map_version": 1, "made_ms": 1, "valid_until_ms": 2
+            }))
+            .unwrap()
+        };
+        let p50 = |answer: &RouteAnswer, named: &[&str]| {
+            let named: Vec<Route> = named.iter().map(|route| route.parse().unwrap()).collect();
+            of_answer(answer, &named).map(|rates| rates.p50)
+        };
+        let two = answer(
+            vec![
+                option("a:1", Some(3e6), 0.5),
+                option("b:1", Some(4e6), 0.5),
+                option("c:1", Some(9e6), 0.0),
+            ],
+            vec![option("direct", Some(1e6), 0.0)],
+        );
+        assert_eq!(p50(&two, &[]), Some(7e6));
+        assert_eq!(p50(&two, &["direct"]), Some(1e6));
+        assert_eq!(p50(&two, &["c:1", "direct"]), Some(10e6));
+        assert_eq!(p50(&two, &["z:1"]), None);
+        let unknown = answer(
+            vec![option("a:1", None, 1.0)],
+            vec![option("direct", Some(1e6), 0.0)],
+        );
+        assert_eq!(p50(&unknown, &[]), Some(1e6));
+        assert_eq!(p50(&answer(vec![option("direct", None, 1.0)], vec![]), &[]), None);
+    }
+}

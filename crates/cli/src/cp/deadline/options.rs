@@ -1,0 +1,130 @@
+//! `--by` and `--reserve`, of `cp` and of jobs.
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use jiff::{Timestamp, Zoned};
+use longhaul_deadline::Mode;
+use longhaul_proto::text::printable;
+use quantities::Rate;
+
+use crate::moment;
+use crate::quantity::some_rate;
+
+/// When a copy is to be over, and what may be reserved for it.
+#[derive(Args, Debug, Clone, Default)]
+pub struct DeadlineOptions {
+    /// Be there by then: 18:00, 'Fri 18:00', '2026-11-27 18:00', +2h. What best effort is not sure to carry by that is reserved at the controller, and returned
+    /// as soon as it is not needed. lh:// only.
+    #[arg(long, value_name = "TIME")]
+    by: Option<String>,
+    /// What to reserve: `auto`, what the deadline needs; `never`; or a rate, as 2G, for as long as the copy is expected to take, also without --by.
+    /// [default: auto with --by, else never]
+    #[arg(long, value_name = "auto|never|RATE", value_parser = reserve)]
+    reserve: Option<Reserve>,
+}
+
+/// What may be reserved.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reserve {
+    Auto,
+    Never,
+    Rate(Rate),
+}
+
+fn reserve(text: &str) -> Result<Reserve, String> {
+    match text {
+        "auto" => Ok(Reserve::Auto),
+        "never" => Ok(Reserve::Never),
+        rate => some_rate(rate)
+            .map(Reserve::Rate)
+            .map_err(|why| format!("write auto, never or a rate: {why}")),
+    }
+}
+
+/// The same, understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// By when.
+    pub by: Option<Zoned>,
+    /// What may be reserved.
+    pub mode: Mode,
+}
+
+impl DeadlineOptions {
+    /// Whether there is anything.
+    pub fn is_there(&self) -> bool {
+        self.by.is_some() || self.reserve.is_some()
+    }
+
+    /// What is wanted; none if nothing is.
+    ///
+    /// # Errors
+    /// It is no moment, or over, or there is nothing to reserve for.
+    pub fn wanted(&self, now: &Zoned) -> Result<Option<Wanted>> {
+        let by = self.by.as_deref().map(|text| {
+            let shown = printable(text.as_bytes());
+            let by = moment::read(text, now).map_err(|why| anyhow!("--by {shown}: {why}"))?;
+            // A moment that means the same anywhere is a job's: it may begin when that is over, and still has to copy.
+            if by <= *now && text.parse::<Timestamp>().is_err() {
+                bail!("--by {shown}: that is over: write a moment that is to come");
+            }
+            Ok(by)
+        });
+        let by = by.transpose()?;
+        let mode = match (self.reserve, &by) {
+            (Some(Reserve::Auto), None) => {
+                bail!("--reserve auto needs a deadline: give --by, or a rate to reserve")
+            }
+            (Some(Reserve::Rate(rate)), _) => Mode::Rate(rate.bits_per_second()),
+            (Some(Reserve::Auto) | None, Some(_)) => Mode::Auto,
+            (Some(Reserve::Never), Some(_)) => Mode::Never,
+            (Some(Reserve::Never) | None, None) => return Ok(None),
+        };
+        Ok(Some(Wanted { by, mode }))
+    }
+
+    /// As a job has them: with a moment that means the same whenever it runs.
+    ///
+    /// # Errors
+    /// As [`Self::wanted`].
+    pub fn of_job(&self, now: &Zoned) -> Result<(Option<String>, Option<String>)> {
+        let by = self.wanted(now)?.and_then(|wanted| wanted.by);
+        let by = by.map(|by| by.timestamp().to_string());
+        let reserve = self.reserve.map(|reserve| match reserve {
+            Reserve::Auto => "auto".to_owned(),
+            Reserve::Never => "never".to_owned(),
+            Reserve::Rate(rate) => rate.bits_per_second().to_string(),
+        });
+        Ok((by, reserve))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wanted_is_understood() {
+        let now: Zoned = "2026-11-25T12:30:00Z[UTC]".parse().unwrap();
+        let wanted = |by: Option<&str>, what: Option<&str>| {
+            let options = DeadlineOptions {
+                by: by.map(str::to_owned),
+                reserve: what.map(|what| reserve(what).unwrap()),
+            };
+            options.wanted(&now).map_err(|error| error.to_string())
+        };
+        assert_eq!(wanted(None, None), Ok(None));
+        assert_eq!(wanted(None, Some("never")), Ok(None));
+        let mode = |by, what| wanted(by, what).unwrap().unwrap().mode;
+        assert_eq!(mode(Some("Fri 18:00"), None), Mode::Auto);
+        assert_eq!(mode(Some("Fri 18:00"), Some("never")), Mode::Never);
+        assert_eq!(mode(None, Some("2G")), Mode::Rate(2e9));
+        assert!(wanted(None, Some("auto")).unwrap_err().contains("--by"));
+        for by in ["2001-01-01", "now"] {
+            assert!(wanted(Some(by), None).unwrap_err().contains("over"), "{by}");
+        }
+        assert_eq!(mode(Some("2001-01-01T00:00:00Z"), None), Mode::Auto);
+        assert!(wanted(Some("soon"), None).unwrap_err().contains("not a moment"));
+        assert!(reserve("much").is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! What became of a deadline, and of what was reserved for it: for programs and for people.
+
+use jiff::{Timestamp, Zoned};
+use longhaul_control_api::forecasts::Spread;
+use longhaul_control_api::reservations::Offers;
+use longhaul_deadline::{Mode, Planner, Why};
+use quantities::{ByteCount, Rate, Time};
+use serde::Serialize;
+
+use super::ends::Ends;
+
+/// In the report of a copy.
+#[derive(Debug, Serialize)]
+pub struct DeadlineReport {
+    /// The deadline (RFC 3339); null where a rate was reserved without one.
+    pub by: Option<String>,
+    /// Whether all was there by then; null where there is no deadline, or the copy ended early before it.
+    pub met: Option<bool>,
+    /// Seconds from the end of the copy to the deadline: less than 0 where it was missed.
+    pub early_seconds: Option<f64>,
+    /// `auto`, `never` or `rate`.
+    pub reserve: &'static str,
+    /// What was decided last, in a word.
+    pub decision: &'static str,
+    /// The ends on the controller's map.
+    pub from: Option<String>,
+    pub to: Option<String>,
+    /// The number of the last reservation.
+    pub reservation: Option<u64>,
+    /// Bytes that were promised in all, and of these what was returned before its time.
+    pub reserved_bytes: u64,
+    pub returned_bytes: u64,
+    /// The most paths at once.
+    pub paths: usize,
+    /// How often the controller was asked for room.
+    pub requests: u32,
+    /// What best effort was expected to carry when that was looked at last, in bit/s.
+    pub best_effort_bps: Option<Spread>,
+    /// What the controller offered in place of what there was no room for.
+    pub offers: Option<Offers>,
+    /// Why nothing could be reserved, in one line.
+    pub error: Option<String>,
+    /// Whether all that was reserved is given back, or over: else it lasts until its end, or until the next copy gives it back.
+    pub returned: bool,
+    /// For people.
+    #[serde(skip)]
+    pub summary: String,
+    #[serde(skip)]
+    pub lines: Vec<String>,
+}
+
+/// What it is made of.
+pub struct Said<'a> {
+    pub by: Option<&'a Zoned>,
+    pub mode: Mode,
+    pub planner: &'a Planner,
+    pub ends: Option<&'a Ends>,
+    pub reservation: Option<u64>,
+    pub offers: Option<&'a Offers>,
+    pub error: Option<&'a str>,
+    /// In one line each, as it happened.
+    pub steps: Vec<String>,
+}
+
+impl DeadlineReport {
+    /// At the end of a copy, which came to its end or not.
+    pub fn new(said: Said<'_>, ended: Timestamp, is_done: bool) -> Self {
+        let planner = said.planner;
+        let account = planner.account();
+        let bytes = |bytes: f64| bytes.max(0.0) as u64;
+        let early = said
+            .by
+            .map(|by| by.timestamp().duration_since(ended).as_secs_f64());
+        let met = early.and_then(|early| match (is_done, early >= 0.0) {
+            (true, met) => Some(met),
+            (false, false) => Some(false),
+            (false, true) => None,
+        });
+        let mut report = Self {
+            by: said.by.map(|by| by.timestamp().to_string()),
+            met,
+            early_seconds: early,
+            reserve: match said.mode {
+                Mode::Auto => "auto",
+                Mode::Never => "never",
+                Mode::Rate(_) => "rate",
+            },
+            decision: decision(planner.why()),
+            from: said.ends.map(|ends| ends.from.clone()),
+            to: said.ends.map(|ends| ends.to.clone()),
+            reservation: said.reservation,
+            reserved_bytes: bytes(account.reserved),
+            returned_bytes: bytes(account.returned),
+            paths: account.paths,
+            requests: planner.requests(),
+            best_effort_bps: planner.expected().map(|rates| Spread {
+                p10: rates.p10,
+                p50: rates.p50,
+                p90: rates.p90,
+            }),
+            offers: said.offers.cloned(),
+            error: said.error.map(str::to_owned),
+            returned: planner.is_clear(),
+            summary: String::new(),
+            lines: said.steps,
+        };
+        report.summary = report.summary(said.by);
+        report
+    }
+
+    fn summary(&self, by: Option<&Zoned>) -> String {
+        let shown = |seconds: f64| Time::from_seconds(seconds.abs().round());
+        let deadline = by.zip(self.early_seconds).map(|(by, early)| {
+            let by = moment(by.timestamp(), &Zoned::now());
+            match self.met {
+                Some(true) => format!("by {by}: met, {} early", shown(early)),
+                Some(false) => format!("by {by}: missed by {}", shown(early)),
+                None => format!("by {by}: not done"),
+            }
+        });
+        let reserved = match (self.reserved_bytes, &self.error, self.decision) {
+            (0, Some(error), _) => format!("nothing was reserved: {error}"),
+            (0, None, "no-room") => "there was no room to reserve".to_owned(),
+            (0, None, _) => "nothing was reserved".to_owned(),
+            (reserved, ..) => {
+                let paths = if self.paths == 1 { "path" } else { "paths" };
+                let back = match self.returned {
+                    true => format!("{} of it returned", ByteCount(self.returned_bytes)),
+                    false => "not yet returned".to_owned(),
+                };
+                format!(
+                    "{} were reserved over {} {paths}, {back}",
+                    ByteCount(reserved),
+                    self.paths
+                )
+            }
+        };
+        match deadline {
+            Some(deadline) => format!("{deadline}; {reserved}"),
+            None => reserved,
+        }
+    }
+
+    /// For people, with `--explain`.
+    pub fn explained(&self) -> Vec<String> {
+        let expected = self.best_effort_bps.map(|rates| {
+            let shown = |bps: f64| Rate::nearest(bps);
+            format!(
+                "  best effort: {} ({} in nine cases of ten)",
+                shown(rates.p50),
+                shown(rates.p10)
+            )
+        });
+        let first = format!("deadline: {}", self.decision);
+        let steps = self.lines.iter().map(|line| format!("  {line}"));
+        std::iter::once(first).chain(expected).chain(steps).collect()
+    }
+}
+
+/// In a word, as reports have it.
+pub const fn decision(why: Why) -> &'static str {
+    match why {
+        Why::Undecided => "undecided",
+        Why::BestEffort => "best-effort",
+        Why::Reserved => "reserved",
+        Why::NoRoom => "no-room",
+        Why::Unable => "unable",
+        Why::Never => "never",
+        Why::Returned => "returned",
+    }
+}
+
+/// A moment of this machine's time zone, with the day where it is another one.
+pub fn moment(at: Timestamp, now: &Zoned) -> String {
+    let at = at.to_zoned(now.time_zone().clone());
+    let form = match (at.date() == now.date(), at.year() == now.year()) {
+        (true, _) => "%H:%M:%S",
+        (false, true) => "%a %-d %b %H:%M",
+        (false, false) => "%a %-d %b %Y %H:%M",
+    };
+    at.strftime(form).to_string()
+}

@@ -1,0 +1,139 @@
+//! What a copy measured of the paths that it took: of its own first hop, and of the whole path where that is one hop. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longhaul_control_api::measurements::{Conditions, Measurement, Quantity, Source};
+use longhaul_transfer::{Ends, StreamCounters, is_pinned};
+
+use crate::of_path::{OfPath, limit_of, loss_share};
+
+/// A rate over fewer bytes says nothing of a path.
+const MIN_BYTES_OF_A_RATE: u64 = 1 << 20;
+/// Payload of a segment, in bytes, where nothing tells it.
+const USUAL_MSS: u64 = 1448;
+
+/// What holds for all of a copy.
+pub struct Whole<'a> {
+    /// This end.
+    pub me: &'a str,
+    /// The server's host.
+    pub host: &'a str,
+    /// Whether files went there.
+    pub push: bool,
+    /// When it began, in milliseconds since the Unix epoch.
+    pub begun_ms: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// What tells it from all others.
+    pub transfer: &'a str,
+}
+
+/// What the streams of one route saw.
+#[derive(Default)]
+struct OfRoute {
+    streams: u32,
+    bytes: u64,
+    rtt: Duration,
+    rtts: u32,
+    lost: u64,
+    segments: u64,
+    tally: drs::Tally,
+    congestion: String,
+}
+
+/// What the streams of a copy measured; `names` gives the depots of a route.
+pub fn measured(
+    whole: &Whole<'_>,
+    streams: &[Arc<StreamCounters>],
+    names: impl Fn(&str) -> Vec<String>,
+) -> Vec<Measurement> {
+    let mut routes = BTreeMap::<&str, OfRoute>::new();
+    // What a reserved way carries is no forecast of what others find there.
+    for stream in streams.iter().filter(|stream| !is_pinned(&stream.route)) {
+        let (ends, bytes) = (stream.ends(), stream.bytes.load(Ordering::Relaxed));
+        routes
+            .entry(&stream.route)
+            .or_default()
+            .add(&ends, bytes, whole.push);
+    }
+    let mut found = Vec::new();
+    for (route, of) in routes {
+        let depots = names(route);
+        let is_direct = depots.is_empty();
+        // The hop that ends here.
+        let other = match (depots.first(), depots.last()) {
+            (Some(first), Some(last)) => {
+                if whole.push {
+                    first.clone()
+                } else {
+                    last.clone()
+                }
+            }
+            _ => whole.host.to_owned(),
+        };
+        let (from, to) = match whole.push {
+            true => (whole.me.to_owned(), other),
+            false => (other, whole.me.to_owned()),
+        };
+        let middle = Duration::try_from_secs_f64(whole.seconds / 2.0).unwrap_or_default();
+        let at_ms = whole
+            .begun_ms
+            .saturating_add(u64::try_from(middle.as_millis()).unwrap_or(0));
+        let conditions = Conditions {
+            bytes: Some(of.bytes),
+            duration_s: Some(whole.seconds),
+            streams: Some(of.streams),
+            congestion: (!of.congestion.is_empty()).then(|| of.congestion.clone()),
+            limit: of.tally.chief().and_then(|(limit, _)| limit_of(limit)),
+            transfer: Some(whole.transfer.to_owned()),
+        };
+        let path = OfPath {
+            from,
+            to,
+            at_ms,
+            source: Source::Transfer,
+            conditions,
+        };
+        let rtt = (of.rtts > 0).then(|| (of.rtt / of.rtts).as_secs_f64());
+        // Of what the server sends into a chain, this end hears only what was lost on the server's own hop.
+        let hears_of_losses = whole.push || is_direct;
+        let loss = loss_share(of.lost, of.segments).filter(|_| hears_of_losses);
+        let has_rate = of.bytes >= MIN_BYTES_OF_A_RATE && whole.seconds > 0.0;
+        let rate = has_rate.then(|| of.bytes as f64 * 8.0 / whole.seconds);
+        found.extend(path.measurements([
+            (Quantity::Rtt, rtt),
+            (Quantity::Loss, loss),
+            (Quantity::Rate, rate),
+        ]));
+    }
+    found
+}
+
+impl OfRoute {
+    fn add(&mut self, ends: &Ends, bytes: u64, push: bool) {
+        let here = &ends.here;
+        self.streams += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if !here.rtt.is_zero() {
+            self.rtt = self.rtt.saturating_add(here.rtt);
+            self.rtts += 1;
+        }
+        let mss = match here.mss {
+            0 => USUAL_MSS,
+            mss => u64::from(mss),
+        };
+        let (lost, sent, tally) = match push {
+            true => (u64::from(here.retransmits), here.sent, &here.tally),
+            false => (ends.retransmits_there.unwrap_or(0), here.moved, &ends.there),
+        };
+        self.lost = self.lost.saturating_add(lost);
+        self.segments = self.segments.saturating_add(sent / mss);
+        self.tally.merge(tally);
+        if self.congestion.is_empty() && push {
+            self.congestion = here.congestion.as_str().to_owned();
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! By which routes a copy with a server goes when the command line doesn't say, and what is told of it afterwards.
+//!
+//! Nothing here is waited for: the copy begins with what is known on this machine, the controller is asked beside it, and routes that it names join the
+//! copy that is under way. What a copy did is told within [`TOLD_WITHIN`] of its end; else it waits on the disk for the next one.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_control_api::measurements::Batch;
+use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
+use longhaul_control_client::spool::Entry;
+use longhaul_control_client::{Controller, Spool};
+use longhaul_hop::unix_ms;
+use longhaul_proto::{Endpoint, Route, SessionId, SigningKey};
+use longhaul_route_source::belief::SMALL_BYTES;
+use longhaul_route_source::{Choice, ChosenRoute, ClientSource, Origin, Question, Spread};
+use longhaul_transfer::{Progress, RouteStanding, depots_of, is_pinned};
+use serde::Serialize;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::measured::{Whole, measured};
+use crate::exit::Exit;
+use crate::report::Report;
+use crate::trust::Remembering;
+
+/// How long the end of a copy waits at most for the controller to hear of it, and for a table of routes that is on its way.
+pub const TOLD_WITHIN: Duration = Duration::from_millis(300);
+/// The same, as a share of the time that the copy took: what a short one did is told while the next one runs.
+const TOLD_WITHIN_SHARE: f64 = 0.02;
+/// From so many bytes on it does not matter to a choice of routes how many there are.
+const MANY_BYTES: u64 = 64 << 20;
+
+/// Who chooses the routes of a copy, and what they said.
+pub struct Routing {
+    source: ClientSource,
+    question: Question,
+    key: SigningKey,
+    push: bool,
+    begun_ms: u64,
+    /// Whether routes are chosen at all: else the command line names them, and only what they did is told.
+    chooses: bool,
+    said: Mutex<Said>,
+    /// Asks the controller.
+    asking: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Said {
+    /// The latest choice.
+    choice: Option<Choice>,
+    /// What was promised first.
+    promised: Option<Spread>,
+}
+
+/// The same in the report of a copy.
+#[derive(Debug, Serialize)]
+pub struct RoutingReport {
+    /// The routes that were chosen, by the names of their depots.
+    chosen: Vec<String>,
+    /// Who chose: `file`, `controller`, `cache`, or `nobody`.
+    by: &'static str,
+    /// How old the table was, in seconds; null where it was none.
+    table_age_seconds: Option<u64>,
+    /// Why, for people.
+    why: Vec<String>,
+    /// How long it was to take, in seconds.
+    promised_seconds: Option<Spread>,
+    /// Whether it took between p10 and p90 of that; null where nothing was promised, or it did not come to its end.
+    kept_promise: Option<bool>,
+    /// How the routes did beside the direct one, in the order in which that showed.
+    judged: Vec<Judged>,
+    /// For people.
+    #[serde(skip)]
+    lines: Vec<String>,
+}
+
+/// That a route had another share of the streams from then on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Judged {
+    /// Which, as `--route` takes it.
+    pub route: String,
+    /// How it stood.
+    pub standing: RouteStanding,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl Routing {
+    /// For a copy with a server. `chooses` says whether the command line leaves it to somebody to choose.
+    pub fn new(source: ClientSource, question: Question, key: SigningKey, push: bool, chooses: bool) -> Self {
+        Self {
+            source,
+            question,
+            key,
+            push,
+            begun_ms: unix_ms(),
+            chooses,
+            said: Mutex::default(),
+            asking: Mutex::default(),
+        }
+    }
+
+    /// The route that a person's file names, if it does, and whether a direct connection takes its place where it fails.
+    pub fn settled(&self) -> Option<(Route, bool)> {
+        let choice = self.source.settled(&self.question).filter(|_| self.chooses)?;
+        let route = choice.routes.first()?.route.clone();
+        let Origin::File { fall_back, .. } = choice.origin else {
+            return None;
+        };
+        self.said().choice = Some(choice);
+        Some((route, fall_back))
+    }
+
+    /// Whether routes are to join a copy that is under way.
+    pub fn is_planned(&self) -> bool {
+        self.chooses && self.source.has_controller() && self.said().choice.is_none()
+    }
+
+    /// Has the copy go by what is known here, and by what the controller says as soon as it does. What is as large as nobody knows yet begins directly.
+    pub async fn begin(self: &Arc<Self>, connector: &Arc<Remembering>, progress: &Arc<Progress>) {
+        if self.question.bytes.is_some() {
+            let choice = self.source.at_once(&self.question).await;
+            self.go_by(choice, &self.question, connector);
+        }
+        let (routing, connector, progress) = (self.clone(), connector.clone(), progress.clone());
+        let asking = tokio::spawn(async move {
+            let mut question = routing.question.clone();
+            let mut early = None;
+            if question.bytes.is_none() {
+                // An answer comes soonest while the copy does not fill the path yet; it holds for what turns out to be large.
+                let (asks, unknown) = (routing.clone(), question.clone());
+                let asked = tokio::spawn(async move { asks.source.asked(&unknown).await });
+                question.bytes = progress.size(MANY_BYTES).await;
+                let choice = routing.source.at_once(&question).await;
+                routing.go_by(choice, &question, &connector);
+                early = question
+                    .bytes
+                    .is_none_or(|bytes| bytes >= MANY_BYTES)
+                    .then_some(asked);
+            }
+            let (answer, to) = match early {
+                Some(asked) => (asked.await.ok(), &routing.question),
+                None if question.bytes.is_none_or(|bytes| bytes > SMALL_BYTES) => {
+                    (Some(routing.source.asked(&question).await), &question)
+                }
+                None => (None, &question),
+            };
+            match answer {
+                Some(Ok(choice)) => routing.go_by(choice, to, &connector),
+                Some(Err(error)) => tracing::info!(%error, "the controller chooses no route"),
+                None => {}
+            }
+            drop((connector, progress));
+            let telling = async {
+                if let Some((controller, spool)) = routing.told() {
+                    // Of earlier copies, while this one runs.
+                    let _ = spool.tell(controller).await;
+                }
+            };
+            tokio::join!(routing.source.refresh(routing.question.receives), telling);
+        });
+        *self.asking.lock().unwrap_or_else(PoisonError::into_inner) = Some(asking);
+    }
+
+    fn said(&self) -> std::sync::MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn go_by(&self, choice: Choice, question: &Question, connector: &Remembering) {
+        let routes: Vec<Route> = choice.used().iter().map(|chosen| chosen.route.clone()).collect();
+        tracing::info!(
+            routes = choice.names(),
+            by = choice.origin.word(),
+            "routes are chosen"
+        );
+        let mut said = self.said();
+        // Of what nobody knows the size of, nobody can say how long it takes.
+        if question.bytes.is_some() {
+            said.promised = said.promised.or(choice.seconds);
+        }
+        said.choice = Some(choice);
+        drop(said);
+        connector.use_beside(&routes);
+    }
+
+    /// For the report.
+    pub fn report(&self, judged: Vec<Judged>, seconds: f64, is_done: bool) -> Option<RoutingReport> {
+        let said = self.said();
+        let choice = said.choice.as_ref()?;
+        let promised = said.promised.as_ref();
+        let kept = promised.filter(|_| is_done);
+        let mut report = RoutingReport {
+            chosen: choice.used().iter().map(ChosenRoute::name).collect(),
+            by: choice.origin.word(),
+            table_age_seconds: match &choice.origin {
+                Origin::Cache { age, .. } => Some(age.as_secs()),
+                _ => None,
+            },
+            why: choice.why.clone(),
+            promised_seconds: promised.copied(),
+            kept_promise: kept.map(|promised| (promised.p10..=promised.p90).contains(&seconds)),
+            judged,
+            lines: vec![format!("route: {} ({})", choice.names(), choice.origin)],
+        };
+        report
+            .lines
+            .extend(report.why.iter().map(|why| format!("  {why}")));
+        if let Some(promised) = promised {
+            let shown = |seconds| quantities::Time::from_seconds(seconds);
+            report.lines.push(format!(
+                "  promised {} to {}, took {}",
+                shown(promised.p10),
+                shown(promised.p90),
+                shown(seconds)
+            ));
+        }
+        for judged in &report.judged {
+            let word = judged.standing.word();
+            report
+                .lines
+                .push(format!("  {}: {word}, {}", judged.route, judged.reason));
+        }
+        Some(report)
+    }
+
+    /// Who can be asked, where what is kept of it lies, and where it is.
+    pub fn controller(&self) -> Option<(Arc<Controller>, PathBuf, String)> {
+        let (controller, state) = self.source.controller()?;
+        let url = self.source.controller_url()?;
+        Some((controller.clone(), state.to_owned(), url.to_owned()))
+    }
+
+    /// Where to tell what a copy did.
+    fn told(&self) -> Option<(&Arc<Controller>, Spool)> {
+        let (controller, state) = self.source.controller()?;
+        Some((controller, Spool(reports_dir(state))))
+    }
+
+    /// Leaves alone what failed, and tells the controller what the copy did: as far as it hears of it within [`TOLD_WITHIN`].
+    pub async fn end(&self, report: &Report, judged: &[Judged], progress: &Progress) {
+        let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if report.ok() {
+            for route in failed(judged) {
+                if let Ok(route) = depots_of(&route).parse() {
+                    self.source.hold(&self.question.destination, &route);
+                }
+            }
+        }
+        let Some((controller, spool)) = self.told() else {
+            return;
+        };
+        for entry in self.entries(report, judged, progress) {
+            if let Err(error) = spool.put(&entry) {
+                tracing::info!(%error, "the controller will not hear of this copy");
+            }
+        }
+        let telling = async {
+            let refreshing = async {
+                if let Some(asking) = asking {
+                    let _ = asking.await;
+                }
+            };
+            let (told, ()) = tokio::join!(spool.tell(controller), refreshing);
+            if let Err(error) = told {
+                tracing::info!(%error, "the controller will hear of this copy with the next one");
+            }
+        };
+        let share = Duration::try_from_secs_f64(report.seconds * TOLD_WITHIN_SHARE).unwrap_or_default();
+        let _ = timeout(share.min(TOLD_WITHIN), telling).await;
+    }
+
+    fn entries(&self, report: &Report, judged: &[Judged], progress: &Progress) -> Vec<Entry> {
+        let bytes = progress.bytes_travelled();
+        if bytes == 0 {
+            return Vec::new();
+        }
+        let mut entries = Vec::new();
+        let Ok(id) = SessionId::random() else {
+            return entries;
+        };
+        let me = self.key.public().to_string();
+        let host = self.question.destination.host.to_string();
+        let failed = failed(judged);
+        let (from, to) = match self.push {
+            true => (None, Some(host.clone())),
+            false => (Some(host.clone()), None),
+        };
+        let choice = self.said().choice.clone();
+        let names = |route: &str| self.names(route, choice.as_ref());
+        let routes = report.routes().iter().map(|sum| RouteUsed {
+            via: names(&sum.route),
+            bytes: sum.bytes,
+            streams: u32::try_from(sum.streams).ok(),
+            failed: failed.contains(&sum.route),
+        });
+        entries.push(Entry::Transfer(TransferReport {
+            id: id.to_string(),
+            from,
+            to,
+            bytes,
+            began_ms: self.begun_ms,
+            seconds: report.seconds,
+            outcome: match report.exit() {
+                Exit::Success => Outcome::Done,
+                Exit::SomeFailed => Outcome::Incomplete,
+                Exit::Interrupted => Outcome::Cancelled,
+                _ => Outcome::Failed,
+            },
+            promised: self.said().promised,
+            routes: routes.collect(),
+            error: report.error().map(str::to_owned),
+        }));
+        let whole = Whole {
+            me: &me,
+            host: &host,
+            push: self.push,
+            begun_ms: self.begun_ms,
+            seconds: report.seconds,
+            transfer: &id.to_string(),
+        };
+        let measurements = measured(&whole, &progress.streams(), names);
+        if !measurements.is_empty() {
+            entries.push(Entry::Measurements(Batch { measurements }));
+        }
+        entries
+    }
+
+    /// The depots of a route by their names on the map, where those are known, and else by their addresses.
+    fn names(&self, route: &str, choice: Option<&Choice>) -> Vec<String> {
+        let Ok(route) = depots_of(route).parse::<Route>() else {
+            return Vec::new();
+        };
+        let chosen = choice.and_then(|choice| choice.routes.iter().find(|chosen| chosen.route == route));
+        match chosen {
+            Some(chosen) if !chosen.depots.is_empty() => chosen.depots.clone(),
+            _ => route.hops().iter().map(|hop| hop.endpoint.to_string()).collect(),
+        }
+    }
+}
+
+/// Routes that did not do what they were chosen for, as they stood last.
+fn failed(judged: &[Judged]) -> Vec<String> {
+    let mut failed: Vec<String> = Vec::new();
+    // What the network does with reserved ways says nothing of routes.
+    for one in judged.iter().filter(|one| !is_pinned(&one.route)) {
+        failed.retain(|route| *route != one.route);
+        if one.standing.is_bad() {
+            failed.push(one.route.clone());
+        }
+    }
+    failed
+}
+
+/// Where reports wait, beneath what is kept of the controller.
+pub fn reports_dir(state: &std::path::Path) -> PathBuf {
+    state.join("reports")
+}
+
+/// What is asked for a copy with `server`, to which files go, or else from which they come.
+pub fn question(
+    server: &Endpoint,
+    push: bool,
+    bytes: Option<u64>,
+    streams: Option<u32>,
+    congestion: Option<&str>,
+) -> Question {
+    Question {
+        destination: server.clone(),
+        receives: !push,
+        bytes,
+        streams,
+        congestion: congestion.map(str::to_owned),
+        urgency: longhaul_route_source::Urgency::Usual,
+    }
+}
+
+/// How many bytes there are to copy, where that can be told without walking: all of them are files.
+pub fn size_of(sources: &[PathBuf]) -> Option<u64> {
+    let mut bytes = 0u64;
+    for source in sources {
+        let found = std::fs::metadata(source)
+            .ok()
+            .filter(std::fs::Metadata::is_file)?;
+        bytes = bytes.saturating_add(found.len());
+    }
+    Some(bytes)
+}
+
+/// For people, with `--explain`.
+impl RoutingReport {
+    /// The lines.
+    pub fn lines(&self) -> &[String] {
+        &self.lines
+    }
+}

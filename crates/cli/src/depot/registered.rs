@@ -1,0 +1,328 @@
+//! A depot that a controller knows: says that it is there, tells what it saw of hops, and measures the paths to other depots when its turn comes.
+//!
+//! The depot itself does none of it and waits for none of it: sessions are relayed whether a controller answers or not.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use longhaul_control_api::map::{DepotAddress, DepotLimits, Registration, Transport};
+use longhaul_control_api::measurements::{Batch, Measurement};
+use longhaul_control_api::probes::{ProbeKind, ProbeResult, ProbeTask};
+use longhaul_control_client::settings::{self, KnownBy};
+use longhaul_control_client::spool::{Entry, Spool};
+use longhaul_control_client::{Controller, ServiceUrl, Settings};
+use longhaul_depot::{Activity, HopObserver, ProbeFigures, ProbePlan, probe};
+use longhaul_hop::unix_ms;
+use longhaul_proto::text::printable_within;
+use longhaul_proto::{DEPOT_PORT, Endpoint, MAX_PROBE_BYTES, PublicKey, SigningKey};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::hops::HopSums;
+use crate::cp::routing::reports_dir;
+use crate::of_path::of_probe;
+use crate::{controller, home};
+
+/// For how long a word of the depot holds, unless the controller says less.
+const VALID_FOR: Duration = Duration::from_secs(90);
+/// How often it is said again where the controller does not say, at least, and at most.
+const MIN_REGISTER_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_REGISTER_INTERVAL: Duration = Duration::from_secs(600);
+/// How often what was seen of hops is told.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// How often the controller is asked what to measure, at least, and at most.
+const MIN_PROBES_INTERVAL: Duration = Duration::from_secs(10);
+const MAX_PROBES_INTERVAL: Duration = Duration::from_secs(600);
+/// How long the controller may take to hear that the depot ends.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Measurements of one file of the spool: with long names of ends these stay within what a file may have.
+const MAX_SPOOLED_MEASUREMENTS: usize = 500;
+/// Longest reason that is told, in bytes.
+const MAX_REASON_BYTES: usize = 500;
+
+/// Whether, and as what, a depot is known to a controller.
+#[derive(Args)]
+#[command(next_help_heading = "A controller that knows it")]
+pub struct RegisterOptions {
+    /// Register with the controller under this name, tell it of the hops relayed over, and make the small measurements that it plans.
+    #[arg(long, value_name = "NAME")]
+    register: Option<String>,
+    /// Where others reach the depot; repeatable, the first is the one that routes name [default: the addresses that it listens at].
+    #[arg(long, value_name = "HOST[:PORT]", requires = "register")]
+    advertise: Vec<String>,
+    /// The site where it stands, by its name on the map.
+    #[arg(long, value_name = "NAME", requires = "register")]
+    site: Option<String>,
+    /// The controller, as https://HOST[:PORT] or unix:/PATH [default: the one of longhaul controller use].
+    #[arg(long, value_name = "URL", requires = "register")]
+    controller: Option<ServiceUrl>,
+    /// The key of --controller, as `longhaul control` prints it.
+    #[arg(long, value_name = "KEY", requires = "controller")]
+    controller_key: Option<PublicKey>,
+}
+
+/// See the module.
+pub struct Registered {
+    controller: Controller,
+    key: SigningKey,
+    name: String,
+    site: Option<String>,
+    advertise: Vec<Endpoint>,
+    limits: DepotLimits,
+    sums: Arc<Mutex<HopSums>>,
+    spool: Option<Spool>,
+}
+
+impl RegisterOptions {
+    /// What is to be kept up, if anything.
+    ///
+    /// # Errors
+    /// There is no controller, or an option is none.
+    pub fn registered(&self, key: &SigningKey, limits: DepotLimits) -> Result<Option<Registered>> {
+        let Some(name) = &self.register else {
+            return Ok(None);
+        };
+        let settings = match &self.controller {
+            Some(url) => {
+                let known = self.controller_key.map(KnownBy::Key);
+                if known.is_none() && matches!(url, ServiceUrl::Https(_)) {
+                    bail!("--controller needs --controller-key: the key that longhaul control prints");
+                }
+                Settings {
+                    url: url.clone(),
+                    known,
+                }
+            }
+            None => Settings::load(&home::make_dir()?.join(settings::FILE))?.ok_or_else(|| {
+                anyhow!("--register needs a controller: longhaul controller use URL, or --controller URL")
+            })?,
+        };
+        let advertise = self.advertise.iter().map(|text| {
+            Endpoint::parse_with_port(text, DEPOT_PORT).with_context(|| "--advertise".to_owned())
+        });
+        Ok(Some(Registered {
+            controller: Controller::new(&settings, key)?,
+            key: key.clone(),
+            name: name.clone(),
+            site: self.site.clone(),
+            advertise: advertise.collect::<Result<_>>()?,
+            limits,
+            sums: Arc::default(),
+            spool: controller::state_dir().map(|state: PathBuf| Spool(reports_dir(&state.join("depot")))),
+        }))
+    }
+}
+
+impl Registered {
+    /// Hears of the hops.
+    pub fn observer(&self) -> HopObserver {
+        let sums = Arc::clone(&self.sums);
+        HopObserver(Arc::new(move |report| {
+            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            sums.add(&report, unix_ms());
+        }))
+    }
+
+    /// Keeps it up until `stopped`; the depot listens at `listens`, and carries what `activity` says.
+    pub async fn run(
+        mut self,
+        listens: Vec<std::net::SocketAddr>,
+        activity: Activity,
+        stopped: impl Future<Output = ()>,
+    ) {
+        if self.advertise.is_empty() {
+            let known = listens
+                .into_iter()
+                .filter(|address| !address.ip().is_unspecified());
+            self.advertise = known.map(Endpoint::from).collect();
+        }
+        if self.advertise.is_empty() {
+            tracing::error!(
+                "not registered: the depot listens at every address; say with --advertise where others reach it"
+            );
+            return;
+        }
+        tokio::select! {
+            () = self.keep_registered() => {}
+            () = self.keep_telling() => {}
+            () = self.keep_measuring(&activity) => {}
+            () = stopped => {}
+        }
+        self.put();
+        let farewell = async {
+            let _ = self.controller.unregister(&self.key.public()).await;
+            self.tell().await;
+        };
+        let _ = timeout(FAREWELL_TIMEOUT, farewell).await;
+    }
+
+    async fn keep_registered(&self) {
+        let mut was_heard = None;
+        loop {
+            let registration = Registration {
+                key: self.key.public(),
+                name: self.name.clone(),
+                site: self.site.clone(),
+                addresses: self
+                    .advertise
+                    .iter()
+                    .map(|endpoint| DepotAddress {
+                        endpoint: endpoint.clone(),
+                        transports: vec![Transport::Tcp],
+                    })
+                    .collect(),
+                limits: self.limits,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                sent_at: unix_ms() as f64 / 1000.0,
+                valid_for: VALID_FOR,
+            };
+            let answer = self.controller.register(&registration).await;
+            let heard = answer.is_ok();
+            let again = match answer {
+                Ok(registered) => {
+                    if was_heard != Some(true) {
+                        tracing::info!(name = registered.name, "registered with the controller");
+                    }
+                    Duration::try_from_secs_f64(registered.again_in_s).unwrap_or(VALID_FOR / 3)
+                }
+                Err(error) => {
+                    if was_heard != Some(false) {
+                        tracing::warn!(%error, "not registered with the controller; trying again");
+                    }
+                    VALID_FOR / 3
+                }
+            };
+            was_heard = Some(heard);
+            sleep(again.clamp(MIN_REGISTER_INTERVAL, MAX_REGISTER_INTERVAL)).await;
+        }
+    }
+
+    async fn keep_telling(&self) {
+        loop {
+            sleep(REPORT_INTERVAL).await;
+            self.put();
+            self.tell().await;
+        }
+    }
+
+    /// Keeps what was seen until it is told.
+    fn put(&self) {
+        let Some(spool) = &self.spool else { return };
+        let seen = {
+            let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+            sums.take(&self.name, unix_ms())
+        };
+        for part in seen.chunks(MAX_SPOOLED_MEASUREMENTS) {
+            let measurements = part.to_vec();
+            if let Err(error) = spool.put(&Entry::Measurements(Batch { measurements })) {
+                tracing::warn!(%error, "the controller will not hear of some hops");
+            }
+        }
+    }
+
+    async fn tell(&self) {
+        if let Some(spool) = &self.spool
+            && let Err(error) = spool.tell(&self.controller).await
+        {
+            tracing::debug!(%error, "the controller will hear of hops later");
+        }
+    }
+
+    async fn keep_measuring(&self, activity: &Activity) {
+        loop {
+            let asked = Instant::now();
+            let again = match self.controller.probes().await {
+                Ok(list) => {
+                    let until = asked
+                        + Duration::from_secs(list.again_in_s)
+                            .clamp(MIN_PROBES_INTERVAL, MAX_PROBES_INTERVAL);
+                    for task in &list.items {
+                        if !self.take_turn(task, until, activity).await {
+                            break;
+                        }
+                    }
+                    until
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the controller plans no measurements");
+                    asked + MAX_PROBES_INTERVAL / 10
+                }
+            };
+            sleep_until(again).await;
+        }
+    }
+
+    /// Waits for a turn, and measures; false where it comes after `until`, by when there is another plan.
+    async fn take_turn(&self, task: &ProbeTask, until: Instant, activity: &Activity) -> bool {
+        let begins = Duration::from_millis(task.not_before_ms.saturating_sub(unix_ms()));
+        if Instant::now() + begins >= until {
+            return false;
+        }
+        sleep(begins).await;
+        let now = unix_ms();
+        // A turn that has passed is somebody else's.
+        let left = Duration::from_millis(task.not_after_ms.saturating_sub(now));
+        if now < task.not_before_ms || left.is_zero() {
+            return true;
+        }
+        let result = self.measured(task, left, activity).await;
+        if let Err(error) = self.controller.probe_result(&task.id, &result).await {
+            tracing::debug!(%error, "a measurement is not told");
+        }
+        true
+    }
+
+    async fn measured(&self, task: &ProbeTask, within: Duration, activity: &Activity) -> ProbeResult {
+        let failed = |why: &str| ProbeResult {
+            error: Some(printable_within(why.as_bytes(), MAX_REASON_BYTES)),
+            ..ProbeResult::default()
+        };
+        let plan = match task.kind {
+            ProbeKind::RoundTrips { count } => ProbePlan::RoundTrips(count),
+            // What is relayed measures the path better, and is not to be disturbed.
+            ProbeKind::Bulk { .. } if activity.sessions() > 0 => {
+                return ProbeResult {
+                    path_in_use: true,
+                    ..ProbeResult::default()
+                };
+            }
+            ProbeKind::Bulk { bytes } => ProbePlan::Train(bytes.min(MAX_PROBE_BYTES)),
+        };
+        let Ok(to) = task.address.parse::<Endpoint>() else {
+            return failed("the address is none");
+        };
+        let expected = match task.key.as_deref().map(str::parse::<PublicKey>) {
+            None => None,
+            Some(Ok(key)) => Some(key),
+            Some(Err(_)) => return failed("the key is none"),
+        };
+        match probe(&to, expected, &self.key, plan, within).await {
+            Ok(figures) => ProbeResult {
+                measurements: measurements(&figures, &self.name, &task.to, unix_ms()),
+                ..ProbeResult::default()
+            },
+            Err(error) => failed(&error.to_string()),
+        }
+    }
+}
+
+/// What a probe brought, as a controller takes it.
+fn measurements(figures: &ProbeFigures, me: &str, to: &str, at_ms: u64) -> Vec<Measurement> {
+    let mut round_trips = figures.round_trips.clone();
+    round_trips.sort();
+    // The median: one that a processor held up says nothing of the path.
+    let rtt = round_trips.get(round_trips.len() / 2).map(Duration::as_secs_f64);
+    let segments = figures
+        .segments
+        .filter(|(sent, _)| figures.counts_losses && *sent > 0);
+    let loss = segments.map(|(sent, again)| (again as f64 / sent as f64).min(1.0));
+    of_probe(
+        (me.to_owned(), to.to_owned()),
+        at_ms,
+        rtt,
+        figures.train.as_ref(),
+        loss,
+    )
+}

@@ -1,0 +1,170 @@
+//! `longhaul map`: the map of the controller.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use longhaul_control_api::map::{KnownMap, Map, MapChanged};
+use longhaul_map::render::tables;
+use longhaul_map::{esnet, file, graphml};
+
+use crate::control::{ControlClient, NOTHING};
+use crate::exit::Exit;
+use crate::{answer, home};
+
+/// Longest file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Milliseconds of a second.
+const SECOND_MS: f64 = 1000.0;
+
+/// Show the controller's map: sites, depots, hosts, links.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct MapCommand {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Read files, and have the controller go by them in place of the map that it has. Depots that register themselves stay.
+    Import {
+        /// Files: a map of Longhaul's (.toml), of the Internet Topology Zoo (.graphml, .gml.xml), of ESnet's topology (.json), or JSON as `longhaul map --json`
+        /// prints it. Several are put together.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Read them, say what is wrong with them, and change nothing.
+        #[arg(long)]
+        check: bool,
+        /// What came of it, as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl MapCommand {
+    /// Runs the command.
+    pub fn run(self) -> Result<Exit> {
+        match self.action {
+            None => show(self.json),
+            Some(Action::Import { files, check, json }) => import(&files, check, json),
+        }
+    }
+}
+
+fn show(json: bool) -> Result<Exit> {
+    let known: KnownMap = ControlClient::here()?.ask("GET", "/map", NOTHING)?;
+    if json {
+        answer::line(serde_json::to_string(&known)?);
+        return Ok(Exit::Success);
+    }
+    let text = tables(&known.map, known.made_ms as f64 / SECOND_MS);
+    answer::lines(text.lines().map(str::to_owned));
+    for problem in &known.problems {
+        eprintln!("longhaul: {problem}");
+    }
+    Ok(Exit::Success)
+}
+
+fn import(files: &[PathBuf], check: bool, json: bool) -> Result<Exit> {
+    let mut map = Map::default();
+    for file in files {
+        add(&mut map, file)?;
+    }
+    for note in &map.notes {
+        eprintln!("longhaul: {note}");
+    }
+    let changed = match check {
+        true => MapChanged {
+            sites: map.sites.len(),
+            depots: map.depots.len(),
+            hosts: map.hosts.len(),
+            links: map.links.len(),
+        },
+        false => ControlClient::here()?.ask("PUT", "/map", Some(&map))?,
+    };
+    if json {
+        answer::line(serde_json::to_string(&changed)?);
+    } else {
+        let MapChanged {
+            sites,
+            depots,
+            hosts,
+            links,
+        } = changed;
+        answer::line(format!(
+            "{sites} sites, {depots} depots, {hosts} hosts, {links} links"
+        ));
+    }
+    Ok(Exit::Success)
+}
+
+/// Puts a file onto a map, read by what its name says that it is. What a person wrote may name sites of the files before it.
+fn add(map: &mut Map, path: &Path) -> Result<()> {
+    let text = text(path)?;
+    let name = path.to_string_lossy().to_lowercase();
+    let read = if name.ends_with(".toml") {
+        return Ok(file::read_onto(map, &text, path)?);
+    } else if name.ends_with(".graphml") || name.ends_with(".xml") {
+        graphml::read(&text, path, &graphml::Assumptions::default())?
+    } else if name.ends_with(".json") {
+        json(&text, path)?
+    } else {
+        bail!(
+            "{}: a map's name ends in .toml, .graphml, .xml or .json, which says how it is read",
+            home::shown(path)
+        )
+    };
+    map.join(read).with_context(|| home::shown(path).to_string())
+}
+
+/// ESnet's devices, beside which their adjacencies lie, or what `longhaul map --json` printed.
+fn json(text: &str, path: &Path) -> Result<Map> {
+    if let Ok(known) = serde_json::from_str::<KnownMap>(text) {
+        return Ok(known.map);
+    }
+    let whole: Result<Map, _> = serde_json::from_str(text);
+    let error = match whole {
+        Ok(map) => return Ok(map),
+        Err(error) => error,
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let Some(prefix) = name.strip_suffix("devices.json") else {
+        bail!(
+            "{}: neither a map as longhaul map --json prints it ({error}) nor ESnet's ...devices.json",
+            home::shown(path)
+        );
+    };
+    let beside = |kind: &str| path.with_file_name(format!("{prefix}{kind}.json"));
+    let adjacencies = self::text(&beside("adjcies"))?;
+    let positions = beside("positions");
+    let positions = match positions.exists() {
+        true => Some(self::text(&positions)?),
+        false => None,
+    };
+    Ok(esnet::read(&esnet::Files {
+        devices: text,
+        adjacencies: &adjacencies,
+        positions: positions.as_deref(),
+    })?)
+}
+
+fn text(path: &Path) -> Result<String> {
+    let read = || -> std::io::Result<Option<String>> {
+        let file = std::fs::File::open(path)?;
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_FILE_BYTES + 1), &mut text)?;
+        Ok(Some(text).filter(|text| text.len() as u64 <= MAX_FILE_BYTES))
+    };
+    let text = read().with_context(|| format!("cannot read the map {}", home::shown(path)))?;
+    text.with_context(|| {
+        format!(
+            "{}: more than {} MiB: too long for a map",
+            home::shown(path),
+            MAX_FILE_BYTES >> 20
+        )
+    })
+}

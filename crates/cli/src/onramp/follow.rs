@@ -1,0 +1,107 @@
+//! The rules of a controller in place of a person's: asked for again and again, and kept in a file, from which the on-ramp reads them.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, anyhow};
+use longhaul_config::routes::RouteTable;
+use longhaul_control_client::settings::{self, Settings};
+use longhaul_control_client::{ClientError, Controller};
+use longhaul_session::Identity;
+use tokio::time::sleep;
+
+use crate::home;
+
+/// How often the controller is asked.
+const FETCH_INTERVAL: Duration = Duration::from_secs(30);
+/// How old a file of the same rules may become before it is written again, which says that they hold.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
+/// Rules that no controller has said for so long hold no longer.
+const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// The file, in the state directory.
+const FILE: &str = "control/routes.toml";
+
+/// Keeps a file of the controller's rules.
+pub struct Follower {
+    controller: Controller,
+    file: PathBuf,
+}
+
+/// Why there are no new rules.
+#[derive(Debug, thiserror::Error)]
+enum NotFetched {
+    #[error(transparent)]
+    Asked(#[from] ClientError),
+    #[error("the controller's rules can't be used: {0}")]
+    Rules(#[from] longhaul_config::routes::RoutesError),
+    #[error("{}: {error}", home::shown(.file))]
+    File { file: PathBuf, error: std::io::Error },
+}
+
+impl Follower {
+    /// Of the controller that is asked by default.
+    ///
+    /// # Errors
+    /// None is asked, or there is no place for the file.
+    pub fn new(identity: &Identity) -> Result<Self> {
+        let known = home::make_dir()?.join(settings::FILE);
+        let settings = Settings::load(&known)?
+            .ok_or_else(|| anyhow!("no controller is asked: name one with longhaul controller use URL"))?;
+        let state = home::state_dir().context(
+            "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: there is no place for the controller's rules",
+        )?;
+        let file = state.join(FILE);
+        if let Some(dir) = file.parent() {
+            std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", home::shown(dir)))?;
+        }
+        Ok(Self {
+            controller: Controller::new(&settings, identity.signing_key())?,
+            file,
+        })
+    }
+
+    /// Where the rules are.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Asks for the rules, again and again.
+    pub async fn run(self) -> std::convert::Infallible {
+        loop {
+            self.step().await;
+            sleep(FETCH_INTERVAL).await;
+        }
+    }
+
+    /// Asks once. A controller that does not answer changes nothing, until its last rules are too old.
+    pub async fn step(&self) {
+        let Err(error) = self.fetch().await else {
+            return;
+        };
+        if age(&self.file).is_some_and(|age| age > MAX_AGE) && std::fs::remove_file(&self.file).is_ok() {
+            tracing::warn!(%error, "the controller's last rules are too old: connections are made directly");
+        } else {
+            tracing::info!(%error, "the rules that the controller gave before stay");
+        }
+    }
+
+    async fn fetch(&self) -> Result<(), NotFetched> {
+        let text = self.controller.routes_file().await?;
+        RouteTable::parse(&text, Path::new("routes.toml"))?;
+        let is_new = age(&self.file).is_none_or(|age| age > RENEWAL_INTERVAL);
+        if is_new || std::fs::read(&self.file).ok().as_deref() != Some(text.as_bytes()) {
+            settings::replace(&self.file, text.as_bytes()).map_err(|error| NotFetched::File {
+                file: self.file.clone(),
+                error,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// How long ago a file was written; none where there is no file, or the clock was set back behind it.
+fn age(file: &Path) -> Option<Duration> {
+    let written = std::fs::metadata(file).ok()?.modified().ok()?;
+    SystemTime::now().duration_since(written).ok()
+}

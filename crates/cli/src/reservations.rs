@@ -1,0 +1,105 @@
+//! `longhaul reservations`: what is reserved, and what is done about it.
+
+pub mod show;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, Subcommand};
+use jiff::Zoned;
+use longhaul_control_api::reservations::ReservationQuery;
+use longhaul_control_client::controller::Action as Done;
+use longhaul_proto::SessionId;
+
+use crate::agent_client::in_runtime;
+use crate::exit::Exit;
+use crate::{answer, controller};
+
+/// Show what is reserved: a calendar of all that this key may see, or one reservation; or commit, cancel, set up or tear down one.
+#[derive(Args)]
+pub struct Reservations {
+    /// The number of a reservation [default: all].
+    id: Option<u64>,
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// Also those that are over: they are kept for a week.
+    #[arg(long, conflicts_with = "id")]
+    all: bool,
+    /// Only one's own.
+    #[arg(long, conflicts_with = "id")]
+    own: bool,
+    /// The key to ask with [default: the default key, made when first needed].
+    #[arg(long, value_name = "FILE", global = true)]
+    identity: Option<PathBuf>,
+    /// JSON: one object a line for each.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Take what is held, with all of its series.
+    Commit,
+    /// Give back what is held, with all of its series.
+    Abort,
+    /// Cancel it, and give back all of it.
+    Cancel {
+        /// With all of its series that have not ended.
+        #[arg(long)]
+        series: bool,
+    },
+    /// Have its paths set up in its time.
+    Provision,
+    /// Have them torn down; it stays reserved.
+    Release,
+}
+
+impl Reservations {
+    /// Runs the command.
+    pub fn run(self) -> Result<Exit> {
+        let now = Zoned::now();
+        let controller = controller::asked(self.identity.as_deref())?;
+        let found = match (self.id, self.action) {
+            (None, None) => {
+                let query = ReservationQuery {
+                    active: (!self.all).then_some(true),
+                    own: self.own.then_some(true),
+                    ..ReservationQuery::default()
+                };
+                let found = in_runtime(async { Ok(controller.reservations(&query).await?) })?;
+                if !self.json {
+                    answer::lines(show::calendar(&found, &now).into_iter());
+                    return Ok(Exit::Success);
+                }
+                found
+            }
+            (None, Some(_)) => {
+                return Err(anyhow!(
+                    "say which: longhaul reservations ID, and then what is to be done"
+                ));
+            }
+            (Some(id), None) => vec![in_runtime(async { Ok(controller.reservation(id).await?) })?],
+            (Some(id), Some(action)) => {
+                let done = match action {
+                    Action::Commit => Done::Commit,
+                    Action::Abort => Done::Abort,
+                    Action::Cancel { series } => Done::Cancel { series },
+                    Action::Provision => Done::Provision,
+                    Action::Release => Done::Release,
+                };
+                let key = SessionId::random()
+                    .map_err(|error| anyhow!("cannot make an idempotency key: {error}"))?;
+                let key = key.to_string();
+                in_runtime(async { Ok(controller.act_on_reservation(id, done, &key).await?) })?.reservations
+            }
+        };
+        for reservation in &found {
+            if self.json {
+                answer::line(serde_json::to_string(reservation)?);
+            } else {
+                answer::lines(show::whole(reservation, &now).into_iter());
+            }
+        }
+        Ok(Exit::Success)
+    }
+}

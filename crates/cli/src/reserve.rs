@@ -1,0 +1,224 @@
+//! `longhaul reserve`: asks the controller for bandwidth between two ends.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, ValueEnum};
+use jiff::Zoned;
+use longhaul_control_api::reservations::{Disjoint, Pace, Preference, Recurrence, ReservationRequest, Wish};
+use longhaul_control_client::controller::Granted;
+use longhaul_proto::SessionId;
+use longhaul_proto::text::printable;
+use longhaul_setup::streams::Prefix;
+use quantities::{ByteCount, Rate, Time};
+
+use crate::agent_client::in_runtime;
+use crate::exit::Exit;
+use crate::quantity::{some_bytes, some_rate, some_time};
+use crate::reservations::show;
+use crate::{answer, controller, moment};
+
+/// Reserve bandwidth between two ends: a rate for some time, or a volume by a deadline.
+///
+/// The controller is asked (longhaul controller use URL). It answers with the paths and their rates, or says which links are full and until when, and what could
+/// be had instead. Times are those of this machine: 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', 2026-11-27T18:00:00Z, +2h, now.
+#[derive(Args)]
+pub struct Reserve {
+    /// Where the bytes come from: a host, a depot or a site of the map.
+    #[arg(value_name = "FROM")]
+    source: String,
+    /// Where they go.
+    #[arg(value_name = "TO")]
+    destination: String,
+    /// This rate, through all of the time: 5G, 800 Mbit/s.
+    #[arg(long, value_name = "RATE", value_parser = some_rate, required_unless_present = "bytes")]
+    rate: Option<Rate>,
+    /// So much in that time: 10T, 500 GiB.
+    #[arg(long, value_name = "SIZE", value_parser = some_bytes, conflicts_with = "rate")]
+    bytes: Option<ByteCount>,
+    /// No faster than this, with --bytes.
+    #[arg(long, value_name = "RATE", value_parser = some_rate, requires = "bytes")]
+    at_most: Option<Rate>,
+    /// At one rate all the time where that goes, with --bytes; else as early as it goes.
+    #[arg(long, requires = "bytes")]
+    even: bool,
+    /// When it begins [default: now].
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// When it ends, or is to be there.
+    #[arg(
+        long,
+        visible_alias = "by",
+        value_name = "TIME",
+        required_unless_present = "for_time"
+    )]
+    until: Option<String>,
+    /// How long it takes, in place of --until: 2h, 90 min.
+    #[arg(long = "for", value_name = "TIME", value_parser = some_time, conflicts_with = "until")]
+    for_time: Option<Time>,
+    /// Over so many paths at once, at most.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
+    paths: u32,
+    /// Paths share no link; with =sites, no site between the ends either.
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "links")]
+    disjoint: Option<Shared>,
+    /// Which path is better, where one will do.
+    #[arg(long, value_name = "WHAT", default_value = "hops")]
+    prefer: Better,
+    /// Not over this site. Repeatable.
+    #[arg(long, value_name = "SITE")]
+    avoid_site: Vec<String>,
+    /// Not over this link. Repeatable.
+    #[arg(long, value_name = "LINK")]
+    avoid_link: Vec<String>,
+    /// The same again, by a recurrence rule (RFC 5545): FREQ=WEEKLY;COUNT=4. All are granted, or none.
+    #[arg(long, value_name = "RRULE")]
+    every: Option<String>,
+    /// Only hold it: longhaul reservations ID commit takes it, or a minute later it is given back.
+    #[arg(long)]
+    hold: bool,
+    /// Have its paths set up in its time; without, longhaul reservations ID provision does.
+    #[arg(long)]
+    provision: bool,
+    /// Only for streams with source ports of its own, which the answer names: other streams between the ends stay out of it. So it is in any case with
+    /// several paths.
+    #[arg(long)]
+    pin: bool,
+    /// The address, or prefix, that its streams come from, where the map knows several.
+    #[arg(long, value_name = "ADDRESS")]
+    from_address: Option<Prefix>,
+    /// The one that they go to.
+    #[arg(long, value_name = "ADDRESS")]
+    to_address: Option<Prefix>,
+    /// What it is for.
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// The key to ask with [default: the default key, made when first needed].
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// As one JSON object: what is reserved, or the refusal.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What paths must not share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shared {
+    Links,
+    Sites,
+}
+
+/// Which path is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Better {
+    Hops,
+    Latency,
+    Room,
+}
+
+impl Reserve {
+    /// Runs the command.
+    pub fn run(self) -> Result<Exit> {
+        let now = Zoned::now();
+        let request = self.request(&now)?;
+        let controller = controller::asked(self.identity.as_deref())?;
+        let key = SessionId::random().map_err(|error| anyhow!("cannot make an idempotency key: {error}"))?;
+        let granted = in_runtime(async { Ok(controller.reserve(&request, &key.to_string()).await?) })?;
+        match granted {
+            Granted::Reserved(reserved) if self.json => {
+                answer::line(serde_json::to_string(&reserved)?);
+                Ok(Exit::Success)
+            }
+            Granted::Reserved(reserved) => {
+                for reservation in &reserved.reservations {
+                    answer::lines(show::whole(reservation, &now).into_iter());
+                }
+                if self.hold
+                    && let Some(first) = reserved.reservations.first()
+                {
+                    answer::line(format_args!(
+                        "to take it: longhaul reservations {} commit",
+                        first.id
+                    ));
+                }
+                Ok(Exit::Success)
+            }
+            Granted::NoRoom(refused) => {
+                eprintln!("longhaul: {}", printable(refused.detail.as_bytes()));
+                if self.json {
+                    answer::line(serde_json::to_string(&refused)?);
+                } else {
+                    answer::lines(show::refusal(&refused.refusal, &now).into_iter());
+                }
+                Ok(Exit::SomeFailed)
+            }
+        }
+    }
+
+    fn request(&self, now: &Zoned) -> Result<ReservationRequest> {
+        let read = |option: &str, text: &str| {
+            let moment = moment::read(text, now);
+            moment.map_err(|why| anyhow!("{option} {}: {why}", printable(text.as_bytes())))
+        };
+        let begin = self
+            .from
+            .as_deref()
+            .map(|text| read("--from", text))
+            .transpose()?;
+        let end = match (&self.until, self.for_time) {
+            (Some(text), _) => read("--until", text)?,
+            (None, Some(time)) => {
+                let begin = begin.as_ref().unwrap_or(now);
+                begin.checked_add(jiff::SignedDuration::try_from(time.0)?)?
+            }
+            (None, None) => return Err(anyhow!("say when it ends: --until or --for")),
+        };
+        if end <= *begin.as_ref().unwrap_or(now) {
+            return Err(anyhow!("--until: it ends before it begins: write a later one"));
+        }
+        let milliseconds = |moment: &Zoned| moment::milliseconds(moment).map_err(anyhow::Error::msg);
+        let bps = |rate: Rate| rate.bits_per_second() as u64;
+        let wish = match (self.rate, self.bytes) {
+            (Some(rate), _) => Wish::Rate { rate_bps: bps(rate) },
+            (None, Some(bytes)) => Wish::Volume {
+                bytes: bytes.0,
+                at_most_bps: self.at_most.map(bps),
+                pace: if self.even { Pace::Even } else { Pace::Early },
+            },
+            (None, None) => return Err(anyhow!("say how much: --rate or --bytes")),
+        };
+        // Where the system does not say which zone it is in, its hours are those of UTC.
+        let zone = now.time_zone().iana_name().filter(|name| *name != "Etc/Unknown");
+        let recurrence = self.every.as_ref().map(|rule| Recurrence {
+            rule: rule.clone(),
+            time_zone: zone.map(str::to_owned),
+        });
+        Ok(ReservationRequest {
+            from: self.source.clone(),
+            to: self.destination.clone(),
+            wish,
+            start_ms: begin.as_ref().map(milliseconds).transpose()?,
+            end_ms: milliseconds(&end)?,
+            paths: self.paths,
+            disjoint: match self.disjoint {
+                None => Disjoint::No,
+                Some(Shared::Links) => Disjoint::Links,
+                Some(Shared::Sites) => Disjoint::Sites,
+            },
+            preference: match self.prefer {
+                Better::Hops => Preference::FewestHops,
+                Better::Latency => Preference::LeastLatency,
+                Better::Room => Preference::MostRoom,
+            },
+            avoid_sites: self.avoid_site.clone(),
+            avoid_links: self.avoid_link.clone(),
+            recurrence,
+            hold: self.hold,
+            provision: self.provision,
+            pin: self.pin,
+            from_address: self.from_address.map(|address| address.to_string()),
+            to_address: self.to_address.map(|address| address.to_string()),
+            description: self.description.clone(),
+        })
+    }
+}

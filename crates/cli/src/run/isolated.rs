@@ -1,0 +1,72 @@
+//! `longhaul run --isolate`: a program in a network namespace of its own.
+
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use longhaul_isolate::{Bridge, IsolateError, Wishes};
+use longhaul_preload::launch::{self, Unfit};
+use longhaul_preload::settings;
+use longhaul_ramp::SOCKET_VARIABLE;
+
+use super::{Own, Run, seconds};
+
+/// What the on-ramp's socket is to the program: it has no way of its own to an on-ramp's listeners, and needs none.
+const NO_SOCKET: &str = "/dev/null";
+
+/// Why a program cannot be helped so.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{program} is {how}, which has no effect where this user makes the namespace: run it as the user that it would become"
+)]
+struct Powerless {
+    program: String,
+    how: &'static str,
+}
+
+/// Starts the program and carries its connections until it has ended.
+pub(super) fn start(run: &Run, name: &OsStr) -> Result<u8> {
+    let path = launch::locate(name)?;
+    if longhaul_isolate::needs_user_namespace()
+        && let Some(how) = launch::privileged(&path)
+    {
+        let program = path.display().to_string();
+        return Err(Powerless { program, how }.into());
+    }
+    let mut command = Command::new(&path);
+    command.arg0(name).args(run.program.iter().skip(1));
+    command.env(SOCKET_VARIABLE, NO_SOCKET);
+    command.env_remove(settings::ROUTES_VARIABLE);
+    // An on-ramp is started before the program: its connections are not to find none.
+    let (own, ramp) = match run.running() {
+        Some(socket) => (None, socket),
+        None => {
+            let own = Own::start(run.routes.as_deref())?;
+            let socket = own.socket.clone();
+            (Some(own), socket)
+        }
+    };
+    let wishes = Wishes {
+        ramp,
+        closed: run.closed,
+        purpose: run.purpose.clone(),
+        size: run.size.map(|size| size.0),
+        rate: run.rate.map(|rate| rate.bits_per_second().round() as u64),
+        duration: run.duration.map(seconds),
+    };
+    let signals = launch::Passed::begin().context("cannot handle signals")?;
+    let (child, network) = longhaul_isolate::start(command).map_err(|error| match error {
+        IsolateError::NotStarted(error) => Unfit::NotExecutable(path.clone(), error).into(),
+        error => anyhow::Error::from(error),
+    })?;
+    // Connections are this process's descriptors; the program has its own limit.
+    crate::raise_descriptor_limit();
+    let bridge = Bridge::start(network, wishes).context("cannot carry the program's connections")?;
+    let status = signals.wait(child).context("cannot wait for the program")?;
+    bridge.finish();
+    if let Some(own) = own {
+        own.end();
+    }
+    Ok(launch::exit_code(status))
+}

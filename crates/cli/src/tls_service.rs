@@ -1,0 +1,93 @@
+//! What a service that other machines reach by TLS is called, and the certificate that it shows.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use longhaul_api::tls::Certificate;
+use longhaul_hop::unix_ms;
+use longhaul_proto::{Endpoint, Host};
+use longhaul_session::Identity;
+use tokio::time::sleep;
+
+use crate::home;
+
+/// The certificate of the site in these files, or one made of the service's own key.
+pub fn certificate(
+    certificate: Option<&Path>,
+    key: Option<&Path>,
+    identity: &Identity,
+    names: &[Endpoint],
+) -> Result<Certificate> {
+    if let (Some(certificate), Some(key)) = (certificate, key) {
+        return Ok(Certificate::of_site(certificate, key)?);
+    }
+    let mut hosts: Vec<String> = names.iter().map(|name| bare(&name.host)).collect();
+    hosts.sort();
+    hosts.dedup();
+    Ok(Certificate::own(identity.signing_key(), &hosts)?)
+}
+
+/// Writes a service's own certificate down for programs that know services by certificates: `curl --cacert`.
+pub fn publish(certificate: &Certificate, dir: &Path) -> Result<()> {
+    let Some(pem) = &certificate.pem else {
+        return Ok(());
+    };
+    let file = dir.join("certificate.pem");
+    std::fs::write(&file, pem).with_context(|| format!("cannot write {}", home::shown(&file)))
+}
+
+/// Waits for the next second, and says which it is, since the Unix epoch: nothing is let in that was signed before it. Whoever was the service here before has forgotten nothing that it let in
+/// before this second.
+pub async fn first_second() -> u64 {
+    let now = unix_ms();
+    let since = now / 1000 + 1;
+    sleep(Duration::from_millis((since * 1000).saturating_sub(now))).await;
+    since
+}
+
+/// What requests may be for: the names given, the addresses that it listens at, and this host's name.
+pub fn names(given: &[String], address: SocketAddr) -> Result<Vec<Endpoint>> {
+    let port = address.port();
+    let mut names = Vec::new();
+    for name in given {
+        let name = Endpoint::parse_with_port(name, port);
+        names.push(name.context("--server-name")?);
+    }
+    let addresses = match address.ip().is_unspecified() {
+        true => own_addresses(address.ip().is_ipv4())?,
+        false => vec![address.ip()],
+    };
+    names.extend(addresses.into_iter().map(|ip| Endpoint::new(Host::Ip(ip), port)));
+    // What is no name of a host (it may be anything) is none here either.
+    names.extend(Endpoint::parse_with_port(&host_name(), port));
+    names.extend(
+        address
+            .ip()
+            .is_loopback()
+            .then(|| Endpoint::new(Host::Name("localhost".into()), port)),
+    );
+    Ok(names)
+}
+
+/// This host's name, as the system has it.
+pub fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// A host without the brackets of an address.
+fn bare(host: &Host) -> String {
+    match host {
+        Host::Name(name) => name.clone(),
+        Host::Ip(ip) => ip.to_string(),
+    }
+}
+
+/// This machine's addresses, of one family or of both.
+fn own_addresses(only_v4: bool) -> Result<Vec<IpAddr>> {
+    let interfaces = if_addrs::get_if_addrs().context("cannot tell this machine's addresses")?;
+    let addresses = interfaces.into_iter().map(|interface| interface.ip());
+    Ok(addresses.filter(|ip| ip.is_ipv4() || !only_v4).collect())
+}

@@ -1,0 +1,357 @@
+//! Copies with deadlines, beside a real controller. What best effort carries is what was reported to the controller, whatever this machine does; a copy that is to
+//! be under way while something is decided is one whose server does not move: it is stopped until that is seen.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::control::ask;
+use crate::stage::{Running, Service, Stage, errors, signal};
+
+const BYTES: usize = 6 << 20;
+/// Of each quantity of a hop, one a second.
+const SAMPLES: u64 = 50;
+
+const MAP: &str = r#"{"sites": [{"name": "west"}, {"name": "east"}],
+    "hosts": [{"name": "dtn1", "site": "west", "addresses": ["192.0.2.1"]}, {"name": "store", "site": "east", "addresses": ["127.0.0.0/8"]}],
+    "links": [{"name": "w-e", "from": "west", "to": "east", "forward": {"capacity": {"rate_bps": 1e10}}, "backward": {"capacity": {"rate_bps": 1e10}}}]}"#;
+
+/// A controller that answers other machines.
+struct World {
+    stage: Stage,
+    controller: Child,
+    socket: std::path::PathBuf,
+    server: Service,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.controller.kill();
+        let _ = self.controller.wait();
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+impl World {
+    /// With what best effort carries from here to the server, in bit/s.
+    fn new(best_effort: f64, roles: &[&str]) -> Self {
+        let stage = Stage::new();
+        let mut controller = stage
+            .longhaul("control")
+            .args(["control", "--json", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(controller.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        let text = |field: &str| ready[field].as_str().unwrap().to_owned();
+        let socket = std::path::PathBuf::from(text("socket"));
+        let server = stage.serve(&[]);
+        let world = Self {
+            stage,
+            controller,
+            socket,
+            server,
+        };
+        let me = world.stage.key("me");
+        for role in roles {
+            world.run("control", &["control", "grant", &me, role, "--name", "dtn1"]);
+        }
+        let url = format!("https://{}", text("https"));
+        world.run("me", &["controller", "use", "--host-key", &text("key"), &url]);
+        let (status, answer) = world.ask("PUT", "/map", MAP);
+        assert_eq!(status, 200, "{answer}");
+        let each = |quantity: &str, value: f64| {
+            let quantity = quantity.to_owned();
+            (0..SAMPLES).map(move |step| {
+                json!({"from": "dtn1", "to": "store", "quantity": quantity, "at_ms": now_ms() - 60_000 + step * 1000, "value": value, "source": "probe"})
+            })
+        };
+        let measured: Vec<Value> = each("rtt", 0.01)
+            .chain(each("rate", best_effort))
+            .chain(each("loss", 0.0))
+            .collect();
+        let (status, answer) = world.ask(
+            "POST",
+            "/measurements",
+            &json!({"measurements": measured}).to_string(),
+        );
+        assert_eq!((status, &answer["kept"]), (200, &json!(3 * SAMPLES)), "{answer}");
+        world.until_forecast();
+        world
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        ask(&self.socket, true, method, path, body).unwrap()
+    }
+
+    fn run(&self, who: &str, arguments: &[&str]) -> String {
+        let output = self.stage.longhaul(who).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The controller answers with what was reported.
+    fn until_forecast(&self) {
+        let question = json!({"from": "dtn1", "to": "store", "bytes": BYTES}).to_string();
+        for _ in 0..1000 {
+            let (status, answer) = self.ask("POST", "/routes/question", &question);
+            assert_eq!(status, 200, "{answer}");
+            if answer["routes"][0]["rate_bps"].is_object() {
+                return;
+            }
+        }
+        panic!("no forecast");
+    }
+
+    fn reservations(&self) -> Vec<Value> {
+        let (status, page) = self.ask("GET", "/reservations", "");
+        assert_eq!(status, 200, "{page}");
+        page["items"].as_array().unwrap().clone()
+    }
+
+    /// How many can still be used.
+    fn active(&self) -> usize {
+        let of = self.reservations();
+        of.iter().filter(|one| one["state"]["life"] == "created").count()
+    }
+
+    /// Starts a copy; with its server stopped, if that is wanted.
+    fn start(&self, options: &[&str], is_stopped: bool) -> Running {
+        self.stage.noise("here/data", BYTES);
+        if is_stopped {
+            self.server_is("STOP");
+        }
+        let there = format!("lh://{}/there", self.server.address);
+        self.stage
+            .start_cp(&self.server, &[options, &["here/data", &there]].concat())
+    }
+
+    fn server_is(&self, what: &str) {
+        signal_to(self.server.process(), what);
+    }
+}
+
+fn signal_to(process: u32, what: &str) {
+    let sent = Command::new("kill")
+        .args([&format!("-{what}"), &process.to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+}
+
+fn is_state(event: &Value, state: &str) -> bool {
+    event["event"] == "deadline" && event["state"] == state
+}
+
+/// What was copied is there.
+fn is_there(world: &World) -> bool {
+    let read = |path: &Path| std::fs::read(path).unwrap();
+    read(&world.stage.path("root/there")) == read(&world.stage.path("here/data"))
+}
+
+#[test]
+fn a_deadline_that_best_effort_meets_reserves_nothing() {
+    let world = World::new(1e9, &["client", "reserver"]);
+    let (report, code, text) = world.start(&["--by", "+1h"], false).report();
+    assert_eq!(code, Some(0), "{text}");
+    let deadline = &report["deadline"];
+    assert_eq!(
+        (&deadline["met"], &deadline["reserved_bytes"]),
+        (&json!(true), &json!(0)),
+        "{report}"
+    );
+    assert_eq!(deadline["requests"], 0, "{report}");
+    assert!(world.reservations().is_empty() && is_there(&world));
+}
+
+#[test]
+fn what_best_effort_misses_is_reserved_and_returned_at_the_end() {
+    // 6 MiB take 50 s, and more.
+    let world = World::new(1e6, &["client", "reserver"]);
+    let mut copy = world.start(&["--by", "+40s"], true);
+    copy.until(|event| is_state(event, "reserved"));
+    let reserved = world.reservations();
+    assert_eq!(reserved.len(), 1, "{reserved:?}");
+    let one = &reserved[0];
+    assert_eq!((&one["from"], &one["to"]), (&json!("dtn1"), &json!("store")));
+    assert_eq!(one["state"]["provision"], "provisioned", "{one}");
+    // What best effort is not sure to carry, and not all of it.
+    let bytes = one["wish"]["volume"]["bytes"].as_u64().unwrap();
+    assert!(bytes > 1 << 20 && bytes < 6 << 20, "{one}");
+    // It joins the copy, by streams from the ports that the network tells them by.
+    let ports = &one["pieces"][0]["paths"][0]["source_ports"];
+    let way = format!("direct from ports {}-{}", ports["first"], ports["last"]);
+    copy.until(|event| {
+        event["event"] == "route" && event["standing"] == "joined" && event["route"] == way.as_str()
+    });
+    world.server_is("CONT");
+    let (report, code, text) = copy.report();
+    assert_eq!(code, Some(0), "{text}");
+    let deadline = &report["deadline"];
+    assert_eq!(deadline["returned"], true, "{report}");
+    let of = |field: &str| deadline[field].as_u64().unwrap();
+    assert!(
+        of("reserved_bytes") > 0 && of("reserved_bytes") <= bytes,
+        "{report}"
+    );
+    assert!(of("returned_bytes") <= of("reserved_bytes"), "{report}");
+    assert_eq!(deadline["reservation"], one["id"]);
+    assert_eq!(world.active(), 0, "{:?}", world.reservations());
+    assert!(is_there(&world));
+}
+
+#[test]
+fn where_there_is_no_room_that_is_said_with_an_offer_and_the_copy_is_made() {
+    let world = World::new(1e6, &["client", "reserver"]);
+    // All that may be reserved is taken for an hour.
+    let taken = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5_000_000_000_u64}}, "end_ms": now_ms() + 3_600_000});
+    let (status, answer) = world.ask("POST", "/reservations", &taken.to_string());
+    assert_eq!(status, 201, "{answer}");
+    let mut copy = world.start(&["--by", "+40s"], true);
+    copy.until(|event| is_state(event, "at-risk"));
+    let warned = copy.events.last().unwrap().clone();
+    assert!(warned["later_ms"].is_u64(), "{warned}");
+    let message = warned["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("the deadline cannot be met: ") && message.contains("could be reserved by"),
+        "{message}"
+    );
+    assert!(
+        copy.events.iter().any(|event| event["event"] == "notice"),
+        "{:?}",
+        copy.events
+    );
+    world.server_is("CONT");
+    let (report, code, text) = copy.report();
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(report["deadline"]["decision"], "no-room", "{report}");
+    assert!(report["deadline"]["offers"]["later"].is_object(), "{report}");
+    assert_eq!(world.active(), 1, "the other's");
+    assert!(is_there(&world));
+}
+
+#[test]
+fn a_copy_that_is_interrupted_returns_what_it_has_and_one_that_is_killed_leaves_it_to_the_next() {
+    let world = World::new(1e6, &["client", "reserver"]);
+    let until_reserved = || {
+        let mut copy = world.start(&["--by", "+40s"], true);
+        copy.until(|event| is_state(event, "reserved"));
+        assert_eq!(world.active(), 1);
+        copy
+    };
+    let interrupted = until_reserved();
+    signal(&interrupted.child, "INT");
+    let (report, code, text) = interrupted.report();
+    assert_eq!(code, Some(130), "{text}");
+    assert_eq!(report["deadline"]["returned"], true, "{report}");
+    assert_eq!(world.active(), 0, "{:?}", world.reservations());
+
+    let mut killed = until_reserved();
+    let latest = now_ms() + 40_000;
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    // It lasts no longer than its deadline, and the next copy, whatever it is, gives it back.
+    let left = world.reservations();
+    let left = left.iter().find(|one| one["state"]["life"] == "created").unwrap();
+    assert!(left["end_ms"].as_u64().unwrap() <= latest, "{left}");
+    world.server_is("CONT");
+    let (report, code, text) = world.start(&[], false).report();
+    assert_eq!((code, &report["deadline"]), (Some(0), &Value::Null), "{text}");
+    assert_eq!(world.active(), 0, "{:?}", world.reservations());
+    let kept = std::fs::read_dir(world.stage.path("me/state/control/reserved")).unwrap();
+    assert_eq!(kept.count(), 0);
+}
+
+#[test]
+fn never_reserves_nothing_and_says_what_is_missed() {
+    let world = World::new(1e6, &["client", "reserver"]);
+    let mut copy = world.start(&["--by", "+40s", "--reserve", "never"], true);
+    copy.until(|event| is_state(event, "at-risk"));
+    world.server_is("CONT");
+    let (report, code, text) = copy.report();
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(report["deadline"]["reserve"], "never");
+    assert!(world.reservations().is_empty());
+}
+
+#[test]
+fn a_key_that_may_not_reserve_is_told_why() {
+    let world = World::new(1e6, &["client"]);
+    let mut copy = world.start(&["--by", "+40s"], true);
+    copy.until(|event| is_state(event, "at-risk"));
+    world.server_is("CONT");
+    let (report, code, text) = copy.report();
+    assert_eq!(code, Some(0), "{text}");
+    let error = report["deadline"]["error"].as_str().unwrap();
+    assert!(
+        error.contains("no role of dtn1 may create reservations"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_rate_is_reserved_without_a_deadline() {
+    let world = World::new(1e6, &["client", "reserver"]);
+    let mut copy = world.start(&["--reserve", "1G"], true);
+    copy.until(|event| is_state(event, "reserved"));
+    let reserved = world.reservations();
+    assert_eq!(reserved[0]["wish"]["rate"]["rate_bps"], 1_000_000_000_u64);
+    world.server_is("CONT");
+    let (report, code, text) = copy.report();
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(
+        (&report["deadline"]["by"], &report["deadline"]["reserve"]),
+        (&Value::Null, &json!("rate"))
+    );
+    assert_eq!(world.active(), 0, "{:?}", world.reservations());
+    // What is fetched, too, leaves nothing behind.
+    let from = format!("lh://{}/there", world.server.address);
+    let options = ["--by", "+40s", "--reserve", "1G", &from, "here/fetched"];
+    let (report, code, text) = world.stage.start_cp(&world.server, &options).report();
+    assert_eq!(
+        (code, &report["deadline"]["met"]),
+        (Some(0), &json!(true)),
+        "{text} {report}"
+    );
+    assert_eq!(world.active(), 0, "{:?}", world.reservations());
+}
+
+#[test]
+fn what_makes_no_sense_is_told_in_a_line() {
+    let stage = Stage::new();
+    std::fs::write(stage.path("here/data"), "x").unwrap();
+    for (options, word) in [
+        (&["--by", "soon"][..], "--by soon: not a moment"),
+        (&["--by", "2001-01-01"], "that is over"),
+        (&["--reserve", "auto"], "--reserve auto needs a deadline"),
+    ] {
+        let output = stage
+            .longhaul("me")
+            .arg("cp")
+            .args(options)
+            .args(["here/data", "lh://127.0.0.1:1/x"])
+            .output()
+            .unwrap();
+        let error = errors(&output);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {error}");
+        assert!(
+            error.contains(word) && error.trim_end().lines().count() == 1,
+            "{error}"
+        );
+    }
+    let local = stage
+        .longhaul("me")
+        .args(["cp", "--by", "+1h", "here/data", "here/other"])
+        .output()
+        .unwrap();
+    assert!(errors(&local).contains("for lh:// only"), "{}", errors(&local));
+}

@@ -1,0 +1,591 @@
+//! Copies whose routes a controller chooses: one that is dead, slow, lying, from last week. Each copy completes, with the right bytes, over the direct
+//! route where another leads nowhere. Nothing here depends on how long anything takes: a copy that waited for what never comes would never end.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::stage::{Service, Stage, errors};
+
+/// Enough for streams over every route.
+const BYTES: usize = 6 << 20;
+const DAY_MS: u64 = 86_400_000;
+
+/// What was asked of a controller: method and path, and the content.
+type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// A controller that says what a test has it say, at a socket; what is missing is refused.
+struct Fake {
+    asked: Asked,
+    socket: PathBuf,
+}
+
+impl Fake {
+    fn start(stage: &Stage, answers: BTreeMap<&'static str, Value>) -> Self {
+        let socket = stage.path("controller");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let asked = Asked::default();
+        let heard = asked.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let _ = answer(stream, &answers, &heard);
+            }
+        });
+        let fake = Self { asked, socket };
+        use_controller(stage, &format!("unix:{}", fake.socket.display()));
+        fake
+    }
+
+    fn heard(&self, what: &str) -> Vec<Value> {
+        let asked = self.asked.lock().unwrap();
+        let of = asked.iter().filter(|(path, _)| path.starts_with(what));
+        of.map(|(_, content)| content.clone()).collect()
+    }
+}
+
+fn answer(stream: UnixStream, answers: &BTreeMap<&'static str, Value>, asked: &Asked) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut first = String::new();
+    reader.read_line(&mut first)?;
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut content = vec![0; length];
+    reader.read_exact(&mut content)?;
+    let path = first.rsplit_once(" HTTP").map_or("", |(path, _)| path).to_owned();
+    let content = serde_json::from_slice(&content).unwrap_or(Value::Null);
+    asked.lock().unwrap().push((path.clone(), content));
+    let found = answers.iter().find(|(known, _)| path.starts_with(**known));
+    let (status, text) = match found {
+        Some((_, value)) => ("200 OK", value.to_string()),
+        None => ("404 Not Found", "{}".to_owned()),
+    };
+    let mut stream = reader.into_inner();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
+        text.len()
+    )
+}
+
+fn use_controller(stage: &Stage, url: &str) {
+    std::fs::create_dir_all(stage.path("me")).unwrap();
+    std::fs::write(stage.path("me/controller.toml"), format!("url = \"{url}\"\n")).unwrap();
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+fn spread(p50: f64) -> Value {
+    json!({ "p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0 })
+}
+
+/// A route by one depot, or directly.
+fn option(depot: Option<&str>) -> Value {
+    let via: Vec<Value> = depot
+        .iter()
+        .map(|address| json!({ "depot": "the-depot", "address": address }))
+        .collect();
+    json!({
+        "via": via, "route": depot.unwrap_or("direct"), "seconds": spread(1.0), "rate_bps": spread(1e8), "share": 1.0,
+    })
+}
+
+fn table(depot: &str, made_ms: u64) -> Value {
+    json!({
+        "from": "me", "map_version": 1, "made_ms": made_ms, "valid_until_ms": made_ms + 600_000, "next": null,
+        "destinations": [{
+            "to": "store", "addresses": ["127.0.0.0/8"], "sizes": [{ "at_least_bytes": 0, "routes": [option(Some(depot))] }],
+        }],
+    })
+}
+
+fn answer_of(depot: &str) -> Value {
+    json!({
+        "routes": [option(Some(depot))], "others": [], "fall_back": [option(None)], "seconds": spread(1.0), "why": ["one", "two", "three", "four", "five"],
+        "map_version": 1, "made_ms": now_ms(), "valid_until_ms": now_ms() + 60_000,
+    })
+}
+
+/// Has a table lie in the cache, of the controller at the socket `controller`.
+fn keep(stage: &Stage, content: &[u8]) {
+    let dir = stage.path("me/state/control");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("routes.json"), content).unwrap();
+}
+
+fn kept(stage: &Stage, table: &Value) -> Vec<u8> {
+    let controller = format!("unix:{}", stage.path("controller").display());
+    json!({ "format": 1, "controller": controller, "table": table })
+        .to_string()
+        .into_bytes()
+}
+
+/// Nobody is there.
+fn dead(stage: &Stage) {
+    use_controller(stage, &format!("unix:{}", stage.path("controller").display()));
+}
+
+/// A copy of so many bytes to the server, and what it said.
+fn copied(stage: &Stage, server: &Service, name: &str) -> (Value, Vec<Value>) {
+    let data = stage.noise("here/data", BYTES);
+    let there = format!("lh://{}/{name}", server.address);
+    let (report, code, text) = {
+        let mut running = stage.start_cp(server, &["here/data", &there]);
+        running.until(|event| event["event"] == "report");
+        let report = running.events.last().unwrap().clone();
+        let events = running.events.clone();
+        let code = running.child.wait().unwrap().code();
+        let mut text = String::new();
+        running
+            .child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        ((report, events), code, text)
+    };
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        std::fs::read(stage.path("root").join(name)).unwrap() == data,
+        "the right bytes"
+    );
+    report
+}
+
+/// The bytes that went by each route.
+fn carried(report: &Value) -> BTreeMap<String, u64> {
+    let routes = report["routes"].as_array().unwrap();
+    let of = routes.iter().map(|sum| {
+        (
+            sum["route"].as_str().unwrap().to_owned(),
+            sum["bytes"].as_u64().unwrap(),
+        )
+    });
+    of.collect()
+}
+
+#[test]
+fn a_controller_that_is_not_there_changes_nothing() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    dead(&stage);
+    for name in ["one", "two"] {
+        let (report, _) = copied(&stage, &server, name);
+        assert_eq!(report["routing"]["by"], "nobody", "{report}");
+        assert_eq!(carried(&report).keys().collect::<Vec<_>>(), ["direct"]);
+    }
+    // What it was to be told waits, in a bounded place.
+    let waiting = std::fs::read_dir(stage.path("me/state/control/reports")).unwrap();
+    assert!((2..=4).contains(&waiting.count()));
+}
+
+#[test]
+fn a_controller_that_never_answers_is_not_waited_for() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    dead(&stage);
+    // It accepts, and says nothing for as long as the test runs.
+    let listener = UnixListener::bind(stage.path("controller")).unwrap();
+    let held: Arc<Mutex<Vec<UnixStream>>> = Arc::default();
+    let holding = held.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            holding.lock().unwrap().push(stream);
+        }
+    });
+    let (report, _) = copied(&stage, &server, "one");
+    assert_eq!(report["routing"]["by"], "nobody");
+    assert!(!held.lock().unwrap().is_empty(), "it was asked");
+    let explained = stage
+        .longhaul("me")
+        .args(["route", "127.0.0.1:1", "--size", "1G"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(explained.stdout).unwrap();
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert!(
+        text.contains("route: direct") && text.contains("did not answer within"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    // Nobody listens there any more.
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string();
+    // Accepts, and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    // A depot that lets somebody else in.
+    let refusing = {
+        let policy = format!(
+            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
+            stage.key("other")
+        );
+        std::fs::write(stage.path("policy"), policy).unwrap();
+        let mut command = stage.longhaul("depot");
+        command.args(["depot", "--listen", "127.0.0.1:0", "--policy", "policy"]);
+        stage.service(command, "addresses")
+    };
+    for (name, depot) in [
+        ("closed", closed),
+        ("silent", silent.local_addr().unwrap().to_string()),
+        ("refusing", refusing.address.clone()),
+        ("itself", server.address.clone()),
+    ] {
+        dead(&stage);
+        keep(&stage, &kept(&stage, &table(&depot, now_ms())));
+        let (report, events) = copied(&stage, &server, name);
+        let carried = carried(&report);
+        assert_eq!(
+            carried.get("direct"),
+            Some(&(BYTES as u64)),
+            "{name}: {carried:?}"
+        );
+        if name == "itself" {
+            // A route by way of the server itself makes no sense, and is not even tried.
+            assert_eq!(report["routing"]["by"], "nobody", "{report}");
+            continue;
+        }
+        assert_eq!(report["routing"]["by"], "cache", "{name}: {report}");
+        assert!(
+            events
+                .iter()
+                .any(|event| event["event"] == "route" && event["standing"] == "joined")
+        );
+        // Where that showed before all was there, it is remembered.
+        let judged = report["routing"]["judged"].as_array().unwrap();
+        let bad = judged
+            .iter()
+            .any(|one| one["standing"] == "gone" || one["standing"] == "late");
+        let held = std::fs::read_to_string(stage.path("me/state/control/held.json")).unwrap_or_default();
+        assert_eq!(held.contains(&depot), bad, "{name}: {judged:?} {held}");
+        if bad {
+            let (again, _) = copied(&stage, &server, &format!("{name}-again"));
+            assert_eq!(again["routing"]["by"], "nobody", "{again}");
+        }
+    }
+}
+
+#[test]
+fn a_table_from_last_week_is_forgotten_and_a_broken_one_is_none() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let depot = stage.depot("depot", None);
+    dead(&stage);
+    let old = kept(&stage, &table(&depot.address, now_ms() - 7 * DAY_MS));
+    let whole = kept(&stage, &table(&depot.address, now_ms()));
+    let mut other = whole.clone();
+    other[..30].fill(b'x');
+    for (name, content) in [
+        ("old", old),
+        ("cut", whole[..whole.len() / 2].to_vec()),
+        ("overwritten", other),
+        ("empty", Vec::new()),
+        ("not-text", vec![0xff; 5000]),
+    ] {
+        keep(&stage, &content);
+        let (report, _) = copied(&stage, &server, name);
+        assert_eq!(report["routing"]["by"], "nobody", "{name}: {report}");
+        assert_eq!(carried(&report).len(), 1);
+    }
+    // Yesterday's is gone by with doubt, and beside the direct route as any.
+    keep(
+        &stage,
+        &kept(&stage, &table(&depot.address, now_ms() - DAY_MS / 2)),
+    );
+    let (report, _) = copied(&stage, &server, "yesterday");
+    assert_eq!(report["routing"]["by"], "cache");
+    assert_eq!(report["routing"]["promised_seconds"], Value::Null);
+}
+
+#[test]
+fn what_a_controller_says_is_gone_by_and_told_of() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let depot = stage.depot("depot", None);
+    let answers = BTreeMap::from([
+        ("POST /api/v1/routes/question", answer_of(&depot.address)),
+        ("GET /api/v1/routes/table", table(&depot.address, now_ms())),
+        ("POST /api/v1/transfers", json!({ "is_new": true })),
+        ("POST /api/v1/measurements", json!({ "kept": 1, "duplicates": 0 })),
+    ]);
+    let fake = Fake::start(&stage, answers);
+    let explain = |more: &[&str]| {
+        let output = stage
+            .longhaul("me")
+            .args(["route", &server.address])
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", errors(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(explain(&[]), "one\ntwo\nthree\nfour\nfive\n");
+    let told: Value = serde_json::from_str(&explain(&["--json", "--size", "1G"])).unwrap();
+    assert_eq!(
+        (&told["by"], &told["routes"][0]["depots"][0]),
+        (&json!("controller"), &json!("the-depot"))
+    );
+
+    keep(&stage, &kept(&stage, &table(&depot.address, now_ms())));
+    let (report, events) = copied(&stage, &server, "one");
+    let joined = |event: &Value| event["event"] == "route" && event["standing"] == "joined";
+    assert!(events.iter().any(joined), "{events:?}");
+    assert_eq!(report["routing"]["chosen"], json!(["the-depot"]));
+    assert_eq!(carried(&report).values().sum::<u64>(), BYTES as u64);
+    // It may have been asked after the copy was over; what a copy can't report in time, a later one reports.
+    let mut more = 0..100;
+    let is_heard = |what| !fake.heard(what).is_empty();
+    while !(is_heard("POST /api/v1/transfers") && is_heard("POST /api/v1/measurements")) {
+        let copy = more.next().expect("of a hundred copies at least one reports");
+        copied(&stage, &server, &format!("more-{copy}"));
+    }
+    let question = &fake.heard("POST /api/v1/routes/question")[0];
+    assert_eq!(question["to"], "127.0.0.1");
+    let reports = fake.heard("POST /api/v1/transfers");
+    let report = reports.iter().find(|report| report["bytes"] == BYTES as u64);
+    let report = report.unwrap_or_else(|| panic!("{reports:?}"));
+    assert_eq!(
+        (&report["to"], &report["outcome"]),
+        (&json!("127.0.0.1"), &json!("done"))
+    );
+    assert_eq!(report["promised"], spread(1.0));
+    let batches = fake.heard("POST /api/v1/measurements");
+    let measured = batches[0]["measurements"].as_array().unwrap();
+    assert!(
+        measured.iter().all(|one| one["from"] == stage.key("me").as_str()),
+        "{measured:?}"
+    );
+    assert!(
+        measured.iter().any(|one| one["quantity"] == "rtt"),
+        "{measured:?}"
+    );
+}
+
+#[test]
+fn a_route_on_the_command_line_and_one_in_the_file_overrule() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let (depot, other) = (stage.depot("depot", None), stage.depot("other", None));
+    dead(&stage);
+    keep(&stage, &kept(&stage, &table(&depot.address, now_ms())));
+    let data = stage.noise("here/data", 100_000);
+    let there = |name: &str| format!("lh://{}/{name}", server.address);
+    let via = |name: &str, more: &[&str]| {
+        let destination = there(name);
+        let (report, code, text) = stage
+            .start_cp(&server, &[more, &["here/data", &destination]].concat())
+            .report();
+        assert_eq!(code, Some(0), "{text}");
+        assert!(std::fs::read(stage.path("root").join(name)).unwrap() == data);
+        report
+    };
+    let named = via("named", &["--route", &other.address]);
+    assert_eq!(carried(&named).keys().collect::<Vec<_>>(), [&other.address]);
+    assert_eq!(named["routing"], Value::Null);
+    let rule = format!(
+        "[[route]]\nto = [\"127.0.0.1\"]\nacceptor = true\nvia = \"{}\"\n",
+        other.address
+    );
+    std::fs::write(stage.path("me/routes.toml"), rule).unwrap();
+    let by_file = via("by-file", &[]);
+    assert_eq!(carried(&by_file).keys().collect::<Vec<_>>(), [&other.address]);
+    assert_eq!(by_file["routing"]["by"], "file");
+    std::fs::write(stage.path("me/routes.toml"), "[[rout]]\n").unwrap();
+    let broken = via("broken", &[]);
+    assert_eq!(carried(&broken).keys().collect::<Vec<_>>(), ["direct"]);
+}
+
+#[test]
+fn which_controller_is_asked_is_written_down_with_its_key() {
+    let stage = Stage::new();
+    let run = |arguments: &[&str]| {
+        stage
+            .longhaul("me")
+            .arg("controller")
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    let none = run(&[]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(
+        errors(&none).contains("no controller is asked"),
+        "{}",
+        errors(&none)
+    );
+    assert_eq!(run(&["use", "http://h"]).status.code(), Some(2));
+    let nobody = run(&["use", "unix:/nobody/there"]);
+    assert_eq!(nobody.status.code(), Some(3), "{}", errors(&nobody));
+    let _fake = Fake::start(&stage, BTreeMap::new());
+    std::fs::remove_file(stage.path("me/controller.toml")).unwrap();
+    let socket = format!("unix:{}", stage.path("controller").display());
+    let used = run(&["use", &socket]);
+    assert!(used.status.success(), "{}", errors(&used));
+    let shown = String::from_utf8(run(&[]).stdout).unwrap();
+    assert!(shown.contains(&socket), "{shown}");
+    assert!(run(&["forget"]).status.success());
+    assert_eq!(run(&[]).status.code(), Some(2));
+}
+
+/// The real controller, asked by TLS with keys that were granted a role.
+#[test]
+fn a_controller_lets_a_depot_register_and_hears_of_copies() {
+    let stage = Stage::new();
+    let mut child = stage
+        .longhaul("control")
+        .args(["control", "--json", "--listen", "127.0.0.1:0"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let _ended = Ended(child);
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let url = format!(
+        "https://{}",
+        ready["https"].as_str().unwrap_or_else(|| panic!("{line}"))
+    );
+    let key = ready["key"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{line}"))
+        .to_owned();
+    let run = |who: &str, arguments: &[&str]| {
+        let output = stage.longhaul(who).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (who, role) in [("depot", "depot"), ("me", "client")] {
+        run("control", &["control", "grant", &stage.key(who), role]);
+    }
+    // Depots and copies go on without it, and find it when it is there.
+    let policy = format!(
+        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
+        stage.key("me")
+    );
+    std::fs::write(stage.path("policy"), policy).unwrap();
+    let mut command = stage.longhaul("depot");
+    command.args([
+        "depot",
+        "--listen",
+        "127.0.0.1:0",
+        "--policy",
+        "policy",
+        "--register",
+        "the-depot",
+    ]);
+    command.args(["--controller", &url, "--controller-key", &key]);
+    let depot = stage.service(command, "addresses");
+    let known = || run("control", &["map", "--json"]);
+    assert!((0..600).any(|_| known().contains("the-depot")), "{}", known());
+
+    let wrong = stage
+        .longhaul("me")
+        .args(["controller", "use", "--host-key", &stage.key("other"), &url])
+        .output()
+        .unwrap();
+    assert_eq!(wrong.status.code(), Some(4), "{}", errors(&wrong));
+    run("me", &["controller", "use", "--host-key", &key, &url]);
+    let map =
+        "[[site]]\nname = \"far\"\n[[host]]\nname = \"store\"\nsite = \"far\"\naddresses = [\"192.0.2.7\"]\n";
+    std::fs::write(stage.path("map.toml"), map).unwrap();
+    run("control", &["map", "import", "map.toml"]);
+    follows(&stage, &run("me", &["controller", "routes"]));
+    let lines = run("me", &["route", "127.0.0.1:1", "--size", "10G"]);
+    assert_eq!(lines.lines().count(), 5, "{lines}");
+    let server = stage.serve(&[]);
+    let socket = ready["socket"].as_str().unwrap();
+    // What a copy can't report in time, a later one reports.
+    let first = (0..100).find_map(|copy| {
+        copied(&stage, &server, &format!("copy-{copy}"));
+        let page = transfers(socket);
+        page["items"].get(0).cloned()
+    });
+    let first = first.expect("of a hundred copies at least one reports");
+    assert_eq!(
+        (&first["bytes"], &first["reporter"]),
+        (&json!(BYTES), &json!(stage.key("me"))),
+        "{first}"
+    );
+    // A depot that ends says so.
+    assert_eq!(depot.terminate(), Some(0));
+    assert!((0..600).any(|_| !known().contains("the-depot")), "{}", known());
+}
+
+/// An on-ramp of `me` has the rules that the controller has for it.
+fn follows(stage: &Stage, rules: &str) {
+    assert!(rules.contains("192.0.2.7"), "{rules}");
+    let socket = stage.path("programs/socket");
+    let mut child = stage
+        .longhaul("me")
+        .args(["onramp", "--json", "--follow-controller", "--socket"])
+        .arg(&socket)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let _ended = Ended(child);
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert!(line.contains("ready"), "{line}");
+    let status = stage
+        .longhaul("me")
+        .args(["onramp", "status", "--json", "--socket"])
+        .arg(&socket)
+        .output()
+        .unwrap();
+    let status: Value =
+        serde_json::from_slice(&status.stdout).unwrap_or_else(|_| panic!("{}", errors(&status)));
+    let kept = std::fs::read_to_string(status["routes"]["file"].as_str().unwrap()).unwrap();
+    assert_eq!(kept.trim_end(), rules.trim_end());
+    assert_eq!(status["routes"]["rules"], kept.matches("[[route]]").count());
+}
+
+/// What a controller says of the transfers that were reported to it.
+fn transfers(socket: &str) -> Value {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    write!(
+        stream,
+        "GET /api/v1/transfers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
+}
+
+/// A process that is ended with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

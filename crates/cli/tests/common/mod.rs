@@ -1,0 +1,100 @@
+//! What the tests of the command share: keys, services under way, labs, and data.
+
+#![allow(dead_code, reason = "each program of tests uses some of it")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use wanbed::Lab;
+
+/// A process that ends with its value.
+pub struct Service(pub Child);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Service {
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        signal(&self.0, name);
+    }
+}
+
+/// A signal to a process this test started.
+pub fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill")
+        .arg(format!("-{name}"))
+        .arg(child.id().to_string())
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// Starts a server and waits for its first line, which says where it listens.
+pub fn started(mut command: Command) -> Service {
+    let mut service = Service(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(service.0.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.starts_with("listening on "), "{line}");
+    service
+}
+
+/// Makes a key in `home`, and gives it.
+pub fn new_key(home: &Path) -> String {
+    key(home, "new")
+}
+
+/// The key of `home`.
+pub fn key_of(home: &Path) -> String {
+    key(home, "show")
+}
+
+fn key(home: &Path, action: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["keys", action])
+        .env("LONGHAUL_HOME", home)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.split_whitespace().next().unwrap().to_owned()
+}
+
+/// Whether this machine allows labs; where it does not, that is printed, with the reason.
+pub fn has_labs() -> bool {
+    let Err(reason) = Lab::possible() else {
+        return true;
+    };
+    assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
+    eprintln!("not tested: {reason}");
+    false
+}
+
+/// Waits until something listens at this TCP port of a lab's node.
+pub fn listening(lab: &Lab, node: &str, port: u16) {
+    loop {
+        let listed = lab.command(node, "ss").unwrap().args(["-Hltn"]).output().unwrap();
+        if String::from_utf8_lossy(&listed.stdout).contains(&format!(":{port} ")) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Bytes that compress badly and differ from place to place.
+pub fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let next = || {
+        // xorshift64 (Marsaglia, 2003)
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}

@@ -1,0 +1,117 @@
+//! What becomes of programs when something on the way dies, or ends.
+
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Stdio};
+
+use super::world::World;
+
+/// A download under way, of which the first bytes have come.
+struct Download {
+    curl: Child,
+    first: Vec<u8>,
+}
+
+impl Download {
+    fn by(world: &World, socks: &str) -> Self {
+        let mut curl = world.lab.command("laptop", "curl").unwrap();
+        // Slow enough that it is under way when something happens.
+        curl.args(["-sS", "--limit-rate", "100k", "--socks5", socks, &world.url()]);
+        let mut curl = curl.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut first = vec![0; 1000];
+        curl.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        assert!(first == world.data[..1000]);
+        Self { curl, first }
+    }
+
+    /// It must end, and not as if all had come.
+    fn breaks_off(mut self) {
+        let mut rest = Vec::new();
+        self.curl.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
+        assert!(
+            !self.curl.wait().unwrap().success(),
+            "{} bytes came",
+            self.first.len() + rest.len()
+        );
+    }
+}
+
+#[test]
+fn what_dies_on_the_way_ends_a_connection_and_what_is_gone_is_gone_round() {
+    let Some(mut world) = World::up() else { return };
+    world.rules("");
+    let mut onramp = world.onramp(&["--socks=0"]);
+    let socks = onramp.at("socks");
+    let held = onramp.descriptors();
+
+    let download = Download::by(&world, &socks);
+    world.kill(2);
+    onramp.logged(&["the far side died"]);
+    download.breaks_off();
+    // The off-ramp does not answer, and nothing was sent: the connection is made directly.
+    world.is_the_file(
+        &world.curl(&["--socks5", &socks], &world.url()),
+        "without the off-ramp",
+    );
+    onramp.logged(&["falls back to a direct connection"]);
+    world.servers[2] = Some(world.start("offramp"));
+
+    // The direct connection has been measured: 20 ms are far enough for the route.
+    let download = Download::by(&world, &socks);
+    onramp.logged(&["asked for", "way=route"]);
+    world.kill(0);
+    onramp.logged(&["the far side died"]);
+    download.breaks_off();
+    world.is_the_file(
+        &world.curl(&["--socks5", &socks], &world.url()),
+        "without the depot",
+    );
+
+    // Who wants no direct connection has none.
+    world.rules("fall_back = false");
+    onramp.signal(rustix::process::Signal::HUP);
+    onramp.logged(&["the table of routes has been read again"]);
+    let refused = world.curl(&["--socks5", &socks], &world.url());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("(3)"), "{said}");
+    fs::write(world.file("laptop/routes.toml"), "[[route]]\nto = 7\n").unwrap();
+    onramp.signal(rustix::process::Signal::HUP);
+    onramp.logged(&["the table of routes in force stays"]);
+    assert!(!world.curl(&["--socks5", &socks], &world.url()).status.success());
+    onramp.holds_again(held);
+}
+
+#[test]
+fn an_on_ramp_that_was_killed_returns_and_one_that_is_told_to_stop_lets_finish() {
+    let Some(world) = World::up() else { return };
+    world.rules("");
+    let mut onramp = world.onramp(&["--socks=0"]);
+    let port = onramp.port("socks");
+    let download = Download::by(&world, &onramp.at("socks"));
+    onramp.service.0.kill().unwrap();
+    download.breaks_off();
+    drop(onramp);
+    // Its socket's name is still there, and so is its port in the kernel's memory.
+    let mut onramp = world.onramp(&["--socks", &port]);
+    let socks = onramp.at("socks");
+    world.is_the_file(
+        &world.curl(&["--socks5", &socks], &world.url()),
+        "after its return",
+    );
+
+    let mut curl = world.lab.command("laptop", "curl").unwrap();
+    curl.args(["-sS", "--limit-rate", "3M", "--socks5", &socks, &world.url()]);
+    let mut curl = curl.stdout(Stdio::piped()).spawn().unwrap();
+    let mut all = vec![0; 1000];
+    curl.stdout.as_mut().unwrap().read_exact(&mut all).unwrap();
+    onramp.signal(rustix::process::Signal::TERM);
+    onramp.logged(&["lets connections finish"]);
+    assert!(
+        !world.curl(&["--socks5", &socks], &world.url()).status.success(),
+        "there are no new ones"
+    );
+    curl.stdout.take().unwrap().read_to_end(&mut all).unwrap();
+    assert!(curl.wait().unwrap().success() && all == world.data);
+    assert!(onramp.service.0.wait().unwrap().success());
+    assert!(!world.file("laptop/state/onramp/socket").exists());
+}

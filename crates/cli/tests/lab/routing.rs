@@ -1,0 +1,100 @@
+//! Copies over a long path whose routes a table names that nobody can ask about: one that is right, and ones that lead nowhere.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use wanbed::Overrides;
+
+use crate::path::LongPath;
+
+const BYTES: usize = 24 << 20;
+
+/// The path, so narrow at its end that a file takes ten seconds by whichever way: a route joins a copy that is under way, and is judged by
+/// what it did for some round trips, also where this machine is slow to open it.
+fn narrow_path() -> Option<LongPath> {
+    LongPath::with(&Overrides::default().set("links.last.rate", "20 Mbit/s"))
+}
+
+/// A table, made just now, that sends everything by this route.
+fn table(route: &str) -> Value {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    let spread = |p50: f64| json!({ "p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0 });
+    let option =
+        json!({ "via": [], "route": route, "seconds": spread(1.0), "rate_bps": spread(1e8), "share": 1.0 });
+    let sizes = json!([{ "at_least_bytes": 0, "routes": [option] }]);
+    json!({
+        "from": "client", "receives": true, "map_version": 1, "made_ms": now, "valid_until_ms": now + 600_000, "next": null,
+        "destinations": [{ "to": "server", "addresses": ["10.77.0.0/16"], "sizes": sizes }],
+    })
+}
+
+fn bytes_by(report: &Value, route: &str) -> u64 {
+    let routes = report["routes"].as_array().unwrap();
+    let sum = routes.iter().find(|sum| sum["route"] == route);
+    sum.map_or(0, |sum| sum["bytes"].as_u64().unwrap())
+}
+
+/// What is asserted is who carried what; how long each took is printed, since machines differ.
+#[test]
+fn a_table_that_is_right_is_used_and_one_that_lies_costs_no_byte() {
+    let Some(path) = narrow_path() else { return };
+    std::fs::write(path.root().join("file"), vec![7; BYTES]).unwrap();
+    path.keep_table(None);
+    let direct = path.fetched("file", &[]);
+    assert!(bytes_by(&direct, "direct") >= BYTES as u64);
+    let seconds = |report: &Value| report["seconds"].as_f64().unwrap();
+    let right = path.route(&["near", "far"]);
+    path.keep_table(Some(&table(&right)));
+    let routed = path.fetched("file", &[]);
+    assert_eq!(routed["routing"]["by"], "cache");
+    assert!(bytes_by(&routed, &right) > 0, "{}", routed["routing"]);
+    eprintln!(
+        "direct {:.2} s, with depots {:.2} s",
+        seconds(&direct),
+        seconds(&routed)
+    );
+    // Where nobody listens; where nothing answers at all.
+    let closed = path.route(&["near"]).replace(":7510", ":7599");
+    for nowhere in [closed, "10.99.99.99:7510".to_owned()] {
+        path.keep_table(Some(&table(&nowhere)));
+        let lied = path.fetched("file", &[]);
+        assert_eq!(lied["routing"]["by"], "cache");
+        // A block may travel twice: what takes long is sent again at the end.
+        assert!(bytes_by(&lied, "direct") >= BYTES as u64, "{}", lied["routing"]);
+        assert_eq!(bytes_by(&lied, &nowhere), 0, "{}", lied["routing"]);
+        eprintln!("by way of {nowhere} {:.2} s", seconds(&lied));
+    }
+}
+
+/// A depot that takes the sessions and then moves nothing: it is stopped as soon as a stream stands, as by a machine that hangs.
+#[test]
+fn what_a_depot_holds_that_hangs_goes_elsewhere() {
+    let Some(path) = narrow_path() else { return };
+    std::fs::write(path.root().join("file"), vec![7; BYTES]).unwrap();
+    let route = path.route(&["near"]);
+    path.keep_table(Some(&table(&route)));
+    let depot = path.first_depot().id().to_string();
+    let signal = |name: &str| {
+        let sent = std::process::Command::new("kill").args([name, &depot]).status();
+        assert!(sent.unwrap().success());
+    };
+    let mut stopped = false;
+    let report = path.fetched_hearing("file", &[], |event| {
+        if !stopped && event["event"] == "stream_opened" && event["route"] == route.as_str() {
+            signal("-STOP");
+            stopped = true;
+        }
+    });
+    signal("-CONT");
+    assert!(stopped, "{}", report["routing"]);
+    let judged = report["routing"]["judged"].as_array().unwrap();
+    let bad = judged
+        .iter()
+        .any(|one| one["standing"] == "stalled" || one["standing"] == "late");
+    assert!(bad, "{judged:?}");
+    eprintln!(
+        "by a depot that hangs {:.2} s",
+        report["seconds"].as_f64().unwrap()
+    );
+}

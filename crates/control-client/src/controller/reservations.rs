@@ -1,0 +1,174 @@
+//! What can be asked of a controller about reservations. What is sent again because no answer came has the same idempotency key: it counts once.
+
+use longhaul_control_api::reservations::{
+    RefusedProblem, Reservation, ReservationChange, ReservationPage, ReservationQuery, ReservationRequest,
+    Reserved,
+};
+use serde::Serialize;
+
+use super::{Controller, encoded};
+use crate::error::ClientError;
+
+/// How often something is sent before it is told that no answer came.
+const SENT_AT_MOST: u32 = 3;
+/// Reservations of one answer.
+const PAGE: u32 = 1000;
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Granted {
+    /// It is granted.
+    Reserved(Reserved),
+    /// There is no room.
+    NoRoom(Box<RefusedProblem>),
+}
+
+/// What is done to a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// What is held is taken.
+    Commit,
+    /// What is held is given back.
+    Abort,
+    /// Its paths are set up in its window.
+    Provision,
+    /// They are torn down.
+    Release,
+    /// It is cancelled; with all of its series, where that is said.
+    Cancel {
+        /// Whether with all of its series.
+        series: bool,
+    },
+}
+
+impl Controller {
+    /// Asks for bandwidth. `key` tells this request from others: where it is asked again with the same, it is answered as before.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn reserve(&self, request: &ReservationRequest, key: &str) -> Result<Granted, ClientError> {
+        self.granted("POST", "/reservations", request, key).await
+    }
+
+    /// Asks for a change of a reservation.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn change_reservation(
+        &self,
+        id: u64,
+        change: &ReservationChange,
+        key: &str,
+    ) -> Result<Granted, ClientError> {
+        self.granted("PATCH", &format!("/reservations/{id}"), change, key)
+            .await
+    }
+
+    /// Does something to a reservation.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn act_on_reservation(
+        &self,
+        id: u64,
+        action: Action,
+        key: &str,
+    ) -> Result<Reserved, ClientError> {
+        let (method, rest) = match action {
+            Action::Commit => ("POST", "/commit"),
+            Action::Abort => ("POST", "/abort"),
+            Action::Provision => ("POST", "/provision"),
+            Action::Release => ("POST", "/release"),
+            Action::Cancel { series: false } => ("DELETE", ""),
+            Action::Cancel { series: true } => ("DELETE", "?series=true"),
+        };
+        let path = format!("/reservations/{id}{rest}");
+        let mut sent = 1;
+        loop {
+            let asked = self.client.ask(method, &path, None::<&()>, Some(key));
+            match self.in_time(asked).await {
+                Err(error) if error.is_passing() && sent < SENT_AT_MOST => sent += 1,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// A reservation.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn reservation(&self, id: u64) -> Result<Reservation, ClientError> {
+        self.ask("GET", &format!("/reservations/{id}"), None::<&()>).await
+    }
+
+    /// All reservations that are asked for, page by page.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn reservations(&self, query: &ReservationQuery) -> Result<Vec<Reservation>, ClientError> {
+        let (mut all, mut after) = (Vec::new(), query.after.clone());
+        loop {
+            let path = path_of(query, after.as_deref());
+            let page: ReservationPage = self.ask("GET", &path, None::<&()>).await?;
+            all.extend(page.items);
+            after = page.next;
+            if after.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn granted(
+        &self,
+        method: &str,
+        path: &str,
+        body: &impl Serialize,
+        key: &str,
+    ) -> Result<Granted, ClientError> {
+        let mut sent = 1;
+        loop {
+            match self.in_time(self.granted_once(method, path, body, key)).await {
+                Err(error) if error.is_passing() && sent < SENT_AT_MOST => sent += 1,
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn granted_once(
+        &self,
+        method: &str,
+        path: &str,
+        body: &impl Serialize,
+        key: &str,
+    ) -> Result<Granted, ClientError> {
+        let response = self.client.send(method, path, Some(body), Some(key)).await?;
+        let (status, bytes) = self.client.whole(response).await?;
+        if status.is_success() {
+            let read = serde_json::from_slice(&bytes).map(Granted::Reserved);
+            return read.map_err(|error| self.client.not_understood(error.to_string()));
+        }
+        // A problem that has no proof in it is any other one.
+        match serde_json::from_slice(&bytes) {
+            Ok(refused) => Ok(Granted::NoRoom(Box::new(refused))),
+            Err(_) => Err(self.client.problem(status, &bytes)),
+        }
+    }
+}
+
+fn path_of(query: &ReservationQuery, after: Option<&str>) -> String {
+    let fields = [
+        ("active", query.active.map(|active| active.to_string())),
+        ("own", query.own.map(|own| own.to_string())),
+        ("series", query.series.map(|series| series.to_string())),
+        ("since_ms", query.since_ms.map(|since| since.to_string())),
+        ("before_ms", query.before_ms.map(|before| before.to_string())),
+        ("after", after.map(encoded)),
+    ];
+    let mut path = format!("/reservations?limit={PAGE}");
+    for (name, value) in fields {
+        if let Some(value) = value {
+            path.push_str(&format!("&{name}={value}"));
+        }
+    }
+    path
+}

@@ -1,0 +1,64 @@
+//! What the file may say, and what becomes of one that says something else.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn key() -> PublicKey {
+    PublicKey::from_bytes([7; 32])
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(FILE);
+    assert_eq!(Settings::load(&file).unwrap(), None);
+    for settings in [
+        Settings {
+            url: "https://control.example:7513".parse().unwrap(),
+            known: Some(KnownBy::Key(key())),
+        },
+        Settings {
+            url: "https://[2001:db8::1]:1".parse().unwrap(),
+            known: Some(KnownBy::Authority("/etc/a \"b\".pem".into())),
+        },
+        Settings {
+            url: "unix:/run/control".parse().unwrap(),
+            known: None,
+        },
+    ] {
+        settings.save(&file).unwrap();
+        assert_eq!(Settings::load(&file).unwrap(), Some(settings));
+    }
+}
+
+#[test]
+fn what_says_nothing_that_can_be_gone_by_is_refused() {
+    for text in [
+        "",
+        "url = 3",
+        "url = \"https://h\"",
+        "url = \"http://h\"\nkey = \"lhk1:x\"",
+        "url = \"https://h\"\nkey = \"lhk1:x\"",
+        "url = \"unix:/s\"\nauthority = \"/a\"",
+        "url = \"https://h\"\nauthority = \"/a\"\nkey = \"lhk1:x\"",
+        "url = \"https://h\"\nauthority = \"/a\"\nwhat = 1",
+    ] {
+        assert!(Settings::parse(text).is_err(), "{text}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(FILE);
+    std::fs::write(&file, "#".repeat(MAX_BYTES as usize + 1)).unwrap();
+    let error = Settings::load(&file).unwrap_err().to_string();
+    assert!(error.contains("too long") && !error.contains('\n'), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_in_one_line(text in ".{0,200}") {
+        if let Err(problem) = Settings::parse(&text) {
+            let error = SettingsError::Malformed { file: "f".into(), problem: printable(problem.as_bytes()) };
+            prop_assert!(!error.to_string().contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What is to be told to a controller, on this machine's disk until it has been: a folder of bounded size, one file for each.
+//!
+//! A report that cannot be sent waits for the next one. The controller keeps each once, so that it does no harm to send one twice: two programs may do so.
+#![deny(clippy::indexing_slicing)] // what is read here comes from files
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
+use std::io;
+use std::path::PathBuf;
+
+use longhaul_control_api::measurements::Batch;
+use longhaul_control_api::transfers::TransferReport;
+use longhaul_hop::unix_ms;
+use longhaul_proto::SessionId;
+use serde::{Deserialize, Serialize};
+
+use crate::controller::Controller;
+use crate::error::ClientError;
+use crate::settings::{read_within, replace};
+
+/// Most that waits; beyond, the oldest is forgotten.
+pub const MAX_ENTRIES: usize = 128;
+/// Longest of them, in bytes.
+pub const MAX_ENTRY_BYTES: usize = 256 << 10;
+
+/// The folder.
+#[derive(Debug, Clone)]
+pub struct Spool(pub PathBuf);
+
+/// Something to tell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Entry {
+    /// What a transfer took.
+    Transfer(TransferReport),
+    /// What was measured.
+    Measurements(Batch),
+}
+
+impl Spool {
+    /// Keeps it until it is told. The folder is made where it is not there.
+    ///
+    /// # Errors
+    /// It cannot be written, or is too long.
+    pub fn put(&self, entry: &Entry) -> io::Result<()> {
+        let text = serde_json::to_vec(entry)?;
+        if text.len() > MAX_ENTRY_BYTES {
+            return Err(io::Error::other("it is too long to be kept"));
+        }
+        longhaul_config::home::make_private(&self.0).map_err(io::Error::other)?;
+        let unlike = SessionId::random().map_err(io::Error::other)?;
+        let name = format!("{:015}-{unlike}.json", unix_ms());
+        replace(&self.0.join(name), &text)?;
+        let waiting = self.waiting();
+        let beyond = waiting.len().saturating_sub(MAX_ENTRIES);
+        for oldest in waiting.iter().take(beyond) {
+            let _ = std::fs::remove_file(oldest);
+        }
+        Ok(())
+    }
+
+    /// What waits, the oldest first.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(&self.0) else {
+            return Vec::new();
+        };
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let mut waiting: Vec<PathBuf> = paths
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .collect();
+        waiting.sort();
+        waiting
+    }
+
+    /// Tells it all, the oldest first. What cannot be read, and what the controller will not have, is forgotten.
+    ///
+    /// # Errors
+    /// The controller cannot be told now: what is left waits.
+    pub async fn tell(&self, controller: &Controller) -> Result<(), ClientError> {
+        for path in self.waiting() {
+            let told = match read(&path) {
+                None => Ok(()),
+                Some(Entry::Transfer(report)) => controller.report_transfer(&report).await.map(drop),
+                Some(Entry::Measurements(batch)) => controller.report_measurements(&batch).await.map(drop),
+            };
+            match told {
+                Err(error) if error.is_passing() => return Err(error),
+                // Another program may have told it.
+                _ => drop(std::fs::remove_file(&path)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read(path: &std::path::Path) -> Option<Entry> {
+    serde_json::from_slice(&read_within(path, MAX_ENTRY_BYTES as u64)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::ServiceClient;
+
+    fn entry() -> Entry {
+        Entry::Measurements(Batch::default())
+    }
+
+    #[test]
+    fn no_more_waits_than_the_bound_and_what_is_broken_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let spool = Spool(dir.path().join("reports"));
+        assert!(spool.waiting().is_empty());
+        for _ in 0..MAX_ENTRIES + 5 {
+            spool.put(&entry()).unwrap();
+        }
+        assert_eq!(spool.waiting().len(), MAX_ENTRIES);
+        assert_eq!(read(&spool.waiting()[0]), Some(entry()));
+        let oldest = spool.waiting()[0].clone();
+        std::fs::write(&oldest, "{").unwrap();
+        assert_eq!(read(&oldest), None);
+        let socket = dir.path().join("nobody");
+        let controller = Controller::of(ServiceClient::at_socket("controller", socket));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let told = runtime.block_on(spool.tell(&controller));
+        assert!(told.is_err_and(|error| error.is_passing()));
+        assert!(!oldest.exists(), "what is broken is gone");
+        assert_eq!(spool.waiting().len(), MAX_ENTRIES - 1, "the rest waits");
+    }
+}

@@ -1,0 +1,128 @@
+//! What the book is to take of how circuits stand, and what people see of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longhaul_circuits::ledger::ReservationId;
+use longhaul_circuits::machine::{Life, Machine, Provision};
+use longhaul_circuits::time::Moment;
+use longhaul_control_api::reservations::{Circuit as Shown, CircuitStanding};
+use longhaul_setup::circuit::{Circuit, PartId};
+use longhaul_setup::reconcile::{Reconciler, Standing};
+
+use super::plan::{self, NoCircuit};
+use crate::reservations::{Desk, Settled};
+
+/// A reservation of which something is, or may be, on the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// Its states.
+    pub machine: Machine,
+    /// Its circuit, or why there is none.
+    pub circuit: Result<Circuit, NoCircuit>,
+    /// Sites that are not set up.
+    pub not_set_up: Vec<String>,
+    /// The parts by which its paths are counted.
+    pub counted: BTreeSet<PartId>,
+}
+
+impl Followed {
+    /// Whether it is to be there in its window.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.machine.life == Life::Created
+            && matches!(
+                self.machine.provision,
+                Some(Provision::Provisioning | Provision::Provisioned)
+            )
+    }
+}
+
+/// Reservations to follow, and how many there are in each state.
+#[must_use]
+pub fn followed(desk: &Desk) -> (BTreeMap<ReservationId, Followed>, BTreeMap<&'static str, i64>) {
+    let (mut all, mut states) = (BTreeMap::new(), BTreeMap::new());
+    for (id, detail, reservation) in desk.reservations() {
+        let machine = reservation.machine;
+        *states.entry(state(machine)).or_default() += 1;
+        let is_followed =
+            machine.life == Life::Created && !matches!(machine.provision, None | Some(Provision::Released));
+        if !is_followed || reservation.plan.0.is_empty() {
+            continue;
+        }
+        let circuit = plan::circuit(desk, id, detail, reservation);
+        let counted = circuit.as_ref().map(|circuit| plan::counted(desk, circuit));
+        let followed = Followed {
+            machine,
+            not_set_up: plan::not_set_up(desk, &reservation.plan).into_iter().collect(),
+            counted: counted.unwrap_or_default(),
+            circuit,
+        };
+        all.insert(id, followed);
+    }
+    (all, states)
+}
+
+/// The state of a reservation as metrics have it.
+const fn state(machine: Machine) -> &'static str {
+    match (machine.life, machine.provision) {
+        (Life::Failed, _) => "failed",
+        (Life::PassedEndTime, _) => "passed_end_time",
+        (Life::Terminating | Life::Terminated, _) => "terminated",
+        (Life::Created, None) => "held",
+        (Life::Created, Some(Provision::Released)) => "reserved",
+        (Life::Created, Some(Provision::Provisioning)) => "provisioning",
+        (Life::Created, Some(Provision::Provisioned)) => "provisioned",
+        (Life::Created, Some(Provision::Releasing)) => "releasing",
+    }
+}
+
+/// What the book is to take now of one reservation, and what people see of its circuit.
+#[must_use]
+pub fn judge(
+    id: ReservationId,
+    followed: &Followed,
+    reconciler: &Reconciler,
+    now: Moment,
+) -> (Option<Settled>, Shown) {
+    let shown = |standing, why: Option<String>| Shown {
+        standing,
+        not_set_up: followed.not_set_up.clone(),
+        why,
+    };
+    let confirmed = match followed.machine.provision {
+        Some(Provision::Provisioning) => Some(Settled::SetUp),
+        Some(Provision::Releasing) => Some(Settled::TornDown),
+        _ => None,
+    };
+    let circuit = match &followed.circuit {
+        Ok(circuit) => circuit,
+        // Nothing is there that could be waited for.
+        Err(why) => {
+            return (
+                confirmed,
+                shown(CircuitStanding::Unmanaged, Some(why.to_string())),
+            );
+        }
+    };
+    if !followed.is_wanted() {
+        let is_gone = reconciler.left_of(circuit) == 0;
+        return (
+            confirmed.filter(|_| is_gone),
+            shown(CircuitStanding::TearingDown, None),
+        );
+    }
+    match reconciler.standing(&plan::circuit_name(id), now) {
+        None | Some(Standing::Waiting) => (confirmed, shown(CircuitStanding::Waiting, None)),
+        Some(Standing::SettingUp) => (None, shown(CircuitStanding::SettingUp, None)),
+        Some(Standing::Provisioned) => (confirmed, shown(CircuitStanding::SetUp, None)),
+        Some(Standing::Failed { why, .. }) => {
+            let why = why.to_string();
+            (
+                Some(Settled::Failed(why.clone())),
+                shown(CircuitStanding::Failed, Some(why)),
+            )
+        }
+        // The book has its end soon.
+        Some(Standing::Over { .. }) => (confirmed, shown(CircuitStanding::TearingDown, None)),
+    }
+}

@@ -1,0 +1,225 @@
+//! The one task that follows the book: what is provisioned in it is wanted of the network, how that stands goes back into the book, and what went
+//! over each path is counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_circuits::ledger::ReservationId;
+use longhaul_circuits::machine::Provision;
+use longhaul_circuits::time::Moment;
+use longhaul_control_api::reservations::Carried;
+use longhaul_setup::circuit::{Name, PartId};
+use longhaul_setup::conductor::Conductor;
+use longhaul_setup::driver::{Driver, counters};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::judge::{Followed, followed, judge};
+use super::plan::circuit_name;
+use super::view::CircuitsView;
+use crate::authority::OPERATOR;
+use crate::reservations::{Asker, Book, Clock, Command, Settled, told_moment};
+
+/// How often it is counted what went over paths.
+const COUNT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub struct Keeper {
+    book: Book,
+    conductor: Arc<Conductor>,
+    view: CircuitsView,
+    clock: Clock,
+    followed: BTreeMap<ReservationId, Followed>,
+    states: BTreeMap<&'static str, i64>,
+}
+
+impl Keeper {
+    /// One that follows a book. The conductor must not run yet: this has it run once it is known what is wanted.
+    #[must_use]
+    pub fn new(book: Book, conductor: Conductor, view: CircuitsView, clock: Clock) -> Self {
+        Self {
+            book,
+            conductor: Arc::new(conductor),
+            view,
+            clock,
+            followed: BTreeMap::new(),
+            states: BTreeMap::new(),
+        }
+    }
+
+    /// Follows until `stop` is true, or whoever could say so is gone.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut changes = self.book.changes();
+        // Before the journal has been read nothing is wanted, and what is there would be torn down.
+        tokio::select! {
+            is_known = read_first(&mut changes) => if !is_known { return },
+            () = ended(&mut stop) => return,
+        }
+        while !self.take_book(true).await {
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = ended(&mut stop) => return,
+            }
+        }
+        let conductor = self.conductor.clone();
+        let (clock, until) = (self.clock.clone(), stop.clone());
+        let conducting = async move { conductor.run(|| clock(), until).await };
+        tokio::join!(conducting, self.follow(changes, stop));
+    }
+
+    async fn follow(&mut self, mut changes: watch::Receiver<u64>, mut stop: watch::Receiver<bool>) {
+        let mut progress = self.conductor.progress();
+        let mut count = interval(COUNT_INTERVAL);
+        count.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut counting: JoinSet<()> = JoinSet::new();
+        loop {
+            self.settle().await;
+            tokio::select! {
+                changed = changes.changed() => match changed {
+                    Ok(()) => drop(self.take_book(false).await),
+                    Err(_) => return,
+                },
+                _ = progress.changed() => {}
+                _ = count.tick(), if counting.is_empty() => self.count(&mut counting),
+                Some(_) = counting.join_next() => {}
+                () = ended(&mut stop) => return,
+            }
+        }
+    }
+
+    /// Takes from the book what is wanted; whether it could be read. What was provisioned before the start is believed to be there until a driver says
+    /// otherwise.
+    async fn take_book(&mut self, is_first: bool) -> bool {
+        let (found, states) = match self.book.read(|desk, _| followed(desk)).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%error, "circuits stay as they were");
+                return false;
+            }
+        };
+        let wanted = found.values().filter(|one| one.is_wanted());
+        let wanted: Vec<_> = wanted.filter_map(|one| one.circuit.clone().ok()).collect();
+        let provisioned = found
+            .iter()
+            .filter(|(_, one)| one.machine.provision == Some(Provision::Provisioned));
+        let provisioned: Vec<Name> = provisioned.map(|(id, _)| circuit_name(*id)).collect();
+        self.conductor.with(|reconciler| {
+            reconciler.want(wanted);
+            if is_first {
+                provisioned
+                    .iter()
+                    .for_each(|name| reconciler.was_provisioned(name));
+            }
+        });
+        (self.followed, self.states) = (found, states);
+        true
+    }
+
+    /// Brings to the book what became of circuits, and to those who look how they stand.
+    async fn settle(&mut self) {
+        let now = (self.clock)();
+        let mut settled = Vec::new();
+        let mut shown = BTreeMap::new();
+        self.conductor.look(|reconciler| {
+            for (id, one) in &self.followed {
+                let (what, circuit) = judge(*id, one, reconciler, now);
+                settled.extend(what.map(|what| (*id, what)));
+                shown.insert(*id, circuit);
+            }
+        });
+        let failed = settled
+            .iter()
+            .filter(|(_, what)| matches!(what, Settled::Failed(_)));
+        for (id, what) in failed.clone() {
+            tracing::warn!(
+                reservation = crate::reservations::told::number(*id),
+                ?what,
+                "a circuit failed"
+            );
+        }
+        let failures = u64::try_from(failed.count()).unwrap_or(u64::MAX);
+        self.view.stand(shown, self.states.clone());
+        if settled.is_empty() {
+            return;
+        }
+        let asker = Asker {
+            owner: OPERATOR.to_owned(),
+            name: OPERATOR.to_owned(),
+            rights: None,
+        };
+        match self.book.ask(asker, Command::Settle(settled), None).await {
+            // What is settled is in the book by now, and need not be settled again.
+            Ok(_) => {
+                self.view.failed(failures);
+                self.take_book(false).await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what became of circuits could not be written: it is tried again")
+            }
+        }
+    }
+
+    /// Has it counted what went over paths, beside all else.
+    fn count(&self, counting: &mut JoinSet<()>) {
+        let now = (self.clock)();
+        let all: BTreeSet<PartId> = self
+            .followed
+            .values()
+            .flat_map(|one| one.counted.iter().cloned())
+            .collect();
+        let mut parts = Vec::new();
+        self.conductor.look(|reconciler| {
+            let owner = reconciler.owner().clone();
+            for (id, one) in &self.followed {
+                let there = reconciler.parts(&circuit_name(*id), now).into_iter();
+                let there = there.filter(|(_, part)| one.counted.contains(&part.id));
+                parts.extend(there.filter_map(|(driver, part)| {
+                    Some((self.conductor.driver(&driver)?, owner.clone(), part.id))
+                }));
+            }
+        });
+        let (view, clock) = (self.view.clone(), self.clock.clone());
+        counting.spawn(async move {
+            let mut asked: JoinSet<Option<(PartId, Carried)>> = JoinSet::new();
+            for (driver, owner, part) in parts {
+                let clock = clock.clone();
+                asked.spawn(async move { carried(&*driver, owner, part, &|| clock()).await });
+            }
+            let mut counted = BTreeMap::new();
+            while let Some(answer) = asked.join_next().await {
+                counted.extend(answer.ok().flatten());
+            }
+            view.count(&all, counted);
+        });
+    }
+}
+
+/// Completes when it is time to end.
+async fn ended(stop: &mut watch::Receiver<bool>) {
+    // Who could have said so is gone: that is an end, too.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Waits until the journal has been read; whether it ever was.
+async fn read_first(changes: &mut watch::Receiver<u64>) -> bool {
+    changes.wait_for(|times| *times > 0).await.is_ok()
+}
+
+/// What went through a part; none where its driver can't say.
+async fn carried(
+    driver: &dyn Driver,
+    owner: Name,
+    part: PartId,
+    clock: &(dyn Fn() -> Moment + Sync),
+) -> Option<(PartId, Carried)> {
+    let counted = counters(driver, owner, part.clone()).await.ok()?;
+    let carried = Carried {
+        bytes: counted.bytes,
+        packets: counted.packets,
+        drops: counted.drops,
+        at_ms: told_moment(clock()),
+    };
+    Some((part, carried))
+}

@@ -1,0 +1,123 @@
+//! What is known of circuits at the moment, for whoever shows reservations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use longhaul_circuits::ledger::ReservationId;
+use longhaul_control_api::reservations::{Carried, Circuit, CircuitStanding, Reservation};
+use longhaul_setup::circuit::PartId;
+use longhaul_setup::reconcile::LEAD;
+use longhaul_setup::streams::Prefix;
+
+use super::plan::{circuit_name, streams_of};
+use crate::reservations::told;
+
+/// What is known of circuits. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct CircuitsView(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    circuits: BTreeMap<ReservationId, Circuit>,
+    carried: BTreeMap<PartId, Carried>,
+    states: BTreeMap<&'static str, i64>,
+    failures: u64,
+}
+
+/// How many of what there are, for metrics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Reservations by state.
+    pub reservations: BTreeMap<&'static str, i64>,
+    /// Circuits by standing.
+    pub circuits: BTreeMap<&'static str, i64>,
+    /// Circuits that have failed since the start.
+    pub failures: u64,
+}
+
+impl CircuitsView {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // What is in there is whole at any moment.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes how reservations and circuits stand now.
+    pub fn stand(&self, circuits: BTreeMap<ReservationId, Circuit>, states: BTreeMap<&'static str, i64>) {
+        let mut known = self.known();
+        known.circuits = circuits;
+        known.states = states;
+    }
+
+    /// Takes that so many circuits have failed.
+    pub fn failed(&self, circuits: u64) {
+        self.known().failures += circuits;
+    }
+
+    /// Takes what was counted, and forgets parts that are not among those in `all`.
+    pub fn count(&self, all: &BTreeSet<PartId>, counted: BTreeMap<PartId, Carried>) {
+        let mut known = self.known();
+        known.carried.extend(counted);
+        known.carried.retain(|part, _| all.contains(part));
+    }
+
+    /// Adds to a reservation what is known of its circuit.
+    pub fn dress(&self, reservation: &mut Reservation) {
+        let Some(id) = told::id(reservation.id) else {
+            return;
+        };
+        let known = self.known();
+        let Some(circuit) = known.circuits.get(&id) else {
+            return;
+        };
+        reservation.circuit = Some(circuit.clone());
+        let read = |text: &Option<String>| text.as_ref()?.parse::<Prefix>().ok();
+        let ends = read(&reservation.from_address).zip(read(&reservation.to_address));
+        let (Some((from, to)), name) = (ends, circuit_name(id)) else {
+            return;
+        };
+        for piece in &mut reservation.pieces {
+            let start_ms = piece.start_ms.saturating_sub(LEAD);
+            for path in &mut piece.paths {
+                let streams = streams_of(from, to, path.source_ports);
+                let mut counted = path.links.iter().filter_map(|link| {
+                    let part = PartId::of(
+                        &name,
+                        &link.from.parse().ok()?,
+                        &link.link.parse().ok()?,
+                        &streams,
+                    );
+                    known.carried.get(&part).copied()
+                });
+                path.carried = counted.next().filter(|carried| carried.at_ms >= start_ms);
+            }
+        }
+    }
+
+    /// How many of what there are.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let known = self.known();
+        let mut circuits = BTreeMap::new();
+        for circuit in known.circuits.values() {
+            *circuits.entry(word(circuit.standing)).or_default() += 1;
+        }
+        Counts {
+            reservations: known.states.clone(),
+            circuits,
+            failures: known.failures,
+        }
+    }
+}
+
+/// A standing as metrics have it.
+#[must_use]
+pub const fn word(standing: CircuitStanding) -> &'static str {
+    match standing {
+        CircuitStanding::Waiting => "waiting",
+        CircuitStanding::SettingUp => "setting_up",
+        CircuitStanding::SetUp => "set_up",
+        CircuitStanding::Failed => "failed",
+        CircuitStanding::TearingDown => "tearing_down",
+        CircuitStanding::Unmanaged => "unmanaged",
+    }
+}

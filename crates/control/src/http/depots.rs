@@ -1,0 +1,98 @@
+//! Depots that register themselves.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use longhaul_api::problem::{Body, Named};
+use longhaul_api::{Caller, Problem};
+use longhaul_control_api::map::{DepotList, Registered, Registration};
+use longhaul_control_api::principals::{Permission, Resource};
+use longhaul_proto::PublicKey;
+
+use super::invalid;
+use crate::authority::Subject;
+use crate::controller::{Controller, now_ms};
+use crate::places::seconds;
+
+/// Of the time for which a registration holds, when the next one is expected.
+const AGAIN_SHARE: f64 = 1.0 / 3.0;
+
+fn subject(caller: &Caller, key: &PublicKey) -> Subject {
+    Subject::own_if(caller.key == Some(*key))
+}
+
+fn read_key(key: &str) -> Result<PublicKey, Problem> {
+    key.parse().map_err(|_| invalid("not a key, lhk1:..."))
+}
+
+/// All depots, as they stand on the map.
+#[utoipa::path(get, path = "/api/v1/depots", responses((status = OK, body = DepotList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn list(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<DepotList>, Problem> {
+    controller.allow(&caller, Resource::Map, Permission::Read, &Subject::all())?;
+    let items = controller.places().known.map.depots.clone();
+    Ok(Json(DepotList { items }))
+}
+
+/// A depot's word that it is there, signed with its key; again before it ends.
+#[utoipa::path(put, path = "/api/v1/depots/{key}", params(("key" = String, Path)), request_body = Registration, responses((status = OK, body = Registered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn register(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(key): Named<String>,
+    Body(registration): Body<Registration>,
+) -> Result<Json<Registered>, Problem> {
+    let key = read_key(&key)?;
+    controller.allow(
+        &caller,
+        Resource::Registrations,
+        Permission::Write,
+        &subject(&caller, &key),
+    )?;
+    if registration.key != key {
+        return Err(invalid("key: another one than the one in the path"));
+    }
+    registration
+        .check()
+        .map_err(|problem| invalid(problem.to_string()))?;
+    let policy = &controller.settings().registrations;
+    let ahead = registration.sent_at - seconds(now_ms());
+    if ahead > policy.max_clock_ahead.as_secs_f64() {
+        return Err(invalid(format!(
+            "sent_at: {ahead:.0} s in the future: set the depot's clock"
+        )));
+    }
+    controller.store().register(&registration).await?;
+    controller.take_registration(registration.clone());
+    let until = registration.until(policy);
+    let name = controller
+        .places()
+        .depot(&key)
+        .map_or_else(|| registration.name.clone(), str::to_owned);
+    Ok(Json(Registered {
+        name,
+        again_in_s: registration.valid_for.min(policy.max_valid_for).as_secs_f64() * AGAIN_SHARE,
+        until_ms: (until * 1000.0) as u64,
+    }))
+}
+
+/// Forgets what a depot said of itself: it ends.
+#[utoipa::path(delete, path = "/api/v1/depots/{key}", params(("key" = String, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn unregister(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(key): Named<String>,
+) -> Result<StatusCode, Problem> {
+    let key = read_key(&key)?;
+    controller.allow(
+        &caller,
+        Resource::Registrations,
+        Permission::Write,
+        &subject(&caller, &key),
+    )?;
+    controller.store().unregister(&key).await?;
+    controller.follow().await?;
+    Ok(StatusCode::NO_CONTENT)
+}

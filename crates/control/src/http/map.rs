@@ -1,0 +1,86 @@
+//! The map, and files of routes made from it.
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use longhaul_api::problem::{Asked, Body};
+use longhaul_api::{Caller, Problem};
+use longhaul_control_api::map::{DepotSource, KnownMap, Map, MapChanged, RoutesFileQuery};
+use longhaul_control_api::principals::{Permission, Resource};
+use longhaul_map::routes::{ChosenRoute, routes_toml};
+
+use super::invalid;
+use super::routes::from_of;
+use crate::authority::Subject;
+use crate::controller::{Controller, now_ms};
+
+/// The map as it is now.
+#[utoipa::path(get, path = "/api/v1/map", responses((status = OK, body = KnownMap), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn show(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<KnownMap>, Problem> {
+    controller.allow(&caller, Resource::Map, Permission::Read, &Subject::all())?;
+    Ok(Json(controller.places().known.clone()))
+}
+
+/// Takes a map in the place of the one that was put there before. Depots that registered themselves stay.
+#[utoipa::path(put, path = "/api/v1/map", request_body = Map, responses((status = OK, body = MapChanged), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn replace(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Body(mut map): Body<Map>,
+) -> Result<Json<MapChanged>, Problem> {
+    controller.allow(&caller, Resource::Map, Permission::Write, &Subject::all())?;
+    // What was read from the controller goes back without what it added.
+    map.depots.retain(|depot| depot.source != DepotSource::Registered);
+    for depot in &mut map.depots {
+        depot.source = DepotSource::File;
+        depot.state = Default::default();
+    }
+    map.estimate_latencies();
+    map.check().map_err(|fault| invalid(fault.to_string()))?;
+    controller.store().put_map(&map).await?;
+    controller.follow().await?;
+    tracing::info!(
+        by = caller.user,
+        sites = map.sites.len(),
+        depots = map.depots.len(),
+        "the map was replaced"
+    );
+    Ok(Json(MapChanged {
+        sites: map.sites.len(),
+        depots: map.depots.len(),
+        hosts: map.hosts.len(),
+        links: map.links.len(),
+    }))
+}
+
+/// `routes.toml` for routes from one end to all hosts of the map, as depots, clients and on-ramps read it.
+#[utoipa::path(get, path = "/api/v1/routes.toml", params(RoutesFileQuery), responses((status = OK, body = String, content_type = "application/toml"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn routes_file(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Asked(query): Asked<RoutesFileQuery>,
+) -> Result<Response, Problem> {
+    let from = from_of(&controller, &caller, query.from.as_deref())?;
+    let places = controller.places();
+    let map = &places.known.map;
+    let mut chosen = Vec::new();
+    for host in map.hosts.iter().filter(|host| host.name != from) {
+        let depots = controller.weather().bulk_route(&from, &host.name, now_ms());
+        let depots: Vec<&str> = depots.iter().map(String::as_str).collect();
+        // A depot that was lost in this moment: the host is reached without it.
+        let route = ChosenRoute::through(map, &host.name, &depots)
+            .or_else(|_| ChosenRoute::through(map, &host.name, &[]));
+        chosen.push(route.map_err(|error| invalid(error.to_string()))?);
+    }
+    let heading = format!(
+        "Routes from {from}, by {}, map {}",
+        controller.settings().name,
+        places.known.version
+    );
+    let text = routes_toml(&heading, &chosen).map_err(|error| invalid(error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, "application/toml")], text).into_response())
+}

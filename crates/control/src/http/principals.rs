@@ -1,0 +1,175 @@
+//! Who may ask for what.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use longhaul_api::problem::{Body, Named};
+use longhaul_api::{Caller, Problem, ProblemKind};
+use longhaul_control_api::principals::{
+    Constraint, Grant, Permission, PrincipalList, Resource, Role, RoleList,
+};
+use longhaul_proto::PublicKey;
+
+use super::invalid;
+use crate::authority::{Subject, builtin_roles};
+use crate::controller::Controller;
+
+/// Longest name of a principal or a role, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+/// Most rights of a role.
+const MAX_RIGHTS: usize = 100;
+
+fn may(controller: &Controller, caller: &Caller, permission: Permission) -> Result<(), Problem> {
+    Ok(controller.allow(caller, Resource::Principals, permission, &Subject::all())?)
+}
+
+fn read_key(key: &str) -> Result<PublicKey, Problem> {
+    let read = key.parse();
+    read.map_err(|_| invalid("not a key, lhk1:...: longhaul keys show prints one"))
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
+    match (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_of_name) {
+        true => Ok(()),
+        false => Err(invalid(format!(
+            "a name has 1 to {MAX_NAME_BYTES} letters, digits, '.', '_', '-' and '@'"
+        ))),
+    }
+}
+
+/// All principals.
+#[utoipa::path(get, path = "/api/v1/principals", responses((status = OK, body = PrincipalList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn list(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<PrincipalList>, Problem> {
+    may(&controller, &caller, Permission::Read)?;
+    let items = controller.store().principals().await?;
+    Ok(Json(PrincipalList { items }))
+}
+
+/// Grants a role to a key.
+#[utoipa::path(put, path = "/api/v1/principals/{key}/roles/{role}", params(("key" = String, Path), ("role" = String, Path)), request_body = Grant,
+    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn grant(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named((key, role)): Named<(String, String)>,
+    Body(grant): Body<Grant>,
+) -> Result<StatusCode, Problem> {
+    may(&controller, &caller, Permission::Write)?;
+    let key = read_key(&key)?;
+    grant.name.as_deref().map_or(Ok(()), check_name)?;
+    controller
+        .store()
+        .grant(&key, &role, grant.name.as_deref())
+        .await?;
+    controller.follow().await?;
+    tracing::info!(by = caller.user, %key, role, "a role was granted");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Takes a role from a key.
+#[utoipa::path(delete, path = "/api/v1/principals/{key}/roles/{role}", params(("key" = String, Path), ("role" = String, Path)),
+    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn revoke(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named((key, role)): Named<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    take(&controller, &caller, &key, Some(&role)).await
+}
+
+/// Takes all roles from a key.
+#[utoipa::path(delete, path = "/api/v1/principals/{key}", params(("key" = String, Path)),
+    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn remove(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(key): Named<String>,
+) -> Result<StatusCode, Problem> {
+    take(&controller, &caller, &key, None).await
+}
+
+async fn take(
+    controller: &Controller,
+    caller: &Caller,
+    key: &str,
+    role: Option<&str>,
+) -> Result<StatusCode, Problem> {
+    may(controller, caller, Permission::Write)?;
+    let key = read_key(key)?;
+    controller.store().revoke(&key, role).await?;
+    controller.follow().await?;
+    tracing::info!(by = caller.user, %key, role = role.unwrap_or("all"), "a role was taken away");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// All roles, with what they allow.
+#[utoipa::path(get, path = "/api/v1/roles", responses((status = OK, body = RoleList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn roles(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<RoleList>, Problem> {
+    may(&controller, &caller, Permission::Read)?;
+    let items = controller.store().roles().await?;
+    Ok(Json(RoleList { items }))
+}
+
+/// Makes a role, or changes one that was made so.
+#[utoipa::path(put, path = "/api/v1/roles/{name}", params(("name" = String, Path)), request_body = Role,
+    responses((status = CREATED), (status = NO_CONTENT, description = "It was there"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn put_role(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<String>,
+    Body(role): Body<Role>,
+) -> Result<StatusCode, Problem> {
+    may(&controller, &caller, Permission::Write)?;
+    check_name(&name)?;
+    check_own(&name)?;
+    let is_site = |constraint: &Constraint| !matches!(constraint, Constraint::Site(site) if site.is_empty());
+    if role.rights.is_empty()
+        || role.rights.len() > MAX_RIGHTS
+        || !role.rights.iter().all(|right| is_site(&right.constraint))
+    {
+        return Err(invalid(format!(
+            "rights: 1 to {MAX_RIGHTS}, and no site without a name"
+        )));
+    }
+    let is_new = controller.store().put_role(&name, &role.rights).await?;
+    controller.follow().await?;
+    tracing::info!(by = caller.user, name, "a role was changed");
+    Ok(if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::NO_CONTENT
+    })
+}
+
+/// Removes a role, also from those who have it.
+#[utoipa::path(delete, path = "/api/v1/roles/{name}", params(("name" = String, Path)),
+    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn remove_role(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<String>,
+) -> Result<StatusCode, Problem> {
+    may(&controller, &caller, Permission::Write)?;
+    check_own(&name)?;
+    controller.store().remove_role(&name).await?;
+    controller.follow().await?;
+    tracing::info!(by = caller.user, name, "a role was removed");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn check_own(name: &str) -> Result<(), Problem> {
+    match builtin_roles().iter().any(|role| role.name == name) {
+        false => Ok(()),
+        true => Err(Problem::new(
+            ProblemKind::Conflict,
+            format!("{name} is a role that is always there, and as it is: give yours another name"),
+        )),
+    }
+}

@@ -1,0 +1,367 @@
+//! Reservations of bandwidth.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use longhaul_api::problem::{Asked, Body, Named};
+use longhaul_api::{Caller, Problem, ProblemKind};
+use longhaul_circuits::ledger::ReservationId;
+use longhaul_control_api::reservations::{
+    CancelQuery, RefusedProblem, Reservation, ReservationChange, ReservationPage, ReservationQuery,
+    ReservationRequest, Reserved,
+};
+use serde::Serialize;
+
+use super::{invalid, limit, once};
+use crate::controller::Controller;
+use crate::places::Places;
+use crate::reservations::recurrence::windows;
+use crate::reservations::streams::{AskedEnd, addresses};
+use crate::reservations::wanted::{Place, WantedFault, window};
+use crate::reservations::writer::AskError;
+use crate::reservations::{Command, DeskError, book_moment, told};
+use crate::store::StoreError;
+
+/// Longest name of an end, a site or a link, in bytes.
+const MAX_NAME_BYTES: usize = 253;
+/// Most sites, and most links, to avoid.
+const MAX_AVOIDED: usize = 100;
+/// Longest description, in bytes.
+const MAX_DESCRIPTION_BYTES: usize = 200;
+/// Reservations of one answer, unless asked otherwise.
+const USUAL_LIMIT: u32 = 100;
+/// And at most.
+const MOST_LIMIT: u32 = 1000;
+
+/// Why something is not done: a problem, with the proof where there is no room.
+#[derive(Debug)]
+pub enum Refused {
+    /// A problem.
+    Problem(Problem),
+    /// There is no room.
+    NoRoom(Box<RefusedProblem>),
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::Problem(error.into())
+    }
+}
+
+impl From<AskError> for Refused {
+    fn from(error: AskError) -> Self {
+        let detail = error.to_string();
+        let kind = match error {
+            AskError::Store(error) => return Self::Problem(error.into()),
+            AskError::Desk(DeskError::NoRoom(refusal)) => {
+                let Problem {
+                    kind,
+                    title,
+                    status,
+                    detail,
+                } = Problem::new(ProblemKind::NoRoom, detail);
+                return Self::NoRoom(Box::new(RefusedProblem {
+                    kind,
+                    title,
+                    status,
+                    detail,
+                    refusal: *refusal,
+                }));
+            }
+            AskError::Desk(DeskError::Unknown(_)) => ProblemKind::NotFound,
+            AskError::Desk(DeskError::Forbidden(_) | DeskError::Policy(_)) => ProblemKind::Forbidden,
+            AskError::Desk(DeskError::Wanted(_) | DeskError::Request(_)) => ProblemKind::Invalid,
+            AskError::Desk(DeskError::NotNow(..)) => ProblemKind::Conflict,
+            AskError::Desk(DeskError::Fault(_)) => ProblemKind::Unavailable,
+        };
+        Self::Problem(Problem::new(kind, detail))
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Problem(problem) => problem.into_response(),
+            Self::NoRoom(refused) => {
+                let mut response = (StatusCode::CONFLICT, Json(refused)).into_response();
+                let problem_json = HeaderValue::from_static("application/problem+json");
+                response.headers_mut().insert(header::CONTENT_TYPE, problem_json);
+                response
+            }
+        }
+    }
+}
+
+/// Has it done, once where the request has a key.
+async fn ask(
+    controller: &Controller,
+    caller: &Caller,
+    headers: &HeaderMap,
+    content: &impl Serialize,
+    command: Command,
+) -> Result<Reserved, Refused> {
+    let mut once = once(caller, headers, content)?;
+    if let Some(once) = &mut once {
+        // Only the writer of reservations keeps answers under these.
+        once.principal.insert_str(0, "reservations ");
+    }
+    let mut reserved = controller
+        .book()
+        .ask(controller.asker(caller), command, once)
+        .await?;
+    let circuits = controller.circuits();
+    reserved
+        .reservations
+        .iter_mut()
+        .for_each(|one| circuits.dress(one));
+    let ids: Vec<u64> = reserved.reservations.iter().map(|one| one.id).collect();
+    tracing::info!(by = caller.user, ?ids, "reservations were changed");
+    Ok(reserved)
+}
+
+/// Has one thing done with a reservation, of which only the number has to be said; `word` tells requests under one key apart.
+async fn act(
+    controller: &Controller,
+    caller: &Caller,
+    headers: &HeaderMap,
+    id: &str,
+    word: &'static str,
+    command: fn(ReservationId) -> Command,
+) -> Result<Json<Reserved>, Refused> {
+    let id = read_id(id)?;
+    Ok(Json(
+        ask(controller, caller, headers, &(word, id), command(id)).await?,
+    ))
+}
+
+pub(super) fn read_id(id: &str) -> Result<ReservationId, Problem> {
+    let read = id.parse().ok().and_then(told::id);
+    read.ok_or_else(|| Problem::new(ProblemKind::NotFound, "no such reservation: a number is expected"))
+}
+
+/// Asks for bandwidth between two ends. Answered when what is granted is on the disk.
+#[utoipa::path(post, path = "/api/v1/reservations", request_body = ReservationRequest,
+    responses((status = CREATED, body = Reserved), (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn reserve(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    Body(request): Body<ReservationRequest>,
+) -> Result<(StatusCode, Json<Reserved>), Refused> {
+    check(&request).map_err(invalid)?;
+    let places = controller.places();
+    let (mut from, mut to) = (
+        place(&places, "from", &request.from)?,
+        place(&places, "to", &request.to)?,
+    );
+    address(&places, &caller, &request, &mut from, &mut to).map_err(|fault| invalid(fault.to_string()))?;
+    let speaker = controller.speaker(&caller);
+    let is_end = speaker.is_some_and(|speaker| speaker.is(&from.name) || speaker.is(&to.name));
+    let now = book_moment(controller.book().now());
+    let first = window(request.start_ms, request.end_ms, now).map_err(|fault| invalid(fault.to_string()))?;
+    let windows = match request.recurrence.clone() {
+        None => vec![first],
+        Some(recurrence) => {
+            // A rule can take some time to be followed to its end.
+            let found = tokio::task::spawn_blocking(move || windows(first, &recurrence)).await;
+            let found = found.map_err(|_| invalid("recurrence: it can't be followed"))?;
+            found.map_err(|fault| invalid(fault.to_string()))?
+        }
+    };
+    let content = ("reserve", &request);
+    let command = Command::Reserve {
+        request: Box::new(request.clone()),
+        from,
+        to,
+        windows,
+        is_end,
+    };
+    let reserved = ask(&controller, &caller, &headers, &content, command).await?;
+    Ok((StatusCode::CREATED, Json(reserved)))
+}
+
+/// Whether it can be asked, but for what the book knows.
+fn check(request: &ReservationRequest) -> Result<(), String> {
+    let is_name =
+        |name: &str| (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
+    let avoided = request.avoid_sites.iter().chain(&request.avoid_links);
+    if !is_name(&request.from) || !is_name(&request.to) || !avoided.clone().all(|name| is_name(name)) {
+        return Err(format!(
+            "from, to, avoid_sites, avoid_links: 1 to {MAX_NAME_BYTES} bytes"
+        ));
+    }
+    if request.avoid_sites.len() > MAX_AVOIDED || request.avoid_links.len() > MAX_AVOIDED {
+        return Err(format!("avoid_sites, avoid_links: at most {MAX_AVOIDED}"));
+    }
+    let is_long = |text: &String| text.len() > MAX_DESCRIPTION_BYTES || text.chars().any(char::is_control);
+    if request.description.as_ref().is_some_and(is_long) {
+        return Err(format!(
+            "description: one line of at most {MAX_DESCRIPTION_BYTES} bytes"
+        ));
+    }
+    Ok(())
+}
+
+fn place(places: &Places, what: &str, name: &str) -> Result<Place, Problem> {
+    places.place(name).ok_or_else(|| {
+        let detail =
+            format!("{what}: no host, depot or site of the map is called {name}: longhaul map lists them");
+        Problem::new(ProblemKind::NotFound, detail)
+    })
+}
+
+/// Finds the addresses of both ends. Whoever runs the controller may name any; others those that the map knows the end by, lest anybody have the
+/// streams of another host set up.
+fn address(
+    places: &Places,
+    caller: &Caller,
+    request: &ReservationRequest,
+    from: &mut Place,
+    to: &mut Place,
+) -> Result<(), WantedFault> {
+    let known = [&from, &to].map(|end| places.addresses(&end.name));
+    let [of_from, of_to] = &known;
+    let end = |option, asked, known| AskedEnd {
+        option,
+        asked,
+        known,
+        is_free: caller.key.is_none(),
+    };
+    let found = addresses(
+        end("from_address", request.from_address.as_deref(), of_from),
+        end("to_address", request.to_address.as_deref(), of_to),
+    )?;
+    (from.address, to.address) = found;
+    Ok(())
+}
+
+/// Reservations by number: those that the asker may see.
+#[utoipa::path(get, path = "/api/v1/reservations", params(ReservationQuery), responses((status = OK, body = ReservationPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn list(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Asked(query): Asked<ReservationQuery>,
+) -> Result<Json<ReservationPage>, Problem> {
+    let limit = usize::try_from(limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?).unwrap_or(usize::MAX);
+    let after = u64::try_from(super::cursor(query.after.as_deref())?).unwrap_or(0);
+    let asker = controller.asker(&caller);
+    let look = |desk: &crate::reservations::Desk, now| desk.list(&asker, &query, after, limit, now);
+    let (mut items, is_more) = controller.book().read(look).await?;
+    items.iter_mut().for_each(|one| controller.circuits().dress(one));
+    let next = items.last().filter(|_| is_more).map(|last| last.id.to_string());
+    Ok(Json(ReservationPage { items, next }))
+}
+
+/// One of them.
+#[utoipa::path(get, path = "/api/v1/reservations/{id}", params(("id" = u64, Path)), responses((status = OK, body = Reservation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn show(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<String>,
+) -> Result<Json<Reservation>, Refused> {
+    let id = read_id(&id)?;
+    let asker = controller.asker(&caller);
+    let found = controller
+        .book()
+        .read(|desk, now| desk.show(&asker, id, now))
+        .await?;
+    let mut found = found.map_err(AskError::from)?;
+    controller.circuits().dress(&mut found);
+    Ok(Json(found))
+}
+
+/// Changes one: what is promised holds until the change is granted and committed.
+#[utoipa::path(patch, path = "/api/v1/reservations/{id}", params(("id" = u64, Path)), request_body = ReservationChange,
+    responses((status = OK, body = Reserved), (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn change(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<String>,
+    headers: HeaderMap,
+    Body(change): Body<ReservationChange>,
+) -> Result<Json<Reserved>, Refused> {
+    let id = read_id(&id)?;
+    let content = ("change", id, change.clone());
+    let command = Command::Change { id, change };
+    Ok(Json(
+        ask(&controller, &caller, &headers, &content, command).await?,
+    ))
+}
+
+/// Cancels one, or with `series=true` all of its series that have not ended: nothing of it is promised any more.
+#[utoipa::path(delete, path = "/api/v1/reservations/{id}", params(("id" = u64, Path), CancelQuery),
+    responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn cancel(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<String>,
+    Asked(query): Asked<CancelQuery>,
+    headers: HeaderMap,
+) -> Result<Json<Reserved>, Refused> {
+    let id = read_id(&id)?;
+    let series = query.series.unwrap_or(false);
+    let command = Command::Cancel { id, series };
+    let content = ("cancel", id, series);
+    Ok(Json(
+        ask(&controller, &caller, &headers, &content, command).await?,
+    ))
+}
+
+/// Takes what is held, with all that was granted together with it.
+#[utoipa::path(post, path = "/api/v1/reservations/{id}/commit", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn commit(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<String>,
+    headers: HeaderMap,
+) -> Result<Json<Reserved>, Refused> {
+    act(&controller, &caller, &headers, &id, "commit", Command::Commit).await
+}
+
+/// Gives back what is held, with all that was granted together with it. What was promised before stays.
+#[utoipa::path(post, path = "/api/v1/reservations/{id}/abort", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn abort(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<String>,
+    headers: HeaderMap,
+) -> Result<Json<Reserved>, Refused> {
+    act(&controller, &caller, &headers, &id, "abort", Command::Abort).await
+}
+
+/// Has its paths set up in its window.
+#[utoipa::path(post, path = "/api/v1/reservations/{id}/provision", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn provision(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<String>,
+    headers: HeaderMap,
+) -> Result<Json<Reserved>, Refused> {
+    act(
+        &controller,
+        &caller,
+        &headers,
+        &id,
+        "provision",
+        Command::Provision,
+    )
+    .await
+}
+
+/// Has them torn down; what is promised stays promised.
+#[utoipa::path(post, path = "/api/v1/reservations/{id}/release", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn release(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<String>,
+    headers: HeaderMap,
+) -> Result<Json<Reserved>, Refused> {
+    act(&controller, &caller, &headers, &id, "release", Command::Release).await
+}

@@ -1,0 +1,131 @@
+//! By which depots a transfer goes.
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use longhaul_api::problem::{Asked, Body};
+use longhaul_api::{Caller, Problem, ProblemKind};
+use longhaul_control_api::principals::{Permission, Resource};
+use longhaul_control_api::routes::{RouteAnswer, RouteOption, RouteQuestion, RouteTable, TableQuery};
+
+use super::{cursor, invalid, limit};
+use crate::controller::{Controller, now_ms};
+use crate::weather;
+
+/// Longest name of an end, in bytes.
+const MAX_END_BYTES: usize = 253;
+/// Most depots to avoid.
+const MAX_AVOIDED: usize = 100;
+/// Destinations of one answer, unless asked otherwise.
+const USUAL_LIMIT: u32 = 100;
+/// And at most.
+const MOST_LIMIT: u32 = 1000;
+/// How long an answer is worth anything that rests on nothing, in milliseconds.
+const UNKNOWN_LIFE_MS: u64 = 60_000;
+/// A number that is odd, with ones and zeros all over it: by it a clock becomes a seed (2^64 divided by the golden ratio, as in Knuth's multiplicative hashing).
+const SPREAD_OVER_ALL_BITS: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Where routes begin, if `caller` may ask for those: what it says, or what it is called itself.
+pub(super) fn from_of(
+    controller: &Controller,
+    caller: &Caller,
+    from: Option<&str>,
+) -> Result<String, Problem> {
+    let (places, speaker) = (controller.places(), controller.speaker(caller));
+    let own = speaker.as_ref().map(|speaker| speaker.name().to_owned());
+    let from = match (from, own) {
+        (Some(from), _) => places.meant(from).map(str::to_owned),
+        (None, own) => own,
+    };
+    let Some(from) = from else {
+        return Err(Problem::new(
+            ProblemKind::NotFound,
+            "from: no end of the map, and no key: name a host or a depot",
+        ));
+    };
+    let subject = places.end(speaker.as_ref(), &from);
+    controller.allow(caller, Resource::Routes, Permission::Read, &subject)?;
+    Ok(from)
+}
+
+/// Asks for the routes of a transfer. Nothing changes by it but the account of what is explored.
+#[utoipa::path(post, path = "/api/v1/routes/question", request_body = RouteQuestion, responses((status = OK, body = RouteAnswer), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn question(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Body(question): Body<RouteQuestion>,
+) -> Result<Json<RouteAnswer>, Problem> {
+    if !(1..=MAX_END_BYTES).contains(&question.to.len()) {
+        return Err(invalid(format!("to: 1 to {MAX_END_BYTES} bytes")));
+    }
+    if question.avoid.len() > MAX_AVOIDED {
+        return Err(invalid(format!("avoid: at most {MAX_AVOIDED} depots")));
+    }
+    if question.streams == Some(0) {
+        return Err(invalid("streams: at least 1"));
+    }
+    let from = from_of(&controller, &caller, question.from.as_deref())?;
+    let places = controller.places();
+    controller.metrics().asked();
+    let now_ms = now_ms();
+    let answer = match places.meant(&question.to) {
+        None => unknown(&question.to, places.known.version, now_ms),
+        Some(to) => controller.weather().answer(&weather::Asked {
+            from: &from,
+            to,
+            question: &question,
+            now_ms,
+            // Both halves of it decide: a clock's upper half stays the same for weeks.
+            seed: now_ms.wrapping_mul(SPREAD_OVER_ALL_BITS),
+        }),
+    };
+    Ok(Json(answer))
+}
+
+/// The answer where the map has no such end: the direct route, and nothing promised.
+fn unknown(to: &str, map_version: u64, now_ms: u64) -> RouteAnswer {
+    let direct = RouteOption {
+        via: Vec::new(),
+        route: "direct".to_owned(),
+        seconds: None,
+        rate_bps: None,
+        bottleneck: None,
+        share: 1.0,
+        explores: false,
+    };
+    RouteAnswer {
+        routes: vec![direct],
+        others: Vec::new(),
+        fall_back: Vec::new(),
+        seconds: None,
+        why: vec![format!("route: direct: {to} is not on the map")],
+        map_version,
+        made_ms: now_ms,
+        valid_until_ms: now_ms.saturating_add(UNKNOWN_LIFE_MS),
+    }
+}
+
+/// Routes from one end to the hosts of the map, to keep.
+#[utoipa::path(get, path = "/api/v1/routes/table", params(TableQuery), responses((status = OK, body = RouteTable), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn table(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Asked(query): Asked<TableQuery>,
+) -> Result<Json<RouteTable>, Problem> {
+    let from = from_of(&controller, &caller, query.from.as_deref())?;
+    let limit = usize::try_from(limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?).unwrap_or(usize::MAX);
+    let skip = usize::try_from(cursor(query.after.as_deref())?).unwrap_or(usize::MAX);
+    let places = controller.places();
+    let to = match query.to.as_deref() {
+        None => None,
+        Some(to) => Some(
+            places
+                .meant(to)
+                .ok_or_else(|| Problem::new(ProblemKind::NotFound, format!("to: {to} is not on the map")))?,
+        ),
+    };
+    let receives = query.receives.unwrap_or(false);
+    let table = controller
+        .weather()
+        .table(&from, to, receives, (skip, limit), now_ms());
+    Ok(Json(table))
+}

@@ -1,0 +1,70 @@
+//! The controller itself.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use longhaul_api::{Caller, Problem};
+use longhaul_control_api::principals::{Permission, Resource};
+use longhaul_control_api::service::{ControllerInfo, Health};
+
+use crate::authority::Subject;
+use crate::controller::Controller;
+use crate::metrics::page;
+
+/// Whether it is there.
+#[utoipa::path(get, path = "/healthz", responses((status = OK, body = Health)))]
+pub async fn health() -> Json<Health> {
+    Json(Health {
+        status: "ok".to_owned(),
+    })
+}
+
+/// Whether it can do its work: the store answers, and forecasts are rebuilt.
+#[utoipa::path(get, path = "/readyz", responses((status = OK, body = Health), (status = SERVICE_UNAVAILABLE, body = Health)))]
+pub async fn ready(State(controller): State<Controller>) -> Response {
+    let missing = match controller.store().is_there().await {
+        Err(_) => Some("the store does not answer"),
+        Ok(()) if !controller.is_ready() => Some("forecasts are being rebuilt"),
+        Ok(()) => None,
+    };
+    let status = match missing {
+        None => StatusCode::OK,
+        Some(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let health = Health {
+        status: missing.unwrap_or("ok").to_owned(),
+    };
+    (status, Json(health)).into_response()
+}
+
+/// What it counts, and the newest values of all that is measured, as OpenMetrics.
+#[utoipa::path(get, path = "/metrics", responses((status = OK, body = String, content_type = "application/openmetrics-text"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn metrics(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Problem> {
+    controller.allow(&caller, Resource::Controller, Permission::Read, &Subject::all())?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], page(controller).text()).into_response())
+}
+
+/// The controller, and what it has.
+#[utoipa::path(get, path = "/api/v1/controller", responses((status = OK, body = ControllerInfo), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn info(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<ControllerInfo>, Problem> {
+    // To whoever is let in at all; what it counts is for those who may read all.
+    controller.allow(&caller, Resource::Controller, Permission::Read, &Subject::own())?;
+    let series = controller.weather().len();
+    Ok(Json(ControllerInfo {
+        name: controller.settings().name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        key: controller.settings().key.to_string(),
+        started_ms: controller.started_ms(),
+        map_version: controller.places().known.version,
+        series: u64::try_from(series).unwrap_or(u64::MAX),
+        shared: controller.store().is_shared(),
+    }))
+}

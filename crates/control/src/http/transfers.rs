@@ -1,0 +1,118 @@
+//! What was promised of transfers, and what they took.
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use longhaul_api::problem::{Asked, Body};
+use longhaul_api::{Caller, Problem};
+use longhaul_control_api::principals::{Permission, Resource};
+use longhaul_control_api::transfers::{ReportKept, Score, TransferPage, TransferQuery, TransferReport};
+
+use super::{cursor, invalid, limit, read_all_or_own, reporter};
+use crate::authority::Subject;
+use crate::controller::Controller;
+
+/// Longest id of a transfer, and longest name of an end, in bytes.
+const MAX_NAME_BYTES: usize = 253;
+/// Most routes of a report, and most depots of a route.
+const MAX_ROUTES: usize = 64;
+const MAX_DEPOTS: usize = 16;
+/// Longest reason of a failure, in bytes.
+const MAX_ERROR_BYTES: usize = 1000;
+/// Reports of one answer, unless asked otherwise.
+const USUAL_LIMIT: u32 = 100;
+/// And at most.
+const MOST_LIMIT: u32 = 1000;
+
+/// Keeps what a transfer took, once. Answered when it is on the disk.
+#[utoipa::path(post, path = "/api/v1/transfers", request_body = TransferReport, responses((status = OK, body = ReportKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn take(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Body(mut report): Body<TransferReport>,
+) -> Result<Json<ReportKept>, Problem> {
+    check(&report).map_err(invalid)?;
+    let (places, speaker) = (controller.places(), controller.speaker(&caller));
+    let own = speaker.as_ref().map(|speaker| speaker.name().to_owned());
+    let meant = |end: Option<String>| match end {
+        Some(end) => Some(controller.called(&end)),
+        None => own.clone(),
+    };
+    report.from = meant(report.from.take());
+    report.to = meant(report.to.take());
+    let (Some(from), Some(to)) = (&report.from, &report.to) else {
+        return Err(invalid("from, to: name the ends of the transfer"));
+    };
+    if from == to {
+        return Err(invalid("from, to: they are the same"));
+    }
+    let subject = places.path(speaker.as_ref(), from, to);
+    controller.allow(&caller, Resource::Transfers, Permission::Write, &subject)?;
+    let reporter = reporter(&caller);
+    let is_new = controller.store().keep_report(&reporter, &report).await?;
+    if is_new {
+        controller.metrics().reported();
+        controller.take_report(&reporter, &report);
+    }
+    Ok(Json(ReportKept { is_new }))
+}
+
+/// Whether it can be one.
+fn check(report: &TransferReport) -> Result<(), String> {
+    let is_name =
+        |name: &str| (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
+    let ends = [&report.from, &report.to].into_iter().flatten();
+    let depots = report.routes.iter().flat_map(|route| &route.via);
+    if !is_name(&report.id) || !ends.chain(depots).all(|name| is_name(name)) {
+        return Err(format!("id, from, to, via: 1 to {MAX_NAME_BYTES} bytes"));
+    }
+    if report.routes.len() > MAX_ROUTES || report.routes.iter().any(|route| route.via.len() > MAX_DEPOTS) {
+        return Err(format!(
+            "routes: at most {MAX_ROUTES}, each with at most {MAX_DEPOTS} depots"
+        ));
+    }
+    if !(report.seconds.is_finite() && report.seconds >= 0.0) {
+        return Err("seconds: a number that is not negative".to_owned());
+    }
+    let is_long = |error: &String| error.len() > MAX_ERROR_BYTES || error.contains('\0');
+    if report.error.as_ref().is_some_and(is_long) {
+        return Err(format!("error: at most {MAX_ERROR_BYTES} bytes"));
+    }
+    match &report.promised {
+        Some(promised)
+            if !(0.0 < promised.p10 && promised.p10 <= promised.p50 && promised.p50 <= promised.p90) =>
+        {
+            Err("promised: p10 <= p50 <= p90, above 0".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reports in the order in which they were kept; whoever may not read all finds its own.
+#[utoipa::path(get, path = "/api/v1/transfers", params(TransferQuery), responses((status = OK, body = TransferPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn list(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Asked(query): Asked<TransferQuery>,
+) -> Result<Json<TransferPage>, Problem> {
+    let reporter = read_all_or_own(&controller, &caller, Resource::Transfers)?;
+    let limit = limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?;
+    let after = cursor(query.after.as_deref())?;
+    let found = controller
+        .store()
+        .reports(reporter.as_deref(), after, limit.into())
+        .await?;
+    Ok(Json(TransferPage {
+        next: found.last().map(|(number, _)| number.to_string()),
+        items: found.into_iter().map(|(_, kept)| kept).collect(),
+    }))
+}
+
+/// How promises were kept.
+#[utoipa::path(get, path = "/api/v1/transfers/score", responses((status = OK, body = Score), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn score(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Score>, Problem> {
+    controller.allow(&caller, Resource::Transfers, Permission::Read, &Subject::all())?;
+    Ok(Json(controller.weather().score()))
+}

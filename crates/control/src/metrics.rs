@@ -1,0 +1,269 @@
+//! What a controller counts, and the OpenMetrics text of it, with the newest values of all that is measured.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use longhaul_control_api::measurements::Quantity;
+use longhaul_metrics::Page;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::controller::Controller;
+
+/// What begins the name of each metric.
+const PREFIX: &str = "longhaul_control";
+
+/// What was answered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    method: String,
+    status: u16,
+}
+
+/// Why something was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Why {
+    reason: &'static str,
+}
+
+/// See the module. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    requests: Family<Answered, Counter>,
+    refused: Family<Why, Counter>,
+    measurements: Counter,
+    duplicates: Counter,
+    reports: Counter,
+    questions: Counter,
+    series: Gauge,
+    depots: Gauge,
+    stale: Gauge,
+    reservations: Family<State, Gauge>,
+    circuits: Family<Standing, Gauge>,
+    failures: Counter,
+}
+
+/// A reservation's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct State {
+    state: &'static str,
+}
+
+/// A circuit's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Standing {
+    standing: &'static str,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        let this = Self {
+            registry: Arc::default(),
+            requests: Family::default(),
+            refused: Family::default(),
+            measurements: Counter::default(),
+            duplicates: Counter::default(),
+            reports: Counter::default(),
+            questions: Counter::default(),
+            series: Gauge::default(),
+            depots: Gauge::default(),
+            stale: Gauge::default(),
+            reservations: Family::default(),
+            circuits: Family::default(),
+            failures: Counter::default(),
+        };
+        let mut registry = Registry::with_prefix(PREFIX);
+        registry.register(
+            "requests",
+            "Requests answered, by method and status",
+            this.requests.clone(),
+        );
+        registry.register("refused", "Requests turned away, by reason", this.refused.clone());
+        registry.register(
+            "measurements_kept",
+            "Measurements that were new",
+            this.measurements.clone(),
+        );
+        registry.register(
+            "measurements_known",
+            "Measurements that were there before",
+            this.duplicates.clone(),
+        );
+        registry.register(
+            "transfer_reports",
+            "Reports of transfers that were new",
+            this.reports.clone(),
+        );
+        registry.register(
+            "route_questions",
+            "Questions for routes that were answered",
+            this.questions.clone(),
+        );
+        registry.register(
+            "series",
+            "Quantities of paths that are forecast, per reporter",
+            this.series.clone(),
+        );
+        registry.register(
+            "depots",
+            "Depots on the map that are not stale",
+            this.depots.clone(),
+        );
+        registry.register(
+            "depots_stale",
+            "Depots on the map that have not been heard of",
+            this.stale.clone(),
+        );
+        registry.register(
+            "reservations",
+            "Reservations on the books, by state",
+            this.reservations.clone(),
+        );
+        registry.register(
+            "circuits",
+            "Circuits of provisioned reservations, by how they stand",
+            this.circuits.clone(),
+        );
+        registry.register(
+            "circuits_failed",
+            "Circuits that could not be set up, or broke",
+            this.failures.clone(),
+        );
+        Self {
+            registry: Arc::new(registry),
+            ..this
+        }
+    }
+
+    pub(crate) fn answered(&self, method: &str, status: u16) {
+        // Of others' words only the ones that services know.
+        let known = ["GET", "HEAD", "PUT", "POST", "DELETE"].contains(&method);
+        let method = if known { method } else { "other" }.to_owned();
+        self.requests.get_or_create(&Answered { method, status }).inc();
+        let reason = match status {
+            401 => "unauthenticated",
+            403 => "forbidden",
+            429 | 503 => "overload",
+            _ => return,
+        };
+        self.refused.get_or_create(&Why { reason }).inc();
+    }
+
+    pub(crate) fn kept(&self, new: usize, known: usize) {
+        self.measurements.inc_by(u64::try_from(new).unwrap_or(u64::MAX));
+        self.duplicates.inc_by(u64::try_from(known).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn reported(&self) {
+        self.reports.inc();
+    }
+
+    pub(crate) fn asked(&self) {
+        self.questions.inc();
+    }
+}
+
+/// The page of a controller.
+#[must_use]
+pub fn page(controller: Controller) -> Page {
+    Page::new(move || text(&controller))
+}
+
+fn text(controller: &Controller) -> String {
+    let metrics = controller.metrics();
+    let places = controller.places();
+    let (fresh, stale): (Vec<_>, Vec<_>) = places
+        .known
+        .map
+        .depots
+        .iter()
+        .partition(|depot| depot.state.usable());
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    metrics.depots.set(count(fresh.len()));
+    metrics.stale.set(count(stale.len()));
+    let counts = controller.circuits().counts();
+    metrics.reservations.clear();
+    for (state, number) in counts.reservations {
+        metrics.reservations.get_or_create(&State { state }).set(number);
+    }
+    metrics.circuits.clear();
+    for (standing, number) in counts.circuits {
+        metrics.circuits.get_or_create(&Standing { standing }).set(number);
+    }
+    metrics
+        .failures
+        .inc_by(counts.failures.saturating_sub(metrics.failures.get()));
+    let mut newest = String::new();
+    {
+        let weather = controller.weather();
+        metrics.series.set(count(weather.len()));
+        for quantity in Quantity::ALL {
+            let (name, unit, what) = family(quantity);
+            let name = format!("{PREFIX}_{name}");
+            let _ = writeln!(
+                newest,
+                "# HELP {name} {what}.\n# TYPE {name} gauge\n# UNIT {name} {unit}"
+            );
+            for (key, value) in weather.newest().filter(|(key, _)| key.quantity == quantity) {
+                let (from, to, reporter) = (label(&key.from), label(&key.to), label(&key.reporter));
+                let _ = writeln!(
+                    newest,
+                    "{name}{{from=\"{from}\",to=\"{to}\",reporter=\"{reporter}\"}} {value}"
+                );
+            }
+        }
+    }
+    let mut page = String::new();
+    if encode(&mut page, &metrics.registry).is_err() {
+        // Text takes whatever is written to it.
+        return page;
+    }
+    let counted = page.strip_suffix("# EOF\n").unwrap_or(&page);
+    format!("{counted}{newest}# EOF\n")
+}
+
+/// The metric of a quantity behind the prefix, its unit, and what it is.
+const fn family(quantity: Quantity) -> (&'static str, &'static str, &'static str) {
+    match quantity {
+        Quantity::Rate => (
+            "path_rate_bits_per_second",
+            "bits_per_second",
+            "Newest rate measured of a path",
+        ),
+        Quantity::Rtt => (
+            "path_rtt_seconds",
+            "seconds",
+            "Newest round-trip time measured of a path",
+        ),
+        Quantity::Delay => (
+            "path_delay_seconds",
+            "seconds",
+            "Newest time in one direction measured of a path",
+        ),
+        Quantity::Loss => (
+            "path_loss_ratio",
+            "ratio",
+            "Newest share of losses measured of a path",
+        ),
+    }
+}
+
+/// A label's value as OpenMetrics writes it.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

@@ -1,0 +1,217 @@
+//! The map as it is now, and who stands where on it: values made from what the store has, without I/O.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use longhaul_control_api::map::{DepotState, KnownMap, Map, Registration};
+use longhaul_map::{RegistrationPolicy, merge};
+use longhaul_policy::HostPattern;
+use longhaul_proto::PublicKey;
+use longhaul_setup::streams::Prefix;
+
+use crate::authority::Subject;
+use crate::reservations::wanted::Place;
+
+/// Milliseconds of a second.
+const SECOND_MS: f64 = 1000.0;
+
+/// The operator's map with registrations, and what is looked up in it.
+#[derive(Debug, Clone, Default)]
+pub struct Places {
+    /// The map.
+    pub known: KnownMap,
+    /// Depots by their keys.
+    depots: BTreeMap<PublicKey, String>,
+    /// Sites of depots and hosts by their names.
+    sites: HashMap<String, Option<String>>,
+    hosts: BTreeSet<String>,
+    /// The next moment at which a depot becomes stale, in seconds since the Unix epoch.
+    stale_at: Option<f64>,
+}
+
+/// Whoever asks, as far as the map knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Speaker {
+    /// The ends of paths that it speaks for: the first one is what it is called.
+    pub ends: Vec<String>,
+}
+
+impl Speaker {
+    /// Whether it speaks for that end.
+    #[must_use]
+    pub fn is(&self, end: &str) -> bool {
+        self.ends.iter().any(|own| own == end)
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.ends.first().map_or("", String::as_str)
+    }
+}
+
+impl Places {
+    /// Made from what the store has. `version` tells it from those before.
+    #[must_use]
+    pub fn of(
+        map: &Map,
+        registrations: &[Registration],
+        now_ms: u64,
+        policy: &RegistrationPolicy,
+        version: u64,
+    ) -> Self {
+        let merged = merge(map, registrations, seconds(now_ms), policy);
+        let map = merged.map;
+        let problems = merged
+            .problems
+            .iter()
+            .map(|(key, problem)| format!("{key}: {problem}"));
+        let problems = problems.collect();
+        let until = map.depots.iter().filter_map(|depot| match depot.state {
+            DepotState::Live { until, .. } => Some(until),
+            _ => None,
+        });
+        let stale_at = until.min_by(f64::total_cmp);
+        let depots = map
+            .depots
+            .iter()
+            .map(|depot| (depot.key, depot.name.clone()))
+            .collect();
+        let of_hosts = map
+            .hosts
+            .iter()
+            .map(|host| (host.name.clone(), Some(host.site.clone())));
+        let of_depots = map
+            .depots
+            .iter()
+            .map(|depot| (depot.name.clone(), depot.site.clone()));
+        let sites = of_hosts.chain(of_depots).collect();
+        let hosts = map.hosts.iter().map(|host| host.name.clone()).collect();
+        Self {
+            known: KnownMap {
+                version,
+                made_ms: now_ms,
+                map,
+                problems,
+            },
+            depots,
+            sites,
+            hosts,
+            stale_at,
+        }
+    }
+
+    /// Whether a depot has become stale since this was made.
+    #[must_use]
+    pub fn is_old(&self, now_ms: u64) -> bool {
+        self.stale_at.is_some_and(|stale_at| stale_at <= seconds(now_ms))
+    }
+
+    /// What the depot with that key is called.
+    #[must_use]
+    pub fn depot(&self, key: &PublicKey) -> Option<&str> {
+        self.depots.get(key).map(String::as_str)
+    }
+
+    /// For which ends a principal speaks that has this key and that name: for the depot of that key, for the host of that name, and for itself.
+    #[must_use]
+    pub fn speaker(&self, key: &PublicKey, name: &str) -> Speaker {
+        let depot = self.depot(key).map(str::to_owned);
+        let host = self.hosts.contains(name).then(|| name.to_owned());
+        Speaker {
+            ends: depot.into_iter().chain(host).chain([key.to_string()]).collect(),
+        }
+    }
+
+    /// What a request about a path is about: the speaker's own if it is one of its ends, and a site's if both ends stand there.
+    #[must_use]
+    pub fn path(&self, speaker: Option<&Speaker>, from: &str, to: &str) -> Subject {
+        let own = speaker.is_some_and(|speaker| speaker.is(from) || speaker.is(to));
+        let both = self.site(from).filter(|site| self.site(to) == Some(site));
+        Subject {
+            own,
+            sites: both.map(str::to_owned).into_iter().collect(),
+        }
+    }
+
+    /// What a request about one end is about.
+    #[must_use]
+    pub fn end(&self, speaker: Option<&Speaker>, end: &str) -> Subject {
+        Subject {
+            own: speaker.is_some_and(|speaker| speaker.is(end)),
+            sites: self.site(end).map(str::to_owned).into_iter().collect(),
+        }
+    }
+
+    /// The site of a host or a depot.
+    #[must_use]
+    pub fn site(&self, end: &str) -> Option<&str> {
+        self.sites.get(end)?.as_deref()
+    }
+
+    /// Where an end of a reservation is: a host or a depot, by its name or by an address that a host is known by; else the site of that name.
+    #[must_use]
+    pub fn place(&self, name: &str) -> Option<Place> {
+        let map = &self.known.map;
+        let end = self.meant(name).filter(|end| self.sites.contains_key(*end));
+        let Some(end) = end else {
+            return map.site(name).map(|site| Place {
+                name: site.name.clone(),
+                site: site.name.clone(),
+                access: None,
+                address: None,
+            });
+        };
+        let of_depot = || map.depot(end).and_then(|depot| depot.limits.max_rate);
+        let access = map.host(end).map_or_else(of_depot, |host| host.access);
+        Some(Place {
+            name: end.to_owned(),
+            site: self.site(end)?.to_owned(),
+            access: access.map(|rate| rate.bits_per_second() as u64),
+            address: None,
+        })
+    }
+
+    /// The addresses that a host or a depot is known by, the best first; names are not looked up.
+    #[must_use]
+    pub fn addresses(&self, end: &str) -> Vec<Prefix> {
+        let map = &self.known.map;
+        if let Some(host) = map.host(end) {
+            let texts = host.addresses.iter();
+            // Brackets, as URLs have them around IPv6.
+            return texts
+                .filter_map(|text| text.trim_matches(['[', ']']).parse().ok())
+                .collect();
+        }
+        let endpoints = map.depot(end).into_iter().flat_map(|depot| &depot.addresses);
+        let ips = endpoints.filter_map(|address| match address.endpoint.host {
+            longhaul_proto::Host::Ip(ip) => Some(Prefix::one(ip)),
+            longhaul_proto::Host::Name(_) => None,
+        });
+        ips.collect()
+    }
+
+    /// The end that is meant by a name or an address: itself where it is a host, a depot or a key, else the host that is known by it.
+    #[must_use]
+    pub fn meant<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        if self.sites.contains_key(name) || name.parse::<PublicKey>().is_ok() {
+            return Some(name);
+        }
+        let ip = name.parse().ok();
+        let host_name = Some(name).filter(|_| ip.is_none());
+        let is_known_by = |address: &String| {
+            let pattern = address.parse::<HostPattern>();
+            pattern.is_ok_and(|pattern| pattern.matches(ip, host_name))
+        };
+        let mut hosts = self.known.map.hosts.iter();
+        let host = hosts.find(|host| host.addresses.iter().any(is_known_by));
+        host.map(|host| host.name.as_str())
+    }
+}
+
+/// A moment in seconds since the Unix epoch.
+pub(crate) fn seconds(ms: u64) -> f64 {
+    ms as f64 / SECOND_MS
+}
+
+#[cfg(test)]
+mod tests;

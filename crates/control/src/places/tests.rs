@@ -1,0 +1,87 @@
+//! Who stands where, and who speaks for which end.
+
+use std::time::Duration;
+
+use super::*;
+
+fn key(number: u8) -> PublicKey {
+    PublicKey::from_bytes([number; 32])
+}
+
+fn places() -> Places {
+    let text = format!(
+        r#"{{"sites": [{{"name": "west"}}, {{"name": "east"}}],
+            "depots": [{{"name": "mid", "key": "{}", "site": "west", "addresses": [{{"endpoint": "mid:7510"}}]}}],
+            "hosts": [{{"name": "store", "site": "west", "addresses": ["*.store.example", "192.0.2.0/24"]}},
+                      {{"name": "far", "site": "east", "addresses": ["far.example"]}}]}}"#,
+        key(1)
+    );
+    let map = serde_json::from_str(&text).unwrap();
+    Places::of(&map, &[], 1000, &RegistrationPolicy::default(), 1)
+}
+
+#[test]
+fn a_principal_speaks_for_its_depot_for_the_host_that_it_is_named_as_and_for_itself() {
+    let places = places();
+    let depot = places.speaker(&key(1), "whatever");
+    assert_eq!(depot.name(), "mid");
+    assert!(depot.is("mid") && depot.is(&key(1).to_string()) && !depot.is("store"));
+    let host = places.speaker(&key(2), "store");
+    assert!(host.name() == "store" && host.is(&key(2).to_string()) && !host.is("mid"));
+    // A name that no host has is nobody's.
+    let other = places.speaker(&key(3), "mid");
+    assert_eq!(other.ends, [key(3).to_string()]);
+}
+
+#[test]
+fn a_path_is_its_ends_own_and_a_sites_if_both_stand_there() {
+    let places = places();
+    let host = places.speaker(&key(2), "store");
+    let path = |from, to| places.path(Some(&host), from, to);
+    assert!(path("store", "far").own && path("far", "store").own && !path("mid", "far").own);
+    assert!(path("store", "mid").sites.contains("west"));
+    assert!(path("store", "far").sites.is_empty() && path("nobody", "nowhere").sites.is_empty());
+    assert!(!places.path(None, "store", "far").own);
+}
+
+#[test]
+fn an_end_is_meant_by_its_name_or_an_address() {
+    let places = places();
+    for (name, meant) in [
+        ("store", Some("store")),
+        ("a.store.example", Some("store")),
+        ("192.0.2.9", Some("store")),
+        ("FAR.example", Some("far")),
+        ("192.0.3.9", None),
+        ("store.example.evil", None),
+    ] {
+        assert_eq!(places.meant(name), meant, "{name}");
+    }
+    let text = key(9).to_string();
+    assert_eq!(places.meant(&text), Some(text.as_str()));
+}
+
+#[test]
+fn it_is_old_when_a_depot_has_become_stale_since() {
+    let registration: Registration = serde_json::from_str(&format!(
+        r#"{{"key": "{}", "name": "d", "addresses": [{{"endpoint": "d:7510"}}], "version": "1", "sent_at": 100, "valid_for_seconds": 30}}"#,
+        key(4)
+    ))
+    .unwrap();
+    let policy = RegistrationPolicy {
+        max_valid_for: Duration::from_secs(600),
+        ..RegistrationPolicy::default()
+    };
+    let at = |now_ms| {
+        Places::of(
+            &Map::default(),
+            std::slice::from_ref(&registration),
+            now_ms,
+            &policy,
+            1,
+        )
+    };
+    let fresh = at(100_000);
+    assert!(!fresh.is_old(129_999) && fresh.is_old(130_000));
+    assert!(!at(130_000).is_old(1_000_000));
+}

@@ -1,0 +1,341 @@
+//! What is done when somebody asks.
+
+use std::collections::BTreeMap;
+
+use longhaul_circuits::admit::{Answer, Counter, Refusal as Short};
+use longhaul_circuits::book::{Change, Reservation, Terms};
+use longhaul_circuits::ledger::ReservationId;
+use longhaul_circuits::machine::{Event, Life, Reserve};
+use longhaul_circuits::policy::Limits;
+use longhaul_circuits::time::{Moment, Window};
+use longhaul_control_api::principals::Permission;
+use longhaul_control_api::reservations::{ReservationChange, ReservationRequest, Reserved};
+
+use super::{Command, Desk, DeskError, Detail, HOLD_MS, Record};
+use crate::authority::Subject;
+use crate::reservations::asker::Asker;
+use crate::reservations::told;
+use crate::reservations::wanted::{self, Place, WantedFault};
+
+/// What is asked for, and by whom.
+struct Asking<'a> {
+    asker: &'a Asker,
+    request: &'a ReservationRequest,
+    from: &'a Place,
+    to: &'a Place,
+    is_end: bool,
+}
+
+fn terms(limits: Limits) -> Terms {
+    Terms {
+        limits,
+        hold: HOLD_MS,
+        counter: Counter::Offer,
+    }
+}
+
+impl Desk {
+    /// Does what is asked, with records for the journal; reservations as they are then.
+    ///
+    /// # Errors
+    /// [`DeskError`]. Nothing has changed and there is no record, but with [`DeskError::Fault`], where the desk is to be made anew of the
+    /// journal.
+    pub fn act(
+        &mut self,
+        asker: &Asker,
+        command: &Command,
+        now: Moment,
+        records: &mut Vec<Record>,
+    ) -> Result<Reserved, DeskError> {
+        let ids = match command {
+            Command::Reserve {
+                request,
+                from,
+                to,
+                windows,
+                is_end,
+            } => {
+                let asking = Asking {
+                    asker,
+                    request,
+                    from,
+                    to,
+                    is_end: *is_end,
+                };
+                self.reserve(&asking, windows, now, records)?
+            }
+            Command::Change { id, change } => self.change(asker, *id, change, now, records)?,
+            Command::Commit(id) => self.settle(asker, *id, Event::Commit, now, records)?,
+            Command::Abort(id) => self.settle(asker, *id, Event::Abort, now, records)?,
+            Command::Provision(id) => self.signal(asker, *id, Event::Provision, now, records)?,
+            Command::Release(id) => self.signal(asker, *id, Event::Release, now, records)?,
+            Command::Cancel { id, series } => self.cancel(asker, *id, *series, now, records)?,
+            Command::Settle(settled) => self.settled(settled, now, records)?,
+        };
+        Ok(self.told(&ids, now))
+    }
+
+    fn reserve(
+        &mut self,
+        asking: &Asking<'_>,
+        windows: &[Window],
+        now: Moment,
+        records: &mut Vec<Record>,
+    ) -> Result<Vec<ReservationId>, DeskError> {
+        let (asker, request) = (asking.asker, asking.request);
+        let subject = Subject {
+            own: asking.is_end,
+            sites: [asking.from.site.clone(), asking.to.site.clone()].into(),
+        };
+        let limits = asker.limits(Permission::Create, &subject)?;
+        // It has been on its way since its window was made.
+        let windows: Vec<Window> = windows
+            .iter()
+            .map(|window| Window::new(window.start.max(now), window.end))
+            .collect();
+        let first = windows.first().copied().ok_or(WantedFault::Window)?;
+        let asked = wanted::request(&self.names, request, asking.from, asking.to, first)?;
+        let mut refused = None;
+        for limits in limits {
+            match self.book.decide_all(&asked, &windows, &terms(limits), now) {
+                Ok((_, change)) => {
+                    return self.hold_all(asking, change, now, records);
+                }
+                Err(short) => keep_better(&mut refused, short),
+            }
+        }
+        let (place, answer) = refused.ok_or_else(|| DeskError::Fault("nobody decided".to_owned()))?;
+        let window = windows.get(place).copied().unwrap_or(first);
+        let place = (windows.len() > 1).then_some(place);
+        Err(self.refused(asker, request, place, window, answer))
+    }
+
+    /// Holds what was granted, and takes it where that is asked.
+    fn hold_all(
+        &mut self,
+        asking: &Asking<'_>,
+        change: Change,
+        now: Moment,
+        records: &mut Vec<Record>,
+    ) -> Result<Vec<ReservationId>, DeskError> {
+        let Change::Held { holds, .. } = &change else {
+            return Err(DeskError::Fault("what is granted is not held".to_owned()));
+        };
+        let ids: Vec<ReservationId> = holds.iter().map(|hold| hold.id).collect();
+        let spans: Vec<Window> = holds.iter().map(|hold| hold.plan.window()).collect();
+        let (ports, pinned) = self.ports_for(asking.request, asking.from, asking.to, &spans)?;
+        let detail = Detail {
+            owner: asking.asker.owner.clone(),
+            owner_name: asking.asker.name.clone(),
+            from: asking.from.clone(),
+            to: asking.to.clone(),
+            description: asking.request.description.clone(),
+            series: ids.first().copied().filter(|_| ids.len() > 1),
+            ports,
+            pinned,
+            provision: asking.request.provision,
+            failure: None,
+            created: now,
+        };
+        let details = ids.iter().map(|id| (*id, detail.clone())).collect();
+        self.write(change, details, now, records)?;
+        if !asking.request.hold {
+            self.commit(&ids, now, records)?;
+        }
+        Ok(ids)
+    }
+
+    fn change(
+        &mut self,
+        asker: &Asker,
+        id: ReservationId,
+        change: &ReservationChange,
+        now: Moment,
+        records: &mut Vec<Record>,
+    ) -> Result<Vec<ReservationId>, DeskError> {
+        let (detail, reservation) = self.seen(asker, id)?;
+        let limits = asker.limits_of_change(&detail.subject(&asker.owner))?;
+        self.can(id, reservation, Event::Reserve, "changed")?;
+        if reservation.machine.provision.is_none() {
+            return Err(self.not_now(id, reservation, "changed"));
+        }
+        let most = wanted::access(&detail.from, &detail.to);
+        let request = wanted::changed(&reservation.request, change, most, now)?;
+        let asked = told::asked(&self.names, detail, &request, change.hold);
+        let mut refused = None;
+        for limits in limits {
+            let decision = self.book.decide_change(id, &request, &terms(limits), now)?;
+            if let Some(held) = decision.change {
+                self.keeps_ports(id, &held)?;
+                self.write(held, BTreeMap::new(), now, records)?;
+                if !change.hold {
+                    self.happen(&[id], Event::Commit, now, records)?;
+                }
+                return Ok(vec![id]);
+            }
+            keep_better(&mut refused, (0, decision.answer));
+        }
+        let (_, answer) = refused.ok_or_else(|| DeskError::Fault("nobody decided".to_owned()))?;
+        Err(self.refused(asker, &asked, None, request.window, answer))
+    }
+
+    /// Takes or gives back what is held, of all that were granted together.
+    fn settle(
+        &mut self,
+        asker: &Asker,
+        id: ReservationId,
+        event: Event,
+        now: Moment,
+        records: &mut Vec<Record>,
+    ) -> Result<Vec<ReservationId>, DeskError> {
+        let done = if event == Event::Commit {
+            "committed"
+        } else {
+            "aborted"
+        };
+        let (detail, reservation) = self.allowed(asker, id, Permission::Create, event, done)?;
+        let until = reservation.held.as_ref().map(|held| held.until);
+        let together: Vec<ReservationId> = match (detail.series, reservation.machine.provision) {
+            // What is held of one that was committed before is a change, which is its own.
+            (Some(series), None) if reservation.machine.reserve == Reserve::Held => self
+                .of_series(series)
+                .filter(|(_, other)| {
+                    other.machine.reserve == Reserve::Held
+                        && other.machine.provision.is_none()
+                        && other.held.as_ref().map(|held| held.until) == until
+                })
+                .map(|(id, _)| id)
+                .collect(),
+            _ => vec![id],
+        };
+        match event {
+            Event::Commit => self.commit(&together, now, records)?,
+            _ => self.happen(&together, event, now, records)?,
+        }
+        Ok(together)
+    }
+
+    fn cancel(
+        &mut self,
+        asker: &Asker,
+        id: ReservationId,
+        series: bool,
+        now: Moment,
+        records: &mut Vec<Record>,
+    ) -> Result<Vec<ReservationId>, DeskError> {
+        let (detail, reservation) = self.seen(asker, id)?;
+        // Who has the details of one has those of all its series.
+        asker.may(Permission::Modify, &detail.subject(&asker.owner))?;
+        let ids: Vec<ReservationId> = match (series, detail.series) {
+            (true, Some(series)) => self
+                .of_series(series)
+                .filter(|(_, other)| other.machine.life == Life::Created)
+                .map(|(id, _)| id)
+                .collect(),
+            _ => {
+                self.can(id, reservation, Event::Terminate, "cancelled")?;
+                vec![id]
+            }
+        };
+        for id in &ids {
+            self.end(*id, now, records)?;
+        }
+        Ok(ids)
+    }
+
+    pub(super) fn happen(
+        &mut self,
+        ids: &[ReservationId],
+        event: Event,
+        now: Moment,
+        records: &mut Vec<Record>,
+    ) -> Result<(), DeskError> {
+        for id in ids {
+            self.write(Change::Event { id: *id, event }, BTreeMap::new(), now, records)?;
+        }
+        Ok(())
+    }
+
+    /// Those that were granted together with, and behind, this one.
+    fn of_series(&self, series: ReservationId) -> impl Iterator<Item = (ReservationId, &Reservation)> {
+        let ids = self.details.range(series..);
+        // They have numbers in a row.
+        ids.take_while(move |(_, detail)| detail.series == Some(series))
+            .filter_map(|(id, _)| Some((*id, self.book.reservation(*id)?)))
+    }
+
+    /// A reservation that the asker may see.
+    pub(super) fn seen(
+        &self,
+        asker: &Asker,
+        id: ReservationId,
+    ) -> Result<(&Detail, &Reservation), DeskError> {
+        let found = self.details.get(&id).zip(self.book.reservation(id));
+        found
+            .filter(|(detail, _)| asker.may(Permission::Read, &detail.subject(&asker.owner)).is_ok())
+            .ok_or(DeskError::Unknown(told::number(id)))
+    }
+
+    /// A reservation with which the asker may do this, and with which it can be done.
+    pub(super) fn allowed(
+        &self,
+        asker: &Asker,
+        id: ReservationId,
+        permission: Permission,
+        event: Event,
+        done: &'static str,
+    ) -> Result<(&Detail, &Reservation), DeskError> {
+        let (detail, reservation) = self.seen(asker, id)?;
+        asker.may(permission, &detail.subject(&asker.owner))?;
+        self.can(id, reservation, event, done)?;
+        Ok((detail, reservation))
+    }
+
+    pub(super) fn can(
+        &self,
+        id: ReservationId,
+        reservation: &Reservation,
+        event: Event,
+        done: &'static str,
+    ) -> Result<(), DeskError> {
+        let next = reservation.machine.on(event);
+        next.map(drop).map_err(|_| self.not_now(id, reservation, done))
+    }
+
+    fn not_now(&self, id: ReservationId, reservation: &Reservation, done: &'static str) -> DeskError {
+        let state = super::show::state(reservation);
+        DeskError::NotNow(told::number(id), state, done)
+    }
+
+    /// Why it is refused, as the asker may know it.
+    fn refused(
+        &self,
+        asker: &Asker,
+        asked: &ReservationRequest,
+        place: Option<usize>,
+        window: Window,
+        answer: Answer,
+    ) -> DeskError {
+        match answer {
+            Answer::Refused(Short::Fault(fault)) => fault.into(),
+            Answer::Refused(Short::Policy(refusal)) => refusal.into(),
+            Answer::Refused(Short::NoRoom(none)) => {
+                let seen = |id: ReservationId| self.seen(asker, id).is_ok();
+                let refusal = told::refusal(&self.names, asked, place, window, &none, &seen);
+                DeskError::NoRoom(Box::new(refusal))
+            }
+            Answer::Granted(_) => DeskError::Fault("what is granted is not held".to_owned()),
+        }
+    }
+}
+
+/// Keeps the refusal that says most: no room within one limit says more than another limit.
+fn keep_better(kept: &mut Option<(usize, Answer)>, found: (usize, Answer)) {
+    let is_policy = |answer: &Answer| matches!(answer, Answer::Refused(Short::Policy(_)));
+    if kept
+        .as_ref()
+        .is_none_or(|(_, answer)| is_policy(answer) && !is_policy(&found.1))
+    {
+        *kept = Some(found);
+    }
+}

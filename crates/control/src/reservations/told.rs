@@ -1,0 +1,289 @@
+//! What is answered, in the terms of the API.
+
+use std::collections::BTreeSet;
+
+use longhaul_circuits::admit::{self, Full, NoRoom};
+use longhaul_circuits::book;
+use longhaul_circuits::ledger::ReservationId;
+use longhaul_circuits::machine::{Life, Machine, Provision, Reserve};
+use longhaul_circuits::network::LinkId;
+use longhaul_circuits::path::{self, Diversity};
+use longhaul_circuits::request::{self, Plan, Request};
+use longhaul_circuits::split::Route;
+use longhaul_circuits::time::Moment;
+use longhaul_control_api::reservations::{
+    Disjoint, FullLink, HeldReservation, LifeState, LinkDirection, Offer, Offers, Pace, Piece, Preference,
+    Proof, ProvisionState, Refusal, Reservation, ReservationRequest, ReservationState, ReserveState,
+    ReservedPath, SourcePortRange, Wish,
+};
+
+use super::desk::Detail;
+use super::names::Names;
+use super::streams;
+use super::told_moment;
+
+/// The number of a reservation in the API: from 1 on.
+#[must_use]
+pub const fn number(id: ReservationId) -> u64 {
+    id.0.saturating_add(1)
+}
+
+/// The reservation of a number; none of 0.
+#[must_use]
+pub fn id(number: u64) -> Option<ReservationId> {
+    number.checked_sub(1).map(ReservationId)
+}
+
+/// A reservation.
+#[must_use]
+pub fn reservation(
+    names: &Names,
+    id: ReservationId,
+    detail: &Detail,
+    reservation: &book::Reservation,
+    impaired: &[LinkId],
+) -> Reservation {
+    let request = &reservation.request;
+    let held = reservation.held.as_ref().map(|held| HeldReservation {
+        until_ms: told_moment(held.until),
+        wish: wish(held.request.wish),
+        start_ms: told_moment(held.request.window.start),
+        end_ms: told_moment(held.request.window.end),
+        pieces: pieces(names, &held.plan, Some(detail)),
+    });
+    Reservation {
+        id: number(id),
+        series: detail.series.map(number),
+        owner: detail.owner.clone(),
+        owner_name: detail.owner_name.clone(),
+        from: detail.from.name.clone(),
+        to: detail.to.name.clone(),
+        wish: wish(request.wish),
+        start_ms: told_moment(request.window.start),
+        end_ms: told_moment(request.window.end),
+        paths: u32::try_from(request.paths).unwrap_or(u32::MAX),
+        disjoint: disjoint(request.diversity),
+        preference: preference(request.preference),
+        description: detail.description.clone(),
+        state: state(reservation.machine),
+        pieces: pieces(names, &reservation.plan, Some(detail)),
+        held,
+        impaired: directions(names, impaired),
+        from_address: detail.from.address.map(|address| address.to_string()),
+        to_address: detail.to.address.map(|address| address.to_string()),
+        circuit: None,
+        failure: detail.failure.clone(),
+        created_ms: told_moment(detail.created),
+    }
+}
+
+/// Why there is no room. Reservations in the proof are named where `seen` says that the asker may see them.
+#[must_use]
+pub fn refusal(
+    names: &Names,
+    asked: &ReservationRequest,
+    place: Option<usize>,
+    window: longhaul_circuits::time::Window,
+    none: &NoRoom,
+    seen: &dyn Fn(ReservationId) -> bool,
+) -> Refusal {
+    let offer = |offer: &Option<admit::Offer>| offer.as_ref().map(|found| self::offer(names, asked, found));
+    Refusal {
+        occurrence: place.map(|place| u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1)),
+        start_ms: told_moment(window.start),
+        end_ms: told_moment(window.end),
+        proof: proof(names, &none.proof, seen),
+        offers: Offers {
+            later: offer(&none.offers.later),
+            slower: offer(&none.offers.slower),
+            volume: offer(&none.offers.volume),
+        },
+    }
+}
+
+fn proof(names: &Names, proof: &admit::Proof, seen: &dyn Fn(ReservationId) -> bool) -> Proof {
+    let full = |links: &[Full]| -> Vec<FullLink> {
+        // Links that carry nothing are not full: they are not there.
+        let links = links
+            .iter()
+            .filter(|full| names.link(full.link).is_some_and(|known| known.link.capacity > 0));
+        links.filter_map(|full| full_link(names, full, seen)).collect()
+    };
+    match proof {
+        admit::Proof::Cut { links, rate, until } => Proof::Cut {
+            links: full(links),
+            rate_bps: *rate,
+            until_ms: until.map(told_moment),
+        },
+        admit::Proof::Volume { links, volume } => Proof::Volume {
+            links: full(links),
+            bytes: volume.bytes(),
+        },
+        admit::Proof::Stretches { volume } => Proof::Stretches {
+            bytes: volume.bytes(),
+        },
+        admit::Proof::Searched { all } => Proof::Searched { all_bps: *all },
+        admit::Proof::Unknown => Proof::Unknown,
+    }
+}
+
+fn full_link(names: &Names, full: &Full, seen: &dyn Fn(ReservationId) -> bool) -> Option<FullLink> {
+    let by: BTreeSet<ReservationId> = full.by.iter().copied().filter(|id| seen(*id)).collect();
+    Some(FullLink {
+        link: names.told(full.link)?,
+        left_bps: full.left,
+        at_ms: told_moment(full.at),
+        by_others: u32::try_from(full.by.len().saturating_sub(by.len())).unwrap_or(u32::MAX),
+        by: by.into_iter().map(number).collect(),
+    })
+}
+
+/// An offer, as what would be asked for in its place.
+fn offer(names: &Names, asked: &ReservationRequest, found: &admit::Offer) -> Offer {
+    let request: &Request = &found.request;
+    Offer {
+        request: ReservationRequest {
+            wish: wish(request.wish),
+            start_ms: Some(told_moment(request.window.start)),
+            end_ms: told_moment(request.window.end),
+            recurrence: None,
+            ..asked.clone()
+        },
+        pieces: pieces(names, &found.plan, None),
+    }
+}
+
+/// A plan, with links by name, and with the source ports of whose it is.
+#[must_use]
+pub fn pieces(names: &Names, plan: &Plan, detail: Option<&Detail>) -> Vec<Piece> {
+    let path = |(route, source_ports): (&Route, Option<SourcePortRange>)| ReservedPath {
+        rate_bps: route.rate,
+        links: directions(names, &route.path.0),
+        source_ports,
+        carried: None,
+    };
+    let (block, pinned) = detail.map_or((None, false), |detail| (detail.ports, detail.pinned));
+    let piece = |(piece, ports): (&request::Piece, Vec<Option<SourcePortRange>>)| {
+        let mut paths: Vec<ReservedPath> = piece.routes.iter().zip(ports).map(path).collect();
+        paths.sort_by_key(|path| std::cmp::Reverse(path.rate_bps));
+        Piece {
+            start_ms: told_moment(piece.window.start),
+            end_ms: told_moment(piece.window.end),
+            paths,
+        }
+    };
+    plan.0
+        .iter()
+        .zip(streams::ports(plan, block, pinned))
+        .map(piece)
+        .collect()
+}
+
+fn directions(names: &Names, links: &[LinkId]) -> Vec<LinkDirection> {
+    links.iter().filter_map(|link| names.told(*link)).collect()
+}
+
+/// A wish.
+#[must_use]
+pub const fn wish(wish: request::Wish) -> Wish {
+    match wish {
+        request::Wish::Rate(rate_bps) => Wish::Rate { rate_bps },
+        request::Wish::Volume { bytes, most, pace } => Wish::Volume {
+            bytes,
+            at_most_bps: most,
+            pace: match pace {
+                request::Pace::Early => Pace::Early,
+                request::Pace::Even => Pace::Even,
+            },
+        },
+    }
+}
+
+/// A request that is known already, in the words of the API: what a change of it is refused with.
+#[must_use]
+pub fn asked(names: &Names, detail: &Detail, request: &Request, hold: bool) -> ReservationRequest {
+    let mut links: Vec<String> = directions(
+        names,
+        &request.elements.no_links.iter().copied().collect::<Vec<_>>(),
+    )
+    .into_iter()
+    .map(|direction| direction.link)
+    .collect();
+    links.dedup();
+    let sites = request.elements.no_nodes.iter();
+    ReservationRequest {
+        from: detail.from.name.clone(),
+        to: detail.to.name.clone(),
+        wish: wish(request.wish),
+        start_ms: Some(told_moment(request.window.start)),
+        end_ms: told_moment(request.window.end),
+        paths: u32::try_from(request.paths).unwrap_or(u32::MAX),
+        disjoint: disjoint(request.diversity),
+        preference: preference(request.preference),
+        avoid_sites: sites.map(|node| names.site(*node).to_owned()).collect(),
+        avoid_links: links,
+        recurrence: None,
+        hold,
+        provision: false,
+        pin: detail.pinned,
+        from_address: detail.from.address.map(|address| address.to_string()),
+        to_address: detail.to.address.map(|address| address.to_string()),
+        description: detail.description.clone(),
+    }
+}
+
+const fn disjoint(diversity: Diversity) -> Disjoint {
+    match diversity {
+        Diversity::Any => Disjoint::No,
+        Diversity::Links => Disjoint::Links,
+        Diversity::Nodes => Disjoint::Sites,
+    }
+}
+
+const fn preference(preference: path::Preference) -> Preference {
+    match preference {
+        path::Preference::FewestHops => Preference::FewestHops,
+        path::Preference::LeastLatency => Preference::LeastLatency,
+        path::Preference::MostRoom => Preference::MostRoom,
+    }
+}
+
+fn state(machine: Machine) -> ReservationState {
+    ReservationState {
+        reserve: match machine.reserve {
+            Reserve::Start => ReserveState::Start,
+            Reserve::Checking => ReserveState::Checking,
+            Reserve::Held => ReserveState::Held,
+            Reserve::Committing => ReserveState::Committing,
+            Reserve::Failed => ReserveState::Failed,
+            Reserve::Timeout => ReserveState::Timeout,
+            Reserve::Aborting => ReserveState::Aborting,
+        },
+        provision: machine.provision.map(|provision| match provision {
+            Provision::Released => ProvisionState::Released,
+            Provision::Provisioning => ProvisionState::Provisioning,
+            Provision::Provisioned => ProvisionState::Provisioned,
+            Provision::Releasing => ProvisionState::Releasing,
+        }),
+        life: match machine.life {
+            Life::Created => LifeState::Created,
+            Life::Failed => LifeState::Failed,
+            Life::PassedEndTime => LifeState::PassedEndTime,
+            Life::Terminating => LifeState::Terminating,
+            Life::Terminated => LifeState::Terminated,
+        },
+    }
+}
+
+/// When a reservation is over, of what is promised or held; of neither, of what was asked for.
+#[must_use]
+pub fn span(reservation: &book::Reservation) -> (Moment, Moment) {
+    let held = reservation.held.as_ref().map(|held| held.plan.window());
+    let promised = (!reservation.plan.0.is_empty()).then(|| reservation.plan.window());
+    let both = held.into_iter().chain(promised);
+    let all = both.reduce(|one, other| {
+        longhaul_circuits::time::Window::new(one.start.min(other.start), one.end.max(other.end))
+    });
+    let window = all.unwrap_or(reservation.request.window);
+    (window.start, window.end)
+}

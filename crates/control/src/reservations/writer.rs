@@ -1,0 +1,316 @@
+//! The one task that writes the journal of reservations. It takes what waits, decides it in the order in which it came, appends all that follows
+//! from it in one transaction, and answers when that is on the disk. Nobody sees the book between: whoever reads waits for that moment.
+//!
+//! Where appending fails, what was decided is thrown away and the book is read again from the journal, which alone says what is promised. A
+//! writer that finds a newer one beside it (another controller on the same store) takes the journal's next epoch, reads what the other has
+//! appended, and decides anew.
+
+mod asking;
+mod deciding;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_circuits::time::Moment;
+use longhaul_control_api::map::Map;
+use longhaul_control_api::reservations::Reserved;
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock, mpsc, watch};
+use tokio::time::sleep;
+
+use super::desk::Desk;
+use crate::store::reservations::Batch;
+use crate::store::{Once, Store, StoreError};
+
+pub use asking::{AskError, Book};
+use asking::{State, Waiting};
+use deciding::{Asked, decide};
+
+/// Requests that wait to be decided; more are turned away.
+const MAX_WAITING: usize = 4_096;
+/// Requests that are decided and appended together, at most.
+const MAX_TOGETHER: usize = 128;
+/// Records that are read at once.
+const READ_AT_ONCE: i64 = 2_000;
+/// How often another writer may come between before those who wait are told to ask again.
+const MAX_ATTEMPTS: usize = 4;
+/// How often it is looked what others have appended, and whether something is due.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time, in milliseconds since the Unix epoch.
+pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
+
+/// See the module.
+pub struct Writer {
+    store: Store,
+    state: Arc<RwLock<State>>,
+    /// Nobody reads before the journal has been read.
+    first: Option<OwnedRwLockWriteGuard<State>>,
+    receiver: mpsc::Receiver<Waiting>,
+    maps: watch::Receiver<Arc<Map>>,
+    /// The map that the book goes by.
+    taken: Option<Arc<Map>>,
+    clock: Clock,
+    /// None while another may be the writer.
+    epoch: Option<i64>,
+    /// Sites whose nodes are set up.
+    managed: Arc<BTreeSet<String>>,
+    /// Says so when the book has changed.
+    changed: watch::Sender<u64>,
+    /// Why the journal is none, where that is so: nothing is done any more.
+    broken: Option<String>,
+    /// When something is due.
+    due: Option<Moment>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer")
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The book, and what writes it. `maps` has the operator's map.
+#[must_use]
+pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Book, Writer) {
+    let (sender, receiver) = mpsc::channel(MAX_WAITING);
+    let state = Arc::new(RwLock::new(State::default()));
+    let (changed, changes) = watch::channel(0);
+    let book = Book {
+        sender,
+        changes,
+        state: state.clone(),
+        clock: clock.clone(),
+    };
+    let writer = Writer {
+        store,
+        first: state.clone().try_write_owned().ok(),
+        state,
+        receiver,
+        maps,
+        taken: None,
+        clock,
+        epoch: None,
+        managed: Arc::default(),
+        changed,
+        broken: None,
+        due: None,
+    };
+    (book, writer)
+}
+
+impl Writer {
+    /// The same, where the nodes at these sites are set up.
+    #[must_use]
+    pub fn managing(self, sites: BTreeSet<String>) -> Self {
+        Self {
+            managed: Arc::new(sites),
+            ..self
+        }
+    }
+
+    /// Writes until `end` is true and what was asked until then is answered.
+    pub async fn run(mut self, mut end: watch::Receiver<bool>) {
+        let mut is_map_known = true;
+        self.turn(Vec::new()).await;
+        loop {
+            let pause = self.pause();
+            let first = tokio::select! {
+                biased;
+                changed = self.maps.changed(), if is_map_known => {
+                    // Whoever had the map may be gone: the last one stays.
+                    is_map_known = changed.is_ok();
+                    None
+                }
+                first = self.receiver.recv() => match first {
+                    Some(first) => Some(first),
+                    None => return,
+                },
+                // Nothing more is taken; what is there is received still.
+                _ = end.wait_for(|end| *end), if !self.receiver.is_closed() => {
+                    self.receiver.close();
+                    continue;
+                }
+                () = sleep(pause) => None,
+            };
+            let mut batch: Vec<Waiting> = first.into_iter().collect();
+            while batch.len() < MAX_TOGETHER {
+                let Ok(next) = self.receiver.try_recv() else {
+                    break;
+                };
+                batch.push(next);
+            }
+            self.turn(batch).await;
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let due = self.due.map(|due| due.saturating_sub((self.clock)()).max(0));
+        let due = due
+            .and_then(|due| u64::try_from(due).ok())
+            .map(Duration::from_millis);
+        due.unwrap_or(LOOK_INTERVAL).min(LOOK_INTERVAL)
+    }
+
+    /// One turn: what waits, and what is due.
+    async fn turn(&mut self, batch: Vec<Waiting>) {
+        let (mut asked, mut answers): (Vec<Asked>, Vec<_>) = (Vec::new(), Vec::new());
+        for waiting in batch {
+            asked.push((waiting.asker, waiting.command, waiting.once));
+            answers.push(waiting.answer);
+        }
+        let asked = Arc::new(asked);
+        let mut failed = StoreError::Busy;
+        let mut state = match self.first.take() {
+            Some(first) => first,
+            None => self.state.clone().write_owned().await,
+        };
+        let seen = state.seen;
+        for _ in 0..MAX_ATTEMPTS {
+            match self.attempt(&mut state, &asked).await {
+                Ok(decided) => {
+                    let has_changed = state.seen != seen;
+                    // Whoever is answered finds it there.
+                    drop(state);
+                    if has_changed || *self.changed.borrow() == 0 {
+                        self.changed.send_modify(|times| *times += 1);
+                    }
+                    for (answer, decided) in answers.into_iter().zip(decided) {
+                        // Whoever asked may be gone.
+                        let _ = answer.send(decided);
+                    }
+                    return;
+                }
+                Err(StoreError::Fenced) => self.epoch = None,
+                Err(error) => {
+                    failed = error;
+                    break;
+                }
+            }
+        }
+        // Until it is known what the journal says, nothing is due.
+        self.due = None;
+        if self.broken.is_none() {
+            tracing::warn!(error = %failed, requests = answers.len(), "reservations could not be written");
+        }
+        for answer in answers {
+            let error = match &failed {
+                StoreError::Busy => StoreError::Busy,
+                _ => StoreError::Behind,
+            };
+            let _ = answer.send(Err(error.into()));
+        }
+    }
+
+    /// Reads what is new, decides, appends. What is answered is true only if this comes to its end.
+    async fn attempt(
+        &mut self,
+        state: &mut State,
+        asked: &Arc<Vec<Asked>>,
+    ) -> Result<Vec<Result<Reserved, AskError>>, StoreError> {
+        if self.epoch.is_some()
+            && self.store.is_shared()
+            && self.store.reservation_epoch().await? != self.epoch.unwrap_or(0)
+        {
+            self.epoch = None;
+        }
+        if self.epoch.is_none() || state.desk.is_none() {
+            self.catch_up(state).await?;
+        }
+        let map = self.maps.borrow_and_update().clone();
+        let is_new_map = self.taken.as_ref().is_none_or(|taken| !Arc::ptr_eq(taken, &map));
+        let now = (self.clock)();
+        self.due = state.desk.as_ref().and_then(Desk::next_due);
+        if asked.is_empty() && !is_new_map && self.due.is_none_or(|due| due > now) {
+            return Ok(Vec::new());
+        }
+        let epoch = match self.epoch {
+            Some(epoch) => epoch,
+            None => {
+                let epoch = self.store.lead_reservations().await?;
+                self.catch_up(state).await?;
+                *self.epoch.insert(epoch)
+            }
+        };
+        let keys: Vec<&Once> = asked.iter().filter_map(|(_, _, once)| once.as_ref()).collect();
+        let before = self.store.answered_before(&keys).await?;
+        let Some(desk) = state.desk.take() else {
+            return Err(StoreError::Behind);
+        };
+        let (work, of_map) = (asked.clone(), is_new_map.then(|| map.clone()));
+        let decided =
+            tokio::task::spawn_blocking(move || decide(desk, &work, of_map.as_deref(), before, now));
+        let decided = decided.await.map_err(|_| StoreError::Ending)?;
+        let decided = decided.map_err(|error| {
+            tracing::error!(%error, "a turn of reservations was given up");
+            StoreError::Behind
+        })?;
+        if !decided.records.is_empty() || !decided.remembered.is_empty() {
+            let batch = Batch {
+                epoch,
+                first: state.seen + 1,
+                records: &decided.records,
+                answers: &decided.remembered,
+                now,
+            };
+            self.store.append_reservations(&batch).await?;
+        }
+        state.seen += i64::try_from(decided.records.len()).unwrap_or(i64::MAX);
+        self.due = match decided.is_more {
+            true => Some(now),
+            false => decided.desk.next_due(),
+        };
+        state.desk = Some(decided.desk);
+        self.taken = Some(map);
+        Ok(decided.answers)
+    }
+
+    /// Reads what the journal has behind what is known; all of it, where nothing is.
+    async fn catch_up(&mut self, state: &mut State) -> Result<(), StoreError> {
+        let unreadable = |why: String| StoreError::Unreadable {
+            what: "journal of reservations",
+            why,
+        };
+        if let Some(why) = &self.broken {
+            return Err(unreadable(why.clone()));
+        }
+        let mut desk = match state.desk.take() {
+            Some(desk) => desk,
+            None => {
+                state.seen = 0;
+                // What the journal says of the map may be older than the map.
+                self.taken = None;
+                let desk = Desk::new().map_err(|error| unreadable(error.to_string()))?;
+                desk.managing(self.managed.clone())
+            }
+        };
+        loop {
+            let records = self.store.reservation_records(state.seen, READ_AT_ONCE).await?;
+            if records.is_empty() {
+                break;
+            }
+            for (number, record) in &records {
+                let applied = match *number == state.seen + 1 {
+                    true => desk
+                        .apply(record)
+                        .map_err(|error| format!("record {number}: {error}")),
+                    false => Err(format!("record {} is missing", state.seen + 1)),
+                };
+                if let Err(why) = applied {
+                    tracing::error!(
+                        why,
+                        "the journal of reservations is not one: nothing is reserved or shown"
+                    );
+                    self.broken = Some(why.clone());
+                    return Err(unreadable(why));
+                }
+                state.seen = *number;
+            }
+            // A long journal keeps nobody else from working.
+            tokio::task::yield_now().await;
+        }
+        state.desk = Some(desk);
+        Ok(())
+    }
+}

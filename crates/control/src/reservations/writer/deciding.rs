@@ -1,0 +1,89 @@
+//! What is decided in one turn: in memory, one request after the other.
+
+use std::collections::BTreeMap;
+
+use longhaul_circuits::time::Moment;
+use longhaul_control_api::map::Map;
+use longhaul_control_api::reservations::Reserved;
+
+use super::AskError;
+use crate::reservations::Asker;
+use crate::reservations::desk::{Command, Desk, DeskError, Record};
+use crate::store::{Once, StoreError};
+
+/// What was decided of one turn.
+pub(super) struct Decided {
+    pub desk: Desk,
+    pub records: Vec<Record>,
+    /// What each request is answered, in their order.
+    pub answers: Vec<Result<Reserved, AskError>>,
+    /// What is remembered of those with keys.
+    pub remembered: Vec<(Once, String)>,
+    /// Whether more is due at once.
+    pub is_more: bool,
+}
+
+/// One request, as it is decided.
+pub(super) type Asked = (Asker, Command, Option<Once>);
+
+/// What requests with keys were answered before: by whose key it was, the hash of what was asked, and the answer.
+pub(super) type Before = BTreeMap<(String, String), (String, String)>;
+
+/// Decides all that was asked, in its order, behind what is due and what the map is.
+pub(super) fn decide(
+    mut desk: Desk,
+    asked: &[Asked],
+    map: Option<&Map>,
+    mut before: Before,
+    now: Moment,
+) -> Result<Decided, DeskError> {
+    let mut records = Vec::new();
+    if let Some(map) = map {
+        match desk.take_map(map, &mut records) {
+            Ok(false) => {}
+            Ok(true) => tracing::info!("reservations go by the map that was changed"),
+            Err(error) => tracing::error!(%error, "reservations go by the map before: this one is too large"),
+        }
+    }
+    let is_more = desk.pass(now, &mut records)?;
+    let (mut answers, mut remembered) = (Vec::with_capacity(asked.len()), Vec::new());
+    for (asker, command, once) in asked {
+        let key = once
+            .as_ref()
+            .map(|once| (once.principal.clone(), once.key.clone()));
+        if let (Some(once), Some((hash, answer))) = (once, key.as_ref().and_then(|key| before.get(key))) {
+            answers.push(answer_again(once, hash, answer));
+            continue;
+        }
+        let answer = match desk.act(asker, command, now, &mut records) {
+            Err(error @ DeskError::Fault(_)) => return Err(error),
+            answer => answer,
+        };
+        if let (Some(once), Some(key), Ok(answer)) = (once, key, &answer) {
+            let text = serde_json::to_string(answer).unwrap_or_default();
+            before.insert(key, (once.hash.clone(), text.clone()));
+            remembered.push((once.clone(), text));
+        }
+        answers.push(answer.map_err(AskError::from));
+    }
+    Ok(Decided {
+        desk,
+        records,
+        answers,
+        remembered,
+        is_more,
+    })
+}
+
+fn answer_again(once: &Once, hash: &str, answer: &str) -> Result<Reserved, AskError> {
+    if hash != once.hash {
+        return Err(StoreError::KeyReused(once.key.clone()).into());
+    }
+    serde_json::from_str(answer).map_err(|error| {
+        let unreadable = StoreError::Unreadable {
+            what: "answer",
+            why: error.to_string(),
+        };
+        unreadable.into()
+    })
+}

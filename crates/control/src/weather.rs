@@ -1,0 +1,320 @@
+//! What the network is like and will be: forecasts of all that is measured, and the hops and outcomes that routes are chosen from. All of it lies in memory,
+//! is rebuilt from the store at the start, and does no I/O; what decides is in [`longhaul_weather`].
+
+mod answer;
+mod assumed;
+mod inferred;
+mod intake;
+mod outcomes;
+mod table;
+
+use std::collections::{BTreeMap, HashMap};
+
+use longhaul_control_api::forecasts::{Coverage, Forecast, ForecastQuery, Spread};
+use longhaul_control_api::map::Map as Places;
+use longhaul_weather::Quantiles;
+use longhaul_weather::forecast::{Ledger, Series};
+use longhaul_weather::route::NodeId;
+use longhaul_weather::route::choice::Policy;
+use longhaul_weather::route::explore::Account;
+use longhaul_weather::route::map::{HopForecast, Map as Hops, Node, Relay};
+use longhaul_weather::route::trust::{Outcomes, Reports};
+
+pub use answer::Asked;
+use assumed::{WithinSite, within_sites};
+
+use crate::probes::KnownPath;
+use crate::store::measurements::SeriesKey;
+
+/// For how long what is assumed is taken for new, in seconds.
+const ASSUMED_FOR_S: f64 = 60.0;
+/// Streams of a transfer that does not say how many: as many as a copy begins with on a path where they matter (`docs/copying.md`).
+const USUAL_STREAMS: u16 = 16;
+
+/// A series and its newest value.
+#[derive(Debug)]
+struct Known {
+    series: Series,
+    newest: f64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Weather {
+    series: BTreeMap<SeriesKey, Known>,
+    names: Vec<String>,
+    ids: HashMap<String, NodeId>,
+    /// How many series each reporter has.
+    of_reporters: HashMap<String, usize>,
+    /// By their ends, what hops are taken for now.
+    measured: BTreeMap<(NodeId, NodeId), HopForecast>,
+    /// The bytes of the last train over a path, where that was over before its rate could be seen.
+    unseen: HashMap<(NodeId, NodeId), u64>,
+    /// When a path was last seen to carry real traffic, in milliseconds since the Unix epoch.
+    carried: HashMap<(NodeId, NodeId), u64>,
+    reports: Reports,
+    hops: Hops,
+    /// Hops within sites, as the map has them: assumed where they were not measured.
+    within_sites: Vec<WithinSite>,
+    /// When they were assumed last, in seconds since the Unix epoch.
+    assumed_at: f64,
+    /// Hops that were inferred since `hops` were made, or before, and are not measured.
+    inferred: BTreeMap<(NodeId, NodeId), HopForecast>,
+    /// Whether hops are known that `hops` does not have.
+    has_new: bool,
+    depots: Depots,
+    outcomes: Outcomes,
+    policy: Policy,
+    account: Account,
+    ledger: Ledger,
+    unpromised: u64,
+    failed: u64,
+    map_version: u64,
+}
+
+/// What the map says of depots.
+#[derive(Debug, Default)]
+struct Depots {
+    /// By the name.
+    known: HashMap<String, DepotPlace>,
+    /// Names by the first address, as routes have it.
+    by_address: HashMap<String, String>,
+    /// Names and networks of hosts.
+    hosts: BTreeMap<String, Vec<String>>,
+    /// Sites by the names of hosts and depots.
+    sites: HashMap<String, String>,
+    /// The depots of each site, by name.
+    at_site: HashMap<String, Vec<String>>,
+}
+
+#[derive(Debug, Clone)]
+struct DepotPlace {
+    address: String,
+    key: String,
+    relay: Option<Relay>,
+}
+
+impl Default for Weather {
+    fn default() -> Self {
+        Self {
+            series: BTreeMap::new(),
+            names: Vec::new(),
+            ids: HashMap::new(),
+            of_reporters: HashMap::new(),
+            measured: BTreeMap::new(),
+            unseen: HashMap::new(),
+            carried: HashMap::new(),
+            reports: Reports::default(),
+            within_sites: Vec::new(),
+            assumed_at: 0.0,
+            inferred: BTreeMap::new(),
+            hops: Hops::new(Vec::new(), &[]),
+            has_new: false,
+            depots: Depots::default(),
+            outcomes: Outcomes::default(),
+            policy: Policy::default(),
+            account: Account::default(),
+            ledger: Ledger::default(),
+            unpromised: 0,
+            failed: 0,
+            map_version: 0,
+        }
+    }
+}
+
+impl Weather {
+    /// How many series there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.series.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.series.is_empty()
+    }
+
+    /// Goes by this map from now on.
+    pub fn take_map(&mut self, map: &Places, version: u64) {
+        let mut depots = Depots::default();
+        for depot in &map.depots {
+            let Some(address) = depot.addresses.first() else {
+                continue;
+            };
+            let address = address.endpoint.to_string();
+            let rate = depot.limits.max_rate.map(|rate| rate.bits_per_second());
+            let relay = depot.state.usable().then_some(Relay {
+                rate: rate.unwrap_or(f64::INFINITY),
+                ..Relay::UNLIMITED
+            });
+            depots.by_address.insert(address.clone(), depot.name.clone());
+            let place = DepotPlace {
+                address,
+                key: depot.key.to_string(),
+                relay,
+            };
+            depots.known.insert(depot.name.clone(), place);
+        }
+        depots.hosts = map
+            .hosts
+            .iter()
+            .map(|host| (host.name.clone(), host.addresses.clone()))
+            .collect();
+        let of_hosts = map.hosts.iter().map(|host| (&host.name, Some(&host.site)));
+        let of_depots = map.depots.iter().map(|depot| (&depot.name, depot.site.as_ref()));
+        let of_both = of_hosts.chain(of_depots);
+        depots.sites = of_both
+            .filter_map(|(name, site)| Some((name.clone(), site?.clone())))
+            .collect();
+        for depot in &map.depots {
+            if let Some(site) = &depot.site {
+                let at_site = depots.at_site.entry(site.clone()).or_default();
+                at_site.push(depot.name.clone());
+            }
+        }
+        self.inferred.clear();
+        self.depots = depots;
+        self.within_sites = within_sites(map);
+        // Hops may be gone, or new.
+        self.has_new = true;
+        self.map_version = version;
+        for (id, name) in self.names.iter().enumerate() {
+            self.hops.set_node(node_id(id), self.depots.node(name));
+        }
+    }
+
+    /// The number of an end, which it gets when it is first heard of.
+    fn id(&mut self, name: &str) -> NodeId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let id = node_id(self.names.len());
+        self.names.push(name.to_owned());
+        self.ids.insert(name.to_owned(), id);
+        self.has_new = true;
+        id
+    }
+
+    /// Makes the hops anew if some are known that are not among them, and assumes those within sites again from time to time: what is assumed does not age.
+    fn renew(&mut self, now: f64) {
+        if !self.has_new && now - self.assumed_at < ASSUMED_FOR_S {
+            return;
+        }
+        self.assumed_at = now;
+        let within = std::mem::take(&mut self.within_sites);
+        let mut assumed = Vec::new();
+        for hop in &within {
+            let (host, depot) = (self.id(&hop.host), self.id(&hop.depot));
+            for ends in [(host, depot), (depot, host)] {
+                if !self.measured.contains_key(&ends) {
+                    assumed.push((ends, hop.forecast(now)));
+                }
+            }
+        }
+        self.within_sites = within;
+        if self.has_new {
+            self.make_hops(&assumed);
+        }
+        for ((from, to), forecast) in assumed {
+            if let Some(hop) = self.hops.hop(from, to) {
+                let _ = self.hops.update(hop, &forecast);
+            }
+        }
+    }
+
+    fn make_hops(&mut self, assumed: &[((NodeId, NodeId), HopForecast)]) {
+        self.has_new = false;
+        let nodes: Vec<Node> = self.names.iter().map(|name| self.depots.node(name)).collect();
+        let known = self.measured.keys().chain(self.inferred.keys()).copied();
+        let ends: Vec<(NodeId, NodeId)> = known.chain(assumed.iter().map(|(ends, _)| *ends)).collect();
+        let mut hops = Hops::new(nodes, &ends);
+        // What was measured of a hop itself stands above what was inferred.
+        for ((from, to), taken) in self.inferred.iter().chain(&self.measured) {
+            if let Some(hop) = hops.hop(*from, *to) {
+                let _ = hops.update(hop, taken);
+            }
+        }
+        self.hops = hops;
+    }
+
+    fn name(&self, id: NodeId) -> String {
+        let index = usize::try_from(id.0).unwrap_or(usize::MAX);
+        self.names.get(index).cloned().unwrap_or_default()
+    }
+
+    /// Forecasts behind the first `skip`, at most `limit`, by path and quantity.
+    #[must_use]
+    pub fn forecasts(&self, query: &ForecastQuery, skip: usize, limit: usize) -> Vec<Forecast> {
+        let wanted = |key: &SeriesKey| {
+            query.from.as_ref().is_none_or(|from| *from == key.from)
+                && query.to.as_ref().is_none_or(|to| *to == key.to)
+                && query.quantity.is_none_or(|quantity| quantity == key.quantity)
+        };
+        let found = self.series.iter().filter(|(key, _)| wanted(key));
+        let all = found.filter_map(|(key, known)| {
+            let forecast = known.series.forecast()?;
+            Some(Forecast {
+                from: key.from.clone(),
+                to: key.to.clone(),
+                reporter: key.reporter.clone(),
+                quantity: key.quantity,
+                next: spread(&forecast.quantiles),
+                measured_ms: u64::try_from(known.series.newest()? / intake::MS_US).unwrap_or_default(),
+                samples: forecast.samples,
+                coverage: Coverage {
+                    of_100: forecast.coverage_100,
+                    of_1000: forecast.coverage_1000,
+                },
+            })
+        });
+        all.skip(skip).take(limit).collect()
+    }
+
+    /// When a path was last seen to carry real traffic, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn carried_ms(&self, from: &str, to: &str) -> Option<u64> {
+        let path = (*self.ids.get(from)?, *self.ids.get(to)?);
+        self.carried.get(&path).copied()
+    }
+
+    /// What is known of a path that is to be measured.
+    #[must_use]
+    pub fn known_path(&self, from: &str, to: &str) -> KnownPath {
+        let ends = self.ids.get(from).copied().zip(self.ids.get(to).copied());
+        ends.map_or_else(KnownPath::default, |ends| KnownPath {
+            rate_bps: self.measured.get(&ends).map(|known| known.rate.p50),
+            unseen_bytes: self.unseen.get(&ends).copied(),
+        })
+    }
+
+    /// The newest value of each series.
+    pub fn newest(&self) -> impl Iterator<Item = (&SeriesKey, f64)> {
+        self.series.iter().map(|(key, known)| (key, known.newest))
+    }
+}
+
+impl Depots {
+    /// What a place allows: a depot that is not stale relays, all else is an end.
+    fn node(&self, name: &str) -> Node {
+        Node {
+            relay: self.known.get(name).and_then(|depot| depot.relay),
+            ..Node::END
+        }
+    }
+}
+
+fn node_id(index: usize) -> NodeId {
+    NodeId(u32::try_from(index).unwrap_or(u32::MAX))
+}
+
+fn spread(quantiles: &Quantiles) -> Spread {
+    Spread {
+        p10: quantiles.p10,
+        p50: quantiles.p50,
+        p90: quantiles.p90,
+    }
+}
+
+#[cfg(test)]
+mod tests;

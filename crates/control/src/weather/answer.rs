@@ -1,0 +1,247 @@
+//! The answer to a question for routes.
+
+use longhaul_control_api::forecasts::Spread;
+use longhaul_control_api::routes::{Bottleneck, Passed, RouteAnswer, RouteOption, RouteQuestion};
+use longhaul_weather::route::choice::{Choice, Chooser, Rated, Reason, Request, is_better};
+use longhaul_weather::route::expected::{Expected, LimitKind};
+use longhaul_weather::route::explain::lines;
+use longhaul_weather::route::{NodeId, Transfer, Via};
+
+use super::{USUAL_STREAMS, Weather, spread};
+use crate::places::seconds as in_seconds;
+
+/// The size of a transfer that does not say it, in bytes: many.
+const MANY_BYTES: u64 = 16 << 30;
+/// How long an answer is worth anything, in milliseconds.
+const ANSWER_LIFE_MS: u64 = 60_000;
+/// Routes that an answer names besides those that are used.
+const MAX_OTHERS: usize = 8;
+
+/// A question whose ends are known.
+#[derive(Debug, Clone)]
+pub struct Asked<'a> {
+    /// Where it begins.
+    pub from: &'a str,
+    /// Where it ends.
+    pub to: &'a str,
+    /// What is asked.
+    pub question: &'a RouteQuestion,
+    /// When, in milliseconds since the Unix epoch.
+    pub now_ms: u64,
+    /// Decides between equals which route is explored.
+    pub seed: u64,
+}
+
+impl Weather {
+    /// Answers.
+    pub fn answer(&mut self, asked: &Asked<'_>) -> RouteAnswer {
+        let question = asked.question;
+        // Forecasts are of the direction in which the bytes go, and routes are given as whoever asks opens them.
+        let (from, to) = match question.receives {
+            true => (self.id(asked.to), self.id(asked.from)),
+            false => (self.id(asked.from), self.id(asked.to)),
+        };
+        let opened = |via: &Via| match question.receives {
+            true => via.reversed(),
+            false => *via,
+        };
+        self.infer(&[from], &[to], in_seconds(asked.now_ms));
+        let streams = question.streams.and_then(|streams| u16::try_from(streams).ok());
+        let request = Request {
+            from,
+            to,
+            transfer: Transfer {
+                bytes: question.bytes.unwrap_or(MANY_BYTES),
+                streams: streams.unwrap_or(USUAL_STREAMS),
+            },
+            urgent: !question.may_explore,
+            now: in_seconds(asked.now_ms),
+            seed: asked.seed,
+        };
+        let in_use = question
+            .current
+            .as_deref()
+            .and_then(|current| self.read_route(current))
+            .map(|current| opened(&current));
+        let avoid: Vec<NodeId> = question
+            .avoid
+            .iter()
+            .filter_map(|depot| self.ids.get(depot).copied())
+            .collect();
+        let mut chooser = Chooser::new(&self.hops, &self.outcomes, &self.policy);
+        let mut choice = chooser.choose(&request, in_use.as_ref(), &self.account);
+        let direct = choice.direct;
+        let rated = chooser.rated(&request, direct.as_ref());
+        let is_avoided = |via: &Via| avoid.iter().any(|depot| via.passes(*depot));
+        if choice.at_once.iter().any(|(via, _)| is_avoided(via)) {
+            leave_out(&mut choice, &rated, &is_avoided, self.policy.margin);
+        }
+        choice.fall_back.retain(|via| !is_avoided(via));
+        let rate = |via: &Via| chooser.rate(&request, via).map(|rated| rated.expected);
+        let bytes = request.transfer.bytes;
+        let option =
+            |via: &Via, expected: Option<&Expected>, share| self.option(&opened(via), expected, bytes, share);
+        let explore = choice.explore.filter(|(via, _)| !is_avoided(via));
+        let explored_share = explore.map_or(0.0, |(_, explored)| explored as f64 / bytes.max(1) as f64);
+        let mut routes: Vec<RouteOption> = choice
+            .at_once
+            .iter()
+            .map(|(via, share)| option(via, rate(via).as_ref(), share * (1.0 - explored_share)))
+            .collect();
+        let promised = together(&routes);
+        if let Some((via, _)) = &explore {
+            let mut tried = option(via, rate(via).as_ref(), explored_share);
+            tried.explores = true;
+            routes.push(tried);
+        }
+        let is_used = |via: &Via| choice.at_once.iter().any(|(used, _)| used == via);
+        let known_direct = Some(Via::DIRECT).filter(|via| !is_used(via));
+        let mut others: Vec<RouteOption> = rated
+            .iter()
+            .filter(|rated| !is_used(&rated.via) && !is_avoided(&rated.via))
+            .take(MAX_OTHERS)
+            .map(|rated| option(&rated.via, Some(&rated.expected), 0.0))
+            .collect();
+        others.extend(known_direct.map(|via| option(&via, direct.as_ref(), 0.0)));
+        let median = |option: &RouteOption| option.seconds.map_or(f64::INFINITY, |seconds| seconds.p50);
+        others.sort_by(|one, other| median(one).total_cmp(&median(other)));
+        let fall_back = choice
+            .fall_back
+            .iter()
+            .map(|via| option(via, rate(via).as_ref(), 0.0))
+            .collect();
+        let shown = match question.receives {
+            true => choice.reversed(),
+            false => choice,
+        };
+        let why = lines(&shown, from, to, &|id| self.name(id)).to_vec();
+        let answer = RouteAnswer {
+            routes,
+            others,
+            fall_back,
+            seconds: promised,
+            why,
+            map_version: self.map_version,
+            made_ms: asked.now_ms,
+            valid_until_ms: asked.now_ms.saturating_add(ANSWER_LIFE_MS),
+        };
+        if question.may_explore && question.bytes.is_some() {
+            let explored = explore.map_or(0, |(_, bytes)| bytes);
+            self.account.book(bytes, self.policy.bulk, explored);
+        }
+        answer
+    }
+
+    /// A route as others read it.
+    pub(super) fn option(
+        &self,
+        via: &Via,
+        expected: Option<&Expected>,
+        bytes: u64,
+        share: f64,
+    ) -> RouteOption {
+        let passed: Vec<Passed> = via.depots().map(|depot| self.passed(depot)).collect();
+        let hops: Vec<String> = passed
+            .iter()
+            .map(|passed| match &passed.key {
+                Some(key) => format!("{key}@{}", passed.address),
+                None => passed.address.clone(),
+            })
+            .collect();
+        let bits = bytes as f64 * 8.0;
+        RouteOption {
+            route: if hops.is_empty() {
+                "direct".to_owned()
+            } else {
+                hops.join(",")
+            },
+            via: passed,
+            seconds: expected.map(|expected| spread(&expected.time)),
+            rate_bps: expected.map(|expected| Spread {
+                p10: bits / expected.time.p90,
+                p50: bits / expected.time.p50,
+                p90: bits / expected.time.p10,
+            }),
+            bottleneck: expected.map(|expected| {
+                let (from, to) = expected.limit.hop;
+                Bottleneck {
+                    from: self.name(from),
+                    to: self.name(to),
+                    why: limit_word(expected.limit.kind).to_owned(),
+                }
+            }),
+            share,
+            explores: false,
+        }
+    }
+
+    fn passed(&self, depot: NodeId) -> Passed {
+        let name = self.name(depot);
+        let place = self.depots.known.get(&name);
+        Passed {
+            address: place.map_or_else(|| name.clone(), |place| place.address.clone()),
+            key: place.map(|place| place.key.clone()),
+            depot: name,
+        }
+    }
+
+    /// A route in the form of `--route`, if all its depots are known.
+    fn read_route(&self, route: &str) -> Option<Via> {
+        if route == "direct" {
+            return Some(Via::DIRECT);
+        }
+        let bare = |hop: &str| {
+            hop.rsplit_once('@')
+                .map_or(hop, |(_, address)| address)
+                .trim()
+                .to_owned()
+        };
+        let depots: Vec<String> = route.split(',').map(bare).collect();
+        self.via(&depots)
+    }
+}
+
+/// Takes the best route that passes none of the depots to avoid in the place of a choice that passes one.
+fn leave_out(choice: &mut Choice, rated: &[Rated], is_avoided: &dyn Fn(&Via) -> bool, margin: f64) {
+    let direct = choice.direct;
+    let best = rated.iter().find(|rated| {
+        let is_quicker = |direct: &Expected| is_better(&rated.expected.time, &direct.time, margin, 1.0);
+        !is_avoided(&rated.via) && direct.as_ref().is_none_or(is_quicker)
+    });
+    (choice.via, choice.expected, choice.reason) = match best {
+        Some(best) => (best.via, Some(best.expected), Reason::Quickest),
+        None => (Via::DIRECT, direct, Reason::NothingBetter),
+    };
+    choice.at_once = vec![(choice.via, 1.0)];
+    choice.next = rated
+        .iter()
+        .find(|rated| !is_avoided(&rated.via) && rated.via != choice.via)
+        .copied();
+}
+
+/// How long it takes by several routes at once: as long as if their rates were one's.
+fn together(routes: &[RouteOption]) -> Option<Spread> {
+    if let [one] = routes {
+        return one.seconds;
+    }
+    let times: Option<Vec<Spread>> = routes.iter().map(|route| route.seconds).collect();
+    let times = times.filter(|times| !times.is_empty())?;
+    let sum = |of: fn(&Spread) -> f64| 1.0 / times.iter().map(|time| 1.0 / of(time)).sum::<f64>();
+    Some(Spread {
+        p10: sum(|time| time.p10),
+        p50: sum(|time| time.p50),
+        p90: sum(|time| time.p90),
+    })
+}
+
+const fn limit_word(kind: LimitKind) -> &'static str {
+    match kind {
+        LimitKind::SetUp => "set-up",
+        LimitKind::SlowStart => "slow-start",
+        LimitKind::Rate => "rate",
+        LimitKind::Window => "window",
+        LimitKind::Loss => "loss",
+        LimitKind::Relay => "relay",
+        LimitKind::Host => "host",
+    }
+}

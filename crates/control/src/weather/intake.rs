@@ -1,0 +1,140 @@
+//! What a measurement changes: its series, and the hop that it is of.
+
+use longhaul_control_api::measurements::{Limit, Measurement, Quantity, Source};
+use longhaul_weather::Quantiles;
+use longhaul_weather::forecast::{self, Bound, Detail, Sample, Series};
+use longhaul_weather::route::map::HopForecast;
+use longhaul_weather::route::model::most_loss_at;
+
+use super::{Known, Weather};
+use crate::places::Speaker;
+use crate::store::measurements::SeriesKey;
+
+/// Microseconds of a millisecond.
+pub(super) const MS_US: i64 = 1_000;
+
+/// Series that one reporter may have: what it measures beyond these is kept, and not forecast.
+pub(super) const MAX_SERIES_OF_REPORTER: usize = 20_000;
+
+impl Weather {
+    /// Takes a measurement. `speaker` says for which ends its reporter speaks; whether it may was decided before.
+    pub fn take(&mut self, reporter: &str, speaker: &Speaker, measurement: &Measurement) {
+        let key = SeriesKey::of(reporter, measurement);
+        let quantity = match measurement.quantity {
+            Quantity::Rate => forecast::Quantity::Rate,
+            Quantity::Rtt | Quantity::Delay => forecast::Quantity::RoundTrip,
+            Quantity::Loss => forecast::Quantity::Loss,
+        };
+        if !self.series.contains_key(&key) {
+            let of_reporter = self.of_reporters.entry(reporter.to_owned()).or_default();
+            if *of_reporter >= MAX_SERIES_OF_REPORTER {
+                return;
+            }
+            *of_reporter += 1;
+        }
+        let value = match measurement.quantity {
+            Quantity::Loss => self.loss_of_the_path(&key, measurement),
+            _ => measurement.value,
+        };
+        let known = self.series.entry(key.clone()).or_insert_with(|| Known {
+            series: Series::new(quantity, Detail::Compact),
+            newest: value,
+        });
+        let sample = Sample {
+            at: at_us(measurement.at_ms),
+            value,
+            bound: bound(measurement),
+        };
+        // What is late or senseless is kept in the store, and changes no forecast.
+        if known.series.observe(sample).is_err() {
+            return;
+        }
+        known.newest = value;
+        if matches!(measurement.source, Source::Transfer | Source::Relay) {
+            let path = (self.id(&measurement.from), self.id(&measurement.to));
+            let at = self.carried.entry(path).or_default();
+            *at = measurement.at_ms.max(*at);
+        }
+        if measurement.source == Source::Probe && measurement.quantity == Quantity::Rate {
+            let path = (self.id(&measurement.from), self.id(&measurement.to));
+            let unseen = sample.bound == Bound::AtLeast;
+            match measurement.conditions.bytes.filter(|_| unseen) {
+                Some(bytes) => _ = self.unseen.insert(path, bytes),
+                None => _ = self.unseen.remove(&path),
+            }
+        }
+        if measurement.from != measurement.to {
+            self.update_hop(&key, speaker);
+        }
+    }
+
+    /// Of the losses that a flow saw, no more than it could have borne at the rate that it had: the others it made itself, where a queue was full.
+    fn loss_of_the_path(&self, key: &SeriesKey, measurement: &Measurement) -> f64 {
+        let conditions = &measurement.conditions;
+        let most = || {
+            let (bytes, seconds) = (conditions.bytes? as f64, conditions.duration_s?);
+            let streams = f64::from(conditions.streams?.max(1));
+            let rtt = self.series.get(&key.of_quantity(Quantity::Rtt))?.newest;
+            let rate = bytes * 8.0 / seconds / streams;
+            rate.is_finite().then(|| most_loss_at(rate, rtt))
+        };
+        most().map_or(measurement.value, |most| measurement.value.min(most))
+    }
+
+    /// Takes into the hop what one side's series say now.
+    fn update_hop(&mut self, key: &SeriesKey, speaker: &Speaker) {
+        let of = |quantity| {
+            let known = self.series.get(&key.of_quantity(quantity))?;
+            let forecast = known.series.forecast()?;
+            Some((forecast.quantiles, forecast.samples, known.series.newest()?))
+        };
+        let (Some(rtt), Some(rate)) = (of(Quantity::Rtt), of(Quantity::Rate)) else {
+            // Of a hop of which one of them is not known nothing can be expected.
+            return;
+        };
+        let loss = of(Quantity::Loss).map_or(Quantiles::exactly(0.0), |(quantiles, ..)| quantiles);
+        let samples = u32::try_from(rtt.1.min(rate.1)).unwrap_or(u32::MAX);
+        let said = HopForecast {
+            rtt: rtt.0,
+            loss,
+            rate: rate.0,
+            at: rtt.2.min(rate.2) as f64 / 1e6,
+            samples,
+        };
+        let (from, to) = (self.id(&key.from), self.id(&key.to));
+        // Of a hop its two ends count apart, so that neither makes it look better than the other one says. Archives count as its beginning.
+        let reporter = match speaker.is(&key.to) && !speaker.is(&key.from) {
+            true => to,
+            false => from,
+        };
+        let Ok(taken) = self.reports.take(reporter, from, to, said) else {
+            return;
+        };
+        self.measured.insert((from, to), taken);
+        match self.hops.hop(from, to) {
+            Some(hop) => _ = self.hops.update(hop, &taken),
+            None => self.has_new = true,
+        }
+    }
+}
+
+/// What was held back by something else than the network says that there is at least as much.
+pub(super) fn bound(measurement: &Measurement) -> Bound {
+    match (measurement.quantity, measurement.conditions.limit) {
+        (
+            Quantity::Rate,
+            Some(
+                Limit::Application
+                | Limit::SendBuffer
+                | Limit::ReceiveWindow
+                | Limit::Pacing
+                | Limit::CongestionWindow,
+            ),
+        ) => Bound::AtLeast,
+        _ => Bound::Exact,
+    }
+}
+
+fn at_us(at_ms: u64) -> i64 {
+    i64::try_from(at_ms).unwrap_or(i64::MAX).saturating_mul(MS_US)
+}

@@ -1,0 +1,109 @@
+//! Tables of routes for those who keep them.
+
+use longhaul_control_api::routes::{Destination, RouteTable, SizeClass};
+use longhaul_weather::route::choice::{Choice, Chooser, Request};
+use longhaul_weather::route::table::{CLASS_ENDS, CLASSES, LONGEST_VALIDITY, choices, request};
+use longhaul_weather::route::{NodeId, Via};
+
+use super::{USUAL_STREAMS, Weather};
+use crate::places::seconds;
+
+impl Weather {
+    /// The table from one end to the hosts behind the first `skip`, at most `limit`, or to one end, for what is sent there or, if it `receives`, fetched.
+    /// Every destination is there; those without sizes go direct.
+    pub fn table(
+        &mut self,
+        from: &str,
+        to: Option<&str>,
+        receives: bool,
+        (skip, limit): (usize, usize),
+        now_ms: u64,
+    ) -> RouteTable {
+        let start = self.id(from);
+        let ends: Vec<(String, Vec<String>)> = match to {
+            Some(to) => vec![(
+                to.to_owned(),
+                self.depots.hosts.get(to).cloned().unwrap_or_default(),
+            )],
+            None => {
+                let hosts = self.depots.hosts.iter().filter(|(host, _)| *host != from);
+                let hosts = hosts.map(|(host, addresses)| (host.clone(), addresses.clone()));
+                hosts.skip(skip).take(limit).collect()
+            }
+        };
+        let ids: Vec<NodeId> = ends.iter().map(|(end, _)| self.id(end)).collect();
+        let now = seconds(now_ms);
+        match receives {
+            true => self.infer(&ids, &[start], now),
+            false => self.infer(&[start], &ids, now),
+        }
+        let mut chooser = Chooser::new(&self.hops, &self.outcomes, &self.policy);
+        let destinations = ends.into_iter().zip(ids).map(|((end, addresses), id)| {
+            let (source, sink) = match receives {
+                true => (id, start),
+                false => (start, id),
+            };
+            let made = choices(&mut chooser, source, sink, USUAL_STREAMS, now);
+            let classes = made.iter().flatten().enumerate();
+            let sizes = classes.map(|(class, choice)| {
+                let asked = request(source, sink, class, USUAL_STREAMS, now);
+                self.size(&chooser, &asked, receives, class, choice)
+            });
+            Destination {
+                to: end,
+                addresses,
+                sizes: sizes.collect(),
+            }
+        });
+        let destinations: Vec<Destination> = destinations.collect();
+        let is_full = to.is_none() && destinations.len() == limit;
+        RouteTable {
+            from: from.to_owned(),
+            receives,
+            map_version: self.map_version,
+            made_ms: now_ms,
+            valid_until_ms: now_ms.saturating_add((LONGEST_VALIDITY * 1000.0) as u64),
+            next: is_full.then(|| (skip + limit).to_string()),
+            destinations,
+        }
+    }
+
+    fn size(
+        &self,
+        chooser: &Chooser<'_>,
+        asked: &Request,
+        receives: bool,
+        class: usize,
+        choice: &Choice,
+    ) -> SizeClass {
+        let below = class.checked_sub(1).and_then(|below| CLASS_ENDS.get(below));
+        // What it was chosen by: the model, and what transfers took.
+        let option = |via: &Via, share| {
+            let expected = chooser.rate(asked, via).map(|rated| rated.expected);
+            // Routes are those that whoever asks opens.
+            let opened = match receives {
+                true => via.reversed(),
+                false => *via,
+            };
+            self.option(&opened, expected.as_ref(), asked.transfer.bytes, share)
+        };
+        let share = 1.0 / choice.at_once.len().max(1) as f64;
+        let at_once = choice.at_once.iter();
+        SizeClass {
+            at_least_bytes: below.map_or(0, |below| below + 1),
+            routes: at_once.map(|(via, _)| option(via, share)).collect(),
+            fall_back: choice.fall_back.iter().map(|via| option(via, 0.0)).collect(),
+            direct_seconds: choice.direct.map(|direct| super::spread(&direct.time)),
+        }
+    }
+
+    /// The depots of the route for large transfers between two ends, by name; none is the direct one.
+    pub fn bulk_route(&mut self, from: &str, to: &str, now_ms: u64) -> Vec<String> {
+        let (from, to) = (self.id(from), self.id(to));
+        self.infer(&[from], &[to], seconds(now_ms));
+        let mut chooser = Chooser::new(&self.hops, &self.outcomes, &self.policy);
+        let asked = request(from, to, CLASSES - 1, USUAL_STREAMS, seconds(now_ms));
+        let choice = chooser.choose(&asked, None, &self.account);
+        choice.via.depots().map(|depot| self.name(depot)).collect()
+    }
+}

@@ -1,0 +1,159 @@
+//! The API as other machines and whoever runs the controller ask it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod archives;
+mod bench;
+mod map;
+mod refused;
+mod reservations;
+#[path = "../../../api/tests/support/secured.rs"]
+mod secured;
+mod weather;
+
+use bench::{Bench, now_ms};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn anybody_learns_whether_it_is_there_and_can_work() {
+    let bench = Bench::new().await;
+    let plain = |path| bench.send(bench.service.request("GET", path, ""));
+    assert_eq!(plain("/healthz").await, (200, json!({"status": "ok"})));
+    // Nothing has to be rebuilt: it can work in a moment.
+    while plain("/readyz").await.0 != 200 {}
+    bench.controller.store().close().await;
+    let (status, health) = plain("/readyz").await;
+    assert_eq!(
+        (status, health["status"].as_str()),
+        (503, Some("the store does not answer"))
+    );
+    assert_eq!(plain("/healthz").await.0, 200);
+}
+
+#[tokio::test]
+async fn it_describes_itself_with_how_requests_are_signed() {
+    let bench = Bench::new().await;
+    let (_, described) = bench.local("GET", "/api/v1/openapi.json", "").await;
+    assert!(described["openapi"].as_str().unwrap().starts_with("3.1"));
+    assert_eq!(
+        longhaul_control::http::description()
+            .trim()
+            .parse::<Value>()
+            .unwrap(),
+        described
+    );
+    let schemes = &described["components"]["securitySchemes"];
+    assert_eq!(schemes["signature"]["name"], "Signature");
+    for (path, item) in described["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let security = &operation["security"];
+            let is_open = path == "/healthz" || path == "/readyz";
+            assert_eq!(
+                security.as_array().map_or(0, Vec::len),
+                usize::from(!is_open),
+                "{method} {path}"
+            );
+            if !is_open {
+                assert!(
+                    security[0].get("signature").is_some() && security[0].get("signature-input").is_some()
+                );
+            }
+        }
+    }
+    // All that is described is there: nothing is answered with 404 or 405 for its path alone.
+    for (path, item) in described["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            let (status, problem) = bench.local(&method.to_uppercase(), path, "").await;
+            let unknown = problem["detail"]
+                .as_str()
+                .unwrap_or_default()
+                .contains("openapi.json");
+            assert!(!unknown && status != 405, "{method} {path}: {status} {problem}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_is_granted_a_role_may_ask_from_then_on_and_no_longer_than_that() {
+    let bench = Bench::new().await;
+    let reader = bench.principal("reader", "grafana").await;
+    assert_eq!(bench.ask(&reader, "GET", "/api/v1/map", "").await.0, 200);
+    let (_, list) = bench.local("GET", "/api/v1/principals", "").await;
+    assert_eq!(list["items"][0]["name"], "grafana");
+    assert_eq!(list["items"][0]["roles"], json!(["reader"]));
+    let path = format!("/api/v1/principals/{}", reader.public());
+    assert_eq!(bench.local("DELETE", &path, "").await.0, 204);
+    assert_eq!(bench.ask(&reader, "GET", "/api/v1/map", "").await.0, 401);
+    assert_eq!(bench.local("DELETE", &path, "").await.0, 404);
+}
+
+#[tokio::test]
+async fn an_operator_elsewhere_may_do_what_the_one_here_may() {
+    let bench = Bench::new().await;
+    let operator = bench.principal("operator", "ana").await;
+    let role =
+        json!({"rights": [{"resource": "map", "permission": "read", "constraint": "any"}]}).to_string();
+    assert_eq!(
+        bench.ask(&operator, "PUT", "/api/v1/roles/viewer", &role).await.0,
+        201
+    );
+    assert_eq!(
+        bench.ask(&operator, "PUT", "/api/v1/roles/viewer", &role).await.0,
+        204
+    );
+    assert_eq!(
+        bench.ask(&operator, "PUT", "/api/v1/roles/client", &role).await.0,
+        409
+    );
+    let viewer = bench.principal("viewer", "ben").await;
+    assert_eq!(bench.ask(&viewer, "GET", "/api/v1/map", "").await.0, 200);
+    assert_eq!(bench.ask(&viewer, "GET", "/api/v1/forecasts", "").await.0, 403);
+    assert_eq!(
+        bench.ask(&operator, "DELETE", "/api/v1/roles/viewer", "").await.0,
+        204
+    );
+    assert_eq!(bench.ask(&viewer, "GET", "/api/v1/map", "").await.0, 401);
+}
+
+/// What was acknowledged is there when the service has ended, and nothing is taken any more.
+#[tokio::test]
+async fn what_is_under_way_is_finished_when_it_ends() {
+    let bench = Bench::new().await;
+    let batch = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": now_ms(), "value": 0.1, "source": "probe"}]});
+    let (status, answer) = bench
+        .local("POST", "/api/v1/measurements", &batch.to_string())
+        .await;
+    assert_eq!((status, answer["kept"].as_u64()), (200, Some(1)));
+    let again = bench.again().await;
+    assert_eq!(again.controller.store().count_measurements().await.unwrap(), 1);
+    // And forecast again.
+    assert_eq!(again.forecasts(1).await[0]["from"], "a");
+}
+
+#[tokio::test]
+async fn metrics_have_what_is_counted_and_the_newest_values() {
+    let bench = Bench::new().await;
+    let batch = json!({"measurements": [{"from": "a\"", "to": "b", "quantity": "loss", "at_ms": now_ms(), "value": 0.25, "source": "probe"}]});
+    assert_eq!(
+        bench
+            .local("POST", "/api/v1/measurements", &batch.to_string())
+            .await
+            .0,
+        200
+    );
+    bench.forecasts(1).await;
+    let reader = bench.principal("reader", "prometheus").await;
+    let (status, page) = bench.ask(&reader, "GET", "/metrics", "").await;
+    let page = page.as_str().unwrap();
+    assert_eq!(status, 200);
+    for line in [
+        "longhaul_control_measurements_kept_total 1",
+        "longhaul_control_series 1",
+        r#"longhaul_control_path_loss_ratio{from="a\"",to="b",reporter="operator"} 0.25"#,
+    ] {
+        assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+    }
+    assert!(page.ends_with("# EOF\n") && page.matches("# EOF").count() == 1);
+    let depot = bench.principal("depot", "d").await;
+    assert_eq!(bench.ask(&depot, "GET", "/metrics", "").await.0, 403);
+}

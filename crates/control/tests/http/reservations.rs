@@ -1,0 +1,307 @@
+//! Reservations as they are asked for over HTTP.
+
+use longhaul_proto::SigningKey;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, now_ms};
+use crate::secured::{now, signed_at};
+
+const HOUR_MS: u64 = 3_600_000;
+const PATH: &str = "/api/v1/reservations";
+
+fn map() -> Value {
+    let both = json!({"capacity": {"rate_bps": 1e10}});
+    json!({
+        "sites": [{"name": "west"}, {"name": "east"}],
+        "hosts": [{"name": "store", "site": "east", "addresses": ["store.example"], "access_bps": 4e9},
+            {"name": "dtn", "site": "west", "addresses": ["192.0.2.0/24"]}],
+        "links": [{"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both}]
+    })
+}
+
+async fn bench() -> Bench {
+    let bench = Bench::new().await;
+    assert_eq!(bench.local("PUT", "/api/v1/map", &map().to_string()).await.0, 200);
+    bench
+}
+
+fn request(bps: u64) -> Value {
+    json!({"from": "dtn", "to": "store.example", "wish": {"rate": {"rate_bps": bps}}, "end_ms": now_ms() + HOUR_MS})
+}
+
+async fn reserve(bench: &Bench, key: &SigningKey, request: &Value) -> (u16, Value) {
+    bench.ask(key, "POST", PATH, &request.to_string()).await
+}
+
+#[tokio::test]
+async fn a_reservation_is_asked_for_shown_changed_and_cancelled() {
+    let bench = bench().await;
+    let ana = bench.principal("reserver", "ana").await;
+    let (status, answer) = reserve(&bench, &ana, &request(2_000_000_000)).await;
+    assert_eq!(status, 201, "{answer}");
+    let one = &answer["reservations"][0];
+    assert_eq!(
+        (&one["id"], &one["from"], &one["to"]),
+        (&json!(1), &json!("dtn"), &json!("store"))
+    );
+    assert_eq!(
+        (&one["owner_name"], &one["state"]["life"]),
+        (&json!("ana"), &json!("created"))
+    );
+    let link = json!({"link": "w-e", "from": "west", "to": "east"});
+    assert_eq!(
+        one["pieces"][0]["paths"],
+        json!([{"rate_bps": 2_000_000_000_u64, "links": [link]}])
+    );
+    let path = format!("{PATH}/1");
+    let change = json!({"wish": {"rate": {"rate_bps": 1_000_000_000}}}).to_string();
+    let (status, answer) = bench.ask(&ana, "PATCH", &path, &change).await;
+    assert_eq!(
+        (status, &answer["reservations"][0]["wish"]["rate"]["rate_bps"]),
+        (200, &json!(1_000_000_000))
+    );
+    for (action, provision) in [("provision", "provisioned"), ("release", "released")] {
+        let (status, answer) = bench.ask(&ana, "POST", &format!("{path}/{action}"), "").await;
+        assert_eq!(
+            (status, &answer["reservations"][0]["state"]["provision"]),
+            (200, &json!(provision))
+        );
+    }
+    assert_eq!(
+        bench.ask(&ana, "POST", &format!("{path}/commit"), "").await.0,
+        409
+    );
+    let (status, answer) = bench.ask(&ana, "DELETE", &path, "").await;
+    assert_eq!(
+        (status, &answer["reservations"][0]["state"]["life"]),
+        (200, &json!("terminated"))
+    );
+    let (_, list) = bench.ask(&ana, "GET", &format!("{PATH}?active=true"), "").await;
+    assert_eq!(list, json!({"items": [], "next": null}));
+    let (_, list) = bench.ask(&ana, "GET", PATH, "").await;
+    assert_eq!(list["items"][0]["id"], 1);
+}
+
+#[tokio::test]
+async fn a_refusal_has_the_proof_and_offers_that_are_granted() {
+    let bench = bench().await;
+    let (ana, ben) = (
+        bench.principal("reserver", "ana").await,
+        bench.principal("reserver", "ben").await,
+    );
+    assert_eq!(reserve(&bench, &ana, &request(3_500_000_000)).await.0, 201);
+    let (status, problem) = reserve(&bench, &ben, &request(3_000_000_000)).await;
+    assert_eq!(
+        (status, &problem["type"]),
+        (409, &json!("urn:longhaul:problem:no-room"))
+    );
+    assert!(
+        problem["detail"]
+            .as_str()
+            .unwrap()
+            .contains("1.5 Gbit/s is left on w-e"),
+        "{problem}"
+    );
+    let refusal = &problem["refusal"];
+    let full = &refusal["proof"]["links"][0];
+    assert_eq!(
+        (&full["left_bps"], &full["by"], &full["by_others"]),
+        (&json!(1_500_000_000), &json!([]), &json!(1))
+    );
+    let (status, answer) = reserve(&bench, &ben, &refusal["offers"]["slower"]["request"]).await;
+    assert_eq!(
+        (status, &answer["reservations"][0]["wish"]["rate"]["rate_bps"]),
+        (201, &json!(1_500_000_000))
+    );
+    let (status, answer) = reserve(&bench, &ben, &refusal["offers"]["later"]["request"]).await;
+    assert_eq!(
+        (status, &answer["reservations"][0]["start_ms"]),
+        (201, &refusal["proof"]["until_ms"])
+    );
+    // Neither sees the other's.
+    let (_, list) = bench.ask(&ana, "GET", PATH, "").await;
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    assert_eq!(bench.ask(&ana, "GET", &format!("{PATH}/2"), "").await.0, 404);
+    assert_eq!(bench.ask(&ana, "DELETE", &format!("{PATH}/2"), "").await.0, 404);
+    let (_, list) = bench.local("GET", &format!("{PATH}?limit=2"), "").await;
+    assert_eq!(
+        (list["items"].as_array().unwrap().len(), &list["next"]),
+        (2, &json!("2"))
+    );
+    let (_, list) = bench.local("GET", &format!("{PATH}?after=2"), "").await;
+    assert_eq!(
+        (&list["items"][0]["id"], &list["next"]),
+        (&json!(3), &Value::Null)
+    );
+}
+
+#[tokio::test]
+async fn what_recurs_is_granted_as_a_whole_and_what_is_held_is_committed() {
+    let bench = bench().await;
+    let mut weekly = request(1_000_000_000);
+    weekly["recurrence"] = json!({"rule": "FREQ=WEEKLY;COUNT=3", "time_zone": "Europe/Zurich"});
+    weekly["hold"] = json!(true);
+    let (status, answer) = bench.local("POST", PATH, &weekly.to_string()).await;
+    assert_eq!(status, 201, "{answer}");
+    let ids: Vec<&Value> = answer["reservations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["id"])
+        .collect();
+    assert_eq!(ids, [1, 2, 3]);
+    let (status, answer) = bench.local("POST", &format!("{PATH}/2/commit"), "").await;
+    assert_eq!(
+        (status, answer["reservations"].as_array().unwrap().len()),
+        (200, 3)
+    );
+    let (status, answer) = bench.local("DELETE", &format!("{PATH}/1?series=true"), "").await;
+    assert_eq!(
+        (status, answer["reservations"].as_array().unwrap().len()),
+        (200, 3)
+    );
+    for rule in ["FREQ=DAILY", "every day", ""] {
+        weekly["recurrence"] = json!({"rule": rule});
+        let (status, problem) = bench.local("POST", PATH, &weekly.to_string()).await;
+        assert_eq!(status, 400, "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_with_a_key_reserves_once_and_is_there_after_a_restart() {
+    let bench = bench().await;
+    let ana = bench.principal("reserver", "ana").await;
+    let body = request(1_000_000_000).to_string();
+    let keyed = async |bench: &Bench, body: &str| {
+        let mut request = bench.service.request("POST", PATH, body);
+        request
+            .headers_mut()
+            .insert("idempotency-key", "k".parse().unwrap());
+        bench.send(signed_at(&ana, request, now(), |_| {})).await
+    };
+    let first = keyed(&bench, &body).await;
+    assert_eq!(first.0, 201, "{}", first.1);
+    assert_eq!(keyed(&bench, &body).await, first);
+    assert_eq!(keyed(&bench, &request(1).to_string()).await.0, 422);
+    let again = bench.again().await;
+    let (_, list) = again.local("GET", PATH, "").await;
+    assert_eq!(list["items"], first.1["reservations"]);
+    assert_eq!(keyed(&again, &body).await, first);
+}
+
+#[tokio::test]
+async fn who_may_not_and_what_can_not_be_is_told() {
+    let bench = bench().await;
+    let client = bench.principal("client", "c").await;
+    let (status, problem) = reserve(&bench, &client, &request(1)).await;
+    assert_eq!(status, 403, "{problem}");
+    let role = json!({"rights": [{"resource": "reservations", "permission": "create", "constraint": "any",
+        "limits": {"rate_bps": 1000, "ahead_s": 86400}}]});
+    let put = bench.local("PUT", "/api/v1/roles/slow", &role.to_string()).await;
+    assert_eq!(put.0, 201, "{}", put.1);
+    let slow = bench.principal("slow", "s").await;
+    let (status, problem) = reserve(&bench, &slow, &request(1001)).await;
+    assert_eq!(status, 403);
+    assert!(
+        problem["detail"]
+            .as_str()
+            .unwrap()
+            .contains("1001 bit/s are more than the 1000"),
+        "{problem}"
+    );
+    assert_eq!(reserve(&bench, &slow, &request(1000)).await.0, 201);
+    let with = |change: &dyn Fn(&mut Value)| {
+        let mut request = request(1);
+        change(&mut request);
+        request.to_string()
+    };
+    for (body, expected, word) in [
+        (with(&|r| r["to"] = json!("nowhere")), 404, "nowhere"),
+        (with(&|r| r["to"] = json!("west")), 400, "site west"),
+        (with(&|r| r["to"] = json!("")), 400, "1 to 253 bytes"),
+        (with(&|r| r["end_ms"] = json!(5)), 400, "ends before"),
+        (with(&|r| r["start_ms"] = json!(5)), 400, "began"),
+        (with(&|r| r["paths"] = json!(9)), 400, "9 paths"),
+        (
+            with(&|r| r["wish"] = json!({"rate": {"rate_bps": 0}})),
+            400,
+            "0 bit/s",
+        ),
+        (
+            with(&|r| r["wish"] = json!({"rate": {"rate_bps": 5_000_000_000_u64}})),
+            400,
+            "4000000000",
+        ),
+        (with(&|r| r["avoid_links"] = json!(["x"])), 400, "no link x"),
+        (with(&|r| r["colour"] = json!("red")), 400, "colour"),
+        ("nonsense".to_owned(), 400, ""),
+    ] {
+        let (status, problem) = bench.local("POST", PATH, &body).await;
+        assert_eq!(status, expected, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+    }
+    for (method, path) in [
+        ("GET", "/0"),
+        ("GET", "/7"),
+        ("POST", "/7/commit"),
+        ("DELETE", "/x"),
+    ] {
+        assert_eq!(
+            bench.local(method, &format!("{PATH}{path}"), "").await.0,
+            404,
+            "{method} {path}"
+        );
+    }
+    assert_eq!(bench.local("GET", &format!("{PATH}?after=x"), "").await.0, 400);
+}
+
+#[tokio::test]
+async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
+    let bench = Bench::new().await;
+    let depot = SigningKey::generate().unwrap().public();
+    let mut map = map();
+    map["depots"] = json!([{"name": "d", "key": depot.to_string(), "site": "east", "addresses": [{"endpoint": "198.51.100.9:7510"}]}]);
+    assert_eq!(bench.local("PUT", "/api/v1/map", &map.to_string()).await.0, 200);
+    let ana = bench.principal("reserver", "ana").await;
+    let mut asked = request(2_000_000_000);
+    (asked["from_address"], asked["provision"]) = (json!("192.0.2.7"), json!(true));
+    let (status, answer) = reserve(&bench, &ana, &asked).await;
+    let one = &answer["reservations"][0];
+    assert_eq!(
+        (status, &one["from_address"], &one["state"]["provision"]),
+        (201, &json!("192.0.2.7"), &json!("provisioned")),
+        "{answer}"
+    );
+    let (status, granted) = bench.ask(&ana, "GET", &format!("{PATH}/1/grants"), "").await;
+    assert_eq!(
+        (status, &granted["items"][0]["depots"]),
+        (200, &json!(["d"])),
+        "{granted}"
+    );
+    let text = granted["items"][0]["grant"].as_str().unwrap();
+    let grant: longhaul_proto::CircuitGrant = text.parse().unwrap();
+    assert_eq!(grant.check(&ana.public(), &depot, now_ms(), |_| true), Ok(()));
+    assert_eq!((grant.rate, &grant.circuit[..]), (2_000_000_000, &b"1"[..]));
+    // Nobody else sees it, and nothing is granted of what is released.
+    let bob = bench.principal("reserver", "bob").await;
+    assert_eq!(
+        bench.ask(&bob, "GET", &format!("{PATH}/1/grants"), "").await.0,
+        404
+    );
+    assert_eq!(
+        bench.ask(&ana, "POST", &format!("{PATH}/1/release"), "").await.0,
+        200
+    );
+    assert_eq!(
+        bench.ask(&ana, "GET", &format!("{PATH}/1/grants"), "").await.0,
+        409
+    );
+    // A reserver has no streams set up of hosts that the map does not know as its ends.
+    asked["from_address"] = json!("203.0.113.9");
+    let (status, refused) = reserve(&bench, &ana, &asked).await;
+    let why = refused["detail"].as_str().unwrap();
+    assert!(
+        status == 400 && why.contains("192.0.2.0/24"),
+        "{status} {refused}"
+    );
+}

@@ -1,0 +1,433 @@
+//! The journal of reservations and the one that writes it, kept by SQLite and by PostgreSQL: the same tests. Whatever ends a writer, and wherever,
+//! nothing that it acknowledged is lost, and nothing is there twice.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+#[allow(dead_code, reason = "shared with tests that use more of it")]
+#[path = "../../api/tests/support/postgres.rs"]
+mod postgres;
+#[macro_use]
+#[path = "../../api/tests/support/stores.rs"]
+mod stores;
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::{Context, Poll};
+
+use longhaul_circuits::ledger::ReservationId;
+use longhaul_circuits::time::Window;
+use longhaul_control::reservations::wanted::Place;
+use longhaul_control::reservations::writer::{AskError, open};
+use longhaul_control::reservations::{Asker, Book, Clock, Command, Desk, DeskError, Record, Writer};
+use longhaul_control::store::reservations::Batch;
+use longhaul_control::store::{Once, StoreError};
+use longhaul_control::{Store, reservations};
+use longhaul_control_api::map::Map;
+use longhaul_control_api::reservations::{ReservationQuery, ReserveState, Reserved};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+const HOUR: i64 = 3_600_000;
+/// Requests at a time when a writer is killed.
+const REQUESTS: usize = 4;
+/// No run of a writer is as long as this, in polls.
+const MANY_POLLS: usize = 10_000;
+
+/// One link of 10 Gbit/s, half of which may be reserved.
+fn map() -> Map {
+    let both = json!({"capacity": {"rate_bps": 1e10}});
+    let link = json!({"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both});
+    serde_json::from_value(json!({"sites": [{"name": "west"}, {"name": "east"}], "links": [link]})).unwrap()
+}
+
+fn operator() -> Asker {
+    Asker {
+        owner: "operator".to_owned(),
+        name: "root".to_owned(),
+        rights: None,
+    }
+}
+
+fn reserve(name: &str, bps: u64, hold: bool) -> Command {
+    let request = json!({"from": "west", "to": "east", "wish": {"rate": {"rate_bps": bps}}, "end_ms": HOUR,
+        "description": name, "hold": hold});
+    let place = |site: &str| Place {
+        name: site.to_owned(),
+        site: site.to_owned(),
+        access: None,
+        address: None,
+    };
+    Command::Reserve {
+        request: Box::new(serde_json::from_value(request).unwrap()),
+        from: place("west"),
+        to: place("east"),
+        windows: vec![Window::new(0, HOUR)],
+        is_end: false,
+    }
+}
+
+fn once(name: &str) -> Once {
+    Once::of("reservations r", name, name.as_bytes())
+}
+
+/// A clock that stands still until it is set.
+#[derive(Clone, Default)]
+struct Time(Arc<AtomicI64>);
+
+impl Time {
+    fn clock(&self) -> Clock {
+        let time = self.0.clone();
+        Arc::new(move || time.load(Ordering::SeqCst))
+    }
+
+    fn set(&self, now: i64) {
+        self.0.store(now, Ordering::SeqCst);
+    }
+}
+
+fn opened(store: &Store, time: &Time) -> (Book, Writer) {
+    let (_, maps) = watch::channel(Arc::new(map()));
+    open(store.clone(), maps, time.clock())
+}
+
+/// A writer that writes until this is dropped.
+struct Writing {
+    book: Book,
+    task: tokio::task::JoinHandle<()>,
+    end: watch::Sender<bool>,
+}
+
+impl Writing {
+    fn begin(store: &Store, time: &Time) -> Self {
+        let (book, writer) = opened(store, time);
+        let (end, ends) = watch::channel(false);
+        let task = tokio::spawn(writer.run(ends));
+        Self { book, task, end }
+    }
+
+    async fn finish(self) {
+        self.end.send_replace(true);
+        self.task.await.unwrap();
+    }
+}
+
+/// How often each description is there.
+async fn there(book: &Book) -> BTreeMap<String, u32> {
+    let look = |desk: &Desk, now| {
+        desk.list(&operator(), &ReservationQuery::default(), 0, 100_000, now)
+            .0
+    };
+    let mut there = BTreeMap::new();
+    for one in book.read(look).await.unwrap() {
+        *there.entry(one.description.unwrap()).or_default() += 1;
+    }
+    there
+}
+
+async fn journal(store: &Store) -> Vec<(i64, Record)> {
+    store.reservation_records(0, 100_000).await.unwrap()
+}
+
+async fn a_writer_that_has_a_newer_one_beside_it_appends_nothing(store: Store) {
+    let mut desk = Desk::new().unwrap();
+    let mut records = Vec::new();
+    desk.take_map(&map(), &mut records).unwrap();
+    let old = store.lead_reservations().await.unwrap();
+    let batch = |epoch, first, records| Batch {
+        epoch,
+        first,
+        records,
+        answers: &[],
+        now: 0,
+    };
+    store.append_reservations(&batch(old, 1, &records)).await.unwrap();
+    let new = store.lead_reservations().await.unwrap();
+    assert!(new > old);
+    assert_eq!(store.reservation_epoch().await.unwrap(), new);
+    let fenced = store
+        .append_reservations(&batch(old, 2, &records))
+        .await
+        .unwrap_err();
+    assert!(matches!(fenced, StoreError::Fenced), "{fenced}");
+    // What is there is not written over, and of what is refused no part stays.
+    let twice = [records[0].clone(), records[0].clone()];
+    assert!(store.append_reservations(&batch(new, 0, &twice)).await.is_err());
+    assert_eq!(journal(&store).await, [(1, records[0].clone())]);
+    store.append_reservations(&batch(new, 2, &records)).await.unwrap();
+    assert_eq!(journal(&store).await.len(), 2);
+}
+
+async fn what_many_ask_at_once_is_decided_one_after_the_other(store: Store) {
+    let time = Time::default();
+    let writing = Writing::begin(&store, &time);
+    let mut tasks = JoinSet::new();
+    for number in 0..40 {
+        let book = writing.book.clone();
+        tasks.spawn(async move {
+            let command = reserve(&format!("{number}"), 500_000_000, false);
+            match book.ask(operator(), command, None).await {
+                Ok(Reserved { reservations }) => reservations.len(),
+                Err(AskError::Desk(DeskError::NoRoom(_))) => 0,
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
+    let granted: usize = tasks.join_all().await.into_iter().sum();
+    assert_eq!(granted, 10, "half of ten gigabits in parts of half of one");
+    let before = there(&writing.book).await;
+    assert_eq!(before.len(), 10);
+    writing.finish().await;
+    let again = Writing::begin(&store, &time);
+    assert_eq!(there(&again.book).await, before);
+}
+
+async fn the_same_key_reserves_once_whenever_it_comes(store: Store) {
+    let time = Time::default();
+    let writing = Writing::begin(&store, &time);
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let book = writing.book.clone();
+        tasks.spawn(async move {
+            let asked = book.ask(operator(), reserve("a", 1, false), Some(once("a")));
+            asked.await.unwrap().reservations[0].id
+        });
+    }
+    assert_eq!(tasks.join_all().await, [1; 8]);
+    let other = Once::of("reservations r", "a", b"another content");
+    let reused = writing
+        .book
+        .ask(operator(), reserve("b", 1, false), Some(other))
+        .await;
+    assert!(matches!(reused, Err(AskError::Store(StoreError::KeyReused(_)))));
+    // What is refused is not remembered: it may go another time.
+    let much = || {
+        writing
+            .book
+            .ask(operator(), reserve("c", 5_000_000_000, false), Some(once("c")))
+    };
+    assert!(much().await.is_err());
+    let cancel = Command::Cancel {
+        id: ReservationId(0),
+        series: false,
+    };
+    writing.book.ask(operator(), cancel, None).await.unwrap();
+    assert_eq!(much().await.unwrap().reservations[0].id, 2);
+    writing.finish().await;
+    let again = Writing::begin(&store, &time);
+    let asked = again
+        .book
+        .ask(operator(), reserve("a", 1, false), Some(once("a")))
+        .await;
+    // It is answered as it was then.
+    assert_eq!(asked.unwrap().reservations[0].pieces.len(), 1);
+    assert_eq!(there(&again.book).await.len(), 2);
+}
+
+async fn holds_time_out_in_the_journal_also_when_nobody_was_there(store: Store) {
+    let time = Time::default();
+    let writing = Writing::begin(&store, &time);
+    let held = writing
+        .book
+        .ask(operator(), reserve("a", 5_000_000_000, true), None)
+        .await
+        .unwrap();
+    assert_eq!(held.reservations[0].state.reserve, ReserveState::Held);
+    assert!(
+        writing
+            .book
+            .ask(operator(), reserve("b", 1, false), None)
+            .await
+            .is_err()
+    );
+    writing.finish().await;
+    time.set(i64::try_from(reservations::desk::HOLD_MS).unwrap());
+    let again = Writing::begin(&store, &time);
+    let late = again
+        .book
+        .ask(operator(), Command::Commit(ReservationId(0)), None)
+        .await;
+    assert!(matches!(late, Err(AskError::Desk(DeskError::NotNow(..)))));
+    assert!(
+        again
+            .book
+            .ask(operator(), reserve("b", 1, false), None)
+            .await
+            .is_ok()
+    );
+}
+
+/// Two controllers that both write, on one store: whoever is asked takes the lead, and no bandwidth is promised twice.
+async fn two_writers_promise_nothing_twice(store: Store) {
+    let time = Time::default();
+    let both = [Writing::begin(&store, &time), Writing::begin(&store, &time)];
+    let mut tasks = JoinSet::new();
+    for number in 0..24 {
+        let book = both[number % 2].book.clone();
+        tasks.spawn(async move {
+            let name = format!("{number}");
+            loop {
+                match book
+                    .ask(operator(), reserve(&name, 500_000_000, false), Some(once(&name)))
+                    .await
+                {
+                    Ok(_) => return 1,
+                    Err(AskError::Desk(DeskError::NoRoom(_))) => return 0,
+                    // The other one came between, again and again.
+                    Err(AskError::Store(StoreError::Busy | StoreError::Behind)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+    }
+    let granted: usize = tasks.join_all().await.into_iter().sum();
+    assert_eq!(granted, 10);
+    for writing in both {
+        writing.finish().await;
+    }
+    let again = Writing::begin(&store, &time);
+    let there = there(&again.book).await;
+    assert!(
+        there.len() == 10 && there.values().all(|count| *count == 1),
+        "{there:?}"
+    );
+}
+
+/// A future that is dropped in the middle, after so many polls.
+struct Killed<F> {
+    future: Option<Pin<Box<F>>>,
+    polls: usize,
+}
+
+impl<F: Future<Output = ()>> Future for Killed<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let Some(future) = this.future.as_mut().filter(|_| this.polls > 0) else {
+            this.future = None;
+            return Poll::Ready(());
+        };
+        this.polls -= 1;
+        future.as_mut().poll(context)
+    }
+}
+
+/// The writer is dropped after one poll, after two, and so on, until it was not before all was answered: within any of its steps, between
+/// appending and answering too. What is asked again with the same key is there once then.
+async fn a_writer_that_is_killed_anywhere_loses_and_doubles_nothing(store: Store) {
+    let time = Time::default();
+    let (mut all, mut broken) = (Vec::new(), 0);
+    for polls in 1..MANY_POLLS {
+        let (book, writer) = opened(&store, &time);
+        let (_end, ends) = watch::channel(false);
+        let mut asked = JoinSet::new();
+        for number in 0..REQUESTS {
+            let (book, name) = (book.clone(), format!("{polls}-{number}"));
+            asked.spawn(async move {
+                let answer = book
+                    .ask(operator(), reserve(&name, 1, false), Some(once(&name)))
+                    .await;
+                (name, answer.is_ok())
+            });
+        }
+        drop(book);
+        let killed = Killed {
+            future: Some(Box::pin(writer.run(ends))),
+            polls,
+        };
+        let (_, answers) = tokio::join!(killed, asked.join_all());
+        let acknowledged = answers.iter().filter(|(_, ok)| *ok).count();
+        all.extend(answers.iter().cloned());
+        let again = Writing::begin(&store, &time);
+        let found = there(&again.book).await;
+        for (name, _) in all.iter().filter(|(_, ok)| *ok) {
+            assert_eq!(
+                found.get(name),
+                Some(&1),
+                "{name} was acknowledged before {polls} polls"
+            );
+        }
+        assert!(found.values().all(|count| *count == 1), "{found:?}");
+        broken += usize::from(acknowledged < REQUESTS);
+        for (name, ok) in &mut all {
+            if !*ok {
+                let asked = again
+                    .book
+                    .ask(operator(), reserve(name, 1, false), Some(once(name)));
+                *ok = asked.await.is_ok();
+                assert!(*ok, "{name}");
+            }
+        }
+        let found = there(&again.book).await;
+        assert_eq!(found.len(), all.len());
+        assert!(found.values().all(|count| *count == 1), "{found:?}");
+        again.finish().await;
+        if acknowledged == REQUESTS {
+            assert!(broken > 3, "it was killed in the middle {broken} times");
+            return;
+        }
+    }
+    panic!("it never came to its end");
+}
+
+on_both!(
+    a_writer_that_has_a_newer_one_beside_it_appends_nothing,
+    what_many_ask_at_once_is_decided_one_after_the_other,
+    the_same_key_reserves_once_whenever_it_comes,
+    holds_time_out_in_the_journal_also_when_nobody_was_there,
+    two_writers_promise_nothing_twice,
+    a_writer_that_is_killed_anywhere_loses_and_doubles_nothing,
+);
+
+/// The file loses its last records, as it does where they were never committed: what is left is the book as it was. One that is missing in the
+/// middle, or is no record, is no book at all, and is told.
+#[tokio::test]
+async fn a_journal_with_a_hole_is_told_and_one_that_ends_early_is_not_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("control.sqlite");
+    let time = Time::default();
+    let store = Store::sqlite(&file).await.unwrap();
+    let writing = Writing::begin(&store, &time);
+    for name in ["a", "b", "c"] {
+        writing
+            .book
+            .ask(operator(), reserve(name, 1, false), None)
+            .await
+            .unwrap();
+    }
+    writing.finish().await;
+    let last = journal(&store).await.last().unwrap().0;
+    store.close().await;
+    let edit = async |statement: &'static str, number: i64| {
+        use sqlx::ConnectOptions;
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&file);
+        let mut connection = options.connect().await.unwrap();
+        sqlx::query(statement)
+            .bind(number)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+        sqlx::Connection::close(connection).await.unwrap();
+    };
+    // The commit of the last one is gone: it is held, and not promised.
+    edit("DELETE FROM reservation_journal WHERE number = $1", last).await;
+    let store = Store::sqlite(&file).await.unwrap();
+    let writing = Writing::begin(&store, &time);
+    let state = |desk: &Desk, now| {
+        desk.show(&operator(), ReservationId(2), now)
+            .map(|one| one.state.reserve)
+    };
+    assert_eq!(writing.book.read(state).await.unwrap(), Ok(ReserveState::Held));
+    writing.finish().await;
+    store.close().await;
+    edit("DELETE FROM reservation_journal WHERE number = $1", 2).await;
+    let store = Store::sqlite(&file).await.unwrap();
+    let writing = Writing::begin(&store, &time);
+    assert!(matches!(writing.book.read(state).await, Err(StoreError::Behind)));
+    let asked = writing.book.ask(operator(), reserve("d", 1, false), None).await;
+    assert!(matches!(asked, Err(AskError::Store(StoreError::Behind))));
+    writing.finish().await;
+}

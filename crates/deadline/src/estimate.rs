@@ -1,0 +1,116 @@
+//! What best effort carries: a forecast, which gives way to what the copy measures itself.
+
+use std::time::Duration;
+
+/// After so much measuring, the forecast counts no more.
+const MEASURED_WHOLLY: Duration = Duration::from_secs(60);
+/// Where there is no forecast, a measurement counts from this length on: slow start is over on any path.
+const MEASURED_AT_LEAST: Duration = Duration::from_secs(5);
+/// What is measured of the past is taken for the next hours as one in ten less, or more, than by these factors.
+const LOW: f64 = 0.75;
+const HIGH: f64 = 1.25;
+/// No rate is slower, in bit/s, so that logarithms exist.
+const LEAST_BPS: f64 = 1.0;
+
+/// Quantiles of a rate, in bit/s: in nine cases of ten it is `p10` or more.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// One case in ten is below.
+    pub p10: f64,
+    /// Half are.
+    pub p50: f64,
+    /// Nine in ten are.
+    pub p90: f64,
+}
+
+/// What a copy has measured of itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// What it carries by best effort, in bit/s.
+    pub bps: f64,
+    /// Over what time that was measured.
+    pub over: Duration,
+}
+
+impl Rates {
+    /// Whether these can be three quantiles of a rate.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.p10 > 0.0 && self.p10 <= self.p50 && self.p50 <= self.p90 && self.p90.is_finite()
+    }
+}
+
+/// What is expected of best effort: by the forecast to begin with, by what is measured in the end, and in between by the mean of their logarithms.
+/// None where too little is known.
+#[must_use]
+pub fn blend(forecast: Option<Rates>, measured: Option<Measured>) -> Option<Rates> {
+    let forecast = forecast.filter(Rates::is_sound);
+    let measured = measured.filter(|measured| measured.bps.is_finite() && measured.bps >= 0.0);
+    let Some(measured) = measured else {
+        return forecast;
+    };
+    let Some(forecast) = forecast else {
+        return (measured.over >= MEASURED_AT_LEAST).then(|| spread(measured.bps));
+    };
+    let weight = (measured.over.as_secs_f64() / MEASURED_WHOLLY.as_secs_f64()).min(1.0);
+    let seen = spread(measured.bps);
+    let between = |told: f64, seen: f64| {
+        let (told, seen) = (told.max(LEAST_BPS).ln(), seen.max(LEAST_BPS).ln());
+        (told * (1.0 - weight) + seen * weight).exp()
+    };
+    Some(Rates {
+        p10: between(forecast.p10, seen.p10),
+        p50: between(forecast.p50, seen.p50),
+        p90: between(forecast.p90, seen.p90),
+    })
+}
+
+fn spread(bps: f64) -> Rates {
+    Rates {
+        p10: bps * LOW,
+        p50: bps,
+        p90: bps * HIGH,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_blend_lies_between_what_is_told_and_what_is_seen(told in 1e3..1e11_f64, seen in 0.0..1e11_f64, secs in 0..200_u64) {
+            let forecast = Rates { p10: told / 2.0, p50: told, p90: told * 2.0 };
+            let measured = Measured { bps: seen, over: Duration::from_secs(secs) };
+            let found = blend(Some(forecast), Some(measured)).unwrap();
+            let (least, most) = (told.min(seen.max(1.0)), told.max(seen.max(1.0)));
+            prop_assert!(found.p50 >= least * 0.999 && found.p50 <= most * 1.001);
+            prop_assert!(found.p10 <= found.p50 * 1.001 && found.p50 <= found.p90 * 1.001);
+            if secs >= 60 {
+                prop_assert!((found.p50 - seen.max(1.0)).abs() <= seen.max(1.0) * 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_of_nothing() {
+        let short = Measured {
+            bps: 1e9,
+            over: Duration::from_secs(1),
+        };
+        let broken = Measured {
+            bps: f64::NAN,
+            over: MEASURED_WHOLLY,
+        };
+        let senseless = Rates {
+            p10: 2.0,
+            p50: 1.0,
+            p90: f64::INFINITY,
+        };
+        assert_eq!(blend(None, None), None);
+        assert_eq!(blend(None, Some(short)), None);
+        assert_eq!(blend(Some(senseless), Some(broken)), None);
+    }
+}

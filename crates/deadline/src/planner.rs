@@ -1,0 +1,405 @@
+//! The decisions. Whoever carries them out looks at the copy every second or so, and feeds what became of requests.
+//!
+//! - Best effort **will do** where it carries what is left before the deadline at its p10 rate, less a margin of time ([`bounds::MARGIN_SHARE`]): nothing is asked.
+//! - What it is not sure to carry is **reserved**, as a volume by the deadline. It is held first, and committed only if it is still needed then.
+//! - It is **changed** where what is promised and best effort at its p10 no longer carry what is left ([`bounds::CHANGED_ABOVE`]): a path has failed, the walk has found
+//!   more, the copy is slower than it was to be; and where less than half of it is needed ([`bounds::CHANGED_BELOW`]).
+//! - It is **returned** where best effort would do with [`bounds::RELEASED_ABOVE`] to spare, and when the copy is over.
+//! - That the deadline is at risk is **reported** once, with what could be had instead.
+//!
+//! What keeps it from flapping: whatever leads to a request must have held for a while, there are pauses between requests that double, and there are at
+//! most [`bounds::MAX_REQUESTS`] in all.
+
+use std::collections::BTreeSet;
+
+use crate::estimate::{Measured, Rates, blend};
+use crate::promise::{PathId, Promise};
+use crate::{Moment, carried, time_of};
+
+mod account;
+pub mod bounds;
+mod events;
+mod need;
+
+pub use account::Account;
+use bounds::{
+    CHANGED_ABOVE, CHANGED_BELOW, EXTENDED_BEFORE_MS, FIRST_PAUSE_MS, HEADROOM, MARGIN_SHARE,
+    MAX_ESTIMATE_WAIT_MS, MAX_MARGIN_MS, MAX_PAUSE_MS, MAX_REQUESTS, MAX_RETURNS, MIN_RATE_WINDOW_MS,
+    MIN_RETURNED_SHARE, RETURN_SETTLED_MS, SETTLED_MS,
+};
+pub use events::{Action, Ask, Event, Look, Mode, Outlook, Refusal, Why};
+
+#[derive(Debug, Clone, PartialEq)]
+enum State {
+    /// Nothing is under way.
+    Idle,
+    /// A request is, for a change of what is promised if that is so.
+    Asked,
+    /// What is held is being committed.
+    Committing(Promise),
+    /// A request or a commit is under way for a copy that is over, or what is held is being given back.
+    Ending,
+    /// What is promised is being given back.
+    Returning,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Planner {
+    begun: Moment,
+    deadline: Option<Moment>,
+    mode: Mode,
+    state: State,
+    promise: Option<Promise>,
+    failed: BTreeSet<PathId>,
+    last: Look,
+    measured: Option<Measured>,
+    requests: u32,
+    not_before: Moment,
+    /// Since when more is needed than there is; less than half of it; nothing of it; and since when the deadline is expected to be missed.
+    short_since: Option<Moment>,
+    ample_since: Option<Moment>,
+    spare_since: Option<Moment>,
+    missed_since: Option<Moment>,
+    refusal: Option<Refusal>,
+    /// The last request was for a counter-offer.
+    is_counter_offer: bool,
+    /// The most bytes that were ever promised at once.
+    most_promised: f64,
+    gave_up: bool,
+    warned: bool,
+    over: bool,
+    /// The latest moment that was ever said: clocks may be set back.
+    now: Moment,
+    /// Times that what is promised could not be given back.
+    kept: u32,
+    why: Why,
+    account: Account,
+}
+
+impl Planner {
+    /// For a copy that begins now.
+    #[must_use]
+    pub fn new(now: Moment, deadline: Option<Moment>, mode: Mode) -> Self {
+        Self {
+            begun: now,
+            deadline,
+            mode,
+            state: State::Idle,
+            promise: None,
+            failed: BTreeSet::new(),
+            last: Look::default(),
+            measured: None,
+            requests: 0,
+            not_before: now,
+            short_since: None,
+            ample_since: None,
+            spare_since: None,
+            missed_since: None,
+            refusal: None,
+            is_counter_offer: false,
+            most_promised: 0.0,
+            gave_up: false,
+            warned: false,
+            over: false,
+            now,
+            kept: 0,
+            why: match mode {
+                Mode::Never => Why::Never,
+                _ => Why::Undecided,
+            },
+            account: Account::default(),
+        }
+    }
+
+    /// Why it stands as it does.
+    #[must_use]
+    pub const fn why(&self) -> Why {
+        self.why
+    }
+
+    /// What was reserved and returned so far.
+    #[must_use]
+    pub const fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// What is promised now.
+    #[must_use]
+    pub const fn promise(&self) -> Option<&Promise> {
+        self.promise.as_ref()
+    }
+
+    /// Requests so far.
+    #[must_use]
+    pub const fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// What best effort is expected to carry, where that is known.
+    #[must_use]
+    pub fn expected(&self) -> Option<Rates> {
+        blend(self.last.forecast, self.measured)
+    }
+
+    /// The moment by which all is to be there so that the deadline is met, with the margin.
+    #[must_use]
+    pub fn aim(&self) -> Option<Moment> {
+        let deadline = self.deadline?;
+        let span = deadline.saturating_sub(self.begun);
+        let margin = ((span as f64 * MARGIN_SHARE) as Moment).min(MAX_MARGIN_MS);
+        Some(deadline - margin.min(deadline))
+    }
+
+    /// Whether nothing is held, promised or under way any more, so that whoever carries actions out need not wait.
+    #[must_use]
+    pub fn is_clear(&self) -> bool {
+        self.state == State::Idle && self.promise.is_none()
+    }
+
+    /// Takes in what happened, and says what is to be done.
+    pub fn on(&mut self, now: Moment, event: Event) -> Vec<Action> {
+        let now = now.max(self.now);
+        self.now = now;
+        match event {
+            Event::Look(look) => {
+                self.last = look;
+                self.measured = look.measured.or(self.measured);
+                if !self.over {
+                    return self.looked(now);
+                }
+            }
+            Event::Held(pieces) => match self.state {
+                State::Asked if !self.over && self.is_still_needed(now) => {
+                    self.state = State::Committing(Promise { pieces });
+                    return vec![Action::Commit];
+                }
+                State::Asked | State::Ending => {
+                    self.state = State::Ending;
+                    return vec![Action::Abort];
+                }
+                _ => {}
+            },
+            Event::Committed => {
+                if let State::Committing(promise) = std::mem::replace(&mut self.state, State::Idle) {
+                    self.account.promised(now, self.promise.as_ref(), &promise);
+                    self.promise = Some(promise);
+                    self.refusal = None;
+                    self.failed.clear();
+                    self.most_promised = self.most_promised.max(self.promised(now));
+                    self.forget_trends();
+                    self.why = Why::Reserved;
+                }
+                return self.ended();
+            }
+            Event::Refused(refusal) => {
+                self.state = State::Idle;
+                return match self.over {
+                    true => self.ended(),
+                    false => self.refused(now, refusal),
+                };
+            }
+            Event::Failed { is_passing } => {
+                self.gave_up |= !is_passing;
+                return self.came_to_nothing();
+            }
+            Event::Returned => {
+                let is_whole = self.state == State::Returning;
+                self.state = State::Idle;
+                if is_whole && let Some(promise) = self.promise.take() {
+                    self.account.returned(now, &promise);
+                    self.failed.clear();
+                    self.forget_trends();
+                    if !self.over {
+                        self.why = Why::Returned;
+                    }
+                }
+                return self.ended();
+            }
+            Event::Lost => {
+                if self.state == State::Idle
+                    && let Some(promise) = self.promise.take()
+                {
+                    self.account.lost(now, &promise);
+                    self.failed.clear();
+                    self.forget_trends();
+                    self.why = Why::Undecided;
+                }
+            }
+            Event::Path { path, works } => {
+                match works {
+                    true => self.failed.remove(&path),
+                    false => self.failed.insert(path),
+                };
+            }
+            Event::Over => {
+                self.over = true;
+                return self.ended();
+            }
+        }
+        Vec::new()
+    }
+
+    fn came_to_nothing(&mut self) -> Vec<Action> {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            // It may have been committed, and the answer lost.
+            State::Committing(_) => {
+                self.state = State::Ending;
+                return vec![Action::Abort];
+            }
+            State::Returning => {
+                self.kept += 1;
+                if self.kept >= MAX_RETURNS {
+                    self.promise = None;
+                }
+            }
+            _ => {}
+        }
+        if self.promise.is_none() && self.mode != Mode::Never {
+            self.why = Why::Unable;
+        }
+        self.ended()
+    }
+
+    /// Gives back what there is when the copy is over.
+    fn ended(&mut self) -> Vec<Action> {
+        if !self.over {
+            return Vec::new();
+        }
+        match self.state {
+            State::Idle if self.promise.is_some() => {
+                self.state = State::Returning;
+                vec![Action::Release]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn looked(&mut self, now: Moment) -> Vec<Action> {
+        // What is over is not promised any more, and was not returned.
+        if self.state == State::Idle && self.promise.as_ref().is_some_and(|promise| promise.end() <= now) {
+            self.state = State::Returning;
+            return vec![Action::Release];
+        }
+        let mut actions = match self.mode {
+            Mode::Rate(bps) => self.by_rate(now, bps),
+            Mode::Auto | Mode::Never => self.by_need(now),
+        };
+        actions.extend(self.warning(now));
+        actions
+    }
+
+    /// What is reserved by the deadline.
+    fn by_need(&mut self, now: Moment) -> Vec<Action> {
+        let Some(need) = self.need(now) else {
+            return Vec::new();
+        };
+        let promised = self.promised(now);
+        let trend = |since: &mut Option<Moment>, holds: bool| {
+            *since = since.or(Some(now)).filter(|_| holds);
+            since.map(|since| now - since)
+        };
+        let short = trend(&mut self.short_since, need.short > promised * CHANGED_ABOVE);
+        let is_worth = promised - need.short >= self.most_promised * MIN_RETURNED_SHARE;
+        let is_ample = self.last.is_all && need.short < promised * CHANGED_BELOW && is_worth;
+        let ample = trend(&mut self.ample_since, is_ample && !need.will_do_amply);
+        let is_spare = self.promise.is_some() && self.last.is_all && need.will_do_amply;
+        let spare = trend(&mut self.spare_since, is_spare);
+        if self.promise.is_none() && self.last.is_all && need.short <= 0.0 && self.mode == Mode::Auto {
+            self.why = match self.why {
+                Why::Returned => Why::Returned,
+                _ => Why::BestEffort,
+            };
+        }
+        if self.state != State::Idle || self.mode == Mode::Never {
+            return Vec::new();
+        }
+        let held = |since: Option<Moment>, long: Moment| since.is_some_and(|held| held >= long);
+        if held(spare, RETURN_SETTLED_MS) {
+            self.state = State::Returning;
+            return vec![Action::Release];
+        }
+        // A forecast does not waver from look to look.
+        let settled = match self.measured {
+            None if self.promise.is_none() => 0,
+            _ => SETTLED_MS,
+        };
+        if !(held(short, settled) || held(ample, RETURN_SETTLED_MS)) || !self.may_ask(now) {
+            return Vec::new();
+        }
+        let Some(by) = self.aim().filter(|aim| *aim > now) else {
+            return Vec::new();
+        };
+        let bytes = need.short.max(1.0).ceil() as u64;
+        vec![self.ask(now, Ask::Volume { bytes, by })]
+    }
+
+    /// A rate for as long as the copy is expected to take.
+    fn by_rate(&mut self, now: Moment, bps: f64) -> Vec<Action> {
+        let waited = now - self.begun >= MAX_ESTIMATE_WAIT_MS;
+        let is_known = self.last.is_all || waited;
+        let is_done = self.last.is_all && self.last.left == 0;
+        if self.state != State::Idle || !is_known || is_done || !self.may_ask(now) {
+            return Vec::new();
+        }
+        let ends = self.promise.as_ref().map(Promise::end);
+        if ends.is_some_and(|end| end > now + EXTENDED_BEFORE_MS) {
+            return Vec::new();
+        }
+        let takes = time_of(self.last.left as f64 * HEADROOM, bps).unwrap_or(MIN_RATE_WINDOW_MS);
+        let until = now.saturating_add(takes.max(MIN_RATE_WINDOW_MS));
+        vec![self.ask(now, Ask::Rate { bps, until })]
+    }
+
+    fn ask(&mut self, now: Moment, ask: Ask) -> Action {
+        self.state = State::Asked;
+        self.is_counter_offer = false;
+        let pause = FIRST_PAUSE_MS.saturating_mul(1 << self.requests.min(16));
+        self.not_before = now.saturating_add(pause.min(MAX_PAUSE_MS));
+        self.requests += 1;
+        match self.promise {
+            Some(_) => Action::Change(ask),
+            None => Action::Reserve(ask),
+        }
+    }
+
+    fn may_ask(&self, now: Moment) -> bool {
+        !self.gave_up && self.requests < MAX_REQUESTS && now >= self.not_before
+    }
+
+    fn refused(&mut self, now: Moment, refusal: Refusal) -> Vec<Action> {
+        self.refusal = Some(refusal);
+        if self.promise.is_none() {
+            self.why = Why::NoRoom;
+        }
+        // The counter-offer is taken where best effort, as it is expected to be, carries the rest.
+        let Some((aim, need)) = self.aim().filter(|aim| *aim > now).zip(self.need(now)) else {
+            return self.warning(now).into_iter().collect();
+        };
+        let likely = self
+            .expected()
+            .map_or(0.0, |expected| carried(expected.p50, aim - now));
+        let has_room = |bytes: &u64| *bytes > 0 && need.left <= *bytes as f64 + likely;
+        let is_more = |bytes: &u64| *bytes as f64 > self.promised(now);
+        let volume = refusal.volume.filter(has_room).filter(is_more);
+        match volume {
+            Some(bytes)
+                if self.mode == Mode::Auto && !self.is_counter_offer && self.requests < MAX_REQUESTS =>
+            {
+                let asked = self.ask(now, Ask::Volume { bytes, by: aim });
+                self.is_counter_offer = true;
+                vec![asked]
+            }
+            _ => self.warning(now).into_iter().collect(),
+        }
+    }
+
+    fn forget_trends(&mut self) {
+        self.short_since = None;
+        self.ample_since = None;
+        self.spare_since = None;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! What best effort is not sure to carry, and what is reported of it.
+
+use super::bounds::{
+    CHANGED_ABOVE, HEADROOM, MAX_ESTIMATE_WAIT_MS, MAX_REQUESTS, RELEASED_ABOVE, SETTLED_MS,
+};
+use super::{Action, Mode, Outlook, Planner, State};
+use crate::{Moment, carried, time_of};
+
+/// What best effort is not sure to carry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Need {
+    /// Bytes that are left.
+    pub(super) left: f64,
+    /// Bytes of those to reserve; 0 where best effort will do.
+    pub(super) short: f64,
+    /// Best effort would do with reserves.
+    pub(super) will_do_amply: bool,
+}
+
+impl Planner {
+    /// Whether what was asked for is still worth taking.
+    pub(super) fn is_still_needed(&self, now: Moment) -> bool {
+        if matches!(self.mode, Mode::Rate(_)) || self.promise.is_some() {
+            return self.last.left > 0 || !self.last.is_all;
+        }
+        self.need(now).is_some_and(|need| need.short > 0.0)
+    }
+
+    pub(super) fn promised(&self, now: Moment) -> f64 {
+        let aim = self.aim().unwrap_or(Moment::MAX);
+        let promise = self.promise.as_ref();
+        promise.map_or(0.0, |promise| promise.bytes(now, aim, &self.failed))
+    }
+
+    /// What best effort is not sure to carry by the deadline; none where too little is known, or there is no deadline.
+    pub(super) fn need(&self, now: Moment) -> Option<Need> {
+        let aim = self.aim()?;
+        let left = self.last.left as f64;
+        let longest = MAX_ESTIMATE_WAIT_MS.min((aim.saturating_sub(self.begun)) / 10);
+        let waited = now.saturating_sub(self.begun) >= longest;
+        let expected = self.expected();
+        if expected.is_none() && !waited {
+            return None;
+        }
+        let sure = expected.map_or(0.0, |expected| carried(expected.p10, aim.saturating_sub(now)));
+        Some(Need {
+            left,
+            short: match left <= sure {
+                true => 0.0,
+                false => (left * HEADROOM - sure).max(1.0),
+            },
+            will_do_amply: left * RELEASED_ABOVE <= sure,
+        })
+    }
+
+    /// Reports once that the deadline is at risk.
+    pub(super) fn warning(&mut self, now: Moment) -> Option<Action> {
+        let deadline = self.deadline.filter(|_| !self.warned && self.last.left > 0)?;
+        let is_past = now >= deadline;
+        let need = self.need(now)?;
+        let helps = self.promised(now);
+        let expected = self.expected();
+        let to_go = deadline.saturating_sub(now);
+        let likely = expected.map_or(0.0, |expected| carried(expected.p50, to_go));
+        let is_missed = is_past || need.left > helps + likely;
+        let is_at_risk = is_missed || need.short > helps * CHANGED_ABOVE;
+        self.missed_since = self.missed_since.or(Some(now)).filter(|_| is_at_risk);
+        let since = self.missed_since?;
+        // As long as room may still be had, nothing is known to be missed.
+        let is_under_way = matches!(self.state, State::Asked | State::Committing(_));
+        let may_help = match self.mode {
+            Mode::Never => false,
+            Mode::Auto => self.refusal.is_none() && !self.gave_up && self.requests < MAX_REQUESTS,
+            Mode::Rate(_) => self.promise.is_none() && self.refusal.is_none() && !self.gave_up,
+        };
+        let settled = match self.measured.is_some() && self.refusal.is_none() && !is_past {
+            true => SETTLED_MS,
+            false => 0,
+        };
+        let is_told = is_missed || self.refusal.is_some() || self.gave_up;
+        if !is_past && (is_under_way || may_help || !is_told || now - since < settled) {
+            return None;
+        }
+        self.warned = true;
+        let time = expected.and_then(|expected| time_of(need.left, expected.p50));
+        Some(Action::Warn(Outlook {
+            is_missed,
+            expected_end: time.map(|time| now.saturating_add(time)),
+            instead: self.refusal.unwrap_or_default(),
+        }))
+    }
+}

@@ -1,0 +1,498 @@
+//! The planner in virtual time: a copy, a network and a controller that do whatever chance says.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::promise::Piece;
+
+const BEGUN: Moment = 1_800_000_000_000;
+const HOUR_MS: Moment = 3_600_000;
+const TICK_MS: Moment = 1_000;
+const MBIT: f64 = 1e6;
+
+fn rates(p50: f64) -> Option<Rates> {
+    Some(Rates {
+        p10: p50 * 0.8,
+        p50,
+        p90: p50 * 1.25,
+    })
+}
+
+fn look(left: u64, forecast: Option<Rates>) -> Event {
+    Event::Look(Look {
+        left,
+        is_all: true,
+        forecast,
+        measured: None,
+    })
+}
+
+fn auto(deadline: Moment) -> Planner {
+    Planner::new(BEGUN, Some(deadline), Mode::Auto)
+}
+
+/// What is granted to an ask: one path, at one rate from now to the end.
+fn granted(now: Moment, ask: Ask) -> Vec<Piece> {
+    let (bps, end) = match ask {
+        Ask::Volume { bytes, by } => (bytes as f64 * BITS / ((by - now) as f64 / 1000.0).max(0.001), by),
+        Ask::Rate { bps, until } => (bps, until),
+    };
+    vec![Piece {
+        start: now,
+        end,
+        paths: vec![(PathId(1), bps)],
+    }]
+}
+
+const BITS: f64 = 8.0;
+/// 100 Mbit/s for an hour, in bytes.
+const HOUR_BYTES: u64 = 45_000_000_000;
+
+#[test]
+fn what_best_effort_carries_is_left_to_it() {
+    let mut planner = auto(BEGUN + HOUR_MS);
+    assert_eq!(planner.on(BEGUN, look(HOUR_BYTES / 2, rates(100.0 * MBIT))), []);
+    assert_eq!(planner.why(), Why::BestEffort);
+    assert!(planner.is_clear());
+}
+
+#[test]
+fn what_it_is_not_sure_to_carry_is_held_committed_and_returned_at_the_end() {
+    let mut planner = auto(BEGUN + HOUR_MS);
+    let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
+    let [Action::Reserve(ask @ Ask::Volume { bytes, by })] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(by, BEGUN + HOUR_MS * 95 / 100);
+    // All with headroom, less what goes at p10 in 57 minutes.
+    let expected = 2.0 * HOUR_BYTES as f64 * HEADROOM - 0.8 * 0.95 * HOUR_BYTES as f64;
+    assert!((bytes as f64 - expected).abs() < 2.0, "{bytes} {expected}");
+    let pieces = granted(BEGUN, ask);
+    assert_eq!(planner.on(BEGUN + 1, Event::Held(pieces)), [Action::Commit]);
+    assert_eq!(planner.on(BEGUN + 2, Event::Committed), []);
+    assert_eq!(planner.why(), Why::Reserved);
+    assert_eq!(planner.on(BEGUN + 60_000, Event::Over), [Action::Release]);
+    assert_eq!(planner.on(BEGUN + 60_001, Event::Returned), []);
+    assert!(planner.is_clear());
+    let account = planner.account();
+    assert!(account.returned < account.reserved && account.returned > 0.9 * account.reserved);
+}
+
+#[test]
+fn what_is_held_for_a_copy_that_is_over_is_given_back() {
+    let mut planner = auto(BEGUN + HOUR_MS);
+    let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
+    let [Action::Reserve(ask)] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(planner.on(BEGUN + 1, Event::Over), []);
+    assert!(!planner.is_clear());
+    assert_eq!(
+        planner.on(BEGUN + 2, Event::Held(granted(BEGUN, ask))),
+        [Action::Abort]
+    );
+    assert_eq!(planner.on(BEGUN + 3, Event::Returned), []);
+    assert!(planner.is_clear());
+}
+
+#[test]
+fn a_refusal_is_reported_with_what_could_be_had() {
+    let mut planner = auto(BEGUN + HOUR_MS);
+    planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
+    let refusal = Refusal {
+        volume: Some(HOUR_BYTES / 10),
+        later: Some(BEGUN + 2 * HOUR_MS),
+    };
+    let actions = planner.on(BEGUN + 1, Event::Refused(refusal));
+    let [Action::Warn(outlook)] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert!(outlook.is_missed);
+    assert_eq!(outlook.instead, refusal);
+    assert_eq!(outlook.expected_end, Some(BEGUN + 1 + 2 * HOUR_MS));
+    assert_eq!(planner.why(), Why::NoRoom);
+}
+
+#[test]
+fn a_smaller_volume_is_taken_where_the_rest_goes_by_best_effort() {
+    let mut planner = auto(BEGUN + HOUR_MS);
+    planner.on(BEGUN, look(HOUR_BYTES, rates(100.0 * MBIT)));
+    let refusal = Refusal {
+        volume: Some(HOUR_BYTES / 4),
+        later: None,
+    };
+    let actions = planner.on(BEGUN + 1, Event::Refused(refusal));
+    let [Action::Reserve(Ask::Volume { bytes, .. })] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(bytes, HOUR_BYTES / 4);
+}
+
+#[test]
+fn a_path_that_fails_leads_to_a_change_and_a_copy_that_needs_none_returns_it() {
+    let mut planner = auto(BEGUN + HOUR_MS);
+    let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
+    let [Action::Reserve(ask)] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    planner.on(BEGUN, Event::Held(granted(BEGUN, ask)));
+    planner.on(BEGUN, Event::Committed);
+    planner.on(
+        BEGUN + 60_000,
+        Event::Path {
+            path: PathId(1),
+            works: false,
+        },
+    );
+    let mut changed = None;
+    for second in 60..90 {
+        let now = BEGUN + second * 1000;
+        for action in planner.on(now, look(2 * HOUR_BYTES - HOUR_BYTES / 60, rates(100.0 * MBIT))) {
+            changed = changed.or(Some((second, action)));
+        }
+    }
+    let Some((second, Action::Change(ask))) = changed else {
+        panic!("{changed:?}")
+    };
+    assert!((65..75).contains(&second), "{second}");
+    let now = BEGUN + 90_000;
+    planner.on(now, Event::Held(granted(now, ask)));
+    planner.on(now, Event::Committed);
+    // The forecast turns out far better: all is returned, once that has lasted.
+    let mut returned = None;
+    for second in 90..200 {
+        let now = BEGUN + second * 1000;
+        for action in planner.on(now, look(HOUR_BYTES, rates(1000.0 * MBIT))) {
+            returned = returned.or(Some((second, action)));
+        }
+    }
+    assert_eq!(returned, Some((120, Action::Release)));
+}
+
+#[test]
+fn what_is_lost_is_reserved_anew() {
+    let mut planner = auto(BEGUN + HOUR_MS);
+    let two_hours = || look(2 * HOUR_BYTES, rates(100.0 * MBIT));
+    let actions = planner.on(BEGUN, two_hours());
+    let [Action::Reserve(ask)] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    planner.on(BEGUN, Event::Held(granted(BEGUN, ask)));
+    planner.on(BEGUN, Event::Committed);
+    assert_eq!(planner.on(BEGUN + 1000, Event::Lost), []);
+    assert!(planner.is_clear() && planner.account().reserved < 2.0 * HOUR_BYTES as f64 / 100.0);
+    assert_eq!(
+        planner.on(BEGUN + 2000, two_hours()),
+        [],
+        "not before the pause is over"
+    );
+    assert!(matches!(
+        planner.on(BEGUN + 5000, two_hours())[..],
+        [Action::Reserve(_)]
+    ));
+}
+
+#[test]
+fn never_asks_for_nothing_and_reports_what_is_missed() {
+    let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
+    let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
+    assert!(
+        matches!(actions[..], [Action::Warn(outlook)] if outlook.is_missed),
+        "{actions:?}"
+    );
+    assert_eq!(
+        planner.on(BEGUN + 1000, look(2 * HOUR_BYTES, rates(100.0 * MBIT))),
+        []
+    );
+}
+
+#[test]
+fn a_controller_that_lets_nobody_reserve_is_asked_once() {
+    let mut planner = auto(BEGUN + HOUR_MS);
+    let two_hours = || look(2 * HOUR_BYTES, rates(100.0 * MBIT));
+    assert!(matches!(planner.on(BEGUN, two_hours())[..], [Action::Reserve(_)]));
+    assert_eq!(planner.on(BEGUN + 1, Event::Failed { is_passing: false }), []);
+    let mut actions = Vec::new();
+    for second in 1..1000 {
+        actions.extend(planner.on(BEGUN + second * 1000, two_hours()));
+    }
+    assert!(matches!(actions[..], [Action::Warn(_)]), "{actions:?}");
+    assert_eq!(planner.why(), Why::Unable);
+}
+
+#[test]
+fn a_rate_is_reserved_for_as_long_as_the_copy_is_expected_to_take_and_longer_if_it_does() {
+    let bps = 100.0 * MBIT;
+    let mut planner = Planner::new(BEGUN, None, Mode::Rate(bps));
+    let actions = planner.on(BEGUN, look(HOUR_BYTES, None));
+    let [Action::Reserve(ask @ Ask::Rate { until, .. })] = actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(until, BEGUN + HOUR_MS * 105 / 100);
+    assert_eq!(
+        planner.on(BEGUN, Event::Held(granted(BEGUN, ask))),
+        [Action::Commit]
+    );
+    planner.on(BEGUN, Event::Committed);
+    assert_eq!(planner.on(BEGUN + HOUR_MS / 2, look(HOUR_BYTES / 2, None)), []);
+    let late = until - EXTENDED_BEFORE_MS;
+    let actions = planner.on(late, look(1, None));
+    assert!(
+        matches!(actions[..], [Action::Change(Ask::Rate { until, .. })] if until == late + MIN_RATE_WINDOW_MS),
+        "{actions:?}"
+    );
+}
+
+/// What chance decides, for a second of a copy.
+#[derive(Debug, Clone, Copy)]
+struct Second {
+    /// What best effort carries, in Mbit/s.
+    best_effort: f64,
+    /// What the controller answers: grants, grants half, refuses, is silent, forbids.
+    answer: u8,
+    /// Whether the path fails, or comes back.
+    path: u8,
+    /// More that the walk finds, in bytes.
+    found: u64,
+}
+
+fn second() -> impl Strategy<Value = Second> {
+    (1.0..500.0_f64, 0..20_u8, 0..20_u8, 0..10_000_000_u64).prop_map(|(best_effort, answer, path, found)| {
+        Second {
+            best_effort,
+            answer,
+            path,
+            found,
+        }
+    })
+}
+
+/// What a run comes to.
+#[derive(Debug, Default)]
+struct Run {
+    asked: Vec<Moment>,
+    warned: usize,
+    /// Milliseconds from the beginning; none if it was given up.
+    took: Option<Moment>,
+}
+
+/// Requests are answered within the second, in the order in which a controller answers them; what would be an answer to nothing fails the test.
+struct World {
+    planner: Planner,
+    pending: Vec<Action>,
+    held: Option<Vec<Piece>>,
+    in_force: Option<Promise>,
+    works: bool,
+    run: Run,
+}
+
+impl World {
+    fn new(deadline: Option<Moment>, mode: Mode) -> Self {
+        Self {
+            planner: Planner::new(BEGUN, deadline, mode),
+            pending: Vec::new(),
+            held: None,
+            in_force: None,
+            works: true,
+            run: Run::default(),
+        }
+    }
+
+    fn tell(&mut self, now: Moment, event: Event) {
+        let actions = self.planner.on(now, event);
+        self.pending.extend(actions);
+    }
+
+    fn answer(&mut self, now: Moment, answer: u8) {
+        while let Some(action) = self.pending.pop() {
+            let event = match action {
+                Action::Warn(_) => {
+                    self.run.warned += 1;
+                    continue;
+                }
+                Action::Reserve(ask) | Action::Change(ask) => {
+                    assert!(self.held.is_none(), "one request at a time");
+                    assert_eq!(
+                        matches!(action, Action::Change(_)),
+                        self.in_force.is_some(),
+                        "what is changed is there"
+                    );
+                    self.run.asked.push(now);
+                    match answer {
+                        0..10 => {
+                            let pieces = granted(now, ask);
+                            self.held = Some(pieces.clone());
+                            Event::Held(pieces)
+                        }
+                        10..15 => Event::Refused(Refusal {
+                            volume: Some(u64::from(answer) * 100_000_000),
+                            later: Some(now + HOUR_MS),
+                        }),
+                        15..19 => Event::Failed { is_passing: true },
+                        _ => Event::Failed { is_passing: false },
+                    }
+                }
+                Action::Commit => {
+                    let pieces = self.held.take().expect("what is committed is held");
+                    match answer % 5 {
+                        4 => Event::Failed { is_passing: true },
+                        _ => {
+                            self.in_force = Some(Promise { pieces });
+                            Event::Committed
+                        }
+                    }
+                }
+                Action::Abort => {
+                    self.held = None;
+                    Event::Returned
+                }
+                Action::Release => {
+                    assert!(self.in_force.take().is_some(), "what is returned is promised");
+                    Event::Returned
+                }
+            };
+            self.tell(now, event);
+        }
+    }
+
+    fn carries(&self, now: Moment) -> f64 {
+        let in_force = self.in_force.as_ref().filter(|_| self.works);
+        in_force.map_or(0.0, |promise| promise.at(now).map(|(_, bps)| bps).sum())
+    }
+}
+
+fn run(
+    deadline: Option<Moment>,
+    mode: Mode,
+    total: u64,
+    forecast: Option<Rates>,
+    seconds: &[Second],
+) -> (World, Run) {
+    let mut world = World::new(deadline, mode);
+    let (mut left, mut now) = (total as f64, BEGUN);
+    let mut over = Duration::ZERO;
+    for (number, second) in seconds.iter().enumerate() {
+        let is_all = number > 5;
+        if !is_all {
+            left += second.found as f64;
+        }
+        let is_free = world.in_force.is_none();
+        let measured = (is_free && !over.is_zero()).then_some(Measured {
+            bps: second.best_effort * MBIT,
+            over,
+        });
+        let event = Event::Look(Look {
+            left: left as u64,
+            is_all,
+            forecast,
+            measured,
+        });
+        world.tell(now, event);
+        world.answer(now, second.answer);
+        if second.path == 2 && world.in_force.take().is_some() {
+            world.tell(now, Event::Lost);
+        }
+        if second.path < 2 && world.in_force.is_some() {
+            world.works = second.path == 1;
+            let event = Event::Path {
+                path: PathId(1),
+                works: world.works,
+            };
+            world.tell(now, event);
+        }
+        let bps = second.best_effort * MBIT + world.carries(now);
+        left -= bps / BITS * (TICK_MS as f64 / 1000.0);
+        now += TICK_MS;
+        over += Duration::from_millis(TICK_MS);
+        if left <= 0.0 && is_all {
+            world.run.took = Some(now - BEGUN);
+            break;
+        }
+    }
+    world.tell(now, Event::Over);
+    world.answer(now, 0);
+    assert!(world.planner.is_clear(), "nothing is left: {:?}", world.planner);
+    assert!(world.held.is_none() && world.in_force.is_none());
+    let run = std::mem::take(&mut world.run);
+    (world, run)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn whatever_happens_requests_are_few_and_nothing_is_left(
+        seconds in prop::collection::vec(second(), 20..600),
+        total in 1..40_000_000_000_u64,
+        minutes in 1..30_u64,
+        forecast in prop::option::of(1.0..1000.0_f64),
+    ) {
+        let deadline = BEGUN + minutes * 60_000;
+        let (world, run) = run(Some(deadline), Mode::Auto, total, forecast.and_then(|mbit| rates(mbit * MBIT)), &seconds);
+        prop_assert!(run.asked.len() <= MAX_REQUESTS as usize);
+        prop_assert!(run.warned <= 1);
+        // Only a counter-offer is asked for without a pause.
+        let pairs = run.asked.windows(3).filter(|three| three[2] - three[0] < FIRST_PAUSE_MS).count();
+        prop_assert_eq!(pairs, 0, "{:?}", run.asked);
+        let account = world.planner.account();
+        prop_assert!(account.returned <= account.reserved * (1.0 + 1e-9) + 1.0);
+    }
+
+    #[test]
+    fn nothing_is_asked_where_best_effort_does_even_at_its_worst(
+        rate in 10.0..500.0_f64, part in 0.01..0.7_f64, minutes in 1..20_u64,
+    ) {
+        let deadline = BEGUN + minutes * 60_000;
+        let total = (rate * MBIT / BITS * (minutes * 60) as f64 * part) as u64;
+        let steady = Second { best_effort: rate, answer: 0, path: 5, found: 0 };
+        let seconds = vec![steady; (minutes * 60) as usize];
+        let (_, run) = run(Some(deadline), Mode::Auto, total, rates(rate * MBIT), &seconds);
+        prop_assert!(run.asked.is_empty() && run.warned == 0);
+        prop_assert!(run.took.is_some_and(|took| took <= minutes * 60_000));
+    }
+
+    #[test]
+    fn a_controller_that_has_room_has_the_deadline_met(
+        rate in 1.0..100.0_f64, times in 1.5..50.0_f64, minutes in 2..20_u64, is_forecast in any::<bool>(),
+    ) {
+        let deadline = BEGUN + minutes * 60_000;
+        let total = (rate * MBIT / BITS * (minutes * 60) as f64 * times) as u64;
+        let steady = Second { best_effort: rate, answer: 0, path: 5, found: 0 };
+        let seconds = vec![steady; (minutes * 60 + 60) as usize];
+        let forecast = if is_forecast { rates(rate * MBIT) } else { None };
+        let (world, run) = run(Some(deadline), Mode::Auto, total, forecast, &seconds);
+        prop_assert!(run.took.is_some_and(|took| took <= minutes * 60_000), "{:?}", run);
+        prop_assert!(run.asked.len() <= 3, "{:?}", run.asked);
+        prop_assert!(run.warned == 0);
+        // What was promised is what was needed, and little more.
+        prop_assert!(world.planner.account().reserved <= total as f64 * 1.2);
+    }
+
+    #[test]
+    fn never_means_never(seconds in prop::collection::vec(second(), 20..200), total in 1..40_000_000_000_u64) {
+        let (_, run) = run(Some(BEGUN + 60_000), Mode::Never, total, None, &seconds);
+        prop_assert!(run.asked.is_empty() && run.warned <= 1);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_and_numbers_of_any_size_are_borne(
+        looks in prop::collection::vec((any::<u64>(), any::<u64>(), any::<f64>(), any::<bool>()), 1..50),
+        deadline in any::<u64>(), rate in any::<f64>(), is_rate in any::<bool>(),
+    ) {
+        let mode = if is_rate { Mode::Rate(rate) } else { Mode::Auto };
+        let mut planner = Planner::new(BEGUN, Some(deadline), mode);
+        for (now, left, bps, is_all) in looks {
+            let measured = Some(Measured { bps, over: Duration::from_secs(left % 1000) });
+            for action in planner.on(now, Event::Look(Look { left, is_all, forecast: rates(bps), measured })) {
+                if let Action::Reserve(_) = action {
+                    let pieces = vec![Piece { start: now, end: left, paths: vec![(PathId(1), bps)] }];
+                    planner.on(now, Event::Held(pieces));
+                    planner.on(now, Event::Committed);
+                }
+            }
+        }
+        planner.on(0, Event::Over);
+    }
+}

@@ -1,0 +1,196 @@
+//! Small measurements of the path between two depots: sessions with the service `probe`, which the depot that is asked ends itself.
+//!
+//! Nobody is dialled for them, nothing is passed on, and nothing that comes is kept. They are for keys that the policy names under `probes`, within
+//! bounds that cost next to nothing (LH-PROBE-3).
+
+mod measure;
+mod train;
+
+use std::io;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use drs::TcpInfo;
+use longhaul_hop::{Conn, Payer, Place, unix_ms};
+use longhaul_proto::{
+    MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, PROBE_MESSAGE_BYTES, ProbeMessage, PublicKey, Refusal,
+    Service, Status, StatusCode,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
+
+pub use measure::{ProbeFailure, ProbeFigures, ProbePlan, probe};
+use train::Look;
+pub use train::Train;
+
+use crate::observe::{HopEnd, HopReport, HopSeen};
+use crate::refusal::Refused;
+use crate::serve::Shared;
+
+/// How long a session may take (LH-PROBE-3).
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a train is looked at while it is under way.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// Bytes of a train that are written or read at once.
+const CHUNK: usize = 64 << 10;
+
+/// Whether it asks for a probe that ends here (LH-PROBE-1).
+pub(crate) fn is_probe(open: &Open) -> bool {
+    open.service == Service::PROBE && open.next().endpoint().is_none()
+}
+
+/// Takes the session, and answers until it is over. `early` is what came behind the OPEN.
+pub(crate) async fn serve(
+    shared: &Shared,
+    upstream: &mut Conn,
+    place: &mut Place,
+    open: &Open,
+    early: Vec<u8>,
+) -> Result<(), Refused> {
+    let now = unix_ms();
+    let policy = shared.policy.policy();
+    let may = |principal: &PublicKey| policy.may_probe(principal);
+    shared
+        .admission
+        .acceptor(open, now, may, |service| *service == Service::PROBE)?;
+    let payer = Payer::Key(open.principal);
+    place
+        .verified(payer)
+        .map_err(|why| Refused::from(why).on_account_of(payer))?;
+    shared
+        .replays
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
+        .map_err(|why| Refused::from(Refusal::from(why)).on_account_of(payer))?;
+    let mut status = Status::of_acceptor(StatusCode::Ok, open.position());
+    let answered = async {
+        // Signed whatever the route says: who is measured shows who it is.
+        status.sign_always(&shared.key, open).map_err(io::Error::other)?;
+        let mut bytes = BytesMut::new();
+        status.encode(&mut bytes);
+        upstream.write_all(&bytes).await?;
+        let mut from = Before {
+            early: io::Cursor::new(early),
+            conn: upstream,
+        };
+        answer(&mut from).await
+    };
+    // However it ends, there is nobody to be told: who measures sees it.
+    let arrived = match timeout(PROBE_TIMEOUT, answered).await {
+        Ok(Ok(arrived)) => arrived,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, principal = %open.principal, "a probe broke off");
+            None
+        }
+        Err(_) => None,
+    };
+    // Of a hop both ends are asked, so that neither can make it look better than it is.
+    if let (Some(observer), Some(train)) = (&shared.observer, arrived) {
+        let rtt = TcpInfo::read(upstream).map(|info| info.rtt);
+        (observer.0)(HopReport {
+            from: HopEnd::Key(open.principal),
+            to: HopEnd::Here,
+            seen: HopSeen {
+                rtt: rtt.unwrap_or_default(),
+                ..HopSeen::default()
+            },
+            train: Some(train),
+        });
+    }
+    Ok(())
+}
+
+/// What came early, and then the connection.
+struct Before<'a> {
+    early: io::Cursor<Vec<u8>>,
+    conn: &'a mut Conn,
+}
+
+impl Before<'_> {
+    async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match io::Read::read(&mut self.early, into)? {
+            0 => self.conn.read(into).await,
+            read => Ok(read),
+        }
+    }
+
+    /// A message; none at the end.
+    async fn message(&mut self) -> io::Result<Option<ProbeMessage>> {
+        let mut bytes = [0; PROBE_MESSAGE_BYTES];
+        let mut read = 0;
+        while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match self.read(rest).await? {
+                0 if read == 0 => return Ok(None),
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                more => read += more,
+            }
+        }
+        let message = ProbeMessage::decode(&bytes);
+        message
+            .map(Some)
+            .ok_or_else(|| io::Error::other("it is no message of a probe"))
+    }
+}
+
+/// Answers until the initiator ends, or a bound is met (LH-PROBE-3). Gives what the last train says that arrived.
+async fn answer(from: &mut Before<'_>) -> io::Result<Option<Train>> {
+    let (mut exchanges, mut trains) = (0, 0u64);
+    let mut chunk = vec![0; CHUNK];
+    let mut arrived = None;
+    while let Some(message) = from.message().await? {
+        exchanges += 1;
+        if exchanges > MAX_PROBE_EXCHANGES {
+            return Err(io::Error::other("it exchanges more than a probe may"));
+        }
+        if let ProbeMessage::Train(bytes) = message {
+            trains = trains.saturating_add(bytes);
+            if trains > MAX_PROBE_BYTES {
+                return Err(io::Error::other("it sends more than a probe may"));
+            }
+            arrived = take_train(from, bytes, &mut chunk).await?;
+        }
+        from.conn.write_all(&message.encode()).await?;
+    }
+    Ok(arrived)
+}
+
+/// Throws away the bytes of a train, and looks at how they come.
+async fn take_train(from: &mut Before<'_>, bytes: u64, chunk: &mut [u8]) -> io::Result<Option<Train>> {
+    let (began, mut left) = (Instant::now(), bytes);
+    let mut looks = Looks::default();
+    let mut segments_before = None;
+    while left > 0 {
+        let room = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+        let read = timeout(
+            LOOK_INTERVAL,
+            from.read(chunk.get_mut(..room).unwrap_or_default()),
+        )
+        .await;
+        // Where nothing came that a program would see, something may have come behind a gap.
+        if let Ok(read) = read {
+            match read? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => left = left.saturating_sub(read as u64),
+            }
+        }
+        looks.look(began.elapsed(), || {
+            let all = u64::from(TcpInfo::read(&*from.conn).ok()?.data_segments_received?);
+            Some(all.saturating_sub(*segments_before.get_or_insert(all)))
+        });
+    }
+    Ok(Train::of(bytes, began.elapsed(), &looks.0))
+}
+
+/// How far a train had come, every [`LOOK_INTERVAL`].
+#[derive(Default)]
+struct Looks(Vec<Look>);
+
+impl Looks {
+    fn look(&mut self, at: Duration, through: impl FnOnce() -> Option<u64>) {
+        let is_due = self.0.last().is_none_or(|last| at >= last.at + LOOK_INTERVAL);
+        if is_due && let Some(through) = through() {
+            self.0.push(Look { at, through });
+        }
+    }
+}

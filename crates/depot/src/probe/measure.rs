@@ -1,0 +1,249 @@
+//! The end that measures.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use drs::TcpInfo;
+use longhaul_hop::{Conn, Options, Resolver, check_congestion, dial, unix_ms};
+use longhaul_proto::{
+    Chain, ChainFailure, Endpoint, MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, PROBE_MESSAGE_BYTES,
+    ProbeMessage, Progress, PublicKey, Route, Service, SessionId, SigningKey,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
+
+use super::train::Train;
+use super::{CHUNK, LOOK_INTERVAL, Looks, PROBE_TIMEOUT};
+
+/// The congestion control of trains, where the kernel has it: one that minds no losses.
+const TRAIN_CONGESTION: &str = "bbr";
+
+/// What is to be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbePlan {
+    /// So many exchanges of a few bytes.
+    RoundTrips(u32),
+    /// A train of so many bytes.
+    Train(u64),
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProbeFigures {
+    /// How long the connection took to stand: a round trip, and what the hosts take.
+    pub connected: Duration,
+    /// How long the session took to stand behind it: another.
+    pub established: Duration,
+    /// Each exchange.
+    pub round_trips: Vec<Duration>,
+    /// What the train brought, by what of it got through when.
+    pub train: Option<Train>,
+    /// Segments sent, and those of them that were sent again, where the kernel tells.
+    pub segments: Option<(u64, u64)>,
+    /// Whether losses are the path's: a congestion control that does not mind them makes some itself.
+    pub counts_losses: bool,
+}
+
+/// Nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeFailure {
+    /// It cannot be connected to, or breaks off.
+    #[error("{at}: {source}")]
+    Io {
+        /// Whom.
+        at: Endpoint,
+        /// Why.
+        source: io::Error,
+    },
+    /// It does not take the session.
+    #[error(transparent)]
+    Refused(#[from] Box<ChainFailure>),
+    /// It does not show the key that it should.
+    #[error("{0} does not show the key that is expected")]
+    OtherKey(Endpoint),
+    /// It took too long.
+    #[error("{0} did not answer in time")]
+    Silent(Endpoint),
+}
+
+/// Measures the path from here to the depot at `to`, which has `expected` for its key, as `key`, within `within`.
+///
+/// # Errors
+/// [`ProbeFailure`].
+pub async fn probe(
+    to: &Endpoint,
+    expected: Option<PublicKey>,
+    key: &SigningKey,
+    plan: ProbePlan,
+    within: Duration,
+) -> Result<ProbeFigures, ProbeFailure> {
+    let within = within.min(PROBE_TIMEOUT);
+    let measured = timeout(within, measure(to, expected, key, plan, within)).await;
+    measured.unwrap_or_else(|_| Err(ProbeFailure::Silent(to.clone())))
+}
+
+async fn measure(
+    to: &Endpoint,
+    expected: Option<PublicKey>,
+    key: &SigningKey,
+    plan: ProbePlan,
+    within: Duration,
+) -> Result<ProbeFigures, ProbeFailure> {
+    let broke = |source| ProbeFailure::Io {
+        at: to.clone(),
+        source,
+    };
+    let addresses = Resolver::new()
+        .addresses(to)
+        .await
+        .map_err(|error| broke(error.into()))?;
+    let mut figures = ProbeFigures::default();
+    let began = Instant::now();
+    // A single connection of the usual kinds says more of the losses than of what the path has to offer.
+    let congestion = match plan {
+        ProbePlan::Train(_) => {
+            Some(TRAIN_CONGESTION.to_owned()).filter(|name| check_congestion(name).is_ok())
+        }
+        ProbePlan::RoundTrips(_) => None,
+    };
+    figures.counts_losses = congestion.is_none();
+    let options = Options::with_congestion(congestion);
+    let dialled = dial(&addresses, |_| options.clone(), began + within).await;
+    let mut conn = dialled.map_err(|error| broke(error.into()))?.conn;
+    figures.connected = began.elapsed();
+    let signed = || -> io::Result<(Open, BytesMut)> {
+        let id = SessionId::random().map_err(io::Error::other)?;
+        let mut open = Open::new(id, Service::PROBE, Route::direct(), to.clone(), within);
+        open.sign(key, unix_ms()).map_err(io::Error::other)?;
+        let mut bytes = BytesMut::new();
+        let leaving = open.clone().departing();
+        leaving.encode(&mut bytes).map_err(io::Error::other)?;
+        Ok((open, bytes))
+    };
+    let (open, bytes) = signed().map_err(broke)?;
+    let sent = Instant::now();
+    conn.write_all(&bytes).await.map_err(broke)?;
+    let shown = establish(&mut conn, &open, expected).await?;
+    figures.established = sent.elapsed();
+    if expected.is_some_and(|expected| shown != Some(expected)) {
+        return Err(ProbeFailure::OtherKey(to.clone()));
+    }
+    exchange(&mut conn, plan, &mut figures).await.map_err(broke)?;
+    if let Ok(info) = TcpInfo::read(&conn) {
+        let segments = info.bytes_sent.unwrap_or(0) / u64::from(info.send_mss.max(1));
+        figures.segments = Some((segments, u64::from(info.retransmits)));
+    }
+    conn.close();
+    Ok(figures)
+}
+
+/// Reads the answers to an OPEN; which key the depot has proved to have.
+async fn establish(
+    conn: &mut Conn,
+    open: &Open,
+    expected: Option<PublicKey>,
+) -> Result<Option<PublicKey>, ProbeFailure> {
+    let mut chain = Chain::new(open, expected);
+    // Nothing follows the status before something is asked.
+    let mut byte = [0; 1];
+    loop {
+        let read = conn.read(&mut byte).await;
+        if read.as_ref().map_or(true, |read| *read == 0) {
+            return Err(Box::new(chain.closed()).into());
+        }
+        if let Progress::Established { .. } = chain.feed(&byte)? {
+            let status = chain.statuses().last();
+            return Ok(status.and_then(|status| status.verify(&open.signature)));
+        }
+    }
+}
+
+async fn exchange<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
+    conn: &mut S,
+    plan: ProbePlan,
+    figures: &mut ProbeFigures,
+) -> io::Result<()> {
+    let round_trips = match plan {
+        ProbePlan::RoundTrips(count) => count.clamp(1, MAX_PROBE_EXCHANGES),
+        // One, to know what of the train's time is the way of its answer.
+        ProbePlan::Train(_) => 1,
+    };
+    for number in 0..round_trips {
+        let began = Instant::now();
+        said(conn, ProbeMessage::Echo(number.into())).await?;
+        figures.round_trips.push(began.elapsed());
+    }
+    if let ProbePlan::Train(bytes) = plan {
+        let least = figures.round_trips.iter().min().copied().unwrap_or_default();
+        figures.train = send_train(conn, bytes.min(MAX_PROBE_BYTES), least).await?;
+    }
+    Ok(())
+}
+
+/// Sends a train, looks at how it gets through, and waits for the answer.
+async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
+    conn: &mut S,
+    bytes: u64,
+    least_round_trip: Duration,
+) -> io::Result<Option<Train>> {
+    let began = Instant::now();
+    let through = |conn: &S| {
+        let info = TcpInfo::read(conn).ok()?;
+        // What is acknowledged in order, and what is behind a gap.
+        Some(info.bytes_acked? + u64::from(info.sacked) * u64::from(info.send_mss))
+    };
+    let before = through(conn).unwrap_or(0);
+    let mut looks = Looks::default();
+    let chunk = vec![0; CHUNK];
+    let header = ProbeMessage::Train(bytes).encode();
+    conn.write_all(&header).await?;
+    let look = |looks: &mut Looks, conn: &S| {
+        looks.look(began.elapsed(), || Some(through(conn)?.saturating_sub(before)));
+    };
+    let mut left = bytes;
+    while left > 0 {
+        let next = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+        if let Ok(written) = timeout(LOOK_INTERVAL, conn.write(chunk.get(..next).unwrap_or_default())).await {
+            match written? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => left = left.saturating_sub(written as u64),
+            }
+        }
+        look(&mut looks, conn);
+    }
+    let mut answer = [0; PROBE_MESSAGE_BYTES];
+    let mut answered = 0;
+    while let Some(rest) = answer.get_mut(answered..).filter(|rest| !rest.is_empty()) {
+        if let Ok(read) = timeout(LOOK_INTERVAL, conn.read(rest)).await {
+            match read? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => answered += read,
+            }
+        }
+        look(&mut looks, conn);
+    }
+    answers(&answer, ProbeMessage::Train(bytes))?;
+    let took = began.elapsed().saturating_sub(least_round_trip);
+    Ok(Train::of(bytes, took, &looks.0))
+}
+
+/// Says something, and hears it again.
+async fn said<S: AsyncRead + AsyncWrite + Unpin>(conn: &mut S, message: ProbeMessage) -> io::Result<()> {
+    conn.write_all(&message.encode()).await?;
+    heard(conn, message).await
+}
+
+async fn heard<S: AsyncRead + Unpin>(conn: &mut S, expected: ProbeMessage) -> io::Result<()> {
+    let mut answer = [0; PROBE_MESSAGE_BYTES];
+    conn.read_exact(&mut answer).await?;
+    answers(&answer, expected)
+}
+
+fn answers(answer: &[u8; PROBE_MESSAGE_BYTES], expected: ProbeMessage) -> io::Result<()> {
+    match ProbeMessage::decode(answer) == Some(expected) {
+        true => Ok(()),
+        false => Err(io::Error::other("what came back is not what was sent")),
+    }
+}

@@ -1,0 +1,133 @@
+//! What a train says of the rate of its path. Pure.
+//!
+//! While TCP opens its window, a train gets faster, and that says nothing of the path but that it carries at least as much; so its first half is left
+//! out. What counts is what the kernel has got through, in whatever order: a program sees nothing of what came behind a gap, and then all of it at once.
+
+use std::time::Duration;
+
+/// A last quarter that was faster than the one before it by more than this was still growing.
+const GROWING_FACTOR: f64 = 1.2;
+/// Fewer looks at the second half than these say nothing of its rate.
+const MIN_LOOKS: usize = 4;
+
+/// A train that has arrived.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Train {
+    /// All its bytes.
+    pub bytes: u64,
+    /// From its first byte to its end.
+    pub took: Duration,
+    /// How fast its second half came, in bits per second; where [`Self::still_growing`], how fast all of it came.
+    pub rate: f64,
+    /// It was getting faster until its end, or was over before that could be seen: the path carries at least as much.
+    pub still_growing: bool,
+}
+
+/// How far a train had come at a moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Look {
+    /// Since its first byte.
+    pub at: Duration,
+    /// What had got through, in any unit.
+    pub through: u64,
+}
+
+impl Train {
+    /// Of so many bytes, which `took` so long and were looked at meanwhile. None where it took no time.
+    pub(super) fn of(bytes: u64, took: Duration, looks: &[Look]) -> Option<Self> {
+        let seconds = took.as_secs_f64();
+        if bytes == 0 || seconds <= 0.0 {
+            return None;
+        }
+        let whole = Self {
+            bytes,
+            took,
+            rate: bytes as f64 * 8.0 / seconds,
+            still_growing: true,
+        };
+        Some(Self::steady(bytes, looks).map_or(whole, |rate| Self {
+            rate,
+            still_growing: false,
+            ..whole
+        }))
+    }
+
+    /// The rate of the second half, if it grew no more.
+    fn steady(bytes: u64, looks: &[Look]) -> Option<f64> {
+        let all = looks
+            .iter()
+            .map(|look| look.through)
+            .max()
+            .filter(|all| *all > 0)?;
+        let reached = |part: f64| {
+            let through = (all as f64 * part) as u64;
+            looks.iter().position(|look| look.through >= through)
+        };
+        let (half, three_quarters, end) = (reached(0.5)?, reached(0.75)?, reached(1.0)?);
+        if end < half + MIN_LOOKS {
+            return None;
+        }
+        let rate = |from: usize, to: usize| {
+            let (from, to) = (looks.get(from)?, looks.get(to)?);
+            let seconds = to.at.checked_sub(from.at)?.as_secs_f64();
+            let share = to.through.checked_sub(from.through)? as f64 / all as f64;
+            (seconds > 0.0).then(|| share * bytes as f64 * 8.0 / seconds)
+        };
+        let (before, last) = (rate(half, three_quarters)?, rate(three_quarters, end)?);
+        rate(half, end).filter(|rate| *rate > 0.0 && last <= before * GROWING_FACTOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A look every 10 ms, with what had got through.
+    fn looks(through: impl IntoIterator<Item = u64>) -> Vec<Look> {
+        let times = (1..).map(|number| Duration::from_millis(10 * number));
+        times
+            .zip(through)
+            .map(|(at, through)| Look { at, through })
+            .collect()
+    }
+
+    #[test]
+    fn a_train_that_has_grown_says_the_rate_of_its_second_half() {
+        // Slow start, then 125 kB every 10 ms: 100 Mbit/s.
+        let seen = looks(
+            [10, 20, 40, 80, 125]
+                .into_iter()
+                .chain((2..=16).map(|part| part * 125)),
+        );
+        let train = Train::of(2_000_000, Duration::from_millis(200), &seen).expect("a train");
+        assert!((train.rate - 100e6).abs() < 1e6, "{train:?}");
+        assert!(!train.still_growing);
+    }
+
+    #[test]
+    fn one_that_grows_until_its_end_is_a_lower_bound() {
+        let seen = looks((0..10).map(|step| 10 << step));
+        let train = Train::of(1_000_000, Duration::from_millis(100), &seen).expect("a train");
+        assert!(train.still_growing);
+        assert!((train.rate - 80e6).abs() < 1.0, "{train:?}");
+    }
+
+    #[test]
+    fn one_that_nobody_looked_at_is_a_lower_bound_and_one_without_time_says_nothing() {
+        let train = Train::of(1_000_000, Duration::from_millis(100), &[]).expect("a train");
+        assert!(train.still_growing);
+        assert_eq!(Train::of(0, Duration::from_millis(1), &[]), None);
+        assert_eq!(Train::of(1, Duration::ZERO, &[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_looks_are_borne(bytes: u64, took: u32, seen in prop::collection::vec(any::<u64>(), 0..50)) {
+            if let Some(train) = Train::of(bytes, Duration::from_micros(took.into()), &looks(seen)) {
+                prop_assert!(train.rate > 0.0 && train.rate.is_finite());
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Measurements between depots: who may, what they bring, and what they may not do (LH-PROBE-1 to LH-PROBE-3); and what is seen of hops.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use longhaul_depot::{HopEnd, HopObserver, HopReport, Policy, ProbeFailure, ProbePlan, probe};
+use longhaul_proto::{
+    Endpoint, MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, ProbeMessage, Route, Service, SigningKey,
+    StatusCode,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::bed::*;
+
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// A depot that `key` may measure.
+fn measured_by(key: &SigningKey) -> Running {
+    let policy = format!("probes = [\"{}\"]\n", key.public());
+    depot_with(Policy::parse(&policy, Path::new("p")).expect("policy"), |_| {})
+}
+
+#[tokio::test]
+async fn lh_probe_2_round_trips_and_a_train_are_measured() {
+    let key = new_key();
+    let depot = measured_by(&key);
+    let to: Endpoint = depot.address.into();
+    let plan = ProbePlan::RoundTrips(10);
+    let figures = probe(&to, Some(depot.key), &key, plan, WITHIN)
+        .await
+        .expect("measured");
+    assert_eq!((figures.round_trips.len(), figures.train), (10, None));
+    let plan = ProbePlan::Train(300_000);
+    let figures = probe(&to, Some(depot.key), &key, plan, WITHIN)
+        .await
+        .expect("measured");
+    assert_eq!(figures.train.map(|train| train.bytes), Some(300_000));
+    assert!(figures.segments.is_some_and(|(sent, _)| sent > 0));
+}
+
+#[tokio::test]
+async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_measured_shows_who_it_is() {
+    let key = new_key();
+    let plan = ProbePlan::RoundTrips(1);
+    // It may pass, and still not measure.
+    let relaying = depot(&key);
+    let refused = probe(&relaying.address.into(), None, &key, plan, WITHIN).await;
+    let Err(ProbeFailure::Refused(failure)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(
+        failure.to_string().contains("not listed") || failure.to_string().contains("unauthorised"),
+        "{failure}"
+    );
+    let measured = measured_by(&key);
+    let other = new_key().public();
+    let forged = probe(&measured.address.into(), Some(other), &key, plan, WITHIN).await;
+    assert!(
+        matches!(forged, Err(ProbeFailure::OtherKey(_) | ProbeFailure::Refused(_))),
+        "{forged:?}"
+    );
+    let stranger = probe(&measured.address.into(), None, &new_key(), plan, WITHIN).await;
+    assert!(matches!(stranger, Err(ProbeFailure::Refused(_))), "{stranger:?}");
+}
+
+#[tokio::test]
+async fn lh_probe_3_a_session_that_does_more_than_a_probe_may_is_over() {
+    let key = new_key();
+    let depot = measured_by(&key);
+    let begun = || async {
+        let mut open = Open::new(
+            session_id(),
+            Service::PROBE,
+            Route::direct(),
+            depot.address.into(),
+            WITHIN,
+        );
+        open.sign(&key, now_ms()).expect("sign");
+        let open = open.departing();
+        let mut stream = initiate(depot.address, &open, b"").await;
+        let status = soon(read_status(&mut stream)).await;
+        assert_eq!((status.code, status.acceptor), (StatusCode::Ok, true));
+        stream
+    };
+    let mut many = begun().await;
+    for number in 0..=u64::from(MAX_PROBE_EXCHANGES) {
+        // It may be over already.
+        let _ = many.write_all(&ProbeMessage::Echo(number).encode()).await;
+    }
+    let mut heard = Vec::new();
+    let _ = soon(many.read_to_end(&mut heard)).await;
+    assert!(heard.len() <= 9 * MAX_PROBE_EXCHANGES as usize, "{}", heard.len());
+    for message in [ProbeMessage::Train(MAX_PROBE_BYTES + 1).encode(), [9; 9]] {
+        let mut stream = begun().await;
+        stream.write_all(&message).await.expect("write");
+        let mut heard = Vec::new();
+        let _ = soon(stream.read_to_end(&mut heard)).await;
+        assert!(heard.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_was_seen_of_both_hops_is_told_when_a_session_ends() {
+    let key = new_key();
+    let heard: Arc<Mutex<Vec<HopReport>>> = Arc::default();
+    let depot = {
+        let heard = heard.clone();
+        depot_with(loopback_policy(key.public(), ""), |config| {
+            config.hop_observer = Some(HopObserver(Arc::new(move |report| {
+                heard.lock().expect("lock").push(report);
+            })));
+        })
+    };
+    let (mut initiator, mut accepted) = established(&key, &[depot.address]).await;
+    let address = accepted.local_addr().expect("address");
+    let bytes = 4 << 20;
+    let sink = tokio::spawn(async move {
+        let mut all = Vec::new();
+        accepted.read_to_end(&mut all).await.expect("read");
+        all.len()
+    });
+    initiator.write_all(&vec![7; bytes]).await.expect("write");
+    initiator.shutdown().await.expect("end");
+    let mut back = Vec::new();
+    soon(initiator.read_to_end(&mut back)).await.expect("a clean end");
+    assert_eq!(soon(sink).await.expect("sink"), bytes);
+    let mut depot = depot;
+    depot.stop();
+    soon(depot.stopped()).await;
+    let heard = heard.lock().expect("lock");
+    let [into, out] = &heard[..] else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(
+        (&into.from, &into.to),
+        (&HopEnd::Key(key.public()), &HopEnd::Here)
+    );
+    assert_eq!((&out.from, &out.to), (&HopEnd::Here, &HopEnd::At(address.into())));
+    assert!(out.seen.segments > 0, "{out:?}");
+}

@@ -1,0 +1,228 @@
+//! Admission beside OSCARS' published rule: how much of the same random requests is granted on real networks, with every answer checked, and how
+//! long an answer takes with many reservations on the books.
+
+mod page;
+
+use anyhow::{Result, anyhow};
+use longhaul_circuit_trials::load::{self, Load, Took};
+use longhaul_circuit_trials::networks::{NAMES, network};
+use longhaul_circuit_trials::trial::{self, Trial};
+use longhaul_circuits::check::Verdict;
+use longhaul_circuits::time::Volume;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page};
+use crate::runs::Runs;
+use crate::tools::Tools;
+
+/// Requests of a trial.
+pub const REQUESTS: usize = 10_000;
+/// Reservations on the books before answers are timed.
+pub const BOOKED: usize = 100_000;
+/// Requests that are timed.
+pub const TIMED: usize = 5_000;
+/// Over how many paths at once requests may go.
+pub const PATHS: [usize; 3] = [1, 2, 4];
+
+/// The experiment.
+pub struct Admission;
+
+/// What is asked where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// One of [`NAMES`].
+    pub network: String,
+    /// Who answers.
+    #[serde(flatten)]
+    pub rule: Rule,
+}
+
+/// Who answers, and what is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "rule", rename_all = "kebab-case")]
+pub enum Rule {
+    /// OSCARS' published rule.
+    Oscars,
+    /// Longhaul's, over so many paths at once.
+    Ours {
+        /// Paths.
+        paths: usize,
+        /// Whether offers near to what was asked for are taken.
+        offers: bool,
+    },
+    /// Longhaul's, with many reservations on the books.
+    Load {
+        /// Whether counter-offers are worked out.
+        offers: bool,
+    },
+}
+
+/// What was answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seen {
+    /// To a trial's requests.
+    Granted(Granted),
+    /// How long it took.
+    Took(Took),
+}
+
+/// What was granted.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Granted {
+    /// Of all requests, as a share.
+    pub granted: f64,
+    /// Of what all requests would carry, as a share.
+    pub booked: f64,
+    /// Granted by an offer that was taken, of all requests, as a share.
+    pub by_offer: f64,
+    /// Refusals that the checker knows to be right, by the greatest flow, by cuts that let too few paths through, or as all sets of paths were tried.
+    pub proved: usize,
+    /// Refusals of which nothing shows whether they are right.
+    pub open: usize,
+    /// Offers, each of which was good when taken at once.
+    pub offers: usize,
+}
+
+impl Cell {
+    /// What the demonstration shows: ESnet, by OSCARS' rule, over one path, and over up to four with offers.
+    pub fn demonstrated() -> [Self; 3] {
+        let ours = |paths, offers| Rule::Ours { paths, offers };
+        [Rule::Oscars, ours(1, false), ours(4, true)].map(|rule| Self {
+            network: "ESnet".to_owned(),
+            rule,
+        })
+    }
+}
+
+impl Experiment for Admission {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = ();
+
+    fn name(&self) -> &'static str {
+        "admission"
+    }
+
+    fn title(&self) -> &'static str {
+        "Admission: what is granted of the same requests, beside OSCARS' rule, and how long an answer takes"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let ours = PATHS
+            .into_iter()
+            .flat_map(|paths| [false, true].map(|offers| Rule::Ours { paths, offers }));
+        let load = [false, true].map(|offers| Rule::Load { offers });
+        let rules: Vec<Rule> = [Rule::Oscars].into_iter().chain(ours).chain(load).collect();
+        let cells = NAMES.into_iter().flat_map(|network| {
+            rules.iter().map(|rule| Cell {
+                network: network.to_owned(),
+                rule: *rule,
+            })
+        });
+        cells.collect()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        3
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        match cell.rule {
+            Rule::Oscars => Cost {
+                share: 0.5,
+                seconds: 1.0,
+            },
+            Rule::Ours { .. } => Cost {
+                share: 0.5,
+                seconds: 20.0,
+            },
+            // Nothing runs beside what is timed.
+            Rule::Load { .. } => Cost {
+                share: 1.0,
+                seconds: 60.0,
+            },
+        }
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<()> {
+        Ok(())
+    }
+
+    fn network(&self, _tools: &Tools, (): &(), _cell: &Cell, _seed: u64) -> Result<Network> {
+        Ok(Network::none())
+    }
+
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+        let name = NAMES.into_iter().find(|name| *name == cell.network);
+        let network = network(name.ok_or_else(|| anyhow!("no network {}", cell.network))?)?;
+        let trial = |paths, takes_offers| Trial {
+            requests: REQUESTS,
+            seed: here.seed,
+            paths,
+            takes_offers,
+        };
+        let share = |volume: Volume| volume.0 as f64 / trial::asked(&network, &trial(1, false)).0 as f64;
+        let of_all = |count: usize| count as f64 / REQUESTS as f64;
+        Ok(match cell.rule {
+            Rule::Oscars => {
+                let (granted, booked) = trial::by_oscars(&network, &trial(1, false));
+                Seen::Granted(Granted {
+                    granted: of_all(granted),
+                    booked: share(booked),
+                    ..Granted::default()
+                })
+            }
+            Rule::Ours { paths, offers } => {
+                let outcome = trial::run(&network, &trial(paths, offers))?;
+                let proved = [Verdict::Flow, Verdict::FewPaths, Verdict::Exhausted];
+                Seen::Granted(Granted {
+                    granted: of_all(outcome.granted),
+                    booked: share(outcome.booked),
+                    by_offer: of_all(outcome.by_offer),
+                    proved: proved
+                        .iter()
+                        .filter_map(|verdict| outcome.verdicts.get(verdict))
+                        .sum(),
+                    open: outcome.open(),
+                    offers: outcome.offers,
+                })
+            }
+            Rule::Load { offers } => Seen::Took(load::run(
+                &network,
+                &Load {
+                    reservations: BOOKED,
+                    requests: TIMED,
+                    seed: here.seed,
+                    offers,
+                },
+            )?),
+        })
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        match seen {
+            Seen::Granted(seen) => format!(
+                "{:.1} % granted, {:.1} % of the volume, {} refusals proved, {} open",
+                100.0 * seen.granted,
+                100.0 * seen.booked,
+                seen.proved,
+                seen.open
+            ),
+            Seen::Took(took) => format!("{:.0} requests/s, p99 {:.2} ms", took.per_second, took.p99_ms),
+        }
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        Ok(page::page(runs))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        page::figures(runs)
+    }
+}

@@ -1,0 +1,208 @@
+//! Copies with deadlines beside cross traffic: by best effort alone, with what the copy itself reserves and gives back, and with the most that may be
+//! reserved for each of them.
+
+mod page;
+mod plan;
+mod run;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page};
+use crate::runs::Runs;
+use crate::tools::{Tools, installed};
+use run::Files;
+
+/// Copies of one run as it is published: ten seeds have a hundred.
+const COPIES: usize = 10;
+
+/// What the link that all share carries, in bit/s.
+const SHARED_BPS: f64 = 200e6;
+/// What its router gives out of that, in bit/s: a little less, so that what waits, waits at the router.
+const ROUTED_BPS: f64 = 190e6;
+
+/// Both ends of the copies, both ends of the cross traffic, and the routers between which they share a link.
+const NETWORK: &str = r#"
+title = "a link of 200 Mbit/s and 40 ms that copies share with others"
+[nodes.client]
+[nodes.other]
+[nodes.west]
+[nodes.east]
+[nodes.server]
+[nodes.sink]
+[links.copies-in]
+ends = ["client", "west"]
+delay = "1 ms"
+rate = "1 Gbit/s"
+[links.others-in]
+ends = ["other", "west"]
+delay = "1 ms"
+rate = "1 Gbit/s"
+[links.shared]
+ends = ["west", "east"]
+delay = "18 ms"
+rate = "200 Mbit/s"
+queue = "1 bdp of 40 ms"
+[links.copies-out]
+ends = ["east", "server"]
+delay = "1 ms"
+rate = "1 Gbit/s"
+[links.others-out]
+ends = ["east", "sink"]
+delay = "1 ms"
+rate = "1 Gbit/s"
+"#;
+
+/// The experiment.
+pub struct Deadlines {
+    /// Copies of one run.
+    pub copies: usize,
+}
+
+/// As it is published.
+pub const DEADLINES: Deadlines = Deadlines { copies: COPIES };
+
+/// What is reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Nothing.
+    BestEffort,
+    /// What the copy finds that it needs.
+    Auto,
+    /// The most that may be reserved of the link, for every copy.
+    Peak,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::BestEffort, Self::Auto, Self::Peak];
+
+    /// For the head of a column.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::BestEffort => "best effort alone",
+            Self::Auto => "`--by`",
+            Self::Peak => "the most for everyone",
+        }
+    }
+}
+
+/// One pass over all copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    way: Way,
+}
+
+impl Cell {
+    /// What is demonstrated.
+    pub const DEMONSTRATED: [Self; 2] = [Self { way: Way::BestEffort }, Self { way: Way::Auto }];
+}
+
+/// What became of one copy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Made {
+    /// Its size.
+    bytes: u64,
+    /// From its start to its deadline, in seconds.
+    deadline_s: f64,
+    /// Flows of others beside it.
+    others: u32,
+    /// From the start of the command to its end, in seconds.
+    seconds: f64,
+    /// Whether every byte arrived.
+    whole: bool,
+    /// Whether all was there by the deadline.
+    met: bool,
+    /// Whether the copy reported, before the deadline, that it was at risk, and after how many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    warned_s: Option<f64>,
+    /// Bytes that were reserved, less what was returned before its time.
+    reserved_bytes: u64,
+    /// Bytes that others' flows brought meanwhile.
+    others_bytes: u64,
+}
+
+impl Made {
+    /// Whether the copy said, for as long as that was of use, that it would meet its deadline.
+    const fn is_said_to_be_met(&self) -> bool {
+        self.warned_s.is_none()
+    }
+}
+
+/// What became of all of them, in their order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    copies: Vec<Made>,
+}
+
+impl Experiment for Deadlines {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = Files;
+
+    fn name(&self) -> &'static str {
+        "deadlines"
+    }
+
+    fn title(&self) -> &'static str {
+        "Deadlines: copies beside cross traffic, with what they reserve for themselves"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        Way::ALL.map(|way| Cell { way }).into()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        10
+    }
+
+    fn cost(&self, _cell: &Cell) -> Cost {
+        Cost {
+            share: 1.0,
+            seconds: 10.0 + 30.0 * self.copies as f64,
+        }
+    }
+
+    fn prepare(&self, tools: &Tools) -> Result<Files> {
+        installed("iperf3", "iperf3")?;
+        Files::make(tools)
+    }
+
+    fn network(&self, _tools: &Tools, _files: &Files, _cell: &Cell, _seed: u64) -> Result<Network> {
+        // Both routers only pass packets on.
+        Ok(Network::of_text("deadlines", NETWORK).relays(&[]))
+    }
+
+    fn run(&self, here: &Here<'_, Files>, cell: &Cell) -> Result<Seen> {
+        let wanted = plan::copies(here.seed, self.copies);
+        Ok(Seen {
+            copies: run::run(here, cell.way, &wanted)?,
+        })
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        let of = |what: &dyn Fn(&Made) -> bool| seen.copies.iter().filter(|copy| what(copy)).count();
+        format!(
+            "{} copies, {} met their deadlines, {} were said not to, {} of those said to did, {} not whole",
+            seen.copies.len(),
+            of(&|copy| copy.met),
+            of(&|copy| !copy.is_said_to_be_met()),
+            of(&|copy| copy.is_said_to_be_met() && copy.met),
+            of(&|copy| !copy.whole),
+        )
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        Ok(page::page(runs))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        page::figures(runs)
+    }
+}

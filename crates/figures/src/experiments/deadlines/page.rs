@@ -1,0 +1,118 @@
+//! The tables of deadlines.
+
+use super::plan::least_seconds;
+use super::{Cell, Made, Seen, Way};
+use crate::page::{Figure, Page, Table, cell};
+use crate::runs::Runs;
+use crate::stats::Spread;
+
+type All<'a> = Runs<'a, Cell, Seen>;
+
+/// The copies of all runs of a way, by seed and in their order.
+fn copies<'a>(runs: &All<'a>, way: Way) -> Vec<(u64, usize, &'a Made)> {
+    let records = runs.cell(&Cell { way });
+    let numbered = records.into_iter().flat_map(|record| {
+        let seed = record.cell.seed;
+        let copies = record.seen.copies.iter().enumerate();
+        copies.map(move |(number, copy)| (seed, number, copy))
+    });
+    numbered.collect()
+}
+
+/// Whether a copy was out of reach: faster than the link alone, or missed by every way.
+fn is_out_of_reach(runs: &All<'_>, of: (u64, usize, &Made)) -> bool {
+    let (seed, number, copy) = of;
+    least_seconds(copy.bytes) > copy.deadline_s
+        || Way::ALL.iter().all(|way| {
+            let same = copies(runs, *way)
+                .into_iter()
+                .find(|(other, at, _)| (*other, *at) == (seed, number));
+            same.is_none_or(|(.., made)| !made.met)
+        })
+}
+
+fn share(part: usize, of: usize) -> String {
+    match of {
+        0 => "-".to_owned(),
+        _ => format!("{part} of {of} ({:.0} %)", 100.0 * part as f64 / of as f64),
+    }
+}
+
+fn table(runs: &All<'_>) -> Table {
+    let heads = [
+        "",
+        "copies",
+        "met",
+        "said to be met, and met",
+        "said not to be met",
+        "of these out of reach",
+        "reserved of the link, %",
+        "others, Mbit/s",
+    ];
+    let mut table = Table::new(heads);
+    for way in Way::ALL {
+        let all = copies(runs, way);
+        if all.is_empty() {
+            continue;
+        }
+        let count = |what: &dyn Fn(&Made) -> bool| all.iter().filter(|(.., copy)| what(copy)).count();
+        let said = count(&|copy| copy.is_said_to_be_met());
+        let kept = count(&|copy| copy.is_said_to_be_met() && copy.met);
+        let refused: Vec<_> = all
+            .iter()
+            .filter(|(.., copy)| !copy.is_said_to_be_met())
+            .collect();
+        let out_of_reach = refused.iter().filter(|of| is_out_of_reach(runs, ***of)).count();
+        let seconds: f64 = all.iter().map(|(.., copy)| copy.seconds).sum();
+        let reserved: u64 = all.iter().map(|(.., copy)| copy.reserved_bytes).sum();
+        let busy = all.iter().filter(|(.., copy)| copy.others > 0);
+        let others: Vec<f64> = busy
+            .map(|(.., copy)| copy.others_bytes as f64 * 8.0 / copy.seconds / 1e6)
+            .collect();
+        table.row([
+            way.title().to_owned(),
+            all.len().to_string(),
+            share(count(&|copy| copy.met), all.len()),
+            share(kept, said),
+            refused.len().to_string(),
+            share(out_of_reach, refused.len()),
+            format!(
+                "{:.1}",
+                100.0 * reserved as f64 * 8.0 / (seconds * super::ROUTED_BPS)
+            ),
+            cell(Spread::of(&others), 1),
+        ]);
+    }
+    table
+}
+
+/// The page.
+pub fn page(runs: &All<'_>) -> Page {
+    Page::new(
+        "Copies of 64 to 256 MiB, one after the other, over a link of 200 Mbit/s and 40 ms that they share with none to sixteen flows of others (iperf3), with \
+         deadlines of 0.7 to 7 times what the link takes for the copy alone, and 2 s: some cannot be met. The same copies are made by best effort \
+         alone (`cp --by T --reserve never`), with what the copy finds that it needs (`cp --by T`), and with half of the link reserved for each, which is all \
+         that may be. The router before the link keeps what is reserved free, and the copy's streams are told from others by their ports. A copy is said to \
+         be met if it reports no risk before its deadline. One that is said not to be met is out of reach if the whole link would take longer, or if no way \
+         met it. What is reserved is counted as far as it was not returned before its time.",
+    )
+    .table(&table(runs))
+}
+
+/// What documents quote.
+pub fn figures(runs: &All<'_>) -> Vec<Figure> {
+    let met = |way: Way| {
+        let all = copies(runs, way);
+        let met = all.iter().filter(|(.., copy)| copy.met).count();
+        (!all.is_empty()).then(|| share(met, all.len()))
+    };
+    let of = |way: Way| {
+        let key = format!("met-{}", way.title().replace(['`', '-'], "").replace(' ', "-"));
+        Some(Figure::new(
+            key,
+            format!("deadlines met, {}", way.title()),
+            met(way)?,
+        ))
+    };
+    Way::ALL.into_iter().filter_map(of).collect()
+}

@@ -1,0 +1,258 @@
+//! One pass over the copies by one way.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::plan::{SIZES, Wanted};
+use super::{Made, ROUTED_BPS, SHARED_BPS, Way};
+use crate::children::{Server, succeed_within};
+use crate::copy::{SERVER_PORT, in_node};
+use crate::dataset;
+use crate::experiment::Here;
+use crate::identities::new_key;
+use crate::tools::Tools;
+use crate::watched_copy::WatchedCopy;
+
+/// A command of preparation takes less.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// A copy that has not ended by then is lost.
+const COPY_TIMEOUT: Duration = Duration::from_secs(240);
+/// How long others' flows run before a copy begins.
+const OTHERS_FIRST: Duration = Duration::from_secs(3);
+/// Longer than any copy lasts, in seconds.
+const OTHERS_SECONDS: &str = "300";
+const CONTROLLER_PORT: u16 = 7513;
+const FIRST_IPERF_PORT: u16 = 5201;
+
+/// A file of each size that copies have.
+pub struct Files {
+    root: PathBuf,
+}
+
+impl Files {
+    /// Writes them.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn make(tools: &Tools) -> Result<Self> {
+        let root = tools.scratch.path().join("deadline-files");
+        for bytes in SIZES {
+            dataset::sized_file(&root.join(format!("{bytes}.bin")), bytes, bytes)?;
+        }
+        Ok(Self { root })
+    }
+}
+
+/// Makes all copies, one after the other.
+///
+/// # Errors
+/// Something other than a copy fails.
+pub fn run(here: &Here<'_, Files>, way: Way, wanted: &[Wanted]) -> Result<Vec<Made>> {
+    let world = World::up(here)?;
+    let numbered = (0_u16..).zip(wanted);
+    numbered
+        .map(|(number, copy)| world.copy(number, copy, way))
+        .collect()
+}
+
+/// Everyone's keys, and what runs.
+struct World<'a, 'h> {
+    here: &'a Here<'h, Files>,
+    client_key: String,
+    server_key: String,
+    _services: Vec<Server>,
+}
+
+impl<'a, 'h> World<'a, 'h> {
+    fn up(here: &'a Here<'h, Files>) -> Result<Self> {
+        let key = |name: &str| new_key(&here.tools.longhaul, &here.folder.join(name));
+        let mut world = Self {
+            here,
+            client_key: key("client")?,
+            server_key: key("server")?,
+            _services: Vec::new(),
+        };
+        let router = world.router()?;
+        world._services.push(router);
+        let controller = world.controller()?;
+        world._services.push(controller);
+        world.introduce()?;
+        let target = here.folder.join("target");
+        std::fs::create_dir(&target).context("cannot make a folder")?;
+        let mut serve = world.longhaul("server", "server")?;
+        serve.args(["serve", "--listen", &format!("0.0.0.0:{SERVER_PORT}")]);
+        serve
+            .args(["--write", &world.client_key])
+            .arg("--root")
+            .arg(&target);
+        world
+            ._services
+            .push(Server::start(serve, "longhaul serve", "listening")?);
+        Ok(world)
+    }
+
+    /// `longhaul` in a node, with the keys and the memory of `home`.
+    fn longhaul(&self, node: &str, home: &str) -> Result<Command> {
+        let home = self.here.folder.join(home);
+        let mut command = in_node(self.here.tools, self.here.lab, node, &home)?;
+        command.env("LONGHAUL_STATE", home.join("state"));
+        Ok(command)
+    }
+
+    fn address(&self, node: &str) -> Result<String> {
+        Ok(self.here.lab.address(node)?.to_string())
+    }
+
+    /// By which interface and next router packets leave a node for another.
+    fn leaves(&self, node: &str, to: &str) -> Result<(String, Vec<String>)> {
+        let mut ip = self.here.lab.command(node, "ip")?;
+        ip.args(["-j", "route", "get", &self.address(to)?]);
+        let routes: Value =
+            serde_json::from_str(&succeed_within(ip, "ip route", COMMAND_TIMEOUT)?).context("ip route")?;
+        let text = |field: &str| routes[0][field].as_str().map(str::to_owned);
+        let interface = text("dev").context("ip route names no interface")?;
+        Ok((interface, text("gateway").into_iter().collect()))
+    }
+
+    fn agent(&self) -> String {
+        self.here.folder.join("router/agent").display().to_string()
+    }
+
+    /// The agent of the router at which packets for the shared link wait.
+    fn router(&self) -> Result<Server> {
+        let (interface, gateways) = self.leaves("west", "server")?;
+        let config = json!({"owner": "longhaul", "links": {
+            "shared": {"interface": interface, "gateways": gateways, "rate": ROUTED_BPS as u64}}});
+        let file = self.here.folder.join("router.json");
+        std::fs::write(&file, config.to_string()).context("cannot write the router's configuration")?;
+        let mut router = self.longhaul("west", "router-home")?;
+        router.args(["router", "--config"]).arg(&file);
+        router.arg("--state").arg(self.here.folder.join("router-state"));
+        router.arg("--listen").arg(format!("unix:{}", self.agent()));
+        Server::start(router, "longhaul router", "listening")
+    }
+
+    fn controller(&self) -> Result<Server> {
+        let file = self.here.folder.join("control.toml");
+        let setup = format!("[setup.nodes.west]\nagent = \"unix:{}\"\n", self.agent());
+        std::fs::write(&file, setup).context("cannot write the controller's configuration")?;
+        let mut control = self.longhaul("east", "controller")?;
+        let listen = format!("{}:{CONTROLLER_PORT}", self.address("east")?);
+        control
+            .args(["control", "--listen", &listen, "--config"])
+            .arg(&file);
+        Server::start(control, "longhaul control", "is ready")
+    }
+
+    /// Puts both ends and the shared link on the map, and lets the client ask and reserve.
+    fn introduce(&self) -> Result<()> {
+        let capacity = json!({"capacity": {"rate_bps": ROUTED_BPS}});
+        let map = json!({
+            "sites": [{"name": "west"}, {"name": "east"}],
+            "hosts": [
+                {"name": "client", "site": "west", "addresses": [self.address("client")?]},
+                {"name": "server", "site": "east", "addresses": [self.address("server")?]},
+            ],
+            "links": [{"name": "shared", "from": "west", "to": "east", "forward": capacity, "backward": capacity}],
+        });
+        let file = self.here.folder.join("map.json");
+        std::fs::write(&file, map.to_string()).context("cannot write the map")?;
+        let ask = |arguments: &[&str]| -> Result<String> {
+            let mut command = self.longhaul("east", "controller")?;
+            command.args(arguments);
+            succeed_within(command, arguments[0], COMMAND_TIMEOUT)
+        };
+        ask(&["map", "import", &file.to_string_lossy()])?;
+        for role in ["client", "reserver"] {
+            ask(&["control", "grant", &self.client_key, role, "--name", "client"])?;
+        }
+        let url = format!("https://{}:{CONTROLLER_PORT}", self.address("east")?);
+        let mut know = self.longhaul("client", "client")?;
+        know.args(["controller", "use", &url, "--accept-new"]);
+        succeed_within(know, "controller use", COMMAND_TIMEOUT).map(|_| ())
+    }
+
+    /// Bytes that have come to the sink.
+    fn arrived(&self) -> Result<u64> {
+        let mut ip = self.here.lab.command("sink", "ip")?;
+        ip.args(["-j", "-s", "link"]);
+        let links: Value =
+            serde_json::from_str(&succeed_within(ip, "ip link", COMMAND_TIMEOUT)?).context("ip link")?;
+        let links = links.as_array().into_iter().flatten();
+        let outside = links.filter(|link| link["ifname"] != "lo");
+        Ok(outside
+            .filter_map(|link| link["stats64"]["rx"]["bytes"].as_u64())
+            .sum())
+    }
+
+    /// So many flows of others, to a server of their own, which end when they are dropped.
+    fn others(&self, number: u16, flows: u32) -> Result<Vec<Server>> {
+        if flows == 0 {
+            return Ok(Vec::new());
+        }
+        let port = FIRST_IPERF_PORT + number;
+        let mut takes = self.here.lab.command("sink", "iperf3")?;
+        takes.args(["--server", "--port", &port.to_string()]);
+        let takes = Server::start_listening(takes, "iperf3", port)?;
+        let mut sends = self.here.lab.command("other", "iperf3")?;
+        sends.args(["--client", &self.address("sink")?, "--port", &port.to_string()]);
+        sends.args(["--parallel", &flows.to_string(), "--time", OTHERS_SECONDS]);
+        let sends = Server::start_silent(sends, "iperf3")?;
+        std::thread::sleep(OTHERS_FIRST);
+        // What sends ends first.
+        Ok(vec![sends, takes])
+    }
+
+    fn copy(&self, number: u16, wanted: &Wanted, way: Way) -> Result<Made> {
+        let others = self.others(number, wanted.others)?;
+        let before = self.arrived()?;
+        let (name, target) = (format!("{}.bin", wanted.bytes), format!("{number}.bin"));
+        let source = self.here.setup.root.join(&name);
+        let mut cp = self.longhaul("client", "client")?;
+        cp.args(["cp", "--json", "--host-key", &self.server_key]);
+        cp.args(["--by", &format!("+{}s", wanted.deadline_s)]);
+        match way {
+            Way::BestEffort => cp.args(["--reserve", "never"]),
+            Way::Auto => cp.args(["--reserve", "auto"]),
+            // Half of a link is for reservations.
+            Way::Peak => cp.args(["--reserve", &format!("{:.0}", ROUTED_BPS / 2.0)]),
+        };
+        cp.arg(&source)
+            .arg(format!("lh://{}:{SERVER_PORT}/{target}", self.address("server")?));
+        let (ended, events) = WatchedCopy::start(cp)?.end(COPY_TIMEOUT)?;
+        let seconds = events.last().map_or(f64::NAN, |(at, _)| *at);
+        drop(others);
+        let arrived = self.here.folder.join("target").join(&target);
+        let is_same = || Ok::<bool, std::io::Error>(std::fs::read(&arrived)? == std::fs::read(&source)?);
+        let whole = ended.code == Some(0) && is_same().unwrap_or(false);
+        let _ = std::fs::remove_file(&arrived);
+        let report = ended.report.unwrap_or_default();
+        let deadline = &report["deadline"];
+        ensure!(
+            deadline.is_object(),
+            "the copy reports no deadline: {report} {}",
+            ended.errors.trim()
+        );
+        let at_risk = events.iter().find(|(at, event)| {
+            *at < wanted.deadline_s && event["event"] == "deadline" && event["state"] == "at-risk"
+        });
+        let bytes = |field: &str| deadline[field].as_u64().unwrap_or_default();
+        Ok(Made {
+            bytes: wanted.bytes,
+            deadline_s: wanted.deadline_s,
+            others: wanted.others,
+            seconds,
+            whole,
+            met: deadline["met"] == true,
+            warned_s: at_risk.map(|(at, _)| *at),
+            reserved_bytes: bytes("reserved_bytes").saturating_sub(bytes("returned_bytes")),
+            others_bytes: self.arrived()?.saturating_sub(before),
+        })
+    }
+}
+
+const _: () = assert!(ROUTED_BPS < SHARED_BPS);

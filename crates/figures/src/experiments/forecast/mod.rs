@@ -1,0 +1,190 @@
+//! Forecasts of series that nobody tuned them on: made from published statistics, and recorded in the lab.
+
+mod page;
+mod play;
+mod record;
+mod traces;
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page};
+use crate::runs::Runs;
+use crate::tools::Tools;
+use play::{Score, play};
+use record::Recording;
+use traces::Family;
+
+/// The experiment.
+pub struct Forecast;
+
+/// What is forecast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    series: What,
+}
+
+/// What series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum What {
+    /// Of every family, made from the seed.
+    Made,
+    /// Recorded.
+    #[serde(untagged)]
+    Recorded(Recording),
+}
+
+impl Cell {
+    /// Series of every family.
+    const MADE: Self = Self { series: What::Made };
+
+    const fn recorded(recording: Recording) -> Self {
+        Self {
+            series: What::Recorded(recording),
+        }
+    }
+}
+
+/// What was forecast.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    scores: Vec<(Origin, Score)>,
+    /// What was recorded, in the quantity's unit; what was made, the seed makes again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    values: Vec<f64>,
+}
+
+/// Where a series is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// Made.
+    Made(Family),
+    /// Recorded.
+    Recorded(Recording),
+}
+
+impl Origin {
+    fn all() -> impl Iterator<Item = Self> {
+        let made = Family::ALL.map(Self::Made);
+        made.into_iter().chain(Recording::ALL.map(Self::Recorded))
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Made(family) => family.title(),
+            Self::Recorded(recording) => recording.title(),
+        }
+    }
+
+    const fn source(self) -> &'static str {
+        match self {
+            Self::Made(family) => family.source(),
+            Self::Recorded(recording) => recording.source(),
+        }
+    }
+
+    const fn cell(self) -> Cell {
+        match self {
+            Self::Made(_) => Cell::MADE,
+            Self::Recorded(recording) => Cell::recorded(recording),
+        }
+    }
+}
+
+impl Experiment for Forecast {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = ();
+
+    fn name(&self) -> &'static str {
+        "forecast"
+    }
+
+    fn title(&self) -> &'static str {
+        "Forecasts: their errors, and how often values fall into the band that was told"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let recorded = Recording::ALL.map(Cell::recorded);
+        [Cell::MADE].into_iter().chain(recorded).collect()
+    }
+
+    fn seeds(&self, cell: &Cell) -> u64 {
+        match cell.series {
+            What::Made => 20,
+            What::Recorded(_) => 2,
+        }
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        match cell.series {
+            What::Made => Cost {
+                share: 0.5,
+                seconds: 1.0,
+            },
+            // All six go side by side.
+            What::Recorded(_) => Cost {
+                share: 0.16,
+                seconds: f64::from(record::SECONDS) + 5.0,
+            },
+        }
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<()> {
+        Ok(())
+    }
+
+    fn network(&self, tools: &Tools, (): &(), cell: &Cell, seed: u64) -> Result<Network> {
+        match cell.series {
+            What::Made => Ok(Network::none()),
+            What::Recorded(recording) => recording.network(tools, seed),
+        }
+    }
+
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+        match cell.series {
+            What::Made => Ok(Seen {
+                scores: Family::ALL
+                    .map(|family| {
+                        let score = play(family.quantity(), family.period(), &family.values(here.seed));
+                        (Origin::Made(family), score)
+                    })
+                    .into(),
+                values: vec![],
+            }),
+            What::Recorded(recording) => {
+                let values = record::record(here, recording)?;
+                if values.len() < 2 * play::WARM_UP {
+                    bail!("only {} values were recorded", values.len());
+                }
+                let score = play(recording.quantity(), record::PERIOD, &values);
+                Ok(Seen {
+                    scores: vec![(Origin::Recorded(recording), score)],
+                    values,
+                })
+            }
+        }
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        let within = |(origin, score): &(Origin, Score)| {
+            format!("{} {:.1} %", origin.title(), 100.0 * score.of[0].within)
+        };
+        seen.scores.iter().map(within).collect::<Vec<_>>().join(", ")
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        page::page(runs)
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        page::figures(runs)
+    }
+}

@@ -1,0 +1,214 @@
+//! Series that `longhaul perf` records in the lab, over links that carry others' traffic too.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use longhaul_weather::forecast::Quantity;
+use serde::{Deserialize, Serialize};
+
+use crate::children::{Server, output_within};
+use crate::experiment::{Here, Network};
+use crate::tools::Tools;
+
+/// How long one stream sends, in seconds.
+pub const SECONDS: u32 = 200;
+/// Seconds between values.
+pub const PERIOD: f64 = 0.5;
+/// Slow start lies before this, in seconds.
+const FROM: f64 = 5.0;
+const PORT: u16 = 7511;
+/// A measurement may take so much longer than it sends, set-up and drain included.
+const SET_UP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A link whose on/off traffic of others has exponentially distributed times, which is what the lab makes.
+const CROSSED: &str = r#"
+title = "a link that others use too"
+[nodes.client]
+buffers = "16 MB"
+[nodes.server]
+buffers = "16 MB"
+[links.path]
+ends = ["client", "server"]
+delay = "20 ms"
+rate = "100 Mbit/s"
+queue = "1 bdp, at least 256 KB"
+cross = { rate = "60 Mbit/s", on = "4 s", off = "8 s" }
+"#;
+
+/// What is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recording {
+    /// The rate that a stream has beside others' traffic.
+    CrossTraffic,
+    /// The rate of a stream over the DRS paper's path, which changes, beside others' traffic.
+    VaryingPath,
+    /// The round trips of a stream beside others' traffic.
+    RoundTrips,
+}
+
+impl Recording {
+    /// All of them, in the order of the tables.
+    pub const ALL: [Self; 3] = [Self::CrossTraffic, Self::VaryingPath, Self::RoundTrips];
+
+    /// What it is, in a row's head.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::CrossTraffic => "recorded: rate beside cross traffic",
+            Self::VaryingPath => "recorded: rate over the DRS paper's path, with cross traffic",
+            Self::RoundTrips => "recorded: round trip beside cross traffic",
+        }
+    }
+
+    /// How it is made.
+    pub const fn source(self) -> &'static str {
+        match self {
+            Self::CrossTraffic => {
+                "what arrives of one stream of `longhaul perf`, each half second for 200 s, over 100 Mbit/s and a round trip of 40 ms, beside bursts of 60 Mbit/s that last 4 s \
+                 and pause 8 s on average, exponentially distributed."
+            }
+            Self::VaryingPath => {
+                "the same over a bottleneck and a round trip that change every 20 s, with the statistics of the DRS paper (`scenarios/drs-trace.toml`), beside bursts of 5 Mbit/s of the same lengths."
+            }
+            Self::RoundTrips => "the sending kernel's smoothed round trip, over the link of the first.",
+        }
+    }
+
+    /// What is forecast.
+    pub const fn quantity(self) -> Quantity {
+        match self {
+            Self::CrossTraffic | Self::VaryingPath => Quantity::Rate,
+            Self::RoundTrips => Quantity::RoundTrip,
+        }
+    }
+
+    /// The network, with the trace of a seed where it has one.
+    ///
+    /// # Errors
+    /// The scenario cannot be read, or the trace not be written.
+    pub fn network(self, tools: &Tools, seed: u64) -> Result<Network> {
+        if self != Self::VaryingPath {
+            return Ok(Network::of_text("forecast", CROSSED));
+        }
+        let path = tools.scratch.path().join(format!("forecast-{seed}.csv"));
+        crate::store::replace(&path, &wanbed::drs_trace::write(seed, 180))?;
+        let trace = format!("{{ file = \"{}\", repeat_after = \"3600 s\" }}", path.display());
+        let cross = "{ rate = \"5 Mbit/s\", on = \"4 s\", off = \"8 s\" }";
+        Ok(Network::of(tools, "drs-trace.toml")?
+            .set("links.wan.trace", trace)
+            .set("links.wan.cross", cross))
+    }
+
+    /// The nodes of the network: who measures, and who answers.
+    const fn nodes(self) -> (&'static str, &'static str) {
+        match self {
+            Self::CrossTraffic | Self::RoundTrips => ("client", "server"),
+            Self::VaryingPath => ("receiver", "sender"),
+        }
+    }
+}
+
+/// The part of the JSON that is a series.
+#[derive(Deserialize)]
+struct Json {
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    intervals: Vec<Interval>,
+    end: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Interval {
+    sum: Sum,
+    streams: Vec<Stream>,
+}
+
+#[derive(Deserialize)]
+struct Sum {
+    start: f64,
+    seconds: f64,
+    bits_per_second: f64,
+}
+
+#[derive(Deserialize)]
+struct Stream {
+    /// Microseconds, where this end sends.
+    rtt: Option<f64>,
+}
+
+/// Records a series, in the quantity's unit.
+///
+/// # Errors
+/// The measurement failed.
+pub fn record<S>(here: &Here<'_, S>, what: Recording) -> Result<Vec<f64>> {
+    let keys = &here.tools.identities;
+    let (client, serving) = what.nodes();
+    let mut server = here.lab.command(serving, &here.tools.longhaul)?;
+    server
+        .env("LONGHAUL_HOME", &keys.server_home)
+        .args(["perf", "--serve", "--allow", &keys.client_key, "--listen"])
+        .arg(format!("0.0.0.0:{PORT}"));
+    let server = Server::start(server, "longhaul perf --serve", "listening")?;
+    let mut command = here.lab.command(client, &here.tools.longhaul)?;
+    command
+        .env("LONGHAUL_HOME", &keys.client_home)
+        .args(["perf", "--json", "--host-key", &keys.server_key])
+        .args(["--time", &format!("{SECONDS}s"), "-i", &format!("{PERIOD}s")]);
+    if what.quantity() == Quantity::Rate {
+        // What arrives is counted here: a sending end counts what goes into its buffer.
+        command.arg("-R");
+    }
+    command.arg(format!("{}:{PORT}", here.lab.address(serving)?));
+    let limit = Duration::from_secs(SECONDS.into()) + SET_UP_TIMEOUT;
+    let (status, out, err) = output_within(command, "longhaul perf", limit)?;
+    drop(server);
+    let json: Json = serde_json::from_str(&out)
+        .with_context(|| format!("longhaul perf ended with {status}: {}", err.trim()))?;
+    if !status.success() || json.error.is_some() || json.end.is_none() {
+        bail!("longhaul perf: {}", json.error.unwrap_or(err));
+    }
+    Ok(series(&json.intervals, what.quantity()))
+}
+
+/// The values of whole intervals after slow start.
+fn series(intervals: &[Interval], quantity: Quantity) -> Vec<f64> {
+    let whole = intervals
+        .iter()
+        .filter(|interval| interval.sum.start >= FROM && interval.sum.seconds > 0.5 * PERIOD);
+    let value = |interval: &Interval| match quantity {
+        Quantity::RoundTrip => Some(1e-6 * interval.streams.first()?.rtt?),
+        _ => Some(interval.sum.bits_per_second),
+    };
+    // Four digits are more than the lab's own accuracy.
+    whole.filter_map(value).map(four_digits).collect()
+}
+
+fn four_digits(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_begins_after_slow_start_and_holds_whole_intervals() {
+        let interval = |start: f64, seconds: f64, rate: f64| Interval {
+            sum: Sum {
+                start,
+                seconds,
+                bits_per_second: rate,
+            },
+            streams: vec![Stream { rtt: Some(40_123.4) }],
+        };
+        let all = [
+            interval(0.0, 0.5, 1.0),
+            interval(5.0, 0.5, 12345.6),
+            interval(5.5, 0.5, 0.0),
+            interval(6.0, 0.01, 7.0),
+        ];
+        assert_eq!(series(&all, Quantity::Rate), [12350.0, 0.0]);
+        assert_eq!(series(&all, Quantity::RoundTrip), [0.04012, 0.04012]);
+    }
+}

@@ -1,0 +1,218 @@
+//! A mesh of six sites whose links change: copies whose routes the controller picks, beside direct, fixed depots, minimax by bandwidth, and an oracle.
+
+mod conditions;
+mod page;
+mod run;
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page};
+use crate::runs::Runs;
+use crate::tools::Tools;
+use conditions::{SITES, links, transfers};
+
+/// Copies of one run as it is published. Four seeds have two hundred.
+const COPIES: usize = 50;
+/// For how long a controller sees the links before the first copy of a run as it is published, in seconds.
+const LEARNING_SECONDS: f64 = 300.0;
+
+/// The link that fails, by the sites that it joins, and for how long.
+const FAILING: (usize, usize) = (1, 5);
+const FAILING_SECONDS: f64 = 60.0;
+
+/// The experiment.
+pub struct Mesh {
+    /// Copies of one run.
+    pub copies: usize,
+    /// For how long a controller and its depots see the links before the first copy is made, in seconds.
+    pub learning_seconds: f64,
+}
+
+/// As it is published.
+pub const MESH: Mesh = Mesh {
+    copies: COPIES,
+    learning_seconds: LEARNING_SECONDS,
+};
+
+/// By which way the copies go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Each by the link between its sites.
+    Direct,
+    /// Each by the depot of one site; those that begin or end there go directly.
+    Depot(usize),
+    /// By what the controller says.
+    Routed,
+    /// The same, and in the middle of it a depot dies, a link fails, and the forecasts of a link are wrong by a factor of ten.
+    Faults,
+}
+
+/// One pass over all copies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    way: Way,
+}
+
+/// What became of one copy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Made {
+    /// From the start of the command to its end, in seconds.
+    seconds: f64,
+    /// Whether every byte arrived.
+    whole: bool,
+    /// The depots that it passed, by site; none of those that went directly.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    depots: Vec<String>,
+    /// What was promised, in seconds: p10 and p90.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    promised: Option<(f64, f64)>,
+}
+
+/// What became of all of them, in their order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    copies: Vec<Made>,
+}
+
+impl Cell {
+    /// What is demonstrated.
+    pub const DEMONSTRATED: [Self; 2] = [Self { way: Way::Direct }, Self { way: Way::Routed }];
+}
+
+impl Way {
+    /// Whether the controller picks the routes.
+    const fn is_routed(self) -> bool {
+        matches!(self, Self::Routed | Self::Faults)
+    }
+
+    fn all() -> Vec<Self> {
+        let mut all = vec![Self::Direct];
+        all.extend((0..SITES.len()).map(Self::Depot));
+        all.extend([Self::Routed, Self::Faults]);
+        all
+    }
+}
+
+impl Mesh {
+    /// How far behind the beginning of the links' trace the lab of a way starts, in seconds: a controller sees them for a while before the first copy.
+    const fn begins_at_s(&self, way: Way) -> f64 {
+        match way.is_routed() {
+            true => 0.0,
+            false => self.learning_seconds,
+        }
+    }
+
+    /// Where the trace stands when the first copy is made, by every way, in seconds behind its beginning.
+    const fn first_copy_s(&self) -> f64 {
+        self.learning_seconds + run::STARTING_SECONDS
+    }
+}
+
+impl Experiment for Mesh {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = run::Files;
+
+    fn name(&self) -> &'static str {
+        "mesh"
+    }
+
+    fn title(&self) -> &'static str {
+        "Routes that pick themselves: copies over a mesh of six sites whose links change"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        Way::all().into_iter().map(|way| Cell { way }).collect()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        1
+    }
+
+    fn cost(&self, cell: &Cell) -> Cost {
+        let last = transfers(2001, COPIES)
+            .last()
+            .map_or(0.0, |transfer| transfer.at_s);
+        Cost {
+            share: 0.33,
+            seconds: self.first_copy_s() - self.begins_at_s(cell.way) + last,
+        }
+    }
+
+    fn prepare(&self, tools: &Tools) -> Result<run::Files> {
+        run::Files::make(tools)
+    }
+
+    fn network(&self, tools: &Tools, _setup: &run::Files, cell: &Cell, seed: u64) -> Result<Network> {
+        let folder = tools.scratch.path().join(format!(
+            "mesh-{seed}-{}-{}",
+            cell.way.is_routed(),
+            cell.way == Way::Faults
+        ));
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let mut text = "title = \"six sites, a link between any two, which change\"\n".to_owned();
+        for (site, ..) in SITES {
+            let _ = writeln!(text, "[nodes.{site}]\nrelays = true");
+        }
+        let mut routes = String::new();
+        let begins_at_s = self.begins_at_s(cell.way);
+        for mut link in links(seed) {
+            if cell.way == Way::Faults && link.ends == FAILING {
+                let middle = transfers(seed, self.copies)[self.copies / 2].at_s;
+                link.fail(self.first_copy_s() + middle, FAILING_SECONDS);
+            }
+            let (name, [from, to]) = (link.name(), [link.ends.0, link.ends.1].map(|end| SITES[end].0));
+            let file = folder.join(format!("{name}.csv"));
+            // Runs go side by side: nobody may read half a file.
+            let partial = tempfile::NamedTempFile::new_in(&folder).context("cannot make a trace")?;
+            std::fs::write(partial.path(), link.trace(begins_at_s)).context("cannot write a trace")?;
+            partial.persist(&file).context("cannot name a trace")?;
+            let state = link.at(begins_at_s);
+            let _ = write!(
+                text,
+                "[links.{name}]\nends = [\"{from}\", \"{to}\"]\ndelay = \"{:.2} ms\"\nrate = \"{:.2} Mbit/s\"\nqueue = \"1 bdp, at least 256 KB\"\n\
+                 trace = {{ file = {:?}, repeat_after = \"{} s\" }}\n",
+                link.delay_ms,
+                state.rate_mbps,
+                file,
+                conditions::TRACE_SECONDS
+            );
+            for (from, to) in [(from, to), (to, from)] {
+                let _ = write!(
+                    routes,
+                    "[[route]]\nfrom = \"{from}\"\nto = \"{to}\"\nvia = [\"{name}\"]\none_way = true\n"
+                );
+            }
+        }
+        Ok(Network::of_text("mesh", &(text + &routes)))
+    }
+
+    fn run(&self, here: &Here<'_, run::Files>, cell: &Cell) -> Result<Seen> {
+        let first_s = self.first_copy_s() - self.begins_at_s(cell.way);
+        let copies = run::run(here, cell.way, first_s, &transfers(here.seed, self.copies))?;
+        Ok(Seen { copies })
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        let seconds: f64 = seen.copies.iter().map(|made| made.seconds).sum();
+        let lost = seen.copies.iter().filter(|made| !made.whole).count();
+        format!("{seconds:.1} s in all, {lost} of {} lost", seen.copies.len())
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        page::page(runs)
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        page::figures(runs)
+    }
+}

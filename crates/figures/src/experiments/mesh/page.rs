@@ -1,0 +1,234 @@
+//! What the passes come to, beside each other.
+
+use anyhow::Result;
+
+use super::conditions::{SITES, Transfer, links, transfers};
+use super::{COPIES, Cell, MESH, Made, Seen, Way};
+use crate::page::{Figure, Page, Table};
+use crate::runs::Runs;
+
+/// Rates within this share of each other count as the same for minimax, so that no depot is passed for nothing: the tolerance of LSL's trees.
+const MINIMAX_TOLERANCE: f64 = 0.1;
+
+/// Classes of sizes, by the first size, in bytes, that is beyond each.
+const CLASSES: [(u64, &str); 3] = [
+    (1 << 20, "64 KiB to 512 KiB"),
+    (16 << 20, "1 MiB to 8 MiB"),
+    (u64::MAX, "16 MiB to 256 MiB"),
+];
+
+/// One copy by all ways.
+struct Compared {
+    transfer: Transfer,
+    direct: f64,
+    /// By the depot of each site.
+    depots: [f64; SITES.len()],
+    routed: f64,
+    minimax: f64,
+}
+
+impl Compared {
+    fn oracle(&self) -> f64 {
+        self.depots.iter().copied().fold(self.direct, f64::min)
+    }
+}
+
+/// The copies of all seeds that every way has made.
+fn compared(runs: &Runs<'_, Cell, Seen>) -> Vec<Compared> {
+    let of = |way: Way, seed: u64| -> Option<&[Made]> {
+        let record = runs
+            .cell(&Cell { way })
+            .into_iter()
+            .find(|record| record.cell.seed == seed)?;
+        Some(&record.seen.copies)
+    };
+    let mut all = Vec::new();
+    for record in runs.cell(&Cell { way: Way::Routed }) {
+        let seed = record.cell.seed;
+        let depots: Option<Vec<&[Made]>> = (0..SITES.len()).map(|site| of(Way::Depot(site), seed)).collect();
+        let (Some(direct), Some(depots)) = (of(Way::Direct, seed), depots) else {
+            continue;
+        };
+        for (number, transfer) in transfers(seed, COPIES).into_iter().enumerate() {
+            let seconds = |made: &[Made]| {
+                made.get(number)
+                    .filter(|made| made.whole)
+                    .map(|made| made.seconds)
+            };
+            let by_depots: Option<Vec<f64>> = depots.iter().map(|made| seconds(made)).collect();
+            let (Some(direct), Some(routed), Some(by_depots)) =
+                (seconds(direct), seconds(&record.seen.copies), by_depots)
+            else {
+                continue;
+            };
+            let Ok(depots) = <[f64; SITES.len()]>::try_from(by_depots) else {
+                continue;
+            };
+            let minimax = minimax(seed, &transfer).map_or(direct, |site| depots[site]);
+            all.push(Compared {
+                transfer,
+                direct,
+                depots,
+                routed,
+                minimax,
+            });
+        }
+    }
+    all
+}
+
+/// The site by whose depot the least rate of a copy's way is greatest, by the rates that the links really have when it begins; none if that is the direct way.
+fn minimax(seed: u64, transfer: &Transfer) -> Option<usize> {
+    let links = links(seed);
+    let rate = |from: usize, to: usize| {
+        let ends = (from.min(to), from.max(to));
+        let link = links.iter().find(|link| link.ends == ends);
+        link.map_or(0.0, |link| link.at(MESH.first_copy_s() + transfer.at_s).rate_mbps)
+    };
+    let Transfer { from, to, .. } = *transfer;
+    let by_depots = (0..SITES.len()).filter(|&site| site != from && site != to);
+    let (site, best) = by_depots
+        .map(|site| (site, rate(from, site).min(rate(site, to))))
+        .max_by(|one, other| one.1.total_cmp(&other.1))?;
+    (best > rate(from, to) * (1.0 + MINIMAX_TOLERANCE)).then_some(site)
+}
+
+type Seconds = Box<dyn Fn(&Compared) -> f64>;
+
+/// The lines of the table: a name, and what a copy takes by that way.
+fn ways(all: &[Compared]) -> Vec<(String, Seconds)> {
+    let total = |site: usize| all.iter().map(|one| one.depots[site]).sum::<f64>();
+    let best = (0..SITES.len())
+        .min_by(|&one, &other| total(one).total_cmp(&total(other)))
+        .unwrap_or(0);
+    vec![
+        (
+            "direct".to_owned(),
+            Box::new(|one: &Compared| one.direct) as Seconds,
+        ),
+        (
+            format!("the best fixed depot ({})", SITES[best].0),
+            Box::new(move |one| one.depots[best]),
+        ),
+        ("minimax by bandwidth".to_owned(), Box::new(|one| one.minimax)),
+        (
+            "**routed by the controller**".to_owned(),
+            Box::new(|one| one.routed),
+        ),
+        (
+            "an oracle that tries everything".to_owned(),
+            Box::new(Compared::oracle),
+        ),
+    ]
+}
+
+pub(super) fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    let all = compared(runs);
+    let mut heads = vec![
+        format!("{} copies", all.len()),
+        "seconds in all".to_owned(),
+        "by the oracle's".to_owned(),
+    ];
+    heads.extend(CLASSES.map(|(_, words)| format!("{words}, by direct")));
+    let mut table = Table::new(heads);
+    let sum = |seconds: &Seconds, class: Option<usize>| -> f64 {
+        let chosen = all
+            .iter()
+            .filter(|one| class.is_none_or(|class| class_of(one) == class));
+        chosen.map(seconds).sum()
+    };
+    let ways = ways(&all);
+    if let (Some((_, direct)), Some((_, oracle))) = (ways.first(), ways.last()) {
+        for (name, seconds) in &ways {
+            let mut row = vec![
+                name.clone(),
+                format!("{:.1}", sum(seconds, None)),
+                format!("{:.2}", sum(seconds, None) / sum(oracle, None)),
+            ];
+            row.extend(
+                (0..CLASSES.len())
+                    .map(|class| format!("{:.2}", sum(seconds, Some(class)) / sum(direct, Some(class)))),
+            );
+            table.row(row);
+        }
+    }
+    Ok(Page::new(HEAD)
+        .table(&table)
+        .paragraph(&promises(runs))
+        .paragraph(&faults(runs)))
+}
+
+fn class_of(one: &Compared) -> usize {
+    CLASSES
+        .iter()
+        .position(|(beyond, _)| one.transfer.bytes < *beyond)
+        .unwrap_or(CLASSES.len() - 1)
+}
+
+/// How the promises of finishing times did.
+fn promises(runs: &Runs<'_, Cell, Seen>) -> String {
+    let routed = runs.cell(&Cell { way: Way::Routed });
+    let copies = || routed.iter().flat_map(|record| &record.seen.copies);
+    let promised = copies().filter_map(|made| Some((made.promised?, made.seconds)));
+    let (mut within, mut all) = (0_usize, 0_usize);
+    for ((p10, p90), seconds) in promised {
+        all += 1;
+        within += usize::from(seconds >= p10 && seconds <= p90);
+    }
+    let by_depots = copies().filter(|made| !made.depots.is_empty()).count();
+    format!(
+        "Of the routed copies {by_depots} passed a depot. A finishing time was promised (p10 to p90, meant to hold for 80 of 100) for {all} of them, and {within} kept to it."
+    )
+}
+
+fn faults(runs: &Runs<'_, Cell, Seen>) -> String {
+    let (mut lost, mut all) = (0, 0);
+    let (mut seconds, mut direct) = (0.0, 0.0);
+    for record in runs.cell(&Cell { way: Way::Faults }) {
+        let beside = runs.cell(&Cell { way: Way::Direct });
+        let Some(beside) = beside.iter().find(|other| other.cell.seed == record.cell.seed) else {
+            continue;
+        };
+        for (made, beside) in record.seen.copies.iter().zip(&beside.seen.copies) {
+            all += 1;
+            lost += usize::from(!made.whole);
+            seconds += made.seconds;
+            direct += beside.seconds;
+        }
+    }
+    if all == 0 {
+        return String::new();
+    }
+    format!(
+        "With faults (a third of the way through, the depot that was passed most dies and stays away; at half, the link from Denver to New York carries nothing for a minute; at two thirds, somebody who may has the controller believe that the link from San Diego to New York \
+         carries ten times its rate and more): {lost} of {all} copies lost; {:.2} times what the direct way takes without faults.",
+        seconds / direct
+    )
+}
+
+pub(super) fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    let all = compared(runs);
+    let sum = |seconds: fn(&Compared) -> f64| all.iter().map(seconds).sum::<f64>();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let by_oracle = sum(|one| one.routed) / sum(Compared::oracle);
+    let by_direct = sum(|one| one.routed) / sum(|one| one.direct);
+    vec![
+        Figure::new(
+            "oracle",
+            "time of routed copies by that of an oracle that tries everything",
+            format!("{by_oracle:.2}"),
+        ),
+        Figure::new(
+            "direct",
+            "time of routed copies by that of direct ones",
+            format!("{by_direct:.2}"),
+        ),
+    ]
+}
+
+const HEAD: &str = "Six sites of ESnet's map, a link between any two of them. Delays are stretched over the great circle, rates of 50 to 200 Mbit/s and losses of 0.0003 to 0.03 % change every 5 s a little, and for a minute or two at a time by \
+    much, each link by itself, from a seed. At each site a depot and a server; a controller at one of them, which knows the sites, hosts and depots, is told nothing of the links, and has seen them for five minutes when the first copy is made. One after the other, at the same moments by each way, files of 64 KiB \
+    to 256 MiB are fetched from one site to another by `longhaul cp`, and every byte is compared. Times are of the whole command. The oracle has the best of direct and the six depots for each copy; minimax takes the way whose least rate is greatest, by the rates that the links \
+    really have at that moment.";

@@ -1,0 +1,336 @@
+//! One pass over the copies by one way.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::conditions::{SITES, Transfer, sizes};
+use super::{Made, Way};
+use crate::children::{Server, output_within, succeed_within};
+use crate::copy::{DEPOT_PORT, SERVER_PORT, in_node};
+use crate::dataset;
+use crate::experiment::Here;
+use crate::identities::new_key;
+use crate::tools::Tools;
+
+/// How long services have to start and depots to register themselves, in seconds.
+pub const STARTING_SECONDS: f64 = 20.0;
+
+/// A command of preparation takes less.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// A copy that has not ended by then is lost.
+const COPY_TIMEOUT: Duration = Duration::from_secs(180);
+
+/// The site with the controller: the fourth, Chicago, from which no other is far.
+const CONTROLLER: usize = 3;
+const CONTROLLER_PORT: u16 = 7513;
+
+/// The link whose forecasts are made wrong, by the sites that it joins, and by how much.
+const MISREPORTED: (usize, usize) = (0, 5);
+const MISREPORTED_BPS: f64 = 2e9;
+const MISREPORTS: u64 = 50;
+
+/// A file of each size that copies have.
+pub struct Files {
+    root: PathBuf,
+}
+
+impl Files {
+    /// Writes them.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn make(tools: &Tools) -> Result<Self> {
+        let root = tools.scratch.path().join("mesh-files");
+        for bytes in sizes() {
+            dataset::sized_file(&root.join(format!("{bytes}.bin")), bytes, bytes)?;
+        }
+        Ok(Self { root })
+    }
+}
+
+/// Everyone's keys, and what runs.
+struct World<'a, 'h> {
+    here: &'a Here<'h, Files>,
+    way: Way,
+    /// The sites' own keys, which serve and copy with them.
+    keys: Vec<String>,
+    depot_keys: Vec<String>,
+    depots: Vec<Option<Server>>,
+    _servers: Vec<Server>,
+}
+
+/// Makes all copies, each at its moment; the first one so many seconds after the lab's start.
+///
+/// # Errors
+/// Something other than a copy fails.
+pub fn run(here: &Here<'_, Files>, way: Way, first_s: f64, transfers: &[Transfer]) -> Result<Vec<Made>> {
+    let began = Instant::now();
+    let mut world = World::up(here, way)?;
+    let mut passed = BTreeMap::<usize, usize>::new();
+    let mut made = Vec::with_capacity(transfers.len());
+    for (number, transfer) in transfers.iter().enumerate() {
+        if way == Way::Faults {
+            if number == transfers.len() / 3 {
+                let most = passed.iter().max_by_key(|(_, times)| **times);
+                let most = most.map_or(CONTROLLER, |(site, _)| *site);
+                world.depots[most] = None;
+            }
+            if number == transfers.len() * 2 / 3 {
+                world.misreport()?;
+            }
+        }
+        let due = Duration::from_secs_f64(first_s + transfer.at_s);
+        // Copies are made at moments of the links' trace, which runs in real time.
+        thread::sleep(due.saturating_sub(began.elapsed()));
+        let one = world.copy(transfer)?;
+        for depot in &one.depots {
+            if let Some(site) = SITES.iter().position(|(name, ..)| name == depot) {
+                *passed.entry(site).or_default() += 1;
+            }
+        }
+        made.push(one);
+    }
+    Ok(made)
+}
+
+impl<'a, 'h> World<'a, 'h> {
+    fn up(here: &'a Here<'h, Files>, way: Way) -> Result<Self> {
+        let longhaul = &here.tools.longhaul;
+        let home = |name: String| here.folder.join(name);
+        let keys = SITES.map(|(site, ..)| new_key(longhaul, &home(site.to_owned())));
+        let depot_keys = SITES.map(|(site, ..)| new_key(longhaul, &home(format!("depot-{site}"))));
+        let mut world = Self {
+            here,
+            way,
+            keys: keys.into_iter().collect::<Result<_>>()?,
+            depot_keys: depot_keys.into_iter().collect::<Result<_>>()?,
+            depots: Vec::new(),
+            _servers: Vec::new(),
+        };
+        if world.way.is_routed() {
+            let controller = world.controller()?;
+            world._servers.push(controller);
+            world.introduce()?;
+        }
+        let quoted = |keys: &[String]| {
+            let keys = keys.iter().map(|key| format!("\"{key}\""));
+            keys.collect::<Vec<_>>().join(", ")
+        };
+        let policy = here.folder.join("policy.toml");
+        let rules = format!(
+            "probes = [{}]\n[[allow]]\nprincipals = [{}]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n",
+            quoted(&world.depot_keys),
+            quoted(&world.keys)
+        );
+        std::fs::write(&policy, rules).context("cannot write the depots' policy")?;
+        for (site, (name, ..)) in SITES.iter().enumerate() {
+            let serving = world.serve(site)?;
+            world._servers.push(serving);
+            let mut depot = world.longhaul(site, &format!("depot-{name}"))?;
+            depot
+                .args(["depot", "--listen", &format!("0.0.0.0:{DEPOT_PORT}"), "--policy"])
+                .arg(&policy);
+            if world.way.is_routed() {
+                depot.args(["--register", &format!("depot-{name}"), "--site", name]);
+                depot.args([
+                    "--advertise",
+                    &format!("{}:{DEPOT_PORT}", here.lab.address(name)?),
+                ]);
+            }
+            world
+                .depots
+                .push(Some(Server::start(depot, "longhaul depot", "listening")?));
+        }
+        Ok(world)
+    }
+
+    /// `longhaul` at a site, with the keys and the memory of `home`.
+    fn longhaul(&self, site: usize, home: &str) -> Result<Command> {
+        let home = self.here.folder.join(home);
+        let mut command = in_node(self.here.tools, self.here.lab, SITES[site].0, &home)?;
+        command.env("LONGHAUL_STATE", home.join("state"));
+        Ok(command)
+    }
+
+    fn serve(&self, site: usize) -> Result<Server> {
+        let mut serve = self.longhaul(site, SITES[site].0)?;
+        serve.args(["serve", "--listen", &format!("0.0.0.0:{SERVER_PORT}")]);
+        for key in &self.keys {
+            serve.args(["--read", key]);
+        }
+        serve.arg("--root").arg(&self.here.setup.root);
+        Server::start(serve, "longhaul serve", "listening")
+    }
+
+    fn controller(&self) -> Result<Server> {
+        let mut control = self.longhaul(CONTROLLER, "controller")?;
+        let address = self.here.lab.address(SITES[CONTROLLER].0)?;
+        control.args(["control", "--listen", &format!("{address}:{CONTROLLER_PORT}")]);
+        Server::start(control, "longhaul control", "is ready")
+    }
+
+    /// Puts sites, hosts and depots on the map, lets everyone ask, and has everyone know the controller. Of the links nothing is said.
+    fn introduce(&self) -> Result<()> {
+        let mut map = String::new();
+        for (site, (name, latitude, longitude)) in SITES.iter().enumerate() {
+            let address = self.here.lab.address(name)?;
+            map += &format!(
+                "[[site]]\nname = \"{name}\"\nlatitude = {latitude}\nlongitude = {longitude}\n\
+                 [[host]]\nname = \"host-{name}\"\nsite = \"{name}\"\naddresses = [\"{address}\"]\n\
+                 [[depot]]\nname = \"depot-{name}\"\nkey = \"{}\"\nsite = \"{name}\"\naddresses = [\"{address}:{DEPOT_PORT}\"]\n",
+                self.depot_keys[site]
+            );
+        }
+        let file = self.here.folder.join("map.toml");
+        std::fs::write(&file, map).context("cannot write the map")?;
+        let ask = |arguments: &[&str]| -> Result<String> {
+            let mut command = self.longhaul(CONTROLLER, "controller")?;
+            command.args(arguments);
+            succeed_within(command, arguments[0], COMMAND_TIMEOUT)
+        };
+        ask(&["map", "import", &file.to_string_lossy()])?;
+        for (site, (name, ..)) in SITES.iter().enumerate() {
+            ask(&[
+                "control",
+                "grant",
+                &self.keys[site],
+                "client",
+                "--name",
+                &format!("host-{name}"),
+            ])?;
+            ask(&[
+                "control",
+                "grant",
+                &self.depot_keys[site],
+                "depot",
+                "--name",
+                &format!("depot-{name}"),
+            ])?;
+        }
+        let url = format!(
+            "https://{}:{CONTROLLER_PORT}",
+            self.here.lab.address(SITES[CONTROLLER].0)?
+        );
+        for (site, (name, ..)) in SITES.iter().enumerate() {
+            for home in [(*name).to_owned(), format!("depot-{name}")] {
+                let mut know = self.longhaul(site, &home)?;
+                know.args(["controller", "use", &url, "--accept-new"]);
+                succeed_within(know, "controller use", COMMAND_TIMEOUT)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&self, transfer: &Transfer) -> Result<Made> {
+        let Transfer { from, to, bytes, .. } = *transfer;
+        let into = tempfile::tempdir_in(self.here.folder).context("cannot make a folder")?;
+        let mut cp = self.longhaul(to, SITES[to].0)?;
+        cp.args(["cp", "--json", "--host-key", &self.keys[from]]);
+        match self.way {
+            Way::Depot(site) if site != from && site != to => {
+                cp.args([
+                    "--route",
+                    &format!("{}:{DEPOT_PORT}", self.here.lab.address(SITES[site].0)?),
+                ]);
+            }
+            Way::Direct | Way::Depot(_) => {
+                cp.args(["--route", "direct"]);
+            }
+            Way::Routed | Way::Faults => {}
+        }
+        let name = format!("{bytes}.bin");
+        cp.arg(format!(
+            "lh://{}:{SERVER_PORT}/{name}",
+            self.here.lab.address(SITES[from].0)?
+        ))
+        .arg(into.path());
+        let began = Instant::now();
+        let ended = output_within(cp, "longhaul cp", COPY_TIMEOUT);
+        let seconds = began.elapsed().as_secs_f64();
+        let same = || {
+            Ok::<bool, std::io::Error>(
+                std::fs::read(into.path().join(&name))? == std::fs::read(self.here.setup.root.join(&name))?,
+            )
+        };
+        let report = match &ended {
+            Ok((_, out, _)) => out
+                .lines()
+                .last()
+                .and_then(|line| serde_json::from_str::<Value>(line).ok()),
+            Err(_) => None,
+        };
+        let whole = ended.is_ok_and(|(status, ..)| status.success()) && same().unwrap_or(false);
+        let report = report.unwrap_or_default();
+        Ok(Made {
+            seconds,
+            whole,
+            depots: self.depots_of(&report),
+            promised: promised(&report),
+        })
+    }
+
+    /// The sites whose depots the streams of a copy have passed.
+    fn depots_of(&self, report: &Value) -> Vec<String> {
+        let routes = report["routes"].as_array().into_iter().flatten();
+        let routes = routes
+            .filter_map(|route| route["route"].as_str())
+            .collect::<Vec<_>>()
+            .join(",");
+        let passed = SITES.iter().filter(|(site, ..)| {
+            self.here
+                .lab
+                .address(site)
+                .is_ok_and(|address| routes.contains(&format!("{address}:{DEPOT_PORT}")))
+        });
+        passed.map(|(site, ..)| (*site).to_owned()).collect()
+    }
+
+    /// Has the controller believe that a link carries ten times as much as it ever does and more: what an operator imports counts.
+    fn misreport(&self) -> Result<()> {
+        let end = |site: usize| format!("host-{}", SITES[site].0);
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as u64);
+        let one = |number: u64, from: usize, to: usize| {
+            serde_json::json!({
+                "from": end(from), "to": end(to), "quantity": "rate", "at_ms": now - MISREPORTS + number, "value": MISREPORTED_BPS, "source": "archive",
+            })
+        };
+        let (from, to) = MISREPORTED;
+        let measurements: Vec<Value> = (0..MISREPORTS)
+            .flat_map(|number| [one(number, from, to), one(number, to, from)])
+            .collect();
+        let body = self.here.folder.join("misreport.json");
+        std::fs::write(
+            &body,
+            serde_json::json!({ "measurements": measurements }).to_string(),
+        )
+        .context("cannot write measurements")?;
+        let mut curl = self.here.lab.command(SITES[CONTROLLER].0, "curl")?;
+        curl.args([
+            "--silent",
+            "--show-error",
+            "--fail-with-body",
+            "-H",
+            "Content-Type: application/json",
+            "--data-binary",
+        ])
+        .arg(format!("@{}", body.display()))
+        .arg("--unix-socket")
+        .arg(self.here.folder.join("controller/state/control/socket"))
+        .arg("http://localhost/api/v1/measurements");
+        succeed_within(curl, "curl", COMMAND_TIMEOUT).map(|_| ())
+    }
+}
+
+/// When the copy was to be over, in seconds: p10 and p90.
+fn promised(report: &Value) -> Option<(f64, f64)> {
+    let promised = &report["routing"]["promised_seconds"];
+    Some((promised["p10"].as_f64()?, promised["p90"].as_f64()?))
+}

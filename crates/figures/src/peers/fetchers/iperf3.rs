@@ -1,0 +1,40 @@
+//! iperf3, whose server sends a file's content in place of its own.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::super::Item;
+use super::super::iperf3::{IPERF3, PORT};
+use super::super::place::{Place, SERVED, Serving, write};
+
+/// The file of the server's settings that says how long its file is: the client has to ask for so much.
+const LENGTH: &str = "length";
+
+/// Serves the one file of `root`.
+pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
+    let entry = std::fs::read_dir(root)?
+        .next()
+        .context("there is no file to serve")??;
+    let settings = place.settings()?;
+    let length = entry.metadata()?.len();
+    write(&settings.path().join(LENGTH), &length.to_string())?;
+    let file = format!("{SERVED}/{}", entry.file_name().to_string_lossy());
+    let port = PORT.to_string();
+    let arguments = ["--server", "--port", &port, "--file", &file];
+    place.serve(&IPERF3, &arguments, settings, root, PORT)
+}
+
+/// Receives as many bytes as the file has into a file.
+pub(super) fn fetch(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
+    let at = from.endpoint.address;
+    let length = std::fs::read_to_string(from.setting(LENGTH))?;
+    let mut command = place.client(&IPERF3, from)?;
+    command
+        .args(["--client", &at.ip().to_string()])
+        .args(["--port", &at.port().to_string()])
+        .args(["--reverse", "--bytes", &length, "--file"])
+        .arg(to.join(&item.name));
+    Ok(command)
+}

@@ -1,0 +1,73 @@
+//! The addresses inside.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The program's IPv4 address. 192.0.0.0/29 is for what a host keeps to itself (RFC 7335, section 4): no destination has one of these.
+pub const PROGRAM_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
+
+/// The program's IPv6 address, a unique local one (RFC 4193).
+pub const PROGRAM_V6: Ipv6Addr = Ipv6Addr::new(0xfd6c, 0x6f6e, 0x6768, 0x6175, 0, 0, 0, 2);
+
+/// The name servers' addresses, in the order of the host's; glibc knows no more (`MAXNS`).
+pub const RESOLVERS: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(192, 0, 0, 3),
+    Ipv4Addr::new(192, 0, 0, 4),
+    Ipv4Addr::new(192, 0, 0, 5),
+];
+
+/// The port of DNS.
+pub const DNS: u16 = 53;
+
+/// Whether something may be sent there from the host: not to what the host has for itself, nor to the local link (where the way there is not
+/// known), nor to many at once. The kernel inside sends nothing of the sort; a program with its rights might.
+pub fn may_leave(to: SocketAddr) -> bool {
+    let ip = to.ip();
+    let local = match ip {
+        IpAddr::V4(ip) => ip.is_broadcast() || ip.octets().first() == Some(&0) || is_inside(ip),
+        IpAddr::V6(ip) => {
+            ip.is_unicast_link_local() || ip == PROGRAM_V6 || ip.to_canonical() != IpAddr::V6(ip)
+        }
+    };
+    !local && !ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast() && to.port() != 0
+}
+
+fn is_inside(ip: Ipv4Addr) -> bool {
+    ip == PROGRAM_V4 || RESOLVERS.contains(&ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_has_for_itself_is_not_reached() {
+        for near in [
+            "127.0.0.1:80",
+            "127.8.9.1:53",
+            "0.0.0.0:80",
+            "0.1.2.3:80",
+            "255.255.255.255:67",
+            "224.0.0.251:5353",
+            "192.0.0.2:80",
+            "192.0.0.3:80",
+            "192.0.2.1:0",
+            "[::1]:80",
+            "[::]:80",
+            "[fe80::1]:80",
+            "[ff02::1]:80",
+            "[::ffff:127.0.0.1]:80",
+            "[::ffff:192.0.2.1]:80",
+        ] {
+            assert!(!may_leave(near.parse().unwrap()), "{near}");
+        }
+        for far in [
+            "192.0.2.1:80",
+            "10.0.0.1:1",
+            "169.254.169.254:80",
+            "[2001:db8::1]:80",
+            "[fd00::1]:80",
+        ] {
+            assert!(may_leave(far.parse().unwrap()), "{far}");
+        }
+    }
+}

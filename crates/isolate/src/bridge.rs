@@ -1,0 +1,248 @@
+//! The bridge: reads the device, and knows which packet belongs to what.
+//!
+//! One thread does all of it. What it keeps is bounded: connections, flows of UDP, the buffers of each, names.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+
+use crate::device::MTU;
+use crate::end::Wire;
+use crate::names::Names;
+use crate::packet::{Packet, Pair};
+use crate::ramp::Wishes;
+use crate::resolvers::Resolvers;
+use crate::start::Network;
+use crate::tcp::Connections;
+use crate::udp::Flows;
+
+/// How long connections may go on that the program has left behind when it ended, as at an on-ramp that stops.
+const DRAIN: Duration = Duration::from_secs(60);
+/// Packets that are read one after the other before the connections have their turn.
+const BATCH: usize = 32;
+
+/// The running bridge.
+#[derive(Debug)]
+pub struct Bridge {
+    thread: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+}
+
+impl Bridge {
+    /// Carries what the program sends, in a thread of its own.
+    ///
+    /// # Errors
+    /// No thread, or no descriptors for it.
+    pub fn start(network: Network, wishes: Wishes) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let (ready, started) = std::sync::mpsc::channel();
+        let body = move || {
+            let carried = async move {
+                match Inside::new(network, wishes) {
+                    Ok(inside) => {
+                        let _ = ready.send(Ok(()));
+                        inside.carry(stopped).await;
+                    }
+                    Err(error) => {
+                        let _ = ready.send(Err(error));
+                    }
+                }
+            };
+            runtime.block_on(LocalSet::new().run_until(carried));
+        };
+        let thread = std::thread::Builder::new()
+            .name("bridge".to_owned())
+            .spawn(body)?;
+        started
+            .recv()
+            .map_err(|_| io::Error::other("its thread has died"))??;
+        Ok(Self { thread, stop })
+    }
+
+    /// The program has ended: lets what it has sent reach its destinations, for a minute at most.
+    pub fn finish(self) {
+        let _ = self.stop.send(());
+        let _ = self.thread.join();
+    }
+}
+
+/// Has the runtime say when the device has packets.
+#[allow(unsafe_code)] // the runtime's one way to do so
+fn registered(device: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an owned descriptor stays open, and the same, until the `AsyncFd` is dropped.
+    Ok(unsafe { AsyncFd::register(device) }?)
+}
+
+/// The device, for writing.
+pub(crate) struct Output {
+    device: Rc<AsyncFd<OwnedFd>>,
+    room: Vec<u8>,
+}
+
+impl Wire for Output {
+    fn send(&mut self, packet: &[u8]) {
+        // What the device does not take is lost, as on any network; TCP sends it again.
+        let _ = rustix::io::write(&*self.device, packet);
+    }
+
+    fn room(&mut self) -> &mut Vec<u8> {
+        &mut self.room
+    }
+}
+
+/// All that the bridge keeps.
+pub(crate) struct Inside {
+    device: Rc<AsyncFd<OwnedFd>>,
+    output: RefCell<Output>,
+    _resolv_conf: tempfile::NamedTempFile,
+    pub(crate) wishes: Wishes,
+    pub(crate) resolvers: Resolvers,
+    pub(crate) names: RefCell<Names>,
+    pub(crate) connections: Connections,
+    pub(crate) flows: Flows,
+    began: Instant,
+    /// Connections that stand.
+    standing: Cell<usize>,
+    none_stands: Notify,
+}
+
+impl Inside {
+    fn new(network: Network, wishes: Wishes) -> io::Result<Rc<Self>> {
+        let device = Rc::new(registered(network.device)?);
+        let output = Output {
+            device: Rc::clone(&device),
+            room: Vec::with_capacity(MTU),
+        };
+        Ok(Rc::new(Self {
+            device,
+            output: RefCell::new(output),
+            _resolv_conf: network.resolv_conf,
+            wishes,
+            resolvers: network.resolvers,
+            names: RefCell::default(),
+            connections: Connections::default(),
+            flows: Flows::default(),
+            began: Instant::now(),
+            standing: Cell::new(0),
+            none_stands: Notify::new(),
+        }))
+    }
+
+    async fn carry(self: Rc<Self>, stopped: oneshot::Receiver<()>) {
+        tokio::select! {
+            () = self.receive() => {}
+            () = self.stop(stopped) => {}
+        }
+    }
+
+    /// Reads packets until there is no device.
+    async fn receive(self: &Rc<Self>) {
+        let mut packet = vec![0; MTU];
+        while let Ok(mut ready) = self.device.readable().await {
+            match self.receive_some(&mut packet) {
+                Ok(true) => {}
+                Ok(false) => ready.clear_ready(),
+                Err(_) => return,
+            }
+            drop(ready);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Reads some packets. `false` if there are no more for now.
+    fn receive_some(self: &Rc<Self>, packet: &mut [u8]) -> io::Result<bool> {
+        for _ in 0..BATCH {
+            match rustix::io::read(&*self.device, &mut *packet) {
+                Ok(length) => self.packet(packet.get(..length).unwrap_or_default()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    fn packet(self: &Rc<Self>, bytes: &[u8]) {
+        match Packet::read(bytes) {
+            Packet::Tcp(pair, segment) => self.segment(pair, segment, bytes),
+            Packet::Udp(pair, payload) => self.datagram(pair, payload, bytes),
+            Packet::Other => {}
+        }
+    }
+
+    /// Once the program has ended: what the device still holds, and then what is under way.
+    async fn stop(self: &Rc<Self>, stopped: oneshot::Receiver<()>) {
+        let _ = stopped.await;
+        let mut packet = vec![0; MTU];
+        while matches!(self.receive_some(&mut packet), Ok(true)) {}
+        let ended = async {
+            while self.standing.get() > 0 {
+                self.none_stands.notified().await;
+            }
+        };
+        let _ = tokio::time::timeout(DRAIN, ended).await;
+    }
+
+    /// The time, as connections are told it.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// When a time of theirs is.
+    pub(crate) fn at(&self, time: Duration) -> Instant {
+        self.began + time
+    }
+
+    /// Uses the device for what is sent.
+    pub(crate) fn with_output<T>(&self, body: impl FnOnce(&mut Output) -> T) -> T {
+        body(&mut self.output.borrow_mut())
+    }
+
+    /// Sends a packet that was made here, if it could be.
+    pub(crate) fn send(&self, packet: Option<Vec<u8>>) {
+        if let Some(packet) = packet {
+            self.with_output(|output| output.send(&packet));
+        }
+    }
+
+    /// Counts a connection that stands, until the count is dropped.
+    pub(crate) fn stands(self: &Rc<Self>) -> Standing {
+        self.standing.set(self.standing.get() + 1);
+        Standing(Rc::clone(self))
+    }
+
+    /// How many do.
+    pub(crate) const fn standing(&self) -> usize {
+        self.standing.get()
+    }
+
+    /// The name that led to a destination last.
+    pub(crate) fn name(&self, pair: &Pair) -> Option<String> {
+        self.names.borrow().of(pair.far.ip()).map(str::to_owned)
+    }
+}
+
+/// A connection that stands.
+pub(crate) struct Standing(Rc<Inside>);
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        let left = self.0.standing.get().saturating_sub(1);
+        self.0.standing.set(left);
+        if left == 0 {
+            self.0.none_stands.notify_one();
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The TUN device: made, given its addresses, and all routes.
+#![allow(unsafe_code)] // The TUN driver is told what to make by an ioctl that no crate wraps.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{SocketFlags, SocketType, socket_with};
+
+use crate::addresses::{PROGRAM_V4, PROGRAM_V6};
+
+/// Its name.
+const NAME: &str = "longhaul";
+/// Longest packet, in bytes: the most that a TUN device takes, so that every datagram of UDP is one, and a connection's bytes come in few.
+pub(crate) const MTU: usize = 65535;
+/// Packets that the device holds until they are read. The kernel's own 500 are fewer than what many connections may have under way.
+const QUEUE: u32 = 4096;
+/// The loopback device of each network namespace.
+const LOOPBACK: u32 = 1;
+
+/// Makes the device in the caller's network namespace.
+pub(crate) fn make() -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let device = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
+    // SAFETY: `ifreq` is plain data, for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(NAME.bytes()) {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_TUN | libc::IFF_NO_PI).unwrap_or(0);
+    // SAFETY: TUNSETIFF reads and writes one `ifreq`, which `request` is.
+    let made = unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+    if made < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(device)
+}
+
+/// The number of an interface of the caller's network namespace.
+pub(crate) fn index_of(name: &str) -> io::Result<u32> {
+    let any = socket_with(
+        rustix::net::AddressFamily::UNIX,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    Ok(rustix::net::netdevice::name_to_index(&any, name)?)
+}
+
+/// Brings loopback and the device up, the latter with the program's addresses and all routes.
+pub(crate) fn configure() -> io::Result<()> {
+    let device = index_of(NAME)?;
+    let mut kernel = Kernel::open()?;
+    kernel.ask(up(LOOPBACK, Vec::new()))?;
+    let mtu = u32::try_from(MTU).unwrap_or(u32::MAX);
+    kernel.ask(up(
+        device,
+        vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(QUEUE)],
+    ))?;
+    kernel.ask(address(device, PROGRAM_V4.into()))?;
+    kernel.ask(all_routes(device, AddressFamily::Inet))?;
+    // A kernel without IPv6, or one that is told to have none in new namespaces, has it not here either.
+    let _ = kernel
+        .ask(address(device, PROGRAM_V6.into()))
+        .and_then(|()| kernel.ask(all_routes(device, AddressFamily::Inet6)));
+    Ok(())
+}
+
+fn up(index: u32, attributes: Vec<LinkAttribute>) -> RouteNetlinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message.header.flags = LinkFlags::Up;
+    message.header.change_mask = LinkFlags::Up;
+    message.attributes = attributes;
+    RouteNetlinkMessage::SetLink(message)
+}
+
+fn address(index: u32, address: IpAddr) -> RouteNetlinkMessage {
+    let mut message = AddressMessage::default();
+    let (family, bits) = match address {
+        IpAddr::V4(_) => (AddressFamily::Inet, 32),
+        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+    };
+    message.header.family = family;
+    message.header.prefix_len = bits;
+    // Nobody else can have it: there is nobody else.
+    message.header.flags = AddressHeaderFlags::Nodad;
+    message.header.index = index;
+    message.attributes = vec![
+        AddressAttribute::Local(address),
+        AddressAttribute::Address(address),
+    ];
+    RouteNetlinkMessage::NewAddress(message)
+}
+
+fn all_routes(index: u32, family: AddressFamily) -> RouteNetlinkMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family;
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Boot;
+    message.header.kind = RouteType::Unicast;
+    message.attributes = vec![RouteAttribute::Oif(index)];
+    RouteNetlinkMessage::NewRoute(message)
+}
+
+/// Where the kernel is told.
+struct Kernel {
+    socket: Socket,
+    number: u32,
+}
+
+impl Kernel {
+    fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, number: 0 })
+    }
+
+    /// Has one thing done, and hears whether it was.
+    fn ask(&mut self, what: RouteNetlinkMessage) -> io::Result<()> {
+        self.number += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK;
+        if !matches!(what, RouteNetlinkMessage::SetLink(_)) {
+            header.flags |= NLM_F_CREATE | NLM_F_EXCL;
+        }
+        header.sequence_number = self.number;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(what));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        let (answer, _) = self.socket.recv_from_full()?;
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+        match answer.payload {
+            NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+            NetlinkPayload::Error(_) => Ok(()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the kernel answered something else",
+            )),
+        }
+    }
+}

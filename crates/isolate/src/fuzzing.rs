@@ -1,0 +1,37 @@
+//! What must hold of whatever the program inside sends.
+
+use std::time::Duration;
+
+use crate::end::{End, Wire};
+use crate::packet::{self, Packet};
+
+/// A packet that came out of the device is something, and no panic.
+pub(crate) fn packet(bytes: &[u8]) {
+    match Packet::read(bytes) {
+        Packet::Tcp(pair, segment) => {
+            let _ = segment.refusal(&pair);
+            let _ = packet::unreachable(&pair, bytes, packet::Unreachable::Network);
+            if segment.opens() && crate::addresses::may_leave(pair.far) {
+                let mut nowhere = Nowhere::default();
+                End::answer(&pair, (&segment, bytes), 1, Duration::ZERO, &mut nowhere);
+            }
+        }
+        Packet::Udp(pair, payload) => {
+            assert!(payload.len() <= bytes.len());
+            let _ = packet::datagram(&pair, payload);
+        }
+        Packet::Other => {}
+    }
+}
+
+/// Where packets are lost.
+#[derive(Default)]
+struct Nowhere(Vec<u8>);
+
+impl Wire for Nowhere {
+    fn send(&mut self, _: &[u8]) {}
+
+    fn room(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+}

@@ -1,0 +1,157 @@
+//! Which name led to which address: what answers of name servers say, remembered so that rules may name destinations.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use hickory_proto::op::{Message, MessageType};
+use hickory_proto::rr::RData;
+use longhaul_ramp::MAX_NAME;
+
+/// Addresses that are remembered. One that comes new takes the place of the one that was named longest ago.
+const MAX_ADDRESSES: usize = 2048;
+
+/// The memory.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    known: HashMap<IpAddr, Known>,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    name: String,
+    /// When it was named.
+    at: u64,
+}
+
+impl Names {
+    /// Takes note of a name server's answer: its addresses belong to the name that was asked for, by whichever other names it led there.
+    /// What is no answer is passed over.
+    pub(crate) fn learn(&mut self, packet: &[u8]) {
+        let Ok(message) = Message::from_vec(packet) else {
+            return;
+        };
+        if message.metadata.message_type != MessageType::Response {
+            return;
+        }
+        let Some(query) = message.queries.first() else {
+            return;
+        };
+        let name = query.name().to_ascii();
+        let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
+        if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return;
+        }
+        for record in &message.answers {
+            match &record.data {
+                RData::A(address) => self.remember(&name, IpAddr::V4(address.0)),
+                RData::AAAA(address) => self.remember(&name, IpAddr::V6(address.0)),
+                _ => {}
+            }
+        }
+    }
+
+    /// The name that led to an address last.
+    pub(crate) fn of(&self, address: IpAddr) -> Option<&str> {
+        self.known.get(&address).map(|known| known.name.as_str())
+    }
+
+    fn remember(&mut self, name: &str, address: IpAddr) {
+        self.clock += 1;
+        if self.known.len() >= MAX_ADDRESSES && !self.known.contains_key(&address) {
+            let oldest = self.known.iter().min_by_key(|(_, known)| known.at);
+            if let Some(oldest) = oldest.map(|(address, _)| *address) {
+                self.known.remove(&oldest);
+            }
+        }
+        let known = Known {
+            name: name.to_owned(),
+            at: self.clock,
+        };
+        self.known.insert(address, known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use hickory_proto::op::{OpCode, Query};
+    use hickory_proto::rr::rdata::{A, AAAA, CNAME};
+    use hickory_proto::rr::{Name, Record, RecordType};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::from_ascii(text).unwrap()
+    }
+
+    fn answer(asked: &str, records: Vec<Record>) -> Vec<u8> {
+        let mut message = Message::new(7, MessageType::Response, OpCode::Query);
+        message.add_query(Query::query(name(asked), RecordType::A));
+        message.add_answers(records);
+        message.to_vec().unwrap()
+    }
+
+    fn a(owner: &str, address: Ipv4Addr) -> Record {
+        Record::from_rdata(name(owner), 60, RData::A(A(address)))
+    }
+
+    #[test]
+    fn addresses_belong_to_the_name_that_was_asked_for() {
+        let mut names = Names::default();
+        let six = "2001:db8::7".parse().unwrap();
+        names.learn(&answer(
+            "Data.Archive.Example.",
+            vec![
+                Record::from_rdata(
+                    name("data.archive.example."),
+                    60,
+                    RData::CNAME(CNAME(name("node7.example."))),
+                ),
+                a("node7.example.", Ipv4Addr::new(192, 0, 2, 7)),
+                Record::from_rdata(name("node7.example."), 60, RData::AAAA(AAAA(six))),
+            ],
+        ));
+        assert_eq!(
+            names.of("192.0.2.7".parse().unwrap()),
+            Some("data.archive.example")
+        );
+        assert_eq!(names.of(six.into()), Some("data.archive.example"));
+        assert_eq!(names.of("192.0.2.8".parse().unwrap()), None);
+        names.learn(&answer(
+            "other.example.",
+            vec![a("other.example.", Ipv4Addr::new(192, 0, 2, 7))],
+        ));
+        assert_eq!(names.of("192.0.2.7".parse().unwrap()), Some("other.example"));
+    }
+
+    #[test]
+    fn there_is_no_end_to_addresses_but_to_what_is_remembered() {
+        let mut names = Names::default();
+        let address = |number: u32| Ipv4Addr::from(0x0a00_0000 + number);
+        for number in 0..5000 {
+            names.learn(&answer(
+                "many.example.",
+                vec![a("many.example.", address(number))],
+            ));
+        }
+        assert_eq!(names.known.len(), MAX_ADDRESSES);
+        assert!(names.of(address(4999).into()).is_some() && names.of(address(0).into()).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_packet_holds(packet: Vec<u8>, at: prop::sample::Index, byte: u8) {
+            let mut names = Names::default();
+            names.learn(&packet);
+            let mut spoilt = answer("a.example.", vec![a("a.example.", Ipv4Addr::LOCALHOST)]);
+            let at = at.index(spoilt.len());
+            spoilt[at] = byte;
+            names.learn(&spoilt);
+            names.learn(&spoilt[..at]);
+            prop_assert!(names.known.values().all(|known| known.name.len() <= MAX_NAME));
+        }
+    }
+}

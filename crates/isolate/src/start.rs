@@ -1,0 +1,200 @@
+//! A program started in a network namespace of its own, whose one interface beside loopback is a TUN device.
+#![allow(unsafe_code)] // Making namespaces between fork and exec has no safe face.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_change};
+use rustix::process::Signal;
+use rustix::thread::{CapabilitySet, UnshareFlags};
+
+use tempfile::NamedTempFile;
+
+use crate::error::{IsolateError, Step};
+use crate::resolvers::Resolvers;
+use crate::{device, hand_over};
+
+/// Where the system says which name servers there are.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// Most of it that is read, in bytes.
+const MAX_RESOLV_CONF: u64 = 64 * 1024;
+/// Sockets by which the C library has names looked up by a service of the host's. Covered, so that it asks the name servers, whose answers
+/// are seen.
+const NAME_SERVICES: [&str; 2] = ["/run/systemd/resolve/io.systemd.Resolve", "/run/nscd/socket"];
+
+/// What a program's packets come out of. The network is there for as long as this is.
+#[derive(Debug)]
+pub struct Network {
+    pub(crate) device: OwnedFd,
+    pub(crate) resolvers: Resolvers,
+    /// The program's `/etc/resolv.conf`. Another one could not be put over it without a name.
+    pub(crate) resolv_conf: NamedTempFile,
+}
+
+/// Whether a user namespace is needed: the caller may not make other namespaces without.
+#[must_use]
+pub fn needs_user_namespace() -> bool {
+    let wanted = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+    !rustix::thread::capabilities(None).is_ok_and(|own| own.effective.contains(wanted))
+}
+
+/// Starts the program. It is killed when this process ends, and keeps user, groups, directory and terminal of the caller. To be called by the
+/// main thread, while there is no other.
+///
+/// # Errors
+/// [`IsolateError`]; there is no program then.
+pub fn start(mut command: Command) -> Result<(Child, Network), IsolateError> {
+    let alone = fs::read_dir("/proc/self/task").map(|tasks| tasks.count() == 1);
+    if !alone.unwrap_or(false) {
+        return Err(IsolateError::Failed(
+            "started by one of many threads",
+            io::ErrorKind::Other.into(),
+        ));
+    }
+    let failed = |what| move |error| IsolateError::Failed(what, error);
+    let resolvers = Resolvers::read(&resolv_conf(), |name| device::index_of(name).ok());
+    let mut inside =
+        NamedTempFile::with_prefix("longhaul-resolv-").map_err(failed("its resolv.conf: see TMPDIR"))?;
+    inside
+        .write_all(resolvers.text.as_bytes())
+        .and_then(|()| fs::set_permissions(inside.path(), Permissions::from_mode(0o644)))
+        .map_err(failed("its resolv.conf: see TMPDIR"))?;
+    let (ours, theirs) = hand_over::pair().map_err(failed("a socket"))?;
+    let place = Place {
+        user: needs_user_namespace(),
+        numbers: (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        ),
+        resolv_conf: inside.path().to_owned(),
+        parent: theirs,
+        caller: std::process::id(),
+    };
+    // SAFETY: this process has one thread, so its child may do whatever it may.
+    unsafe { command.pre_exec(move || place.enter()) };
+    let spawned = command.spawn();
+    match (spawned, hand_over::take(&ours)) {
+        (Ok(child), Some(Ok(device))) => Ok((
+            child,
+            Network {
+                device,
+                resolvers,
+                resolv_conf: inside,
+            },
+        )),
+        (Ok(mut child), _) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(IsolateError::Failed(
+                "its device is lost",
+                io::ErrorKind::Other.into(),
+            ))
+        }
+        (Err(_), Some(Err(error))) => Err(error),
+        (Err(error), _) => Err(IsolateError::NotStarted(error)),
+    }
+}
+
+fn resolv_conf() -> String {
+    use std::io::Read;
+    let mut text = Vec::new();
+    if let Ok(file) = fs::File::open(RESOLV_CONF) {
+        let _ = file.take(MAX_RESOLV_CONF).read_to_end(&mut text);
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// What the child is to make, before it becomes the program.
+struct Place {
+    user: bool,
+    resolv_conf: PathBuf,
+    /// The caller's user and group.
+    numbers: (u32, u32),
+    parent: OwnedFd,
+    caller: u32,
+}
+
+impl Place {
+    fn enter(&self) -> io::Result<()> {
+        self.make().map_err(|(step, error)| {
+            hand_over::fail(&self.parent, step, &error);
+            error
+        })
+    }
+
+    fn make(&self) -> Result<(), (Step, io::Error)> {
+        let at = |step| move |error| (step, error);
+        self.namespaces().map_err(at(Step::Namespaces))?;
+        if self.user {
+            self.keep_user().map_err(at(Step::Users))?;
+        }
+        self.mounts().map_err(at(Step::Mounts))?;
+        let device = device::make().map_err(at(Step::Device))?;
+        device::configure().map_err(at(Step::Addresses))?;
+        hand_over::give(&self.parent, &device).map_err(at(Step::HandOver))?;
+        // Last, since a change of rights takes it back.
+        self.end_with_caller().map_err(at(Step::HandOver))
+    }
+
+    fn namespaces(&self) -> io::Result<()> {
+        let mut flags = UnshareFlags::NEWNET | UnshareFlags::NEWNS;
+        if self.user {
+            flags |= UnshareFlags::NEWUSER;
+        }
+        // SAFETY: one thread; descriptors stay as they are.
+        Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
+    }
+
+    /// The caller's own numbers, and no others: user_namespaces(7) allows that much to everybody.
+    fn keep_user(&self) -> io::Result<()> {
+        fs::write("/proc/self/setgroups", "deny")?;
+        let (uid, gid) = self.numbers;
+        fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+        fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+    }
+
+    fn mounts(&self) -> io::Result<()> {
+        // What the host mounts later is seen here, and not the other way.
+        let changes = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+        mount_change("/", changes)?;
+        // Where it is a link, what it leads to is covered; where there is none, nothing can be.
+        if let Ok(target) = fs::canonicalize(RESOLV_CONF) {
+            cover(&self.resolv_conf, &target)?;
+        }
+        for socket in NAME_SERVICES
+            .map(Path::new)
+            .into_iter()
+            .filter(|socket| socket.exists())
+        {
+            mount_bind("/dev/null", socket)?;
+        }
+        Ok(())
+    }
+
+    fn end_with_caller(&self) -> io::Result<()> {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have ended just before.
+        let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
+        if parent != i32::try_from(self.caller).ok() {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        Ok(())
+    }
+}
+
+/// Puts a file over another one.
+fn cover(with: &Path, target: &Path) -> io::Result<()> {
+    match mount_bind(with, target) {
+        // It is covered already, by a file that has no name any more: nothing goes on top of that, but in its place.
+        Err(rustix::io::Errno::NOENT) => {
+            rustix::mount::unmount(target, UnmountFlags::DETACH)?;
+            Ok(mount_bind(with, target)?)
+        }
+        result => Ok(result?),
+    }
+}

@@ -1,0 +1,316 @@
+//! The program's TCP connections: asked for, answered, carried.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::Shutdown;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use crate::addresses::may_leave;
+use crate::bridge::Inside;
+use crate::end::{End, Readable};
+use crate::packet::{Pair, Segment, Unreachable, unreachable};
+use crate::ramp;
+
+/// Connections at a time. A program that asks for more waits, as at a server whose queue is full.
+const MAX_CONNECTIONS: usize = 2048;
+/// Longest packet that asks for a connection, in bytes: its headers, with all their options.
+const MAX_SYN: usize = 256;
+/// How long nothing is answered where nothing answered: until a kernel has given up by itself (`tcp_syn_retries`).
+const SILENCE: Duration = Duration::from_secs(140);
+
+/// What is known of connections.
+#[derive(Default)]
+pub(crate) struct Connections {
+    known: RefCell<HashMap<Pair, Connection>>,
+    number: Cell<u64>,
+    seeds: RandomState,
+}
+
+struct Connection {
+    /// Tells it from another one between the same ends.
+    number: u64,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The destination is being reached. This packet, the last that asked, is answered then.
+    Asked(Segment, Vec<u8>),
+    /// Nothing answered there.
+    Silent,
+    Stands(Rc<Flow>),
+}
+
+/// A connection that stands.
+struct Flow {
+    end: RefCell<End>,
+    /// A packet has come.
+    wake: Notify,
+}
+
+/// Its place among the connections.
+struct Place {
+    inside: Rc<Inside>,
+    pair: Pair,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut known = self.inside.connections.known.borrow_mut();
+        if let Entry::Occupied(entry) = known.entry(self.pair)
+            && entry.get().number == self.number
+        {
+            entry.remove();
+        }
+    }
+}
+
+impl Inside {
+    /// A segment has come from the program.
+    pub(crate) fn segment(self: &Rc<Self>, pair: Pair, segment: Segment, bytes: &[u8]) {
+        let opens = segment.opens();
+        let flow = match self.connections.known.borrow_mut().get_mut(&pair) {
+            // It is over there, and here nearly: this is another one.
+            Some(Connection {
+                stage: Stage::Stands(flow),
+                ..
+            }) if opens && flow.end.borrow().has_ended() => None,
+            Some(Connection {
+                stage: Stage::Stands(flow),
+                ..
+            }) => Some(Rc::clone(flow)),
+            Some(Connection {
+                stage: Stage::Asked(asked, syn),
+                ..
+            }) => {
+                if opens && bytes.len() <= MAX_SYN {
+                    *asked = segment;
+                    bytes.clone_into(syn);
+                }
+                return;
+            }
+            Some(Connection {
+                stage: Stage::Silent, ..
+            }) => return,
+            None => None,
+        };
+        if let Some(flow) = flow {
+            self.with_output(|output| flow.end.borrow_mut().packet(&segment, bytes, self.now(), output));
+            flow.wake.notify_one();
+        } else if !opens || bytes.len() > MAX_SYN || !self.may_reach(&pair) {
+            self.send(segment.refusal(&pair));
+        } else if let Some(place) = self.place(pair, segment, bytes) {
+            tokio::task::spawn_local(place.reach());
+        }
+    }
+
+    fn may_reach(&self, pair: &Pair) -> bool {
+        may_leave(pair.far) || self.resolvers.host(pair.far).is_some()
+    }
+
+    /// A place for one more, if there is any.
+    fn place(self: &Rc<Self>, pair: Pair, segment: Segment, syn: &[u8]) -> Option<Place> {
+        let mut known = self.connections.known.borrow_mut();
+        // What has ended for the program may still be on its way to the far side.
+        if known.len().max(self.standing()) >= MAX_CONNECTIONS {
+            return None;
+        }
+        let number = self.connections.number.get() + 1;
+        self.connections.number.set(number);
+        let stage = Stage::Asked(segment, syn.to_vec());
+        known.insert(pair, Connection { number, stage });
+        Some(Place {
+            inside: Rc::clone(self),
+            pair,
+            number,
+        })
+    }
+}
+
+impl Place {
+    /// Reaches the destination, answers the program, and carries what they have to say to each other.
+    async fn reach(self) {
+        let inside = &self.inside;
+        let far = self.pair.far;
+        let reached = match inside.resolvers.host(far) {
+            Some(resolver) => ramp::direct(resolver).await,
+            None => {
+                let name = inside.name(&self.pair);
+                inside.wishes.reach(far, name.as_deref()).await
+            }
+        };
+        let Some((segment, syn)) = self.syn() else { return };
+        match reached {
+            Ok(stream) => {
+                let _standing = inside.stands();
+                let seed = inside.connections.seeds.hash_one((self.number, self.pair));
+                let end = inside.with_output(|output| {
+                    End::answer(&self.pair, (&segment, &syn), seed, inside.now(), output)
+                });
+                let flow = Rc::new(Flow {
+                    end: RefCell::new(end),
+                    wake: Notify::new(),
+                });
+                self.become_stage(Stage::Stands(Rc::clone(&flow)));
+                carry(inside, &flow, stream).await;
+            }
+            Err(Errno::TIMEDOUT) => {
+                self.become_stage(Stage::Silent);
+                tokio::time::sleep(SILENCE).await;
+            }
+            Err(errno) => self.refuse(errno, &segment, &syn),
+        }
+    }
+
+    /// Says what failed in the words that there are for it.
+    fn refuse(&self, errno: Errno, segment: &Segment, syn: &[u8]) {
+        let unreachable = |why| unreachable(&self.pair, syn, why);
+        let answer = match errno {
+            Errno::CONNREFUSED | Errno::CONNRESET | Errno::CONNABORTED => segment.refusal(&self.pair),
+            Errno::NETUNREACH | Errno::NETDOWN => unreachable(Unreachable::Network),
+            Errno::ACCESS | Errno::PERM => unreachable(Unreachable::Prohibited),
+            _ => unreachable(Unreachable::Host),
+        };
+        self.inside.send(answer);
+    }
+
+    fn syn(&self) -> Option<(Segment, Vec<u8>)> {
+        let known = self.inside.connections.known.borrow();
+        match known.get(&self.pair) {
+            Some(Connection {
+                number,
+                stage: Stage::Asked(segment, syn),
+            }) if *number == self.number => Some((*segment, syn.clone())),
+            _ => None,
+        }
+    }
+
+    fn become_stage(&self, stage: Stage) {
+        let mut known = self.inside.connections.known.borrow_mut();
+        if let Some(connection) = known.get_mut(&self.pair)
+            && connection.number == self.number
+        {
+            connection.stage = stage;
+        }
+    }
+}
+
+/// What has become of the far side.
+#[derive(Default)]
+struct Far {
+    /// It sends no more.
+    ended: bool,
+    /// It was told that no more is sent.
+    told: bool,
+    /// It takes no more for now.
+    full: bool,
+    /// It has reset the connection.
+    dead: bool,
+}
+
+/// Carries to the end.
+async fn carry(inside: &Inside, flow: &Flow, stream: TcpStream) {
+    let mut far = Far::default();
+    loop {
+        let (next, has_room) = {
+            let mut end = flow.end.borrow_mut();
+            if !end.is_reset() {
+                to_far(&mut end, &stream, &mut far);
+                to_program(&mut end, &stream, &mut far);
+            }
+            if far.dead {
+                end.abort();
+            }
+            inside.with_output(|output| end.poll(inside.now(), output));
+            if end.is_reset() {
+                // As it was reset there, so it is here.
+                let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+                return;
+            }
+            if end.is_over() {
+                return;
+            }
+            (end.next(inside.now()), end.has_room())
+        };
+        let reads = !far.ended && has_room;
+        let interest = match (reads, far.full) {
+            (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+            (true, false) => Some(Interest::READABLE),
+            (false, true) => Some(Interest::WRITABLE),
+            (false, false) => None,
+        };
+        let ready = async {
+            match interest {
+                Some(interest) => stream.ready(interest).await.is_err(),
+                None => std::future::pending().await,
+            }
+        };
+        let timer = async {
+            match next {
+                Some(time) => tokio::time::sleep_until(inside.at(time)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = flow.wake.notified() => {}
+            broken = ready => far.dead |= broken,
+            () = timer => {}
+        }
+    }
+}
+
+/// From the program.
+fn to_far(end: &mut End, stream: &TcpStream, far: &mut Far) {
+    far.full = false;
+    while end.readable() == Readable::Bytes && !far.full && !far.dead {
+        end.read(|bytes| match stream.try_write(bytes) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                far.full = true;
+                0
+            }
+            Err(_) => {
+                far.dead = true;
+                0
+            }
+        });
+    }
+    if end.readable() == Readable::End && !far.told {
+        far.told = true;
+        far.dead |= rustix::net::shutdown(stream, Shutdown::Write).is_err();
+    }
+}
+
+/// To the program.
+fn to_program(end: &mut End, stream: &TcpStream, far: &mut Far) {
+    let mut more = true;
+    while more && !far.ended && !far.dead && end.has_room() {
+        end.write(|room| match stream.try_read(room) {
+            Ok(0) => {
+                far.ended = true;
+                0
+            }
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                more = false;
+                0
+            }
+            Err(_) => {
+                far.dead = true;
+                0
+            }
+        });
+    }
+    if far.ended {
+        end.close();
+    }
+}

@@ -1,0 +1,157 @@
+//! The program's datagrams: each pair of ends has a socket of the host's, until it has been silent for a while.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::addresses::{DNS, may_leave};
+use crate::bridge::Inside;
+use crate::device::MTU;
+use crate::packet::{self, Pair, Unreachable};
+
+/// Flows at a time. One more takes the place of the one that was silent for longest.
+const MAX_FLOWS: usize = 512;
+/// A flow that is silent for so long is over (RFC 4787, REQ-5).
+const IDLE: Duration = Duration::from_secs(120);
+/// One to a name server has no more to say by then.
+const IDLE_DNS: Duration = Duration::from_secs(15);
+
+/// What is known of flows.
+pub(crate) struct Flows {
+    known: RefCell<HashMap<Pair, Rc<Flow>>>,
+    /// Room for one datagram.
+    room: RefCell<Vec<u8>>,
+}
+
+impl Default for Flows {
+    fn default() -> Self {
+        Self {
+            known: RefCell::default(),
+            room: RefCell::new(vec![0; MTU]),
+        }
+    }
+}
+
+struct Flow {
+    socket: UdpSocket,
+    /// When something was carried last.
+    last: Cell<Instant>,
+    /// Another one has its place.
+    over: Notify,
+}
+
+impl Inside {
+    /// A datagram has come from the program.
+    pub(crate) fn datagram(self: &Rc<Self>, pair: Pair, payload: &[u8], bytes: &[u8]) {
+        let flow = self.flows.known.borrow().get(&pair).map(Rc::clone);
+        let flow = match flow {
+            Some(flow) => flow,
+            None => {
+                let resolver = self.resolvers.host(pair.far);
+                let Some(to) = resolver.or_else(|| may_leave(pair.far).then_some(pair.far)) else {
+                    return;
+                };
+                match connected(to) {
+                    Ok(socket) => self.flow(pair, socket),
+                    Err(error) => return self.send(packet::unreachable(&pair, bytes, why(&error))),
+                }
+            }
+        };
+        flow.last.set(Instant::now());
+        // What cannot be sent now is lost, as datagrams may be; an error of the one before is told by the answer's side.
+        let _ = flow.socket.try_send(payload);
+    }
+
+    fn flow(self: &Rc<Self>, pair: Pair, socket: UdpSocket) -> Rc<Flow> {
+        let mut known = self.flows.known.borrow_mut();
+        if known.len() >= MAX_FLOWS {
+            let oldest = known.iter().min_by_key(|(_, flow)| flow.last.get());
+            if let Some(oldest) = oldest.map(|(pair, _)| *pair)
+                && let Some(flow) = known.remove(&oldest)
+            {
+                flow.over.notify_one();
+            }
+        }
+        let flow = Rc::new(Flow {
+            socket,
+            last: Cell::new(Instant::now()),
+            over: Notify::new(),
+        });
+        known.insert(pair, Rc::clone(&flow));
+        tokio::task::spawn_local(answers(Rc::clone(self), pair, Rc::clone(&flow)));
+        flow
+    }
+}
+
+/// A socket of the host's that knows its one peer.
+fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
+    let any: SocketAddr = match to {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = std::net::UdpSocket::bind(any)?;
+    socket.connect(to)?;
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
+}
+
+/// Brings the program what comes back.
+async fn answers(inside: Rc<Inside>, pair: Pair, flow: Rc<Flow>) {
+    let idle = if pair.far.port() == DNS { IDLE_DNS } else { IDLE };
+    loop {
+        let until = flow.last.get() + idle;
+        tokio::select! {
+            ready = flow.socket.readable() => {
+                if ready.is_err() {
+                    break;
+                }
+                answer(&inside, &pair, &flow);
+            }
+            () = tokio::time::sleep_until(until) => {
+                if flow.last.get() + idle <= Instant::now() {
+                    break;
+                }
+            }
+            () = flow.over.notified() => return,
+        }
+    }
+    let mut known = inside.flows.known.borrow_mut();
+    if known.get(&pair).is_some_and(|found| Rc::ptr_eq(found, &flow)) {
+        known.remove(&pair);
+    }
+}
+
+fn answer(inside: &Inside, pair: &Pair, flow: &Flow) {
+    let mut room = inside.flows.room.borrow_mut();
+    match flow.socket.try_recv(&mut room) {
+        Ok(length) => {
+            let payload = room.get(..length).unwrap_or_default();
+            if pair.far.port() == DNS {
+                inside.names.borrow_mut().learn(payload);
+            }
+            flow.last.set(Instant::now());
+            inside.send(packet::datagram(pair, payload));
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(error) => {
+            let quoted = packet::sent(pair);
+            inside.send(quoted.and_then(|sent| packet::unreachable(pair, &sent, why(&error))));
+        }
+    }
+}
+
+fn why(error: &io::Error) -> Unreachable {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Unreachable::Port,
+        io::ErrorKind::NetworkUnreachable => Unreachable::Network,
+        io::ErrorKind::PermissionDenied => Unreachable::Prohibited,
+        _ => Unreachable::Host,
+    }
+}

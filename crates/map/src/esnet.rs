@@ -1,0 +1,280 @@
+//! ESnet's topology, as the repository of OSCARS publishes it (`esnet-devices.json`, `esnet-adjcies.json`, `esnet-positions.json`).
+//!
+//! | on the map | from |
+//! |---|---|
+//! | a site, a router | each device: its `urn`, its `location` as the label, its coordinates |
+//! | a point of a drawing | the position whose name the device's begins with: `chic` for `chic-cr5` |
+//! | a link | two adjacencies of the same two ports, one for each direction; one alone carries nothing back |
+//! | what may be reserved | the lesser of what the port that sends lets out and the one that receives lets in (Mbit/s) |
+//! | a capacity | the same, as a bound: the files say no more |
+//! | a metric | the adjacency's MPLS metric |
+//! | a latency | the coordinates of its ends |
+
+use std::collections::HashMap;
+
+use longhaul_proto::text::printable;
+use quantities::Rate;
+use serde::Deserialize;
+
+use crate::check::{MAX_ITEMS, MapFault, shown};
+use crate::model::{
+    Capacity, CapacitySource, Direction, Drawn, Link, Map, Position, Reservable, Site, SiteKind,
+};
+use crate::names::{Names, tidy};
+
+/// The texts of the files.
+#[derive(Debug, Clone, Copy)]
+pub struct Files<'a> {
+    /// `esnet-devices.json`.
+    pub devices: &'a str,
+    /// `esnet-adjcies.json`.
+    pub adjacencies: &'a str,
+    /// `esnet-positions.json`, where a drawing is wanted.
+    pub positions: Option<&'a str>,
+}
+
+/// Why they are no map.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum EsnetError {
+    /// A file is not the JSON that it must be.
+    #[error("the {file} of the topology: line {line}: {problem}")]
+    Json {
+        /// Which one: `devices`, `adjacencies` or `positions`.
+        file: &'static str,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Two devices have one name.
+    #[error("the devices of the topology: {device:?} is there twice")]
+    DeviceTwice {
+        /// The name.
+        device: String,
+    },
+    /// An adjacency names a device that is not among the devices.
+    #[error(
+        "the adjacencies of the topology: number {number} names {device:?}, which is not among the devices"
+    )]
+    NoDevice {
+        /// Which one, counted from 1.
+        number: usize,
+        /// The name.
+        device: String,
+    },
+    /// A number that can't be.
+    #[error("the devices of the topology: {device:?}: coordinates {text:?} are none")]
+    Coordinates {
+        /// The device.
+        device: String,
+        /// What it says.
+        text: String,
+    },
+    /// What they say makes no map.
+    #[error("the topology: {0}")]
+    Map(MapFault),
+}
+
+#[derive(Deserialize)]
+struct DeviceText {
+    urn: String,
+    #[serde(default)]
+    ports: Vec<PortText>,
+    location: Option<String>,
+    latitude: Option<Number>,
+    longitude: Option<Number>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PortText {
+    urn: String,
+    reservable_ingress_bw: Option<f64>,
+    reservable_egress_bw: Option<f64>,
+}
+
+/// The files have coordinates as texts.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Number(f64),
+    Text(String),
+}
+
+#[derive(Deserialize)]
+struct AdjacencyText {
+    a: EndText,
+    z: EndText,
+    #[serde(default)]
+    metrics: HashMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+struct EndText {
+    device: String,
+    port: String,
+}
+
+#[derive(Deserialize)]
+struct PositionsText {
+    positions: HashMap<String, Drawn>,
+}
+
+/// Reads the topology.
+///
+/// # Errors
+/// [`EsnetError`].
+pub fn read(files: &Files<'_>) -> Result<Map, EsnetError> {
+    let devices: Vec<DeviceText> = json("devices", files.devices)?;
+    let adjacencies: Vec<AdjacencyText> = json("adjacencies", files.adjacencies)?;
+    let positions = match files.positions {
+        Some(text) => json::<PositionsText>("positions", text)?.positions,
+        None => HashMap::new(),
+    };
+    for (kind, count) in [("sites", devices.len()), ("links", adjacencies.len())] {
+        if count > MAX_ITEMS {
+            return Err(EsnetError::Map(MapFault::TooMany { kind, count }));
+        }
+    }
+    let mut map = Map::default();
+    let mut ports = HashMap::new();
+    let mut names = HashMap::new();
+    let mut own = Names::default();
+    for device in &devices {
+        let name = own.own(&device.urn);
+        if names.insert(device.urn.as_str(), name.clone()).is_some() {
+            let device = shown(&device.urn);
+            return Err(EsnetError::DeviceTwice { device });
+        }
+        map.sites.push(Site {
+            name,
+            label: device
+                .location
+                .as_deref()
+                .map(tidy)
+                .filter(|label| !label.is_empty()),
+            kind: SiteKind::Router,
+            position: position(device)?,
+            drawn: drawn(&device.urn, &positions),
+        });
+        for port in &device.ports {
+            ports.insert((device.urn.as_str(), port.urn.as_str()), port);
+        }
+    }
+    links(&mut map, &adjacencies, &names, &ports)?;
+    map.estimate_latencies();
+    map.check().map_err(EsnetError::Map)?;
+    Ok(map)
+}
+
+fn links(
+    map: &mut Map,
+    adjacencies: &[AdjacencyText],
+    names: &HashMap<&str, String>,
+    ports: &HashMap<(&str, &str), &PortText>,
+) -> Result<(), EsnetError> {
+    let mut own = Names::default();
+    // Links whose other direction has not come yet, by the ports of their ends.
+    let mut one_way: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+    let mut unknown = 0;
+    for (index, adjacency) in adjacencies.iter().enumerate() {
+        let name = |device: &str| {
+            names.get(device).ok_or_else(|| EsnetError::NoDevice {
+                number: index + 1,
+                device: shown(device),
+            })
+        };
+        let (from, to) = (name(&adjacency.a.device)?, name(&adjacency.z.device)?);
+        let port = |end: &EndText| ports.get(&(end.device.as_str(), end.port.as_str())).copied();
+        let direction = direction(adjacency, port(&adjacency.a), port(&adjacency.z));
+        unknown += usize::from(direction.capacity.is_none());
+        let (a, z) = (adjacency.a.port.as_str(), adjacency.z.port.as_str());
+        let opposite = one_way.get_mut(&(z, a)).and_then(Vec::pop);
+        if let Some(link) = opposite.and_then(|index| map.links.get_mut(index)) {
+            link.backward = Some(direction);
+            continue;
+        }
+        one_way.entry((a, z)).or_default().push(map.links.len());
+        map.links.push(Link {
+            name: own.own(&format!("{from} - {to}")),
+            from: from.clone(),
+            to: to.clone(),
+            forward: direction,
+            backward: None,
+            latency: None,
+        });
+    }
+    let alone = map.links.iter().filter(|link| link.backward.is_none()).count();
+    if alone > 0 {
+        map.notes.push(format!("{alone} adjacencies have no opposite"));
+    }
+    if unknown > 0 {
+        map.notes.push(format!(
+            "{unknown} adjacencies name ports without a reservable bandwidth"
+        ));
+    }
+    Ok(())
+}
+
+/// What is known of a direction: from the port `out`, into the port `into`.
+fn direction(adjacency: &AdjacencyText, out: Option<&PortText>, into: Option<&PortText>) -> Direction {
+    let out = out.and_then(|port| port.reservable_egress_bw);
+    let into = into.and_then(|port| port.reservable_ingress_bw);
+    let rate = match (out, into) {
+        (Some(out), Some(into)) => Some(out.min(into)),
+        (out, into) => out.or(into),
+    };
+    let rate = rate.and_then(|megabits| Rate::new(megabits * 1e6));
+    let metric = adjacency
+        .metrics
+        .get("MPLS")
+        .copied()
+        .filter(|metric| (0.0..=4e9).contains(metric));
+    Direction {
+        // A port from which nothing may be reserved tells nothing of what it carries.
+        capacity: rate.filter(|rate| *rate > Rate::ZERO).map(|rate| Capacity {
+            rate,
+            source: CapacitySource::Bound,
+        }),
+        reservable: rate.map(Reservable::Rate),
+        metric: metric.map(|metric| metric as u32),
+    }
+}
+
+fn position(device: &DeviceText) -> Result<Option<Position>, EsnetError> {
+    let number = |number: &Option<Number>| match number {
+        None => Ok(None),
+        Some(Number::Number(number)) => Ok(Some(*number)),
+        Some(Number::Text(text)) => text
+            .trim()
+            .parse()
+            .map(Some)
+            .map_err(|_| EsnetError::Coordinates {
+                device: shown(&device.urn),
+                text: shown(text),
+            }),
+    };
+    Ok(match (number(&device.latitude)?, number(&device.longitude)?) {
+        (Some(latitude), Some(longitude)) => Some(Position { latitude, longitude }),
+        _ => None,
+    })
+}
+
+/// The position with the longest name that is the device's or what stands before a dash in it.
+fn drawn(device: &str, positions: &HashMap<String, Drawn>) -> Option<Drawn> {
+    let mut name = device;
+    loop {
+        if let Some(drawn) = positions.get(name) {
+            return (drawn.x.is_finite() && drawn.y.is_finite()).then_some(*drawn);
+        }
+        name = name.rsplit_once('-')?.0;
+    }
+}
+
+fn json<'a, T: Deserialize<'a>>(file: &'static str, text: &'a str) -> Result<T, EsnetError> {
+    serde_json::from_str(text).map_err(|error| EsnetError::Json {
+        file,
+        line: error.line(),
+        problem: printable(error.to_string().as_bytes()),
+    })
+}

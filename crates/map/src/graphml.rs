@@ -1,0 +1,421 @@
+//! GraphML (graphml.graphdrawing.org), with the attributes that the Internet Topology Zoo gives its networks.
+//!
+//! | on the map | from |
+//! |---|---|
+//! | a site | each `node`: named by its `label`, which is made its own with a number; without one, by its `id` |
+//! | a junction | a node whose `hyperedge` is 1, and each `hyperedge` element |
+//! | a position | `Latitude` and `Longitude`, if both are there and on the Earth |
+//! | a link | each `edge`, also where several join the same two nodes; one from a node to itself is left out |
+//! | a capacity | `LinkSpeedRaw` in bit/s; else `LinkSpeed` with `LinkSpeedUnits`; else what `LinkLabel`, `LinkType` or `LinkNote` tell (`OC-192c`, `45 Mbps`) |
+//! | a latency | the positions of its ends |
+//!
+//! Where edges are directed, one and its opposite become one link; one without an opposite carries nothing back.
+
+mod speed;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use longhaul_proto::text::printable;
+use quantities::Rate;
+use roxmltree::{Document, Node, ParsingOptions};
+
+use crate::check::{MAX_ITEMS, MapFault, shown};
+use crate::model::{Capacity, CapacitySource, Direction, Link, Map, Position, Site, SiteKind};
+use crate::names::{Names, tidy};
+
+/// Elements, attributes' values and texts of a document, at most.
+const MAX_XML_NODES: u32 = 4_000_000;
+/// What tools wrote for a label that was not there.
+const NO_LABEL: [&str; 3] = ["", "None", "?"];
+
+/// What a reader knows better than the document, or assumes where it says nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Assumptions {
+    /// The capacity of links of which none is told; they have none if it is left out.
+    pub capacity: Option<Rate>,
+}
+
+/// Why a document is no map.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum GraphmlError {
+    /// It is not XML, or too large, or has a document type definition (DTD), which is not read: mend it, or remove that.
+    #[error("{}:{line}: is no XML that can be read: {problem}", printable(file.as_os_str().as_encoded_bytes()))]
+    Xml {
+        /// The file.
+        file: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What the parser says.
+        problem: String,
+    },
+    /// It says something that a graph can't: mend the line.
+    #[error("{}:{line}: {problem}", printable(file.as_os_str().as_encoded_bytes()))]
+    Graph {
+        /// The file.
+        file: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong, and what to write.
+        problem: String,
+    },
+    /// What it says makes no map.
+    #[error("{}: {fault}", printable(file.as_os_str().as_encoded_bytes()))]
+    Map {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        fault: MapFault,
+    },
+}
+
+/// Reads a document; `file` is what errors call it.
+///
+/// # Errors
+/// [`GraphmlError`].
+pub fn read(text: &str, file: &Path, assumptions: &Assumptions) -> Result<Map, GraphmlError> {
+    let options = ParsingOptions {
+        nodes_limit: MAX_XML_NODES,
+        ..ParsingOptions::default()
+    };
+    let text = text.trim_start_matches('\u{feff}');
+    let document = Document::parse_with_options(text, options).map_err(|error| GraphmlError::Xml {
+        file: file.to_owned(),
+        line: usize::try_from(error.pos().row).unwrap_or(usize::MAX),
+        problem: shown(&error.to_string()),
+    })?;
+    let mut map = Reader::new(&document, file).read(assumptions)?;
+    map.estimate_latencies();
+    map.check().map_err(|fault| GraphmlError::Map {
+        file: file.to_owned(),
+        fault,
+    })?;
+    Ok(map)
+}
+
+/// What is told of a node or an edge, by the names of the attributes in lower case.
+type Attributes<'a> = HashMap<&'a str, &'a str>;
+
+struct Reader<'a, 'input> {
+    document: &'a Document<'input>,
+    file: &'a Path,
+    /// What a node is told to be, and an edge, by the identifiers of keys: the name of the attribute in lower case.
+    keys: HashMap<&'a str, String>,
+    /// What nodes are told where they say nothing themselves, by identifiers of keys.
+    node_defaults: HashMap<&'a str, &'a str>,
+    edge_defaults: HashMap<&'a str, &'a str>,
+    /// The names of sites, by identifiers of nodes.
+    sites: HashMap<&'a str, String>,
+    site_names: Names,
+    link_names: Names,
+    map: Map,
+    loops: usize,
+    speechless: usize,
+    /// Where a link was made of a directed edge that has no opposite yet: by its ends, the places in the list of links.
+    one_way: HashMap<(String, String), Vec<usize>>,
+}
+
+impl<'a, 'input> Reader<'a, 'input> {
+    fn new(document: &'a Document<'input>, file: &'a Path) -> Self {
+        Self {
+            document,
+            file,
+            keys: HashMap::new(),
+            node_defaults: HashMap::new(),
+            edge_defaults: HashMap::new(),
+            sites: HashMap::new(),
+            site_names: Names::default(),
+            link_names: Names::default(),
+            map: Map::default(),
+            loops: 0,
+            speechless: 0,
+            one_way: HashMap::new(),
+        }
+    }
+
+    fn wrong(&self, node: Node<'_, '_>, problem: String) -> GraphmlError {
+        GraphmlError::Graph {
+            file: self.file.to_owned(),
+            line: usize::try_from(self.document.text_pos_at(node.range().start).row).unwrap_or(usize::MAX),
+            problem,
+        }
+    }
+
+    fn read(mut self, assumptions: &Assumptions) -> Result<Map, GraphmlError> {
+        let root = self.document.root_element();
+        if root.tag_name().name() != "graphml" {
+            let problem = format!(
+                "is no GraphML: it begins with <{}>",
+                shown(root.tag_name().name())
+            );
+            return Err(self.wrong(root, problem));
+        }
+        for key in elements(root, "key") {
+            self.key(key);
+        }
+        for node in elements(root, "node") {
+            self.node(node)?;
+        }
+        for edge in elements(root, "edge") {
+            self.edge(edge, assumptions)?;
+        }
+        for hyperedge in elements(root, "hyperedge") {
+            self.hyperedge(hyperedge, assumptions)?;
+        }
+        self.note();
+        Ok(self.map)
+    }
+
+    fn key(&mut self, key: Node<'a, 'input>) {
+        let (Some(id), name) = (key.attribute("id"), key.attribute("attr.name")) else {
+            return;
+        };
+        self.keys.insert(id, name.unwrap_or(id).to_ascii_lowercase());
+        let default = key.children().find(|child| child.tag_name().name() == "default");
+        let Some(default) = default.and_then(|default| default.text()) else {
+            return;
+        };
+        let whose = key.attribute("for").unwrap_or("all");
+        if matches!(whose, "node" | "all") {
+            self.node_defaults.insert(id, default);
+        }
+        if matches!(whose, "edge" | "all") {
+            self.edge_defaults.insert(id, default);
+        }
+    }
+
+    /// What an element is told, or else what `defaults` say.
+    fn attributes<'s>(
+        &'s self,
+        element: Node<'a, 'input>,
+        defaults: &'s HashMap<&'a str, &'a str>,
+    ) -> Attributes<'s> {
+        let own = element
+            .children()
+            .filter(|child| child.tag_name().name() == "data")
+            .filter_map(|data| Some((data.attribute("key")?, data.text().unwrap_or_default())));
+        let all = defaults.iter().map(|(id, value)| (*id, *value)).chain(own);
+        all.map(|(id, value)| (self.keys.get(id).map_or(id, String::as_str), value.trim()))
+            .collect()
+    }
+
+    fn node(&mut self, node: Node<'a, 'input>) -> Result<(), GraphmlError> {
+        let Some(id) = node.attribute("id") else {
+            return Err(self.wrong(node, "a node without an id: give it one".to_owned()));
+        };
+        let attributes = self.attributes(node, &self.node_defaults);
+        let number = |name: &str| attributes.get(name)?.parse::<f64>().ok();
+        let position = match (number("latitude"), number("longitude")) {
+            (Some(latitude), Some(longitude)) => Some(Position { latitude, longitude }),
+            _ => None,
+        };
+        let kind = match attributes.get("hyperedge") {
+            Some(&("1" | "true" | "True")) => SiteKind::Junction,
+            _ => SiteKind::Place,
+        };
+        let label = attributes
+            .get("label")
+            .map(|label| tidy(label))
+            .filter(|label| !NO_LABEL.contains(&label.as_str()));
+        let base = label.unwrap_or_else(|| match kind {
+            SiteKind::Junction => format!("junction {}", tidy(id)),
+            _ => format!("node {}", tidy(id)),
+        });
+        self.site(
+            node,
+            id,
+            &base,
+            kind,
+            position.filter(|position| position.exists()),
+        )
+    }
+
+    fn site(
+        &mut self,
+        node: Node<'_, '_>,
+        id: &'a str,
+        base: &str,
+        kind: SiteKind,
+        position: Option<Position>,
+    ) -> Result<(), GraphmlError> {
+        if self.map.sites.len() == MAX_ITEMS {
+            return Err(self.wrong(node, format!("more than {MAX_ITEMS} nodes")));
+        }
+        let name = self.site_names.own(base);
+        if self.sites.insert(id, name.clone()).is_some() {
+            let problem = format!("node {:?} is there already: give each its own id", shown(id));
+            return Err(self.wrong(node, problem));
+        }
+        self.map.sites.push(Site {
+            name,
+            label: None,
+            kind,
+            position,
+            drawn: None,
+        });
+        Ok(())
+    }
+
+    fn edge(&mut self, edge: Node<'a, 'input>, assumptions: &Assumptions) -> Result<(), GraphmlError> {
+        let end = |attribute| {
+            let id = edge.attribute(attribute).unwrap_or_default();
+            self.sites.get(id).cloned().ok_or_else(|| {
+                let problem = format!("{attribute}: there is no node {:?}", shown(id));
+                self.wrong(edge, problem)
+            })
+        };
+        let (from, to) = (end("source")?, end("target")?);
+        let attributes = self.attributes(edge, &self.edge_defaults);
+        let capacity = capacity(&attributes);
+        let directed = match edge.attribute("directed") {
+            Some(directed) => directed == "true",
+            None => edge
+                .ancestors()
+                .find(|node| node.tag_name().name() == "graph")
+                .is_some_and(|graph| graph.attribute("edgedefault") == Some("directed")),
+        };
+        self.link(edge, (from, to), capacity, directed, assumptions)
+    }
+
+    /// An edge with any number of ends: a junction, and a link from each end to it.
+    fn hyperedge(
+        &mut self,
+        hyperedge: Node<'a, 'input>,
+        assumptions: &Assumptions,
+    ) -> Result<(), GraphmlError> {
+        let attributes = self.attributes(hyperedge, &self.edge_defaults);
+        let capacity = capacity(&attributes);
+        let base = format!("junction {}", tidy(hyperedge.attribute("id").unwrap_or_default()));
+        if self.map.sites.len() == MAX_ITEMS {
+            return Err(self.wrong(hyperedge, format!("more than {MAX_ITEMS} nodes")));
+        }
+        let name = self.site_names.own(base.trim_end());
+        self.map.sites.push(Site {
+            name: name.clone(),
+            label: None,
+            kind: SiteKind::Junction,
+            position: None,
+            drawn: None,
+        });
+        for endpoint in hyperedge
+            .children()
+            .filter(|child| child.tag_name().name() == "endpoint")
+        {
+            let id = endpoint.attribute("node").unwrap_or_default();
+            let Some(end) = self.sites.get(id).cloned() else {
+                return Err(self.wrong(endpoint, format!("node: there is no node {:?}", shown(id))));
+            };
+            self.link(endpoint, (end, name.clone()), capacity, false, assumptions)?;
+        }
+        Ok(())
+    }
+
+    fn link(
+        &mut self,
+        element: Node<'_, '_>,
+        (from, to): (String, String),
+        capacity: Option<Capacity>,
+        directed: bool,
+        assumptions: &Assumptions,
+    ) -> Result<(), GraphmlError> {
+        if from == to {
+            self.loops += 1;
+            return Ok(());
+        }
+        if self.map.links.len() == MAX_ITEMS {
+            return Err(self.wrong(element, format!("more than {MAX_ITEMS} edges")));
+        }
+        self.speechless += usize::from(capacity.is_none());
+        let assumed = || {
+            Some(Capacity {
+                rate: assumptions.capacity?,
+                source: CapacitySource::Assumed,
+            })
+        };
+        let direction = Direction {
+            capacity: capacity.or_else(assumed),
+            ..Direction::default()
+        };
+        if directed {
+            let opposite = self
+                .one_way
+                .get_mut(&(to.clone(), from.clone()))
+                .and_then(Vec::pop);
+            if let Some(link) = opposite.and_then(|index| self.map.links.get_mut(index)) {
+                link.backward = Some(direction);
+                return Ok(());
+            }
+            let ends = (from.clone(), to.clone());
+            self.one_way.entry(ends).or_default().push(self.map.links.len());
+        }
+        self.map.links.push(Link {
+            name: self.link_names.own(&format!("{from} - {to}")),
+            from,
+            to,
+            forward: direction,
+            backward: (!directed).then_some(direction),
+            latency: None,
+        });
+        Ok(())
+    }
+
+    fn note(&mut self) {
+        let nowhere = self
+            .map
+            .sites
+            .iter()
+            .filter(|site| site.position.is_none())
+            .count();
+        let sites = self.map.sites.len();
+        if nowhere > 0 {
+            let note = format!("{nowhere} of {sites} sites have no coordinates: their links have no latency");
+            self.map.notes.push(note);
+        }
+        if self.speechless > 0 {
+            let note = format!("{} edges tell no capacity", self.speechless);
+            self.map.notes.push(note);
+        }
+        if self.loops > 0 {
+            let note = format!("{} edges from a node to itself are left out", self.loops);
+            self.map.notes.push(note);
+        }
+    }
+}
+
+fn elements<'a, 'input: 'a>(
+    root: Node<'a, 'input>,
+    name: &'static str,
+) -> impl Iterator<Item = Node<'a, 'input>> {
+    root.descendants()
+        .filter(move |node| node.is_element() && node.tag_name().name() == name)
+}
+
+/// The capacity that an edge tells.
+fn capacity(attributes: &Attributes<'_>) -> Option<Capacity> {
+    let text = |name: &str| attributes.get(name).copied().filter(|text| !text.is_empty());
+    let raw = || {
+        let rate = Rate::new(text("linkspeedraw")?.parse().ok()?)?;
+        (rate > Rate::ZERO).then_some(Capacity {
+            rate,
+            source: CapacitySource::Stated,
+        })
+    };
+    let split = || speed::with_unit(text("linkspeed")?, text("linkspeedunits").unwrap_or_default());
+    let labels = || {
+        [
+            "linklabel",
+            "linktype",
+            "linknote",
+            "label",
+            "bandwidth",
+            "capacity",
+            "speed",
+        ]
+        .into_iter()
+        .filter_map(text)
+        .find_map(speed::read)
+    };
+    raw().or_else(split).or_else(labels)
+}

@@ -1,0 +1,200 @@
+//! Speeds of links as people write them on drawings of networks: `10Gbps`, `OC-192c`, `2 x 10GE`, `STM-16`, `45 Mbps DS-3`, `<45Mb`, `1-10Gbps`.
+
+use quantities::Rate;
+
+use crate::model::{Capacity, CapacitySource};
+
+/// One step of SONET (ANSI T1.105), bit/s: OC-n is n of it.
+const SONET_STEP: f64 = 51.84e6;
+/// One step of SDH (ITU-T G.707), bit/s: STM-n is n of it.
+const SDH_STEP: f64 = 155.52e6;
+/// The hierarchy of North America (ITU-T G.702), bit/s: DS-0 to DS-4, which as lines are T1 to T4.
+const DIGITAL_SIGNALS: [f64; 5] = [64e3, 1.544e6, 6.312e6, 44.736e6, 274.176e6];
+/// The hierarchy of Europe (ITU-T G.702), bit/s: E0 to E4.
+const EUROPEAN_LINES: [f64; 5] = [64e3, 2.048e6, 8.448e6, 34.368e6, 139.264e6];
+
+/// Of a label, so many parts are looked at.
+const MAX_TOKENS: usize = 64;
+
+/// The speed that a label tells, if it tells one; the first, if several.
+pub fn read(label: &str) -> Option<Capacity> {
+    let tokens = tokens(label);
+    (0..tokens.len()).find_map(|at| read_at(tokens.get(at..).unwrap_or_default(), before(&tokens, at)))
+}
+
+/// The speed of a number and a unit in fields of their own: `10` and `G`.
+pub fn with_unit(number: &str, unit: &str) -> Option<Capacity> {
+    read(&format!("{} {}", number.trim(), unit.trim()))
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Token<'a> {
+    Number(f64),
+    Word(&'a str),
+    Sign(char),
+}
+
+fn tokens(label: &str) -> Vec<Token<'_>> {
+    let mut tokens = Vec::new();
+    let mut rest = label.trim_start();
+    while let Some(first) = rest.chars().next() {
+        if tokens.len() == MAX_TOKENS {
+            break;
+        }
+        let end = |is_part: fn(char) -> bool| rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        let (token, length) = if first.is_ascii_digit() {
+            let end = end(|c| c.is_ascii_digit() || c == '.');
+            let digits = rest.get(..end).unwrap_or_default().trim_end_matches('.');
+            match digits.parse() {
+                Ok(number) => (Token::Number(number), digits.len()),
+                Err(_) => (Token::Sign('?'), end),
+            }
+        } else if first.is_ascii_alphabetic() {
+            let end = end(|c| c.is_ascii_alphabetic());
+            (Token::Word(rest.get(..end).unwrap_or_default()), end)
+        } else {
+            (Token::Sign(first), first.len_utf8())
+        };
+        tokens.push(token);
+        rest = rest.get(length..).unwrap_or_default().trim_start();
+    }
+    tokens
+}
+
+fn before<'a>(tokens: &'a [Token<'a>], at: usize) -> Option<&'a Token<'a>> {
+    tokens.get(at.checked_sub(1)?)
+}
+
+/// Reads a speed that begins with the first of these parts.
+fn read_at(tokens: &[Token<'_>], before: Option<&Token<'_>>) -> Option<Capacity> {
+    use Token::{Number, Sign, Word};
+    // "2 x 10G", "2x10G", "n x 10G".
+    if let [first, Word("x" | "X") | Sign('×' | '*'), rest @ ..] = tokens {
+        let one = read_at(rest, None)?;
+        return match first {
+            Number(count) if *count >= 1.0 => scaled(one, *count),
+            Word("n" | "N") => capacity(one.rate.bits_per_second(), CapacitySource::Bound),
+            _ => None,
+        };
+    }
+    if let [Word("nx" | "Nx" | "NX"), rest @ ..] = tokens {
+        return capacity(read_at(rest, None)?.rate.bits_per_second(), CapacitySource::Bound);
+    }
+    let is_bound = matches!(before, Some(Sign('<' | '>' | '~' | '≤' | '≥')));
+    let source = if is_bound {
+        CapacitySource::Bound
+    } else {
+        CapacitySource::Stated
+    };
+    match tokens {
+        // "1-10Gbps": the first number has the second one's unit.
+        [
+            Number(least),
+            Sign('-' | '–'),
+            Number(most),
+            Word(unit),
+            rest @ ..,
+        ] if least <= most => capacity(least * factor(unit, rest)?, CapacitySource::Bound),
+        // "10Gbps-40Gbps" is read by the next arm: the first, and as a bound.
+        [Number(number), Word(unit), rest @ ..] => {
+            let ranges = matches!(rest, [Sign('-' | '–'), Number(_), Word(_), ..]);
+            let source = if ranges { CapacitySource::Bound } else { source };
+            capacity(number * factor(unit, rest)?, source)
+        }
+        [Word(line), Sign('-'), Number(level), ..] | [Word(line), Number(level), ..] => {
+            capacity(line_rate(line, *level).or_else(|| ethernet(line))?, source)
+        }
+        [Word(first), Word(second), ..] if second.eq_ignore_ascii_case("ethernet") => {
+            capacity(ethernet(first)?, source)
+        }
+        [Word(word), ..] => capacity(ethernet(word)?, source),
+        _ => None,
+    }
+}
+
+fn scaled(one: Capacity, count: f64) -> Option<Capacity> {
+    capacity(one.rate.bits_per_second() * count, one.source)
+}
+
+fn capacity(rate: f64, source: CapacitySource) -> Option<Capacity> {
+    let rate = Rate::new(rate).filter(|rate| *rate > Rate::ZERO)?;
+    Some(Capacity { rate, source })
+}
+
+/// The bit/s of one of a unit. A capital B behind the prefix means bytes, which are not taken for bits.
+fn factor(unit: &str, behind: &[Token<'_>]) -> Option<f64> {
+    let prefix = unit.chars().next()?;
+    let factor = match prefix {
+        'k' | 'K' => 1e3,
+        'm' | 'M' => 1e6,
+        'g' | 'G' => 1e9,
+        't' | 'T' => 1e12,
+        'b' if matches!(unit, "bps" | "bit" | "bits" | "b") => return Some(1.0),
+        // "100BaseT" counts Mbit/s.
+        'b' | 'B' if starts_with(unit, "base") => return Some(1e6),
+        _ => return None,
+    };
+    let name = unit.get(1..)?;
+    let lower = name.to_ascii_lowercase();
+    let is_ethernet =
+        matches!(lower.as_str(), "e" | "be" | "ige" | "igabitethernet") || starts_with(name, "base");
+    if is_ethernet {
+        return Some(factor);
+    }
+    if name.starts_with('B') {
+        return None;
+    }
+    let bits = matches!(
+        lower.as_str(),
+        "" | "b"
+            | "bps"
+            | "bit"
+            | "bits"
+            | "bitps"
+            | "ps"
+            | "ig"
+            | "igabit"
+            | "igabits"
+            | "egabit"
+            | "egabits"
+            | "ilobit"
+            | "ilobits"
+            | "erabit"
+            | "erabits"
+    );
+    // "10 G of fibre" is no less a speed than "10 G"; "10 m cable" is no speed.
+    let length = unit == "m" && !matches!(behind, [] | [Token::Sign('/' | ')' | ','), ..]);
+    (bits && !length).then_some(factor)
+}
+
+fn starts_with(text: &str, start: &str) -> bool {
+    text.get(..start.len())
+        .is_some_and(|begin| begin.eq_ignore_ascii_case(start))
+}
+
+/// The rate of a line by its name and level: `OC` and 192, `T` and 1.
+fn line_rate(line: &str, level: f64) -> Option<f64> {
+    let of = |rates: &[f64], least: f64| {
+        let whole = level.fract() == 0.0 && level >= least;
+        whole.then(|| rates.get(level as usize).copied()).flatten()
+    };
+    let steps = |step: f64| (level >= 1.0 && level.fract() == 0.0).then_some(step * level);
+    match line {
+        "OC" | "oc" | "STS" => steps(SONET_STEP),
+        "STM" | "stm" => steps(SDH_STEP),
+        "DS" | "ds" => of(&DIGITAL_SIGNALS, 0.0),
+        // In lower case they are more likely the number of an edge.
+        "T" => of(&DIGITAL_SIGNALS, 1.0),
+        "E" => of(&EUROPEAN_LINES, 0.0),
+        _ => None,
+    }
+}
+
+/// The rate of an Ethernet that goes by a word.
+fn ethernet(word: &str) -> Option<f64> {
+    match word.to_ascii_lowercase().as_str() {
+        "gige" | "gbe" | "ge" | "gigabit" | "gigabitethernet" => Some(1e9),
+        "fe" | "fast" | "fastethernet" => Some(1e8),
+        _ => None,
+    }
+}

@@ -1,0 +1,305 @@
+//! Depots that tell of themselves: what they say, and what a map makes of it. Who may register, and whether a registration was signed by the key that it
+//! names, is for whoever takes it in.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use longhaul_proto::PublicKey;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::check::{MAX_ADDRESSES, MAX_ITEMS, shown};
+use crate::model::{Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Map};
+use crate::names::{MAX_NAME_BYTES, is_name};
+use crate::{Moment, text_form};
+
+/// Longest version that a depot tells of its software, in bytes.
+const MAX_VERSION_BYTES: usize = 64;
+/// Of a key, so many characters tell two depots of the same name apart, counted behind its `lhk1:`.
+const KEY_CHARS: usize = 8;
+/// What stands between the two; no depot may have it in the name that it registers.
+const APART: char = '~';
+
+/// What a depot says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Registration {
+    /// Its key: who it is.
+    #[serde(with = "text_form::text")]
+    #[schema(value_type = String, example = "lhk1:aeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaq")]
+    pub key: PublicKey,
+    /// What it wants to be called.
+    #[schema(min_length = 1, max_length = 128, example = "starlight")]
+    pub name: String,
+    /// The site where it stands, by its name on the map.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    /// Where it listens, the best first.
+    #[schema(min_items = 1, max_items = 64)]
+    pub addresses: Vec<DepotAddress>,
+    /// What it takes on.
+    #[serde(default)]
+    pub limits: DepotLimits,
+    /// The version of its software.
+    #[schema(max_length = 64, example = "0.1.0")]
+    pub version: String,
+    /// When it said so, in seconds since the Unix epoch.
+    #[schema(value_type = f64)]
+    pub sent_at: Moment,
+    /// For how long that holds, in seconds.
+    #[serde(rename = "valid_for_seconds", with = "text_form::seconds")]
+    #[schema(value_type = f64, example = 90)]
+    pub valid_for: Duration,
+}
+
+/// What is made of registrations.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RegistrationPolicy {
+    /// The longest for which one holds, whatever it says.
+    pub max_valid_for: Duration,
+    /// By how much a depot's clock may be ahead.
+    pub max_clock_ahead: Duration,
+    /// For how long a depot that fell silent stays on the map as stale; then it is gone, or as its file has it.
+    pub keep_stale: Duration,
+}
+
+impl Default for RegistrationPolicy {
+    /// Ten minutes, half a minute, a week.
+    fn default() -> Self {
+        Self {
+            max_valid_for: Duration::from_secs(600),
+            max_clock_ahead: Duration::from_secs(30),
+            keep_stale: Duration::from_secs(7 * 86_400),
+        }
+    }
+}
+
+/// Why a registration is not taken as it is.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RegistrationProblem {
+    /// A name that is none.
+    #[error(
+        "the name of a depot is 1 to 128 printable characters, without blanks at the ends and without \"~\""
+    )]
+    Name,
+    /// A version that is none.
+    #[error("the version of a depot's software is at most 64 printable characters")]
+    Version,
+    /// No address, or more than 64.
+    #[error("a depot has 1 to 64 addresses, each with a transport")]
+    Addresses,
+    /// A limit of nothing: a depot that takes nothing on does not register.
+    #[error("a depot's limits are more than 0")]
+    Limits,
+    /// Times that are none.
+    #[error("a registration is sent at a time, and holds for longer than none")]
+    Times,
+    /// It comes from the future: set the depot's clock.
+    #[error("the registration is from {ahead:.0} s in the future: set the depot's clock")]
+    Clock {
+        /// By how much.
+        ahead: f64,
+    },
+    /// Its site is not on the map: the depot is put on it without a site.
+    #[error("there is no site {site:?} on the map: add it, or mend the depot's settings")]
+    NoSite {
+        /// The name, cut off and printable.
+        site: String,
+    },
+    /// Others have its name: each is shown with a part of its key.
+    #[error("the name {name:?} is another depot's, too: it is shown as {shown_as:?}")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// What stands on the map.
+        shown_as: String,
+    },
+    /// A map holds no more.
+    #[error("the map is full: it holds {MAX_ITEMS} depots at most")]
+    Full,
+}
+
+/// A map with what registered itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Merged {
+    /// The map.
+    pub map: Map,
+    /// What was not taken as it is, by the key that says it.
+    pub problems: Vec<(PublicKey, RegistrationProblem)>,
+}
+
+impl Registration {
+    /// Whether it is one, whatever map and time.
+    ///
+    /// # Errors
+    /// [`RegistrationProblem`]: it is not to be kept.
+    pub fn check(&self) -> Result<(), RegistrationProblem> {
+        if !is_name(&self.name) || self.name.contains(APART) {
+            return Err(RegistrationProblem::Name);
+        }
+        if self.version.len() > MAX_VERSION_BYTES || !(self.version.is_empty() || is_name(&self.version)) {
+            return Err(RegistrationProblem::Version);
+        }
+        let bare = self.addresses.iter().any(|address| address.transports.is_empty());
+        let named = self.site.as_ref().is_none_or(|site| site.len() <= MAX_NAME_BYTES);
+        if bare || !(1..=MAX_ADDRESSES).contains(&self.addresses.len()) {
+            return Err(RegistrationProblem::Addresses);
+        }
+        if !named {
+            let site = shown(self.site.as_deref().unwrap_or_default());
+            return Err(RegistrationProblem::NoSite { site });
+        }
+        let no_rate = self
+            .limits
+            .max_rate
+            .is_some_and(|rate| rate.bits_per_second() == 0.0);
+        if no_rate || self.limits.max_sessions == Some(0) {
+            return Err(RegistrationProblem::Limits);
+        }
+        if !self.sent_at.is_finite() || self.sent_at < 0.0 || self.valid_for.is_zero() {
+            return Err(RegistrationProblem::Times);
+        }
+        Ok(())
+    }
+
+    /// Until when it holds.
+    #[must_use]
+    pub fn until(&self, policy: &RegistrationPolicy) -> Moment {
+        self.sent_at + self.valid_for.min(policy.max_valid_for).as_secs_f64()
+    }
+
+    /// Whether it takes the place of another one of the same key: the later one does; of two of the same time one does, whichever came first.
+    fn replaces(&self, other: &Self) -> bool {
+        let order = |this: &Self| (this.valid_for, this.name.clone(), format!("{:?}", this.addresses));
+        match self.sent_at.total_cmp(&other.sent_at) {
+            std::cmp::Ordering::Equal => order(self) > order(other),
+            order => order.is_gt(),
+        }
+    }
+}
+
+/// Puts registrations on a map. The outcome hangs on what is given and on nothing else, whatever the order of registrations.
+///
+/// - Of each key the latest counts. One from the future, beyond the policy's allowance, or one that is none, does not count.
+/// - It holds from when it was sent, for as long as it says and the policy allows; then its depot is stale, and, later, gone.
+/// - What a file says of a depot stays: its name, its site, its addresses. Its registration says whether it is there, and of which version; of limits the
+///   tighter ones count.
+/// - Nobody can take a name from a depot of a file; depots that register the same name are told apart by their keys.
+#[must_use]
+pub fn merge(map: &Map, registrations: &[Registration], now: Moment, policy: &RegistrationPolicy) -> Merged {
+    let mut problems = Vec::new();
+    let mut latest: BTreeMap<PublicKey, &Registration> = BTreeMap::new();
+    for registration in registrations {
+        if let Err(problem) = counts(registration, now, policy) {
+            problems.push((registration.key, problem));
+            continue;
+        }
+        match latest.get(&registration.key) {
+            Some(other) if !registration.replaces(other) => {}
+            _ => drop(latest.insert(registration.key, registration)),
+        }
+    }
+    latest.retain(|_, registration| now < registration.until(policy) + policy.keep_stale.as_secs_f64());
+
+    let mut merged = map.clone();
+    for depot in &mut merged.depots {
+        if let Some(registration) = latest.remove(&depot.key) {
+            depot.state = state(registration, now, policy);
+            depot.source = DepotSource::Both;
+            depot.version = Some(registration.version.clone());
+            depot.limits = tighter(depot.limits, registration.limits);
+        }
+    }
+    let sites: HashSet<&str> = map.sites.iter().map(|site| site.name.as_str()).collect();
+    let mut wanted: HashMap<&str, usize> = HashMap::new();
+    for registration in latest.values() {
+        *wanted.entry(&registration.name).or_default() += 1;
+    }
+    let mut taken: HashSet<String> = map.depots.iter().map(|depot| depot.name.clone()).collect();
+    for (key, registration) in &latest {
+        if merged.depots.len() >= MAX_ITEMS {
+            problems.push((*key, RegistrationProblem::Full));
+            continue;
+        }
+        let mut depot = depot(registration, state(registration, now, policy));
+        let alone = wanted.get(depot.name.as_str()) == Some(&1) && !taken.contains(&depot.name);
+        if !alone {
+            let shown_as = told_apart(&depot.name, key, &taken);
+            let name = std::mem::replace(&mut depot.name, shown_as.clone());
+            problems.push((*key, RegistrationProblem::NameTaken { name, shown_as }));
+        }
+        taken.insert(depot.name.clone());
+        if let Some(site) = depot.site.take_if(|site| !sites.contains(site.as_str())) {
+            let site = shown(&site);
+            problems.push((*key, RegistrationProblem::NoSite { site }));
+        }
+        merged.depots.push(depot);
+    }
+    problems.sort_by_key(|(key, problem)| (*key, problem.to_string()));
+    Merged {
+        map: merged,
+        problems,
+    }
+}
+
+fn counts(
+    registration: &Registration,
+    now: Moment,
+    policy: &RegistrationPolicy,
+) -> Result<(), RegistrationProblem> {
+    registration.check()?;
+    let ahead = registration.sent_at - now;
+    if ahead > policy.max_clock_ahead.as_secs_f64() {
+        return Err(RegistrationProblem::Clock { ahead });
+    }
+    Ok(())
+}
+
+/// Of each limit the lesser one.
+fn tighter(a: DepotLimits, b: DepotLimits) -> DepotLimits {
+    DepotLimits {
+        max_rate: match (a.max_rate, b.max_rate) {
+            (Some(a), Some(b)) => Some(if b < a { b } else { a }),
+            (a, b) => a.or(b),
+        },
+        max_sessions: match (a.max_sessions, b.max_sessions) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        },
+    }
+}
+
+fn state(registration: &Registration, now: Moment, policy: &RegistrationPolicy) -> DepotState {
+    let (heard, until) = (registration.sent_at, registration.until(policy));
+    if now < until {
+        DepotState::Live { heard, until }
+    } else {
+        DepotState::Stale { heard, until }
+    }
+}
+
+fn depot(registration: &Registration, state: DepotState) -> Depot {
+    Depot {
+        name: registration.name.clone(),
+        key: registration.key,
+        site: registration.site.clone(),
+        addresses: registration.addresses.clone(),
+        limits: registration.limits,
+        version: Some(registration.version.clone()),
+        source: DepotSource::Registered,
+        state,
+    }
+}
+
+/// The name with a part of the key behind it: a longer one while somebody has that, the whole key in the end.
+fn told_apart(name: &str, key: &PublicKey, taken: &HashSet<String>) -> String {
+    let key = key.to_string();
+    let digits = key.split_once(':').map_or(key.as_str(), |(_, digits)| digits);
+    let room = name.floor_char_boundary(MAX_NAME_BYTES.saturating_sub(digits.len() + 1));
+    let base = name.get(..room).unwrap_or_default();
+    (KEY_CHARS..digits.len())
+        .filter_map(|end| digits.get(..end))
+        .map(|digits| format!("{base}{APART}{digits}"))
+        .find(|name| !taken.contains(name))
+        .unwrap_or_else(|| format!("{base}{APART}{digits}"))
+}

@@ -1,0 +1,288 @@
+//! Whether a record can be.
+
+use std::time::Duration;
+
+use longhaul_proto::text::is_printable;
+
+use crate::Moment;
+use crate::record::{Distribution, Kind, Record};
+
+/// Longest name of an end, in bytes.
+const MAX_END_BYTES: usize = 253;
+/// Longest name of a congestion control, in bytes (`TCP_CA_NAME_MAX` is 16).
+const MAX_CONTROL_BYTES: usize = 32;
+/// Longest name of a program, in bytes, and longest error of a router.
+const MAX_WORD_BYTES: usize = 64;
+/// Most streams.
+const MAX_STREAMS: u32 = 10_000;
+/// Most intervals, and most bins of a histogram.
+pub(crate) const MAX_INTERVALS: usize = 10_000;
+/// Most routers on the way: the greatest time to live of a packet.
+pub(crate) const MAX_TRACE_HOPS: usize = 255;
+/// What rounding may make of numbers that are in order.
+const ROUNDING: f64 = 1e-9;
+
+/// Against what records of others are held.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// How far the reporter's clock may be ahead.
+    pub max_clock_ahead: Duration,
+    /// How old a measurement may be.
+    pub max_age: Duration,
+    /// How long one may take.
+    pub max_duration: Duration,
+    /// The greatest rate, in bit/s.
+    pub max_rate_bps: f64,
+    /// The greatest round trip or delay.
+    pub max_time: Duration,
+}
+
+impl Default for Bounds {
+    /// Half a minute ahead, a week old, a week long, 10 Tbit/s, a minute.
+    fn default() -> Self {
+        Self {
+            max_clock_ahead: Duration::from_secs(30),
+            max_age: Duration::from_secs(7 * 86_400),
+            max_duration: Duration::from_secs(7 * 86_400),
+            max_rate_bps: 1e13,
+            max_time: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why a record is not one.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RecordFault {
+    /// An end that is none.
+    #[error("{field}: an end of a path is 1 to 253 printable characters without blanks")]
+    End {
+        /// `from` or `to`.
+        field: &'static str,
+    },
+    /// Both ends are the same.
+    #[error("from and to are the same: that is no path")]
+    NoPath,
+    /// It is from the future: set the reporter's clock.
+    #[error("the measurement is from {ahead_s:.0} s in the future: set the reporter's clock")]
+    Future {
+        /// By how much.
+        ahead_s: f64,
+    },
+    /// It is too old.
+    #[error("the measurement is {age_s:.0} s old: that is too old to be kept")]
+    Old {
+        /// How old it is.
+        age_s: f64,
+    },
+    /// A number that can't be.
+    #[error("{field}: {value} is not within {least} to {most}: check its unit")]
+    Value {
+        /// Which one.
+        field: &'static str,
+        /// The number.
+        value: f64,
+        /// The least that can be.
+        least: f64,
+        /// The greatest.
+        most: f64,
+    },
+    /// Numbers that contradict each other.
+    #[error(
+        "{field}: the least, the median, the mean, the 95th percentile and the greatest are not in order"
+    )]
+    Order {
+        /// Which ones.
+        field: &'static str,
+    },
+    /// What the kind of the record says is there is not.
+    #[error("a measurement of this kind has {field}")]
+    Missing {
+        /// What is missing.
+        field: &'static str,
+    },
+    /// Too much of something.
+    #[error("{field}: at most {most}")]
+    TooMany {
+        /// Of what.
+        field: &'static str,
+        /// How much there may be.
+        most: usize,
+    },
+    /// A text that can't be.
+    #[error("{field}: write at most {most} printable characters")]
+    Text {
+        /// Which one.
+        field: &'static str,
+        /// How many there may be.
+        most: usize,
+    },
+}
+
+impl Record {
+    /// Whether it can be, as of `now_ms`.
+    ///
+    /// # Errors
+    /// [`RecordFault`]: the first thing that can't.
+    pub fn check(&self, now_ms: Moment, bounds: &Bounds) -> Result<(), RecordFault> {
+        for (field, end) in [("from", &self.from), ("to", &self.to)] {
+            let fits = (1..=MAX_END_BYTES).contains(&end.len())
+                && end.chars().all(|c| is_printable(c) && !c.is_whitespace());
+            if !fits {
+                return Err(RecordFault::End { field });
+            }
+        }
+        if self.from == self.to {
+            return Err(RecordFault::NoPath);
+        }
+        within(
+            "duration_s",
+            self.duration_s,
+            0.0,
+            bounds.max_duration.as_secs_f64(),
+        )?;
+        self.check_time(now_ms, bounds)?;
+        self.check_conditions()?;
+        self.check_values(bounds)?;
+        let (there, field) = match self.kind {
+            Kind::Throughput => (self.values.rate_bps.is_some(), "values.rate_bps"),
+            Kind::Rtt => (self.values.rtt.is_some(), "values.rtt"),
+            Kind::Latency => (self.values.delay.is_some(), "values.delay"),
+            Kind::Loss => (self.values.loss.is_some(), "values.loss"),
+            Kind::Trace => (!self.values.hops.is_empty(), "values.hops"),
+        };
+        if there {
+            Ok(())
+        } else {
+            Err(RecordFault::Missing { field })
+        }
+    }
+
+    fn check_time(&self, now_ms: Moment, bounds: &Bounds) -> Result<(), RecordFault> {
+        let seconds = |ms: u64| ms as f64 / 1000.0;
+        // It is told when it is over.
+        let end_ms = self.start_ms.saturating_add((self.duration_s * 1000.0) as u64);
+        let ahead_s = seconds(end_ms.saturating_sub(now_ms));
+        if ahead_s > bounds.max_clock_ahead.as_secs_f64() {
+            return Err(RecordFault::Future { ahead_s });
+        }
+        let age_s = seconds(now_ms.saturating_sub(end_ms));
+        if age_s > bounds.max_age.as_secs_f64() {
+            return Err(RecordFault::Old { age_s });
+        }
+        Ok(())
+    }
+
+    fn check_conditions(&self) -> Result<(), RecordFault> {
+        let conditions = &self.conditions;
+        if let Some(streams) = conditions.streams {
+            within("conditions.streams", streams.into(), 1.0, MAX_STREAMS.into())?;
+        }
+        if let Some(error) = conditions.clock_error_s {
+            within("conditions.clock_error_s", error, 0.0, f64::MAX)?;
+        }
+        word(
+            "conditions.congestion_control",
+            conditions.congestion_control.as_deref(),
+            MAX_CONTROL_BYTES,
+        )?;
+        word("conditions.tool", conditions.tool.as_deref(), MAX_WORD_BYTES)
+    }
+
+    fn check_values(&self, bounds: &Bounds) -> Result<(), RecordFault> {
+        let values = &self.values;
+        let most_time = bounds.max_time.as_secs_f64();
+        let rate = |field, rate| within(field, rate, 0.0, bounds.max_rate_bps);
+        values
+            .rate_bps
+            .map_or(Ok(()), |value| rate("values.rate_bps", value))?;
+        values
+            .loss
+            .map_or(Ok(()), |loss| within("values.loss", loss, 0.0, 1.0))?;
+        values
+            .jitter_s
+            .map_or(Ok(()), |jitter| within("values.jitter_s", jitter, 0.0, most_time))?;
+        values
+            .rtt
+            .map_or(Ok(()), |rtt| distribution("values.rtt", &rtt, 0.0, most_time))?;
+        // Clocks of two ends differ: a delay one way may seem to be negative.
+        values.delay.map_or(Ok(()), |delay| {
+            distribution("values.delay", &delay, -most_time, most_time)
+        })?;
+        for (field, count, most) in [
+            ("values.intervals", values.intervals.len(), MAX_INTERVALS),
+            ("values.histogram", values.histogram.len(), MAX_INTERVALS),
+            ("values.hops", values.hops.len(), MAX_TRACE_HOPS),
+        ] {
+            if count > most {
+                return Err(RecordFault::TooMany { field, most });
+            }
+        }
+        let longest = bounds.max_duration.as_secs_f64();
+        for interval in &values.intervals {
+            rate("values.intervals.rate_bps", interval.rate_bps)?;
+            within("values.intervals.start_s", interval.start_s, 0.0, longest)?;
+            within(
+                "values.intervals.end_s",
+                interval.end_s,
+                interval.start_s,
+                longest,
+            )?;
+        }
+        for bin in &values.histogram {
+            within("values.histogram.delay_s", bin.delay_s, -most_time, most_time)?;
+        }
+        for hop in &values.hops {
+            word("values.hops.hostname", hop.hostname.as_deref(), MAX_END_BYTES)?;
+            word("values.hops.error", hop.error.as_deref(), MAX_WORD_BYTES)?;
+            hop.rtt_s
+                .map_or(Ok(()), |rtt| within("values.hops.rtt_s", rtt, 0.0, most_time))?;
+        }
+        Ok(())
+    }
+}
+
+fn within(field: &'static str, value: f64, least: f64, most: f64) -> Result<(), RecordFault> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(RecordFault::Value {
+        field,
+        value,
+        least,
+        most,
+    })
+}
+
+fn word(field: &'static str, text: Option<&str>, most: usize) -> Result<(), RecordFault> {
+    match text {
+        Some(text) if text.len() > most || !text.chars().all(is_printable) => {
+            Err(RecordFault::Text { field, most })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn distribution(field: &'static str, times: &Distribution, least: f64, most: f64) -> Result<(), RecordFault> {
+    let middle = [
+        times.mean_s,
+        times.p50_s.unwrap_or(times.mean_s),
+        times.p95_s.unwrap_or(times.max_s),
+    ];
+    for time in [times.min_s, times.max_s].into_iter().chain(middle) {
+        within(field, time, least, most)?;
+    }
+    within(field, times.stddev_s.unwrap_or(0.0), 0.0, most - least)?;
+    let in_order = |least: f64, most: f64| least <= most + ROUNDING * most.abs();
+    let between = middle
+        .iter()
+        .all(|time| in_order(times.min_s, *time) && in_order(*time, times.max_s));
+    let quantiles = match (times.p50_s, times.p95_s) {
+        (Some(p50), Some(p95)) => in_order(p50, p95),
+        _ => true,
+    };
+    if between && quantiles {
+        Ok(())
+    } else {
+        Err(RecordFault::Order { field })
+    }
+}

@@ -1,0 +1,56 @@
+//! Moments and durations as pScheduler writes them (ISO 8601).
+
+use std::time::Duration;
+
+use jiff::civil::DateTime;
+use jiff::fmt::temporal::SpanParser;
+use jiff::tz::TimeZone;
+use jiff::{SpanRelativeTo, Timestamp};
+
+use crate::Moment;
+
+static SPANS: SpanParser = SpanParser::new();
+
+/// Seconds of a duration such as `PT0.0002S`, `P1DT2H`; none for what is no duration, is negative, or has years or months.
+#[must_use]
+pub fn read_duration(text: &str) -> Option<f64> {
+    let span = SPANS.parse_span(text).ok()?;
+    if span.get_years() != 0 || span.get_months() != 0 {
+        return None;
+    }
+    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
+    (!duration.is_negative()).then(|| duration.as_secs_f64())
+}
+
+/// A duration in seconds, to the nanosecond; zero for what is negative or no number.
+#[must_use]
+pub fn write_duration(seconds: f64) -> String {
+    let time = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default();
+    match time.subsec_nanos() {
+        0 => format!("PT{}S", time.as_secs()),
+        nanos => {
+            let fraction = format!("{nanos:09}");
+            format!("PT{}.{}S", time.as_secs(), fraction.trim_end_matches('0'))
+        }
+    }
+}
+
+/// A moment; one without an offset is of UTC.
+pub(super) fn read_moment(text: &str) -> Option<Moment> {
+    let at: Timestamp = match text.parse() {
+        Ok(at) => at,
+        Err(_) => text
+            .parse::<DateTime>()
+            .ok()?
+            .to_zoned(TimeZone::UTC)
+            .ok()?
+            .timestamp(),
+    };
+    Moment::try_from(at.as_millisecond()).ok()
+}
+
+/// A moment, in UTC; none if it lies beyond the year 9999.
+pub(super) fn write_moment(at_ms: Moment) -> Option<String> {
+    let at = Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
+    Some(at.to_string())
+}

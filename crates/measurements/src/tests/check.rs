@@ -1,0 +1,104 @@
+//! What is no record.
+
+use std::time::Duration;
+
+use super::{NOW_MS, copy};
+use crate::{Bounds, Distribution, Interval, Kind, Record, RecordFault, TraceHop};
+
+fn fault(change: impl Fn(&mut Record)) -> RecordFault {
+    let mut record = copy();
+    change(&mut record);
+    record.check(NOW_MS, &Bounds::default()).unwrap_err()
+}
+
+#[test]
+fn a_good_record_is_one() {
+    assert_eq!(copy().check(NOW_MS, &Bounds::default()), Ok(()));
+    crate::fuzzing::holds(&copy());
+}
+
+#[test]
+fn clocks_are_held_against_the_bounds() {
+    let bounds = Bounds::default();
+    let at = |now_ms| copy().check(now_ms, &bounds);
+    assert_eq!(at(NOW_MS - 30_000), Ok(()));
+    assert_eq!(at(NOW_MS - 31_000), Err(RecordFault::Future { ahead_s: 31.0 }));
+    let week = 7 * 86_400_000;
+    assert_eq!(at(NOW_MS + week), Ok(()));
+    assert!(matches!(at(NOW_MS + week + 1_000), Err(RecordFault::Old { .. })));
+    let strict = Bounds {
+        max_clock_ahead: Duration::ZERO,
+        ..bounds
+    };
+    assert!(copy().check(NOW_MS - 1, &strict).is_err());
+}
+
+#[test]
+fn what_can_not_be_is_refused() {
+    let value = |change: fn(&mut Record)| match fault(change) {
+        RecordFault::Value { field, .. } => field,
+        other => panic!("{other}"),
+    };
+    for rate in [-1.0, f64::NAN, f64::INFINITY, 1e14] {
+        assert!(
+            matches!(
+                fault(|of| of.values.rate_bps = Some(rate)),
+                RecordFault::Value { .. }
+            ),
+            "{rate}"
+        );
+    }
+    assert_eq!(value(|of| of.values.loss = Some(1.1)), "values.loss");
+    assert_eq!(value(|of| of.duration_s = f64::NAN), "duration_s");
+    assert_eq!(value(|of| of.conditions.streams = Some(0)), "conditions.streams");
+    assert_eq!(
+        value(|of| of.values.rtt = Distribution::of(&[61.0])),
+        "values.rtt"
+    );
+    let backwards = |of: &mut Record| {
+        of.values.intervals = vec![Interval {
+            start_s: 2.0,
+            end_s: 1.0,
+            rate_bps: 1.0,
+            retransmits: None,
+            omitted: false,
+        }];
+    };
+    assert_eq!(value(backwards), "values.intervals.end_s");
+    assert_eq!(fault(|of| of.to = of.from.clone()), RecordFault::NoPath);
+    assert_eq!(
+        fault(|of| of.from = "a b".to_owned()),
+        RecordFault::End { field: "from" }
+    );
+    assert_eq!(
+        fault(|of| of.to = "\u{202e}".to_owned()),
+        RecordFault::End { field: "to" }
+    );
+    assert_eq!(
+        fault(|of| of.kind = Kind::Latency),
+        RecordFault::Missing {
+            field: "values.delay"
+        }
+    );
+    assert_eq!(
+        fault(|of| of.kind = Kind::Trace),
+        RecordFault::Missing { field: "values.hops" }
+    );
+    assert!(matches!(
+        fault(|of| of.values.hops = vec![TraceHop::default(); 256]),
+        RecordFault::TooMany { .. }
+    ));
+    assert!(matches!(
+        fault(|of| of.conditions.tool = Some("\n".to_owned())),
+        RecordFault::Text { .. }
+    ));
+    let no_order = |of: &mut Record| {
+        of.values.rtt = Some(Distribution {
+            min_s: 0.1,
+            mean_s: 0.05,
+            max_s: 0.2,
+            ..Distribution::default()
+        });
+    };
+    assert_eq!(fault(no_order), RecordFault::Order { field: "values.rtt" });
+}

@@ -1,0 +1,38 @@
+//! How values of other crates stand in JSON.
+
+/// A key as the text that it prints as.
+pub mod key {
+    use longhaul_proto::PublicKey;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub fn serialize<S: Serializer>(key: &PublicKey, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(key)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PublicKey, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A limit as its word.
+pub mod limit {
+    use drs::Limit;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub fn serialize<S: Serializer>(limit: &Option<Limit>, to: S) -> Result<S::Ok, S::Error> {
+        match limit {
+            Some(limit) => to.serialize_str(limit.word()),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Limit>, D::Error> {
+        let Some(word) = Option::<String>::deserialize(from)? else {
+            return Ok(None);
+        };
+        let limit = Limit::ALL.into_iter().find(|limit| limit.word() == word);
+        limit
+            .map(Some)
+            .ok_or_else(|| de::Error::custom("no such limit: write one that drs knows, such as path or loss"))
+    }
+}

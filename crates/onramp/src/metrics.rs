@@ -1,0 +1,155 @@
+//! What an on-ramp counts, and the OpenMetrics text of it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+/// What became of a connection that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    /// It is direct: made here, or left to the program.
+    Direct,
+    /// It goes by a session.
+    Route,
+    /// There is none.
+    Failed,
+}
+
+/// All counters of an on-ramp.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    /// As [`Self::listed`] was when the page was made last.
+    connections: Family<[(&'static str, &'static str); 2], Counter>,
+    /// Connections that were asked for, by entry and outcome.
+    listed: Mutex<BTreeMap<(&'static str, Outcome), u64>>,
+    pub(crate) carried: Gauge,
+    sent: Counter,
+    received: Counter,
+    rules: Gauge,
+    reloads: Family<[(&'static str, &'static str); 1], Counter>,
+}
+
+impl Outcome {
+    /// A short stable word.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Route => "route",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("longhaul_onramp");
+        let bytes = Family::<[(&'static str, &'static str); 1], Counter>::default();
+        let way = |direction| bytes.get_or_create_owned(&[("direction", direction)]);
+        let metrics = Self {
+            registry: Registry::default(),
+            connections: Family::default(),
+            listed: Mutex::default(),
+            carried: Gauge::default(),
+            sent: way("sent"),
+            received: way("received"),
+            rules: Gauge::default(),
+            reloads: Family::default(),
+        };
+        registry.register(
+            "connections",
+            "Connections asked for, by entry and by what became of them",
+            metrics.connections.clone(),
+        );
+        registry.register(
+            "connections_carried",
+            "Connections whose bytes go through here now",
+            metrics.carried.clone(),
+        );
+        registry.register_with_unit(
+            "moved",
+            "Bytes of ended connections, by direction (sent: from the program)",
+            Unit::Bytes,
+            bytes,
+        );
+        registry.register(
+            "rules",
+            "Rules of the table of routes in force",
+            metrics.rules.clone(),
+        );
+        registry.register(
+            "table_reloads",
+            "Reloads of the table of routes, by outcome",
+            metrics.reloads.clone(),
+        );
+        Self { registry, ..metrics }
+    }
+
+    pub(crate) fn count(&self, entry: &'static str, outcome: Outcome) {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        *listed.entry((entry, outcome)).or_default() += 1;
+    }
+
+    pub(crate) fn moved(&self, sent: u64, received: u64) {
+        self.sent.inc_by(sent);
+        self.received.inc_by(received);
+    }
+
+    pub(crate) fn reloaded(&self, outcome: &'static str) {
+        self.reloads.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    /// How many connections were asked for, by entry and outcome.
+    pub(crate) fn connections(&self) -> BTreeMap<(&'static str, Outcome), u64> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The page, with so many rules in force.
+    pub(crate) fn page(&self, rules: usize) -> String {
+        self.rules.set(i64::try_from(rules).unwrap_or(i64::MAX));
+        for ((entry, outcome), count) in self.connections() {
+            let labels = [("entry", entry), ("outcome", outcome.word())];
+            let counter = self.connections.get_or_create(&labels);
+            counter.inner().store(count, Ordering::Relaxed);
+        }
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_what_was_counted() {
+        let metrics = Metrics::new();
+        metrics.count("socks", Outcome::Route);
+        metrics.count("socks", Outcome::Route);
+        metrics.count("program", Outcome::Direct);
+        metrics.carried.inc();
+        metrics.moved(7, 9);
+        metrics.reloaded("loaded");
+        let page = metrics.page(3);
+        for line in [
+            "longhaul_onramp_connections_total{entry=\"socks\",outcome=\"route\"} 2",
+            "longhaul_onramp_connections_total{entry=\"program\",outcome=\"direct\"} 1",
+            "longhaul_onramp_connections_carried 1",
+            "longhaul_onramp_moved_bytes_total{direction=\"sent\"} 7",
+            "longhaul_onramp_moved_bytes_total{direction=\"received\"} 9",
+            "longhaul_onramp_rules 3",
+            "longhaul_onramp_table_reloads_total{outcome=\"loaded\"} 1",
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
+        }
+        assert!(page.ends_with("# EOF\n"), "{page}");
+        assert_eq!(metrics.connections()[&("socks", Outcome::Route)], 2);
+    }
+}

@@ -1,0 +1,143 @@
+//! What an on-ramp that runs says of itself: asked for over its socket, told in JSON.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use longhaul_ramp::{MAX_MESSAGE, MAX_STATUS_PART, Reply, Request};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send,
+    socket_with,
+};
+use serde_json::{Value, json};
+
+use crate::engine::Engine;
+
+/// Within this it answers.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// Most destinations and hosts that are told, the latest ones, each.
+const MAX_TOLD: usize = 256;
+/// Longest answer that is read, in bytes.
+const MAX_STATUS: usize = 1024 * 1024;
+
+impl Engine {
+    /// Connections by entry and outcome, the table in force, and what is known of destinations.
+    pub(crate) fn status(&self) -> Value {
+        let connections: Vec<Value> = self
+            .metrics
+            .connections()
+            .into_iter()
+            .map(|((entry, outcome), count)| json!({ "entry": entry, "outcome": outcome.word(), "count": count }))
+            .collect();
+        let table = self.table().told();
+        let now = self.now();
+        let (hosts, destinations) = self.memory().told(now, MAX_TOLD);
+        let hosts: Vec<Value> = hosts
+            .into_iter()
+            .map(|(address, rtt, met)| {
+                json!({ "address": address, "round_trip_seconds": rtt.as_secs_f64(), "measured_seconds_ago": met.as_secs() })
+            })
+            .collect();
+        let destinations: Vec<Value> = destinations
+            .into_iter()
+            .map(|told| {
+                json!({
+                    "host": told.host.to_string(),
+                    "port": told.port,
+                    "connections": told.connections,
+                    "usually_below_bytes": told.usually_below,
+                    "largest_bytes": told.largest,
+                    "ended_seconds_ago": told.met.as_secs(),
+                })
+            })
+            .collect();
+        json!({
+            "connections": connections,
+            "carried": self.metrics.carried.get(),
+            "routes": {
+                "file": table.file.to_string_lossy(),
+                "rules": table.rules,
+                "read_seconds_ago": table.age.as_secs(),
+                "problem": table.problem,
+            },
+            "hosts": hosts,
+            "destinations": destinations,
+        })
+    }
+}
+
+/// A text in parts that each fit into a reply, none of them empty but for that of an empty text.
+pub(crate) fn parts(mut text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    loop {
+        let (part, rest) = text.split_at(text.floor_char_boundary(MAX_STATUS_PART));
+        parts.push(part);
+        text = rest;
+        if text.is_empty() {
+            return parts;
+        }
+    }
+}
+
+/// Asks the on-ramp at this socket what it says of itself: an object in JSON.
+///
+/// # Errors
+/// Where nobody answers, or no on-ramp of this kind.
+pub fn status(path: &Path) -> io::Result<String> {
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    for timeout in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(&socket, timeout, Some(ANSWERS_WITHIN))?;
+    }
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let bytes = Request::Status.encode();
+    send(
+        &socket,
+        bytes.finished().map_err(io::Error::other)?,
+        SendFlags::NOSIGNAL,
+    )?;
+    let mut text = String::new();
+    while text.len() <= MAX_STATUS {
+        let mut packet = [0; MAX_MESSAGE];
+        let (_, length) = recv(&socket, &mut packet, RecvFlags::TRUNC)?;
+        if length == 0 {
+            break;
+        }
+        match Reply::decode(packet.get(..length).unwrap_or_default()).map_err(io::Error::other)? {
+            Reply::Status { part, more } => {
+                text.push_str(part);
+                if !more {
+                    return Ok(text);
+                }
+            }
+            _ => break,
+        }
+    }
+    Err(io::Error::other(
+        "the on-ramp does not say: it is of another release, or it is none",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_whole_and_fit() {
+        assert_eq!(parts(""), [""]);
+        let text = "äb".repeat(5000);
+        let parts = parts(&text);
+        assert!(
+            parts.len() > 3
+                && parts
+                    .iter()
+                    .all(|part| !part.is_empty() && part.len() <= MAX_STATUS_PART)
+        );
+        assert_eq!(parts.concat(), text);
+    }
+}

@@ -1,0 +1,191 @@
+//! What an initiator says of its session, held against what a rule allows (LH-WISH-1).
+
+use std::fmt;
+use std::sync::Arc;
+
+use longhaul_proto::text::printable;
+use longhaul_proto::{Open, PublicKey};
+use quantities::{ByteCount, Rate, Time};
+
+use crate::{Candidates, Rule};
+
+/// What a session may carry beyond what was stated, of that one part in so many: TLS, and what a service says besides.
+const OVERHEAD_PART: u64 = 8;
+/// The same, in bytes, so that short sessions are not ended for what protects them.
+const OVERHEAD_BYTES: u64 = 1024 * 1024;
+
+/// What an initiator says of its session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wishes<'a> {
+    /// What it is for.
+    pub purpose: Option<&'a str>,
+    /// Bytes that it will carry.
+    pub size: Option<u64>,
+    /// Bits a second that it would use.
+    pub rate: Option<u64>,
+    /// Seconds that it will last.
+    pub duration: Option<u64>,
+}
+
+/// What a rule asks of wishes. Where one of these is set, a session must have stated as much, or less.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Bytes.
+    pub(crate) size: Option<u64>,
+    /// Bits a second.
+    pub(crate) rate: Option<u64>,
+    /// Seconds.
+    pub(crate) duration: Option<u64>,
+    /// One of these words; never an empty list.
+    pub(crate) purposes: Option<Vec<String>>,
+}
+
+/// The bound that a session does not keep. Displays as one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmet {
+    rule: Arc<str>,
+    what: What,
+}
+
+/// Each with what was stated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    Size(u64, Option<u64>),
+    Rate(u64, Option<u64>),
+    Duration(u64, Option<u64>),
+    Purpose(Option<String>),
+}
+
+impl<'a> From<&'a Open> for Wishes<'a> {
+    fn from(open: &'a Open) -> Self {
+        Self {
+            purpose: open.purpose.as_deref(),
+            size: open.size,
+            rate: open.rate,
+            duration: open.duration,
+        }
+    }
+}
+
+impl Bounds {
+    /// The first bound that is not kept.
+    fn unmet(&self, wishes: &Wishes<'_>) -> Option<What> {
+        let beyond = |bound: Option<u64>, stated: Option<u64>| {
+            bound.filter(|bound| stated.is_none_or(|stated| stated > *bound))
+        };
+        if let Some(bound) = beyond(self.size, wishes.size) {
+            return Some(What::Size(bound, wishes.size));
+        }
+        if let Some(bound) = beyond(self.rate, wishes.rate) {
+            return Some(What::Rate(bound, wishes.rate));
+        }
+        if let Some(bound) = beyond(self.duration, wishes.duration) {
+            return Some(What::Duration(bound, wishes.duration));
+        }
+        let purposes = self.purposes.as_ref()?;
+        let is_one = wishes
+            .purpose
+            .is_some_and(|purpose| purposes.iter().any(|one| one == purpose));
+        (!is_one).then(|| What::Purpose(wishes.purpose.map(str::to_owned)))
+    }
+}
+
+impl Rule {
+    /// How many bytes a session may carry each way that has stated this size; `None` where the rule does not bound it.
+    #[must_use]
+    pub fn most_bytes(&self, stated: Option<u64>) -> Option<u64> {
+        let stated = stated.filter(|_| self.bounds.size.is_some())?;
+        Some(
+            stated
+                .saturating_add(stated / OVERHEAD_PART)
+                .saturating_add(OVERHEAD_BYTES),
+        )
+    }
+}
+
+impl Candidates {
+    /// Those rules whose bounds these wishes keep.
+    ///
+    /// # Errors
+    /// [`Unmet`], of the first rule, where there were rules and none is left.
+    pub fn within(mut self, principal: &PublicKey, wishes: &Wishes<'_>) -> Result<Self, Unmet> {
+        let mut unmet = None;
+        self.rules.retain(|rule| match rule.bounds.unmet(wishes) {
+            None => true,
+            Some(what) => {
+                unmet.get_or_insert_with(|| Unmet {
+                    rule: Arc::clone(&rule.name),
+                    what,
+                });
+                false
+            }
+        });
+        match unmet {
+            Some(unmet) if self.rules.is_empty() => Err(unmet),
+            _ => {
+                self.listed = self.rules.iter().any(|rule| rule.lists(principal));
+                Ok(self)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = printable(self.rule.as_bytes());
+        let rate = |bits: u64| Rate::nearest(bits as f64);
+        let time = |seconds: u64| Time::from_seconds(seconds as f64);
+        match &self.what {
+            What::Size(bound, None) => {
+                write!(
+                    f,
+                    "{name}: state the size, at most {} (max_size)",
+                    ByteCount(*bound)
+                )
+            }
+            What::Size(bound, Some(stated)) => write!(
+                f,
+                "{name}: at most {} (max_size), not {}",
+                ByteCount(*bound),
+                ByteCount(*stated)
+            ),
+            What::Rate(bound, None) => {
+                write!(
+                    f,
+                    "{name}: state the rate, at most {} (max_wished_rate)",
+                    rate(*bound)
+                )
+            }
+            What::Rate(bound, Some(stated)) => write!(
+                f,
+                "{name}: at most {} (max_wished_rate), not {}",
+                rate(*bound),
+                rate(*stated)
+            ),
+            What::Duration(bound, None) => {
+                write!(
+                    f,
+                    "{name}: state the duration, at most {} (max_duration)",
+                    time(*bound)
+                )
+            }
+            What::Duration(bound, Some(stated)) => write!(
+                f,
+                "{name}: at most {} (max_duration), not {}",
+                time(*bound),
+                time(*stated)
+            ),
+            What::Purpose(None) => write!(f, "{name}: state a purpose that it allows (purposes)"),
+            What::Purpose(Some(stated)) => {
+                write!(
+                    f,
+                    "{name}: not for \"{}\" (purposes)",
+                    printable(stated.as_bytes())
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

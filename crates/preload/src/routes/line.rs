@@ -1,0 +1,193 @@
+//! The line: the one connection to the on-ramp that the process keeps for its questions, so that a question is one write and one read.
+//!
+//! It is used by one thread at a time. Who finds it in use, be it by the thread that a signal handler has interrupted, asks over a connection
+//! of its own and does not wait. Nobody else has it: a child of a fork closes its copy and opens its own, and so does a program that is
+//! executed. A connection that takes a route takes the line with it as its control; the next question opens another.
+
+use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use super::ramp::drop_kept;
+use crate::claim::Claim;
+use crate::process::borrow;
+
+/// Nobody asks.
+const FREE: u64 = 0;
+
+/// The connection, if there is one.
+pub struct Line {
+    state: Claim,
+    descriptor: AtomicI32,
+    /// The socket's identity: a program may close descriptors that it does not know, and get their numbers for its own.
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
+/// The line, held by this thread. It goes back when this is dropped.
+pub struct HeldLine<'a>(&'a Line);
+
+impl Line {
+    /// No connection.
+    pub const fn new() -> Self {
+        Self {
+            state: Claim::new(FREE),
+            descriptor: AtomicI32::new(-1),
+            device: AtomicU64::new(0),
+            inode: AtomicU64::new(0),
+        }
+    }
+
+    /// Its descriptor's number; -1 for none.
+    pub fn descriptor(&self) -> RawFd {
+        self.descriptor.load(Ordering::Acquire)
+    }
+
+    /// Whether the number still stands for it.
+    pub fn stands(&self) -> bool {
+        self.socket().is_some()
+    }
+
+    /// Holds it, unless it is in use.
+    pub fn hold(&self) -> Option<HeldLine<'_>> {
+        self.state.take(FREE).then(|| HeldLine(self))
+    }
+
+    /// Moves out of the way of a program that wants this very number.
+    pub fn make_way(&self, wanted: RawFd) {
+        if wanted < 0 || self.descriptor() != wanted {
+            return;
+        }
+        let moved = self
+            .socket()
+            .and_then(|socket| rustix::io::fcntl_dupfd_cloexec(socket, wanted + 1).ok());
+        let moved = moved.map_or(-1, IntoRawFd::into_raw_fd);
+        self.descriptor.store(moved, Ordering::Release);
+        // Who has begun to ask before that may be about to use the old number.
+        if self.state.take_soon(FREE) {
+            self.state.put(FREE);
+        }
+    }
+
+    /// In the child of a fork: what was inherited is the parent's.
+    pub fn after_fork(&self) {
+        let stands = self.stands();
+        let inherited = self.descriptor.swap(-1, Ordering::AcqRel);
+        if stands {
+            // SAFETY: it was the line's, and is gone from there.
+            unsafe { drop_kept(inherited) };
+        }
+        if self.state.is_orphan() {
+            self.state.put(FREE);
+        }
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        let socket = borrow(self.descriptor())?;
+        let stat = rustix::fs::fstat(socket).ok()?;
+        let same = stat.st_dev == self.device.load(Ordering::Relaxed)
+            && stat.st_ino == self.inode.load(Ordering::Relaxed);
+        same.then_some(socket)
+    }
+}
+
+impl HeldLine<'_> {
+    /// The connection, if there is one. To be asked for before each use: it may have been moved to another number.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.0.socket()
+    }
+
+    /// Keeps a new connection, in place of which there is none now.
+    pub fn keep(&self, socket: OwnedFd) {
+        if let Ok(stat) = rustix::fs::fstat(&socket) {
+            self.0.device.store(stat.st_dev, Ordering::Relaxed);
+            self.0.inode.store(stat.st_ino, Ordering::Relaxed);
+            self.0.descriptor.store(socket.into_raw_fd(), Ordering::Release);
+        }
+    }
+
+    /// Takes the connection out: there is none from here on.
+    pub fn take(&self) -> Option<OwnedFd> {
+        let stands = self.0.stands();
+        let descriptor = self.0.descriptor.swap(-1, Ordering::AcqRel);
+        // SAFETY: the line's own socket, which it does not know any more.
+        (stands && descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
+    }
+}
+
+impl Drop for HeldLine<'_> {
+    fn drop(&mut self) {
+        self.0.state.put(FREE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    fn socket() -> OwnedFd {
+        std::os::unix::net::UnixStream::pair().unwrap().0.into()
+    }
+
+    #[test]
+    fn one_asks_at_a_time_and_nobody_waits() {
+        let line = Line::new();
+        let held = line.hold().unwrap();
+        for _ in 0..2 {
+            assert!(
+                line.hold().is_none(),
+                "a handler that interrupted it asks elsewhere"
+            );
+        }
+        assert!(held.socket().is_none() && held.take().is_none());
+        held.keep(socket());
+        drop(held);
+        assert!(line.stands() && line.hold().unwrap().take().is_some());
+        assert!(!line.stands() && line.descriptor() == -1);
+    }
+
+    #[test]
+    fn a_number_that_stands_for_something_else_is_left_alone() {
+        let line = Line::new();
+        let (kept, other) = (socket(), socket());
+        let number = kept.as_raw_fd();
+        let held = line.hold().unwrap();
+        held.keep(kept);
+        // SAFETY: the test's own number.
+        let mut replaced = unsafe { OwnedFd::from_raw_fd(number) };
+        rustix::io::dup2(&other, &mut replaced).unwrap();
+        assert!(!line.stands() && held.take().is_none());
+    }
+
+    #[test]
+    fn it_moves_where_its_number_is_wanted() {
+        let line = Line::new();
+        let held = line.hold().unwrap();
+        held.keep(socket());
+        drop(held);
+        let before = line.descriptor();
+        line.make_way(before + 1);
+        assert_eq!(line.descriptor(), before);
+        line.make_way(before);
+        assert!(line.stands() && line.descriptor() > before);
+        // SAFETY: the number that was left to whoever wants it.
+        drop(unsafe { OwnedFd::from_raw_fd(before) });
+        drop(line.hold().unwrap().take());
+    }
+
+    #[test]
+    fn a_child_has_none() {
+        let line = Line::new();
+        let held = line.hold().unwrap();
+        held.keep(socket());
+        line.after_fork();
+        assert!(held.socket().is_none() && line.hold().is_none());
+        drop(held);
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::mem::forget(line.hold()));
+        });
+        line.after_fork();
+        assert!(line.hold().is_some(), "what another thread held is nobody's");
+    }
+}

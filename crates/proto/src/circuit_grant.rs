@@ -1,0 +1,295 @@
+//! A controller's word that a session may use a circuit at a depot: which circuit, whose, when, and how much of it (LH-GRANT-1 to LH-GRANT-4).
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::{BufMut, BytesMut};
+use data_encoding::BASE32_NOPAD;
+
+use crate::tlv::{Field, Reader};
+use crate::{KeyError, PublicKey, SigningKey, text};
+
+/// The version of the form in which it travels.
+const VERSION: u8 = 1;
+/// Keeps a signature made here from meaning anything elsewhere (LH-GRANT-1).
+const SIGNATURE_CONTEXT: &[u8] = b"longhaul circuit grant signature v1\0";
+/// What begins the text of a grant; the digit is the version of the text form.
+const PREFIX: &str = "lhg1:";
+/// Longest name of a circuit, in bytes: as in [`Open::circuit`](crate::Open::circuit).
+const MAX_CIRCUIT_BYTES: usize = 128;
+/// Longest name of an end, in bytes.
+const MAX_END_BYTES: usize = 64;
+/// Most depots that one grant is for.
+pub const MAX_GRANT_DEPOTS: usize = 32;
+/// Longest grant as it travels, in bytes.
+pub const MAX_GRANT_BYTES: usize = 1
+    + 1
+    + MAX_CIRCUIT_BYTES
+    + 32
+    + 2 * (1 + MAX_END_BYTES)
+    + 8
+    + 8
+    + 8
+    + 2
+    + 1
+    + 32 * MAX_GRANT_DEPOTS
+    + 32
+    + 64;
+
+/// What a controller grants to one key. [`CircuitGrant::sign`] makes the controller its issuer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CircuitGrant {
+    /// The circuit, as its controller named it: 1 to 128 bytes.
+    pub circuit: Vec<u8>,
+    /// Whose sessions may use it: the principal of their OPENs.
+    pub holder: PublicKey,
+    /// Where the circuit begins, in words for a log: 1 to 64 bytes, all of them printable ([`crate::text`]).
+    pub from: String,
+    /// Where it ends, likewise.
+    pub to: String,
+    /// From this moment on, in milliseconds since 1970-01-01 UTC.
+    pub start_unix_ms: u64,
+    /// Until, and without, this one; later than the start.
+    pub end_unix_ms: u64,
+    /// Bits a second that all sessions may have together, each way; at least 1.
+    pub rate: u64,
+    /// Sessions at a time; at least 1.
+    pub sessions: u16,
+    /// The depots for which it holds: 1 to 32, in ascending order, none twice.
+    pub depots: Vec<PublicKey>,
+    /// The controller.
+    pub issuer: PublicKey,
+    /// Its signature; all zero until [`CircuitGrant::sign`].
+    pub signature: [u8; 64],
+}
+
+/// Why a grant does not count (LH-GRANT-2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum GrantFault {
+    /// Nobody whom the depot trusts has issued it.
+    #[error(
+        "the grant was issued by {0}, which is no controller of this depot: its operator names controllers in the policy"
+    )]
+    Issuer(PublicKey),
+    /// It is for other sessions.
+    #[error("the grant is for another key: ask the controller for one of this key")]
+    Holder,
+    /// It is for other depots.
+    #[error("the grant is for other depots: take the route that the controller names with it")]
+    Depot,
+    /// Its signature is not the issuer's.
+    #[error("the grant's signature is not its issuer's")]
+    Signature,
+    /// Its time has not come.
+    #[error("the grant begins in {} s: wait until then", .0.div_ceil(1000))]
+    Early(u64),
+    /// Its time is over.
+    #[error("the grant ended {} s ago: reserve anew", .0 / 1000)]
+    Over(u64),
+}
+
+/// Bytes that are no grant, or a value that can't become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no grant of a circuit: {0}")]
+pub struct NoGrant(&'static str);
+
+impl CircuitGrant {
+    /// Makes `key` the issuer and signs (LH-GRANT-1).
+    ///
+    /// # Errors
+    /// [`KeyError::CannotSign`] when the cryptographic library refuses.
+    pub fn sign(&mut self, key: &SigningKey) -> Result<(), KeyError> {
+        self.issuer = key.public();
+        self.signature = key.sign(&self.signed_bytes())?;
+        Ok(())
+    }
+
+    /// Whether it lets `holder` use the circuit at depot `me` now, where `trusts` knows the controllers (LH-GRANT-2). The signature is looked at only
+    /// where all else is right.
+    ///
+    /// # Errors
+    /// [`GrantFault`]: the first thing that is wrong.
+    pub fn check(
+        &self,
+        holder: &PublicKey,
+        me: &PublicKey,
+        now_unix_ms: u64,
+        trusts: impl FnOnce(&PublicKey) -> bool,
+    ) -> Result<(), GrantFault> {
+        if !trusts(&self.issuer) {
+            return Err(GrantFault::Issuer(self.issuer));
+        }
+        if self.holder != *holder {
+            return Err(GrantFault::Holder);
+        }
+        if !self.depots.contains(me) {
+            return Err(GrantFault::Depot);
+        }
+        if let Some(early) = self
+            .start_unix_ms
+            .checked_sub(now_unix_ms)
+            .filter(|early| *early > 0)
+        {
+            return Err(GrantFault::Early(early));
+        }
+        if let Some(late) = now_unix_ms.checked_sub(self.end_unix_ms) {
+            return Err(GrantFault::Over(late));
+        }
+        if !self.issuer.verify(&self.signed_bytes(), &self.signature) {
+            return Err(GrantFault::Signature);
+        }
+        Ok(())
+    }
+
+    /// As it travels.
+    ///
+    /// # Errors
+    /// [`NoGrant`]: a value breaks a rule.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, NoGrant> {
+        self.sound().map_err(NoGrant)?;
+        let mut out = BytesMut::with_capacity(512);
+        self.put(&mut out);
+        Ok(out.to_vec())
+    }
+
+    /// Reads one: all of these bytes.
+    ///
+    /// # Errors
+    /// [`NoGrant`]: it is none.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NoGrant> {
+        let mut reader = Reader(bytes);
+        let grant = Self::take(&mut reader).map_err(NoGrant)?;
+        reader.end().map_err(NoGrant)?;
+        Ok(grant)
+    }
+
+    /// As people and programs hand it on: `lhg1:` and base32 digits (RFC 4648, no padding) in lower case.
+    ///
+    /// # Errors
+    /// [`NoGrant`]: a value breaks a rule.
+    pub fn to_text(&self) -> Result<String, NoGrant> {
+        let digits = BASE32_NOPAD.encode(&self.to_bytes()?);
+        Ok(format!("{PREFIX}{}", digits.to_ascii_lowercase()))
+    }
+
+    pub(crate) fn put(&self, out: &mut BytesMut) {
+        self.put_unsigned(out);
+        out.put_slice(&self.signature);
+    }
+
+    fn put_unsigned(&self, out: &mut BytesMut) {
+        // Lengths are within their bounds, or `sound` fails.
+        let length = |length: usize| u8::try_from(length).unwrap_or(u8::MAX);
+        out.put_u8(VERSION);
+        out.put_u8(length(self.circuit.len()));
+        out.put_slice(&self.circuit);
+        out.put_slice(self.holder.as_bytes());
+        for end in [&self.from, &self.to] {
+            out.put_u8(length(end.len()));
+            out.put_slice(end.as_bytes());
+        }
+        out.put_u64(self.start_unix_ms);
+        out.put_u64(self.end_unix_ms);
+        out.put_u64(self.rate);
+        out.put_u16(self.sessions);
+        out.put_u8(length(self.depots.len()));
+        for depot in &self.depots {
+            out.put_slice(depot.as_bytes());
+        }
+        out.put_slice(self.issuer.as_bytes());
+    }
+
+    fn signed_bytes(&self) -> BytesMut {
+        let mut out = BytesMut::with_capacity(512);
+        out.put_slice(SIGNATURE_CONTEXT);
+        self.put_unsigned(&mut out);
+        out
+    }
+
+    pub(crate) fn take(value: &mut Reader<'_>) -> Field<Self> {
+        if value.u8()? != VERSION {
+            return Err("a version that is not spoken here");
+        }
+        let circuit = usize::from(value.u8()?);
+        let grant = Self {
+            circuit: value.bytes(circuit)?.to_vec(),
+            holder: PublicKey::from_bytes(value.array()?),
+            from: take_end(value)?,
+            to: take_end(value)?,
+            start_unix_ms: value.u64()?,
+            end_unix_ms: value.u64()?,
+            rate: value.u64()?,
+            sessions: value.u16()?,
+            depots: {
+                let count = value.u8()?;
+                if usize::from(count) > MAX_GRANT_DEPOTS {
+                    return Err("more than 32 depots");
+                }
+                let depots = (0..count).map(|_| Ok(PublicKey::from_bytes(value.array()?)));
+                depots.collect::<Field<_>>()?
+            },
+            issuer: PublicKey::from_bytes(value.array()?),
+            signature: value.array()?,
+        };
+        grant.sound()?;
+        Ok(grant)
+    }
+
+    /// What a value of this type could get wrong.
+    pub(crate) fn sound(&self) -> Field<()> {
+        if !(1..=MAX_CIRCUIT_BYTES).contains(&self.circuit.len()) {
+            return Err("a circuit's name not of 1 to 128 bytes");
+        }
+        for end in [&self.from, &self.to] {
+            if !(1..=MAX_END_BYTES).contains(&end.len()) || !end.chars().all(text::is_printable) {
+                return Err("an end not of 1 to 64 bytes that can be seen");
+            }
+        }
+        if self.end_unix_ms <= self.start_unix_ms {
+            return Err("an end before its start");
+        }
+        if self.rate == 0 || self.sessions == 0 {
+            return Err("nothing as a rate or a number of sessions");
+        }
+        let ascend = self.depots.is_sorted_by(|one, next| one < next);
+        if self.depots.is_empty() || self.depots.len() > MAX_GRANT_DEPOTS || !ascend {
+            return Err("not 1 to 32 depots in ascending order");
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for CircuitGrant {
+    type Err = NoGrant;
+
+    fn from_str(text: &str) -> Result<Self, NoGrant> {
+        let digits = text.strip_prefix(PREFIX).unwrap_or_default();
+        // Every 5 bytes have 8 digits.
+        if digits.is_empty() || digits.len() > MAX_GRANT_BYTES * 8 / 5 + 8 {
+            return Err(NoGrant(
+                "a text of another form: copy it again, whole, from lhg1: on",
+            ));
+        }
+        let bytes = BASE32_NOPAD
+            .decode(digits.to_ascii_uppercase().as_bytes())
+            .map_err(|_| NoGrant("digits other than those of base32: copy it again, whole"))?;
+        Self::from_bytes(&bytes)
+    }
+}
+
+fn take_end(value: &mut Reader<'_>) -> Field<String> {
+    let length = usize::from(value.u8()?);
+    let text = std::str::from_utf8(value.bytes(length)?).map_err(|_| "text not in UTF-8")?;
+    Ok(text.to_owned())
+}
+
+/// The circuit and its ends, in one line.
+impl fmt::Display for CircuitGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let circuit = text::printable(&self.circuit);
+        write!(f, "circuit {circuit} from {} to {}", self.from, self.to)
+    }
+}

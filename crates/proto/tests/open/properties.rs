@@ -1,0 +1,91 @@
+//! What holds for any OPEN, and for any bytes.
+
+use std::time::Duration;
+
+use longhaul_proto::{
+    Endpoint, LAST_KNOWN_OPTION, MAX_OPEN, Open, OpenDecoder, PublicKey, Route, Service, SessionId,
+    UnknownOption,
+};
+use proptest::prelude::*;
+
+use crate::{bytes, decode, key, resealed};
+
+prop_compose! {
+    fn any_endpoint()(name in "[a-z0-9_]{1,20}(\\.[a-z][a-z0-9-]{0,20}){0,3}", v4 in any::<[u8; 4]>(), v6 in any::<[u8; 16]>(), kind in 0..3, port in 1..=u16::MAX) -> Endpoint {
+        let host = match kind {
+            0 => longhaul_proto::Host::parse(&name).unwrap_or(longhaul_proto::Host::Ip(v4.into())),
+            1 => longhaul_proto::Host::Ip(v4.into()),
+            _ => longhaul_proto::Host::Ip(v6.into()),
+        };
+        Endpoint::new(host, port)
+    }
+}
+
+prop_compose! {
+    fn any_open()(
+        id in any::<[u8; 16]>(), destination in any_endpoint(), hops in prop::collection::vec((any_endpoint(), any::<bool>(), prop::option::of(any::<[u8; 32]>())), 0..=16),
+        passed in prop::collection::vec(any::<[u8; 32]>(), 0..=32), cursor in any::<prop::sample::Index>(), hop_limit: u8, budget: u32,
+        size: Option<u64>, purpose in prop::option::of("[a-zA-Z ä]{1,32}"), circuit in prop::option::of(prop::collection::vec(any::<u8>(), 1..=128)),
+        numbers in prop::collection::btree_map(LAST_KNOWN_OPTION + 1..0x4000, (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..8), signed_at: u64, service in "[a-z0-9-]{1,32}",
+        rate in prop::option::of(1u64..), duration in prop::option::of(1u64..), onward in prop::option::of(any_endpoint()),
+    ) -> Open {
+        let hops = hops.into_iter().map(|(endpoint, strict, key)| longhaul_proto::Hop { endpoint, strict, key: key.map(PublicKey::from_bytes) }).collect();
+        let route = Route::new(hops).unwrap();
+        let places = route.hops().len() + 2;
+        let mut open = Open::new(SessionId::from_bytes(id), service.parse().unwrap(), route, destination, Duration::from_millis(budget.into()));
+        open.cursor = u8::try_from(cursor.index(places)).unwrap();
+        open.passed = passed.into_iter().map(PublicKey::from_bytes).collect();
+        (open.hop_limit, open.size, open.purpose, open.circuit) = (hop_limit, size, purpose, circuit);
+        (open.rate, open.duration) = (rate, duration);
+        if let Some(server) = onward {
+            (open.service, open.onward) = (Service::TCP, Some(server));
+        } else if open.service == Service::TCP {
+            open.service = Service::COPY;
+        }
+        open.unknown = numbers.into_iter().map(|(number, (mutable, value))| UnknownOption { kind: number | if mutable { 0x4000 } else { 0 }, value }).collect();
+        open.sign(&key(), signed_at).unwrap();
+        open
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// What is encoded decodes to itself, verifies, and encodes to the same bytes, however it was cut up.
+    #[test]
+    fn encode_and_decode_are_inverse(open in any_open(), cut in any::<prop::sample::Index>()) {
+        let sent = bytes(&open);
+        let (first, second) = sent.split_at(cut.index(sent.len()));
+        let mut decoder = OpenDecoder::new();
+        prop_assert_eq!(decoder.feed(first).unwrap(), None);
+        let (found, used) = decoder.feed(second).unwrap().unwrap();
+        prop_assert_eq!(used, second.len());
+        prop_assert_eq!(&found, &open);
+        prop_assert_eq!(found.verify(), Ok(()));
+        prop_assert_eq!(bytes(&found), sent);
+    }
+
+    /// Damage behind a valid CRC never panics, and what still decodes is in canonical form.
+    #[test]
+    fn damaged_options_never_panic(open in any_open(), edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+        let mut frame = bytes(&open);
+        for (at, byte) in edits {
+            let at = 12 + at.index(frame.len() - 12);
+            frame[at] = byte;
+        }
+        let frame = resealed(frame);
+        if let Ok(Some((found, _))) = decode(&frame) {
+            prop_assert_eq!(bytes(&found), frame);
+        }
+    }
+
+    /// No bytes at all make the decoder panic or hold more than they are.
+    #[test]
+    fn arbitrary_bytes_never_panic(tail in prop::collection::vec(any::<u8>(), 0..600), head in 0..3) {
+        let mut input = match head { 0 => vec![], 1 => vec![0xf1, b'L', b'H', b'O'], _ => vec![0xf1, b'L', b'H', b'O', 1, 1, 2, 0] };
+        input.extend(tail);
+        let mut decoder = OpenDecoder::new();
+        let _ = decoder.feed(&input);
+        prop_assert!(decoder.held() <= input.len().min(MAX_OPEN));
+    }
+}

@@ -1,0 +1,257 @@
+//! What of a controller's answer or table is gone by, however old, wrong or hostile it is. Pure.
+//!
+//! Nothing here can make a copy fail: what makes no sense is left out, and what is left is used beside the direct route, which takes over
+//! where it does not do what it should.
+#![deny(clippy::indexing_slicing)] // a table comes from the network, or from a file
+
+use std::time::Duration;
+
+use longhaul_control_api::routes::{Destination, RouteAnswer, RouteOption, RouteTable};
+use longhaul_policy::HostPattern;
+use longhaul_proto::text::printable_within;
+use longhaul_proto::{Host, Route};
+
+use crate::held::Held;
+use crate::question::{Choice, ChosenRoute, Origin, Question, Spread};
+
+/// What goes direct whatever is said, in bytes: up to this size, set-up through a depot costs more than it saves.
+pub const SMALL_BYTES: u64 = 256 << 10;
+/// How long a table is good for, whatever it says itself.
+pub const MAX_VALIDITY: Duration = Duration::from_secs(3600);
+/// How long after its end a table is still used, with doubt.
+pub const DOUBTED_FOR: Duration = Duration::from_secs(86_400);
+/// How far a table may be dated ahead of this machine's clock.
+const CLOCKS_APART: Duration = Duration::from_secs(300);
+/// Most routes that are used at once.
+pub const MAX_AT_ONCE: usize = 3;
+/// Most routes of one answer that are looked at.
+const MAX_LOOKED_AT: usize = 16;
+/// Most depots of a route that is chosen for somebody.
+const MAX_DEPOTS: usize = 3;
+/// Longest text of a route, and of a line for people, in bytes.
+const MAX_ROUTE_BYTES: usize = 1024;
+const MAX_LINE_BYTES: usize = 300;
+/// Most lines for people.
+const MAX_LINES: usize = 5;
+
+/// Why a table or an answer is not gone by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Ignored {
+    /// There is none.
+    #[error("there is no table of routes")]
+    NoTable,
+    /// It was made long ago.
+    #[error("the table of routes is too old")]
+    Stale,
+    /// It is dated ahead.
+    #[error("the table of routes is dated ahead of this machine's clock")]
+    FromTheFuture,
+    /// It is of what is sent, and this is fetched, or the other way round.
+    #[error("the table of routes is of the other direction")]
+    OtherDirection,
+    /// It has nothing of this destination.
+    #[error("the table of routes has nothing of this destination")]
+    Unlisted,
+    /// What it says makes no sense.
+    #[error("what is said of routes makes no sense")]
+    Senseless,
+    /// The routes have failed here.
+    #[error("the routes have failed here lately")]
+    Failed,
+}
+
+/// What a controller's answer comes to.
+///
+/// # Errors
+/// [`Ignored`].
+pub fn of_answer(answer: &RouteAnswer, question: &Question, held: &Held) -> Result<Choice, Ignored> {
+    if is_small(question) {
+        return Ok(small());
+    }
+    let mut choice = of_options(&answer.routes, question, held)?;
+    fall_back(&mut choice, &answer.fall_back, question, held);
+    // What all of them together were to take says nothing of some of them. One that explores may be the fourth.
+    let is_whole = choice.at_once == answer.routes.len().min(MAX_AT_ONCE);
+    choice.seconds = answer.seconds.filter(|seconds| is_whole && is_sound(seconds));
+    let lines = answer.why.iter().take(MAX_LINES);
+    choice.why = lines
+        .map(|line| printable_within(line.as_bytes(), MAX_LINE_BYTES))
+        .collect();
+    choice.origin = Origin::Controller;
+    Ok(choice)
+}
+
+/// What a table comes to, at `now_ms`.
+///
+/// # Errors
+/// [`Ignored`].
+pub fn of_table(
+    table: &RouteTable,
+    question: &Question,
+    now_ms: u64,
+    held: &Held,
+) -> Result<Choice, Ignored> {
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    if table.made_ms > now_ms.saturating_add(millis(CLOCKS_APART)) {
+        return Err(Ignored::FromTheFuture);
+    }
+    let longest = table.made_ms.saturating_add(millis(MAX_VALIDITY));
+    let valid_until = table.valid_until_ms.min(longest);
+    if now_ms > valid_until.saturating_add(millis(DOUBTED_FOR)) {
+        return Err(Ignored::Stale);
+    }
+    if table.receives != question.receives {
+        return Err(Ignored::OtherDirection);
+    }
+    let is_old = now_ms > valid_until;
+    let found = table.destinations.iter().find(|known| names(known, question));
+    let found = found.ok_or(Ignored::Unlisted)?;
+    if is_small(question) {
+        return Ok(small());
+    }
+    let bytes = question.bytes.unwrap_or(u64::MAX);
+    let class = found
+        .sizes
+        .iter()
+        .filter(|class| class.at_least_bytes <= bytes)
+        .max_by_key(|class| class.at_least_bytes)
+        .ok_or(Ignored::Unlisted)?;
+    let mut choice = of_options(&class.routes, question, held)?;
+    if is_old {
+        choice.at_once = choice.at_once.min(1);
+        choice.routes.truncate(1);
+    }
+    if !is_better(&choice, class.direct_seconds.as_ref()) {
+        return Err(Ignored::Senseless);
+    }
+    fall_back(&mut choice, &class.fall_back, question, held);
+    let age = Duration::from_millis(now_ms.saturating_sub(table.made_ms));
+    choice.origin = Origin::Cache { age, is_old };
+    choice.why = vec![match choice.is_direct() {
+        true => "by the last table, no route is quicker than the direct one".to_owned(),
+        false => format!("by the last table, {} is the quickest", choice.names()),
+    }];
+    Ok(choice)
+}
+
+fn is_small(question: &Question) -> bool {
+    question.bytes.is_some_and(|bytes| bytes <= SMALL_BYTES)
+}
+
+fn small() -> Choice {
+    Choice::direct("what is as small as this goes direct")
+}
+
+/// Whether a destination of a table is the one that is asked about.
+fn names(known: &Destination, question: &Question) -> bool {
+    let (address, name) = match &question.destination.host {
+        Host::Ip(ip) => (Some(*ip), None),
+        Host::Name(name) => (None, Some(name.as_str())),
+    };
+    let fits = |text: &str| {
+        text.parse::<HostPattern>()
+            .is_ok_and(|pattern| pattern.matches(address, name))
+    };
+    fits(&known.to) || known.addresses.iter().any(|text| fits(text))
+}
+
+/// The routes that make sense and have not failed: those that are used at once, the one with the largest share first.
+fn of_options(options: &[RouteOption], question: &Question, held: &Held) -> Result<Choice, Ignored> {
+    let mut used: Vec<(f64, ChosenRoute)> = Vec::new();
+    for option in options.iter().take(MAX_LOOKED_AT) {
+        let share = option.share;
+        if let Some(chosen) = understood(option, question).filter(|_| share > 0.0 && share <= 1.0)
+            && used.iter().all(|(_, other)| other.route != chosen.route)
+        {
+            used.push((share, chosen));
+        }
+    }
+    if used.is_empty() {
+        return Err(Ignored::Senseless);
+    }
+    used.sort_by(|one, other| other.0.total_cmp(&one.0));
+    used.truncate(MAX_AT_ONCE);
+    used.retain(|(_, chosen)| !held.is_held(&question.destination, &chosen.route));
+    if used.is_empty() {
+        return Err(Ignored::Failed);
+    }
+    Ok(Choice {
+        at_once: used.len(),
+        routes: used.into_iter().map(|(_, chosen)| chosen).collect(),
+        seconds: None,
+        why: Vec::new(),
+        origin: Origin::Nobody,
+    })
+}
+
+/// Adds where to go when the routes used fail.
+fn fall_back(choice: &mut Choice, options: &[RouteOption], question: &Question, held: &Held) {
+    for option in options.iter().take(MAX_LOOKED_AT) {
+        if let Some(other) = understood(option, question)
+            && choice.routes.iter().all(|known| known.route != other.route)
+            && !held.is_held(&question.destination, &other.route)
+        {
+            choice.routes.push(other);
+        }
+    }
+}
+
+/// Whether the one route used is better than the direct one by the figures of who chose it.
+fn is_better(choice: &Choice, direct: Option<&Spread>) -> bool {
+    match (choice.used(), direct) {
+        ([one], Some(direct)) if !one.route.is_direct() => {
+            is_sound(direct) && one.seconds.is_none_or(|seconds| seconds.p50 < direct.p50)
+        }
+        _ => true,
+    }
+}
+
+/// The route of an option, if it is one.
+fn understood(option: &RouteOption, question: &Question) -> Option<ChosenRoute> {
+    let route = read(option)?;
+    let passes_the_end = route
+        .hops()
+        .iter()
+        .any(|hop| hop.endpoint == question.destination);
+    let mut keys: Vec<_> = route.hops().iter().map(|hop| &hop.endpoint).collect();
+    keys.sort();
+    keys.dedup();
+    let repeats = keys.len() < route.hops().len();
+    let mut figures = option.seconds.iter().chain(&option.rate_bps);
+    if passes_the_end || repeats || !figures.all(is_sound) {
+        return None;
+    }
+    let names = option
+        .via
+        .iter()
+        .map(|passed| printable_within(passed.depot.as_bytes(), MAX_LINE_BYTES));
+    let depots: Vec<String> = names.take(MAX_DEPOTS).collect();
+    Some(ChosenRoute {
+        // Names are for people and reports; where they do not fit the route they say nothing of it.
+        depots: if depots.len() == route.hops().len() {
+            depots
+        } else {
+            Vec::new()
+        },
+        route,
+        seconds: option.seconds,
+    })
+}
+
+fn read(option: &RouteOption) -> Option<Route> {
+    let route: Route = option
+        .route
+        .get(..)
+        .filter(|text| text.len() <= MAX_ROUTE_BYTES)?
+        .parse()
+        .ok()?;
+    (route.hops().len() <= MAX_DEPOTS).then_some(route)
+}
+
+/// Whether these can be three quantiles of a time or a rate.
+fn is_sound(spread: &Spread) -> bool {
+    spread.p10 > 0.0 && spread.p10 <= spread.p50 && spread.p50 <= spread.p90 && spread.p90.is_finite()
+}
+
+#[cfg(test)]
+mod tests;

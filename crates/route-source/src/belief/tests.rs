@@ -1,0 +1,342 @@
+//! Tables and answers that are new, old, wrong and hostile.
+#![allow(clippy::indexing_slicing)] // a test may panic
+
+use longhaul_control_api::routes::{Passed, SizeClass};
+use proptest::prelude::*;
+
+use super::*;
+use crate::fuzzing;
+use crate::held::Held;
+use crate::question::Urgency;
+
+const NOW: u64 = 1_800_000_000_000;
+
+fn spread(p50: f64) -> Spread {
+    Spread {
+        p10: p50 / 2.0,
+        p50,
+        p90: p50 * 2.0,
+    }
+}
+
+fn option(route: &str, share: f64) -> RouteOption {
+    let via = match route {
+        "direct" => Vec::new(),
+        route => route
+            .split(',')
+            .map(|address| Passed {
+                depot: format!("depot {address}"),
+                address: address.to_owned(),
+                key: None,
+            })
+            .collect(),
+    };
+    RouteOption {
+        via,
+        route: route.to_owned(),
+        seconds: Some(spread(10.0)),
+        rate_bps: Some(spread(1e8)),
+        bottleneck: None,
+        share,
+        explores: false,
+    }
+}
+
+fn table(routes: Vec<RouteOption>) -> RouteTable {
+    RouteTable {
+        receives: false,
+        from: "me".into(),
+        map_version: 1,
+        made_ms: NOW,
+        valid_until_ms: NOW + 600_000,
+        destinations: vec![Destination {
+            to: "store.example".into(),
+            addresses: vec!["192.0.2.0/24".into(), "*.store.example".into()],
+            sizes: vec![
+                SizeClass {
+                    at_least_bytes: 0,
+                    routes: vec![option("direct", 1.0)],
+                    fall_back: Vec::new(),
+                    direct_seconds: None,
+                },
+                SizeClass {
+                    at_least_bytes: 1 << 20,
+                    routes,
+                    fall_back: vec![option("e:5", 0.0)],
+                    direct_seconds: Some(spread(20.0)),
+                },
+            ],
+        }],
+        next: None,
+    }
+}
+
+fn question(to: &str, bytes: Option<u64>) -> Question {
+    Question {
+        destination: to.parse().unwrap(),
+        receives: false,
+        bytes,
+        streams: None,
+        congestion: None,
+        urgency: Urgency::Usual,
+    }
+}
+
+fn chosen(table: &RouteTable, to: &str, bytes: Option<u64>, now: u64) -> Result<String, Ignored> {
+    of_table(table, &question(to, bytes), now, &Held::default()).map(|choice| choice.names())
+}
+
+#[test]
+fn a_table_is_read_by_destination_and_size() {
+    let table = table(vec![option("a:1,b:2", 0.25), option("c:3", 0.75)]);
+    for to in [
+        "store.example:7511",
+        "192.0.2.9:1",
+        "x.store.example:7511",
+        "STORE.example:1",
+    ] {
+        let both = "depot c:3 and depot a:1,depot b:2";
+        assert_eq!(
+            chosen(&table, to, Some(1 << 20), NOW).as_deref(),
+            Ok(both),
+            "{to}"
+        );
+        assert_eq!(chosen(&table, to, None, NOW).as_deref(), Ok(both), "{to}");
+        assert_eq!(
+            chosen(&table, to, Some((1 << 20) - 1), NOW).as_deref(),
+            Ok("direct")
+        );
+    }
+    assert_eq!(
+        chosen(&table, "other.example:7511", None, NOW),
+        Err(Ignored::Unlisted)
+    );
+}
+
+#[test]
+fn a_route_that_is_no_better_than_the_direct_one_by_its_own_figures_is_none() {
+    let mut table = table(vec![option("c:3", 1.0)]);
+    let to = question("store.example:1", Some(1 << 30));
+    let choice = of_table(&table, &to, NOW, &Held::default()).unwrap();
+    assert_eq!(
+        (choice.at_once, choice.routes.len()),
+        (1, 2),
+        "and one to fall back to"
+    );
+    for direct in [
+        spread(10.0),
+        spread(1.0),
+        Spread {
+            p10: f64::NAN,
+            ..spread(20.0)
+        },
+    ] {
+        table.destinations[0].sizes[1].direct_seconds = Some(direct);
+        assert_eq!(
+            of_table(&table, &to, NOW, &Held::default()),
+            Err(Ignored::Senseless)
+        );
+    }
+    table.destinations[0].sizes[1].direct_seconds = None;
+    assert!(of_table(&table, &to, NOW, &Held::default()).is_ok());
+}
+
+#[test]
+fn a_table_whose_time_is_over_is_doubted_and_then_forgotten() {
+    let table = table(vec![option("a:1", 0.5), option("c:3", 0.5)]);
+    let at = |now| {
+        of_table(
+            &table,
+            &question("store.example:1", Some(1 << 30)),
+            now,
+            &Held::default(),
+        )
+    };
+    let fresh = at(NOW + 600_000).unwrap();
+    assert_eq!(fresh.at_once, 2);
+    assert!(matches!(fresh.origin, Origin::Cache { is_old: false, .. }));
+    let old = at(NOW + 600_001).unwrap();
+    assert_eq!((old.at_once, old.seconds), (1, None));
+    assert!(matches!(old.origin, Origin::Cache { is_old: true, .. }));
+    let end = NOW + 600_000 + DOUBTED_FOR.as_millis() as u64;
+    assert!(at(end).is_ok());
+    assert_eq!(at(end + 1), Err(Ignored::Stale));
+    assert_eq!(at(NOW + 7 * 86_400_000), Err(Ignored::Stale), "last week's");
+    assert_eq!(at(NOW - 300_001), Err(Ignored::FromTheFuture));
+    assert!(at(NOW - 300_000).is_ok());
+    // No table is good for ever, whatever it says.
+    let mut endless = table.clone();
+    endless.valid_until_ms = u64::MAX;
+    assert!(matches!(
+        of_table(
+            &endless,
+            &question("store.example:1", None),
+            NOW + 3_600_001,
+            &Held::default()
+        )
+        .unwrap()
+        .origin,
+        Origin::Cache { is_old: true, .. }
+    ));
+}
+
+#[test]
+fn what_makes_no_sense_is_left_out() {
+    let good = option("c:3", 0.5);
+    let mut senseless = vec![
+        option("store.example:7511", 0.5),
+        option("a:1,a:1", 0.5),
+        option("a,b,c,d", 0.5),
+        option("a b", 0.5),
+        option("", 0.5),
+        option(&"x".repeat(2000), 0.5),
+        option("a:1", 0.0),
+        option("a:1", -1.0),
+        option("a:1", 2.0),
+        option("a:1", f64::NAN),
+    ];
+    for seconds in [
+        Spread {
+            p10: 2.0,
+            p50: 1.0,
+            p90: 3.0,
+        },
+        Spread {
+            p10: 0.0,
+            p50: 1.0,
+            p90: 3.0,
+        },
+        Spread {
+            p10: 1.0,
+            p50: 1.0,
+            p90: f64::INFINITY,
+        },
+        Spread {
+            p10: f64::NAN,
+            p50: 1.0,
+            p90: 3.0,
+        },
+    ] {
+        senseless.push(RouteOption {
+            seconds: Some(seconds),
+            ..option("a:1", 0.5)
+        });
+        senseless.push(RouteOption {
+            rate_bps: Some(seconds),
+            ..option("a:1", 0.5)
+        });
+    }
+    for bad in senseless {
+        let alone = table(vec![bad.clone()]);
+        assert_eq!(
+            chosen(&alone, "store.example:7511", None, NOW),
+            Err(Ignored::Senseless),
+            "{bad:?}"
+        );
+        let both = table(vec![bad.clone(), good.clone()]);
+        assert_eq!(
+            chosen(&both, "store.example:7511", None, NOW).as_deref(),
+            Ok("depot c:3"),
+            "{bad:?}"
+        );
+    }
+    let many = table(
+        (0..100)
+            .map(|depot| option(&format!("d{depot}:1"), 0.01))
+            .collect(),
+    );
+    let choice = of_table(&many, &question("store.example:1", None), NOW, &Held::default()).unwrap();
+    assert_eq!(choice.at_once, MAX_AT_ONCE);
+}
+
+#[test]
+fn a_route_that_failed_here_is_left_alone_whoever_names_it() {
+    let to = question("store.example:1", Some(1 << 30));
+    let mut held = Held::default();
+    held.hold(&to.destination, &"c:3".parse().unwrap(), NOW);
+    let both = table(vec![option("c:3", 0.9), option("a:1", 0.1)]);
+    assert_eq!(of_table(&both, &to, NOW, &held).unwrap().names(), "depot a:1");
+    let one = table(vec![option("c:3", 1.0)]);
+    assert_eq!(of_table(&one, &to, NOW, &held), Err(Ignored::Failed));
+    let mut answer = RouteAnswer {
+        routes: vec![option("c:3", 1.0)],
+        others: Vec::new(),
+        fall_back: vec![option("a:1", 0.0), option("c:3", 0.0)],
+        seconds: Some(spread(3.0)),
+        why: vec!["because\u{1b}[2J".into(); 9],
+        map_version: 1,
+        made_ms: NOW,
+        valid_until_ms: NOW,
+    };
+    assert_eq!(of_answer(&answer, &to, &held), Err(Ignored::Failed));
+    answer.routes.push(option("direct", 0.5));
+    let choice = of_answer(&answer, &to, &held).unwrap();
+    assert_eq!(choice.names(), "direct");
+    assert_eq!(choice.routes.len(), 2, "{choice:?}");
+    assert_eq!((choice.why.len(), choice.origin), (5, Origin::Controller));
+    assert!(choice.why.iter().all(|line| !line.contains('\u{1b}')));
+}
+
+#[test]
+fn what_is_small_goes_direct_whatever_is_said() {
+    let mut lies = table(vec![option("c:3", 1.0)]);
+    lies.destinations[0].sizes[0].routes = vec![option("c:3", 1.0)];
+    assert_eq!(
+        chosen(&lies, "store.example:1", Some(SMALL_BYTES), NOW).as_deref(),
+        Ok("direct")
+    );
+    assert_eq!(
+        chosen(&lies, "store.example:1", Some(SMALL_BYTES + 1), NOW).as_deref(),
+        Ok("depot c:3")
+    );
+}
+
+fn numbers() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        Just(0.5),
+        Just(1.0),
+        Just(0.0),
+        Just(-1.0),
+        Just(1e300),
+        0.0..100.0f64
+    ]
+}
+
+prop_compose! {
+    fn any_option()(
+        route in prop_oneof![Just("direct".to_owned()), "[a-c](:[1-9])?(,[a-c]:[1-9]){0,4}", ".{0,20}", Just("h.example:7511".to_owned())],
+        names in prop::collection::vec(".{0,10}", 0..4),
+        three in [numbers(), numbers(), numbers()],
+        share in numbers(),
+    ) -> RouteOption {
+        let spread = Spread { p10: three[0], p50: three[1], p90: three[2] };
+        RouteOption {
+            via: names.into_iter().map(|depot| Passed { depot, address: "a:1".into(), key: None }).collect(),
+            route,
+            seconds: Some(spread),
+            rate_bps: Some(spread),
+            bottleneck: None,
+            share,
+            explores: false,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_table_says_what_is_gone_by_is_sound(
+        options in prop::collection::vec(any_option(), 0..6),
+        made in prop_oneof![Just(NOW), any::<u64>()],
+        least in prop_oneof![Just(0), any::<u64>()],
+    ) {
+        let mut table = table(options.clone());
+        table.made_ms = made;
+        table.destinations[0].to = "h.example".into();
+        table.destinations[0].sizes[1].at_least_bytes = least;
+        fuzzing::table(&serde_json::to_vec(&table).unwrap());
+        let answer = RouteAnswer {
+            routes: options.clone(), others: Vec::new(), fall_back: options, seconds: None, why: vec![], map_version: 0, made_ms: made, valid_until_ms: made,
+        };
+        fuzzing::table(&serde_json::to_vec(&answer).unwrap());
+    }
+}

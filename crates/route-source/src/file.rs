@@ -1,0 +1,100 @@
+//! `routes.toml` as a source: the first rule that names the destination, if its sessions end at the destination itself.
+
+use std::net::IpAddr;
+
+use longhaul_config::routes::{RouteTable, SessionEnd};
+use longhaul_proto::Host;
+
+use crate::question::{Choice, ChosenRoute, Origin, Question};
+use crate::source::{Answer, NoRoutes, RouteSource};
+
+/// The rules of a file.
+#[derive(Debug, Clone, Default)]
+pub struct FileSource {
+    rules: RouteTable,
+}
+
+impl FileSource {
+    /// By these rules.
+    #[must_use]
+    pub const fn new(rules: RouteTable) -> Self {
+        Self { rules }
+    }
+
+    /// What they say.
+    ///
+    /// # Errors
+    /// [`NoRoutes::Nothing`].
+    pub fn choose(&self, question: &Question) -> Result<Choice, NoRoutes> {
+        let to = &question.destination;
+        let (address, name): (Option<IpAddr>, Option<&str>) = match &to.host {
+            Host::Ip(ip) => (Some(*ip), None),
+            Host::Name(name) => (None, Some(name)),
+        };
+        let rule = self.rules.rule(address, name, to.port);
+        // A rule without one, or with an off-ramp, is about programs that speak something else.
+        let rule = rule.filter(|rule| rule.end == SessionEnd::Destination);
+        let rule = rule.ok_or(NoRoutes::Nothing)?;
+        let line = rule.line;
+        Ok(Choice {
+            routes: vec![ChosenRoute {
+                route: rule.via.clone(),
+                ..ChosenRoute::direct()
+            }],
+            at_once: 1,
+            seconds: None,
+            why: vec![format!("the rule of line {line} of routes.toml says so")],
+            origin: Origin::File {
+                line,
+                fall_back: rule.fall_back,
+            },
+        })
+    }
+}
+
+impl RouteSource for FileSource {
+    fn routes<'a>(&'a self, question: &'a Question) -> Answer<'a> {
+        Box::pin(async { self.choose(question) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::question::Urgency;
+
+    #[test]
+    fn only_rules_whose_sessions_end_there_are_gone_by() {
+        let text = r#"
+[[route]]
+to = ["ramped.example"]
+offramp = "gw.example"
+via = "a.example"
+
+[[route]]
+to = ["*.example", "192.0.2.0/24"]
+ports = [7511]
+acceptor = true
+via = "a.example,b.example"
+"#;
+        let source = FileSource::new(RouteTable::parse(text, Path::new("r")).unwrap());
+        let asked = |to: &str| {
+            let question = Question {
+                destination: to.parse().unwrap(),
+                receives: false,
+                bytes: None,
+                streams: None,
+                congestion: None,
+                urgency: Urgency::Usual,
+            };
+            source.choose(&question).map(|choice| choice.names())
+        };
+        assert_eq!(asked("x.example:7511").unwrap(), "a.example:7510,b.example:7510");
+        assert_eq!(asked("192.0.2.7:7511").unwrap(), "a.example:7510,b.example:7510");
+        for none in ["x.example:80", "ramped.example:7511", "x.other:7511"] {
+            assert!(matches!(asked(none), Err(NoRoutes::Nothing)), "{none}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, duplex};
+
+use super::*;
+use crate::ask::{Found, MAX_REPLY_BYTES, Request, read_reply};
+use crate::circuit::PartId;
+use crate::driver::{Answer, list, set_up, tear_down};
+use crate::remote::Remote;
+use crate::testing::{name, part};
+
+/// Long enough for any machine that does anything at all.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Keeps what it is asked to set up.
+#[derive(Default)]
+struct Memory(Mutex<Vec<Found>>);
+
+impl Driver for Memory {
+    fn ask<'a>(&'a self, request: &'a Request) -> Answer<'a, Reply> {
+        let mut parts = self.0.lock().unwrap();
+        let reply = match request {
+            Request::SetUp { part } if part.rate == 13 => Err(DriverError::refused("not this one")),
+            Request::SetUp { part } => {
+                parts.push(Found {
+                    owner: part.owner.clone(),
+                    id: part.id.clone(),
+                    part: Some(part.clone()),
+                    whole: true,
+                });
+                Ok(Reply::Done)
+            }
+            Request::TearDown { id, .. } => {
+                parts.retain(|found| found.id != *id);
+                Ok(Reply::Done)
+            }
+            Request::List { .. } => Ok(Reply::Parts { parts: parts.clone() }),
+            Request::Counters { id, .. } => Err(DriverError::missing(id)),
+        };
+        Box::pin(std::future::ready(reply))
+    }
+}
+
+/// What an agent says to these bytes, after which the stream ends.
+async fn said(bytes: &[u8]) -> Vec<Result<Reply, DriverError>> {
+    let (mut near, far) = duplex(1 << 20);
+    let (input, output) = tokio::io::split(far);
+    near.write_all(bytes).await.unwrap();
+    near.shutdown().await.unwrap();
+    serve(input, output, &Memory::default()).await.unwrap();
+    let mut text = Vec::new();
+    near.read_to_end(&mut text).await.unwrap();
+    text.split_inclusive(|byte| *byte == b'\n')
+        .map(read_reply)
+        .collect()
+}
+
+#[tokio::test]
+async fn nonsense_gets_an_error_and_the_next_request_its_answer() {
+    let answers = said(b"\n{}\n\xff\xfe\n{\"version\":1,\"do\":\"list\",\"owner\":\"us\"}\nhalf a li").await;
+    assert_eq!(answers.len(), 4);
+    for answer in &answers[..3] {
+        let nonsense = matches!(answer, Ok(Reply::Error(DriverError::Nonsense { .. })));
+        assert!(nonsense, "{answer:?}");
+    }
+    assert_eq!(answers[3], Ok(Reply::Parts { parts: vec![] }));
+}
+
+#[tokio::test]
+async fn a_line_without_end_ends_the_connection() {
+    let answers = said(&vec![b'a'; 3 * MAX_REQUEST_BYTES]).await;
+    assert_eq!(answers.len(), 1);
+    assert!(
+        matches!(&answers[0], Ok(Reply::Error(DriverError::Nonsense { .. }))),
+        "{answers:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_driver_is_asked_through_a_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run/agent");
+    let (tell, stop) = watch::channel(false);
+    let listener = bind(&path).unwrap();
+    assert!(matches!(bind(&path), Err(ListenError::Taken(_))));
+    let agent = tokio::spawn(listen(listener, Arc::new(Memory::default()), stop));
+    let remote = Remote::socket(&path, LONG);
+
+    let part = part("us", "c", "a", "ab", 5);
+    set_up(&remote, part.clone()).await.unwrap();
+    let refused = crate::circuit::Part {
+        rate: 13,
+        ..part.clone()
+    };
+    assert_eq!(
+        set_up(&remote, refused).await,
+        Err(DriverError::refused("not this one"))
+    );
+    let there = list(&remote, name("us")).await.unwrap();
+    assert_eq!(there[0].part, Some(part.clone()));
+    tear_down(&remote, name("us"), part.id.clone()).await.unwrap();
+    let counted = crate::driver::counters(&remote, name("us"), part.id.clone()).await;
+    assert_eq!(counted, Err(DriverError::missing(&part.id)));
+
+    tell.send(true).unwrap();
+    agent.await.unwrap().unwrap();
+    assert!(matches!(
+        list(&remote, name("us")).await,
+        Err(DriverError::Failed { .. })
+    ));
+    // What it left is no obstacle to the next, to which a new connection leads.
+    let (_tell, stop) = watch::channel(false);
+    let _agent = tokio::spawn(listen(bind(&path).unwrap(), Arc::new(Memory::default()), stop));
+    assert_eq!(list(&remote, name("us")).await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn nobody_else_can_enter_where_an_agent_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let open = bind(&folder.path().join("agent")).unwrap_err();
+    assert!(matches!(open, ListenError::Open { mode: 0o755, .. }), "{open}");
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+    std::fs::write(folder.path().join("file"), "precious").unwrap();
+    let file = bind(&folder.path().join("file")).unwrap_err();
+    assert!(matches!(file, ListenError::NoSocket(_)), "{file}");
+    assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"precious");
+}
+
+/// An agent that says the same to everybody.
+fn liar(folder: &Path, says: Vec<u8>) -> Remote {
+    let path = folder.join("liar");
+    let listener = UnixListener::bind(&path).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(&says).await;
+            // Until the other side goes.
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+        }
+    });
+    Remote::socket(path, LONG)
+}
+
+#[tokio::test]
+async fn an_agent_that_lies_gets_no_further_than_an_error() {
+    let long = vec![b' '; MAX_REPLY_BYTES + 2];
+    for says in [
+        b"{}\n".to_vec(),
+        b"\xff\n".to_vec(),
+        b"{\"answer\":\"done\"}\n{\"answer\":\"done\"}\n".to_vec(),
+        b"{\"answer\":\"counters\",\"bytes\":-1,\"packets\":0,\"drops\":0}\n".to_vec(),
+        b"{\"answer\":\"parts\",\"parts\":[]}\n".to_vec(),
+        long,
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let remote = liar(folder.path(), says.clone());
+        let id: PartId = "x".parse().unwrap();
+        let answer = tear_down(&remote, name("us"), id).await;
+        let nonsense = matches!(answer, Err(DriverError::Nonsense { .. }));
+        assert!(nonsense, "{:?}: {answer:?}", &says[..says.len().min(60)]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_says_nothing_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let remote = liar(folder.path(), Vec::new());
+    let answer = list(&remote, name("us")).await;
+    assert!(matches!(answer, Err(DriverError::Failed { .. })), "{answer:?}");
+}

@@ -1,0 +1,155 @@
+use longhaul_circuits::time::Window;
+use proptest::prelude::*;
+
+use super::*;
+use crate::streams::{SourcePorts, Transport};
+use crate::testing::{any_streams, name, part};
+
+fn set_up() -> Request {
+    let mut part = part("us", "c1", "houston", "wan", 1_000_000_000);
+    part.window = Window::new(1_700_000_000_000, 1_700_000_060_000);
+    part.streams.source_ports = Some(SourcePorts {
+        first: 21_000,
+        last: 21_999,
+        transport: Transport::Tcp,
+    });
+    part.id = PartId::of(&part.circuit, &part.node, &part.link, &part.streams);
+    Request::SetUp { part }
+}
+
+#[test]
+fn a_request_is_written_as_the_document_shows_it() {
+    let line = String::from_utf8(request_line(&set_up()).unwrap()).unwrap();
+    assert_eq!(
+        line,
+        concat!(
+            r#"{"version":1,"do":"set_up","part":{"owner":"us","id":"c1/houston/wan/10.0.0.1-10.0.0.2,tcp=21000-21999","#,
+            r#""circuit":"c1","node":"houston","link":"wan","rate":1000000000,"#,
+            r#""window":{"start":1700000000000,"end":1700000060000},"#,
+            r#""streams":{"from":"10.0.0.1","to":"10.0.0.2","source_ports":{"first":21000,"last":21999,"transport":"tcp"}}}}"#,
+            "\n"
+        )
+    );
+    let page = include_str!("../../../../docs/circuits.md");
+    assert!(
+        page.contains(line.trim_end()),
+        "docs/circuits.md shows another request"
+    );
+    for (reply, text) in [
+        (Reply::Done, r#"{"answer":"done"}"#),
+        (
+            Reply::Counters(Counters {
+                bytes: 1_500,
+                packets: 1,
+                drops: 0,
+            }),
+            r#"{"answer":"counters","bytes":1500,"packets":1,"drops":0}"#,
+        ),
+        (
+            Reply::Error(DriverError::refused("no link wan here")),
+            r#"{"answer":"error","kind":"refused","why":"no link wan here"}"#,
+        ),
+        (Reply::Parts { parts: vec![] }, r#"{"answer":"parts","parts":[]}"#),
+    ] {
+        assert_eq!(String::from_utf8(reply_line(&reply)).unwrap().trim_end(), text);
+        assert_eq!(read_reply(text.as_bytes()), Ok(reply));
+        assert!(page.contains(text), "docs/circuits.md does not show {text}");
+    }
+}
+
+#[test]
+fn what_is_no_request_is_told_in_one_line() {
+    let part = r#"{"owner":"us","id":"x","circuit":"c","node":"n","link":"l","rate":0,"window":{"start":0,"end":1},"streams":{"from":"10.0.0.1","to":"10.0.0.2"}}"#;
+    let no_rate = format!(r#"{{"version":1,"do":"set_up","part":{part}}}"#);
+    let long = " ".repeat(MAX_REQUEST_BYTES + 1);
+    for (line, why) in [
+        ("", "EOF"),
+        ("null", "it has no version"),
+        ("[1]", "it has no version"),
+        (r#"{"do":"list","owner":"us"}"#, "it has no version"),
+        (
+            r#"{"version":2,"do":"whatever"}"#,
+            "it is of version 2, and 1 is spoken here",
+        ),
+        (r#"{"version":1,"do":"reboot"}"#, "unknown variant"),
+        (r#"{"version":1,"do":"list","owner":"a\nb"}"#, "is no name"),
+        (&no_rate, "a rate of 0 bit/s"),
+        (&long, "at most 16384 are read"),
+    ] {
+        let error = read_request(line.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(why), "{line}: {error}");
+        assert!(!error.contains('\n'), "{error:?}");
+    }
+}
+
+#[test]
+fn an_errors_text_is_made_fit_for_people() {
+    let hostile = format!("a\u{1b}[2J\r\n  b{}", "x".repeat(1_000));
+    let reply = serde_json::json!({"answer": "error", "kind": "failed", "why": hostile});
+    let Ok(Reply::Error(DriverError::Failed { why })) = read_reply(reply.to_string().as_bytes()) else {
+        panic!("no error");
+    };
+    assert!(why.starts_with("a [2J b"), "{why}");
+    assert!(why.len() <= MAX_WHY_BYTES);
+}
+
+fn any_line() -> impl Strategy<Value = Vec<u8>> {
+    let good = request_line(&set_up()).unwrap();
+    let damaged =
+        (any::<prop::sample::Index>(), any::<u8>(), any::<bool>()).prop_map(move |(at, byte, cut)| {
+            let mut line = good.clone();
+            let at = at.index(line.len());
+            if cut {
+                line.truncate(at);
+            } else {
+                line[at] = byte;
+            }
+            line
+        });
+    prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..300),
+        damaged,
+        r#"\{"version":1,"do":"(list|set_up|tear_down|counters)"(,"(owner|id|part)":("[a-z?]{0,9}"|[0-9]{1,30}|\{\}|null)){0,3}\}"#
+            .prop_map(String::into_bytes),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_line_gives_a_request_or_an_error(line in any_line()) {
+        match read_request(&line) {
+            Ok(request) => {
+                let again = request_line(&request).unwrap();
+                prop_assert_eq!(read_request(again.trim_ascii()), Ok(request));
+            }
+            Err(error) => prop_assert!(!error.to_string().contains('\n')),
+        }
+    }
+
+    #[test]
+    fn any_line_gives_a_reply_or_an_error(line in any_line()) {
+        if let Ok(reply) = read_reply(&line) {
+            prop_assert_eq!(read_reply(reply_line(&reply).trim_ascii()), Ok(reply));
+        }
+    }
+
+    #[test]
+    fn any_part_reads_back(streams in any_streams(), rate in 1..1_u64 << 53, whole in any::<bool>()) {
+        let mut part = part("us", "c", "n", "l", rate);
+        part.streams = streams;
+        let request = Request::SetUp { part: part.clone() };
+        let line = request_line(&request).unwrap();
+        prop_assert_eq!(read_request(line.trim_ascii()), Ok(request));
+        let found = Found { owner: name("us"), id: part.id.clone(), part: Some(part), whole };
+        let reply = Reply::Parts { parts: vec![found] };
+        prop_assert_eq!(read_reply(&reply_line(&reply)), Ok(reply));
+    }
+
+    #[test]
+    fn any_text_becomes_one_short_line(text in any::<String>()) {
+        let line = one_line(&text);
+        prop_assert!(line.len() <= MAX_WHY_BYTES);
+        prop_assert!(!line.chars().any(|c| c.is_control()));
+        prop_assert_eq!(line.trim(), &line);
+    }
+}

@@ -1,0 +1,223 @@
+//! What is to be there: circuits, and the part of each at each node that its streams leave.
+
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use longhaul_circuits::time::{MAX_RATE, Moment, Rate, Window};
+use serde::{Deserialize, Serialize};
+
+use crate::streams::{Streams, StreamsFault};
+
+pub use names::{MAX_NAME_BYTES, Name, NoName, PartId};
+
+/// Most parts that one circuit has at one time: routes times hops.
+pub const MAX_PARTS: usize = 1_000;
+
+/// Where a route leaves a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Hop {
+    /// The node.
+    pub node: Name,
+    /// The link by which it leaves.
+    pub link: Name,
+}
+
+/// One path, what it carries, and whose packets take it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Route {
+    /// From the first node to the last but one.
+    pub hops: Vec<Hop>,
+    /// In bit/s.
+    pub rate: Rate,
+    /// Which packets.
+    pub streams: Streams,
+}
+
+/// Routes, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Piece {
+    /// When.
+    pub window: Window,
+    /// Which.
+    pub routes: Vec<Route>,
+}
+
+/// A reservation as it is to be set up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Circuit {
+    /// Which reservation it is, among all of its owner.
+    pub id: Name,
+    /// In order of time; they don't overlap.
+    pub pieces: Vec<Piece>,
+}
+
+/// What of a circuit one driver sets up: at one node, for the streams that leave it by one link.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Part {
+    /// Who has it set up.
+    pub owner: Name,
+    /// Which part it is, among all of its owner: the same for as long as circuit, node, link and streams are.
+    pub id: PartId,
+    /// Whose part it is.
+    pub circuit: Name,
+    /// The node.
+    pub node: Name,
+    /// The link by which the streams leave the node.
+    pub link: Name,
+    /// In bit/s.
+    pub rate: Rate,
+    /// When it is promised. The driver need not look at the time: it is asked to tear down what is over.
+    pub window: Window,
+    /// Which packets.
+    pub streams: Streams,
+}
+
+/// What is no circuit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CircuitFault {
+    /// A window holds no moment, is out of all range, or begins before the one before it ends.
+    #[error("the window from {} to {} is none, or overlaps the one before: put the pieces in order of time", .0.start, .0.end)]
+    Window(Window),
+    /// The rate is none, or more than any link has.
+    #[error("a rate of {0} bit/s can't be set up: take 1 to {MAX_RATE}")]
+    Rate(Rate),
+    /// Its streams can't be recognised.
+    #[error(transparent)]
+    Streams(#[from] StreamsFault),
+    /// The same packets are to leave a node by two links.
+    #[error(
+        "streams {streams} leave {node} by two links, {one} and {other}: tell the routes' streams apart by source port"
+    )]
+    TwoLinks {
+        /// The streams.
+        streams: Box<Streams>,
+        /// The node.
+        node: Name,
+        /// One link.
+        one: Name,
+        /// The other.
+        other: Name,
+    },
+    /// It is larger than anything that is set up.
+    #[error("{0} parts at one time: at most {MAX_PARTS} are set up for one circuit")]
+    TooMany(usize),
+}
+
+impl Part {
+    /// Whether it can be set up at all.
+    ///
+    /// # Errors
+    /// [`CircuitFault`]: the first thing that is wrong.
+    pub fn check(&self) -> Result<(), CircuitFault> {
+        if self.window.is_empty() || !self.window.in_range() {
+            return Err(CircuitFault::Window(self.window));
+        }
+        if self.rate == 0 || self.rate > MAX_RATE {
+            return Err(CircuitFault::Rate(self.rate));
+        }
+        Ok(self.streams.check()?)
+    }
+}
+
+impl Circuit {
+    /// Whether it can be set up at all.
+    ///
+    /// # Errors
+    /// [`CircuitFault`]: the first thing that is wrong.
+    pub fn check(&self) -> Result<(), CircuitFault> {
+        let mut free_from = Moment::MIN;
+        for piece in &self.pieces {
+            let window = piece.window;
+            if window.is_empty() || !window.in_range() || window.start < free_from {
+                return Err(CircuitFault::Window(window));
+            }
+            free_from = window.end;
+            check_routes(&piece.routes)?;
+        }
+        Ok(())
+    }
+
+    /// From its first moment to its last.
+    #[must_use]
+    pub fn window(&self) -> Window {
+        match (self.pieces.first(), self.pieces.last()) {
+            (Some(first), Some(last)) => Window::new(first.window.start, last.window.end),
+            _ => Window::new(0, 0),
+        }
+    }
+
+    /// From when until when each piece is to be there: from `lead` milliseconds before its start, but never before the one before it ends.
+    pub fn held(&self, lead: u64) -> impl Iterator<Item = (Window, &Piece)> {
+        self.pieces.iter().scan(Moment::MIN, move |free_from, piece| {
+            let early = piece.window.start.saturating_sub_unsigned(lead);
+            let held = Window::new(early.max(*free_from), piece.window.end);
+            *free_from = piece.window.end;
+            Some((held, piece))
+        })
+    }
+
+    /// The parts that are to be there at a moment. Routes of one piece that take the same streams over the same link are one part, with
+    /// the sum of their rates.
+    #[must_use]
+    pub fn parts_at(&self, owner: &Name, now: Moment, lead: u64) -> BTreeMap<PartId, Part> {
+        let mut parts: BTreeMap<PartId, Part> = BTreeMap::new();
+        let Some((_, piece)) = self.held(lead).find(|(held, _)| held.holds(now)) else {
+            return parts;
+        };
+        for route in &piece.routes {
+            for hop in &route.hops {
+                let id = PartId::of(&self.id, &hop.node, &hop.link, &route.streams);
+                match parts.entry(id) {
+                    Entry::Occupied(mut there) => {
+                        let part = there.get_mut();
+                        part.rate = part.rate.saturating_add(route.rate);
+                    }
+                    Entry::Vacant(place) => {
+                        let part = Part {
+                            owner: owner.clone(),
+                            id: place.key().clone(),
+                            circuit: self.id.clone(),
+                            node: hop.node.clone(),
+                            link: hop.link.clone(),
+                            rate: route.rate,
+                            window: piece.window,
+                            streams: route.streams,
+                        };
+                        place.insert(part);
+                    }
+                }
+            }
+        }
+        parts
+    }
+}
+
+fn check_routes(routes: &[Route]) -> Result<(), CircuitFault> {
+    let parts = routes.iter().map(|route| route.hops.len()).sum();
+    if parts > MAX_PARTS {
+        return Err(CircuitFault::TooMany(parts));
+    }
+    let mut leave: BTreeMap<(&Name, &Streams), &Name> = BTreeMap::new();
+    for route in routes {
+        if route.rate == 0 || route.rate > MAX_RATE {
+            return Err(CircuitFault::Rate(route.rate));
+        }
+        route.streams.check()?;
+        for hop in &route.hops {
+            let one = leave.insert((&hop.node, &route.streams), &hop.link);
+            if let Some(one) = one.filter(|one| **one != hop.link) {
+                return Err(CircuitFault::TwoLinks {
+                    streams: Box::new(route.streams),
+                    node: hop.node.clone(),
+                    one: one.clone(),
+                    other: hop.link.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Names of owners, circuits, nodes and links, and the ids that are made of them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::streams::Streams;
+
+/// Most bytes of a name.
+pub const MAX_NAME_BYTES: usize = 128;
+
+/// Most bytes of an id: three names, of which each byte may be written with three, and streams.
+const MAX_ID_BYTES: usize = 2_048;
+
+/// A text of 1 to 128 bytes, in one line, without blanks at its ends.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(String);
+
+/// Which part it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PartId(String);
+
+/// A text that is no name, or no id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no {what}: write 1 to {most} bytes in one line, without blanks at its ends")]
+pub struct NoName {
+    text: String,
+    what: &'static str,
+    most: usize,
+}
+
+fn escaped(name: &Name) -> String {
+    name.0.replace('%', "%25").replace('/', "%2F")
+}
+
+fn in_one_line(text: &str, most: usize) -> bool {
+    !text.is_empty()
+        && text.len() <= most
+        && text.trim() == text
+        // Line and paragraph separators are no control characters, but end a line.
+        && !text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'))
+}
+
+fn no(text: &str, what: &'static str, most: usize) -> NoName {
+    NoName {
+        text: text.chars().take(40).collect(),
+        what,
+        most,
+    }
+}
+
+impl FromStr for Name {
+    type Err = NoName;
+
+    fn from_str(text: &str) -> Result<Self, NoName> {
+        if in_one_line(text, MAX_NAME_BYTES) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(no(text, "name", MAX_NAME_BYTES))
+        }
+    }
+}
+
+impl Name {
+    /// The owner of circuits whose operator named none.
+    #[must_use]
+    pub fn usual_owner() -> Self {
+        Self("longhaul".to_owned())
+    }
+
+    /// A name of a number.
+    #[must_use]
+    pub fn of_number(number: u64) -> Self {
+        Self(number.to_string())
+    }
+}
+
+impl PartId {
+    /// The id of a circuit's part at a node, of the streams that leave it by a link. Different ones never have the same.
+    #[must_use]
+    pub fn of(circuit: &Name, node: &Name, link: &Name, streams: &Streams) -> Self {
+        let [circuit, node, link] = [circuit, node, link].map(escaped);
+        // The last separator stands before the streams, of which prefixes may hold others.
+        Self(format!("{circuit}/{node}/{link}/{streams}"))
+    }
+
+    /// Whether it is a part of this circuit.
+    #[must_use]
+    pub fn is_of(&self, circuit: &Name) -> bool {
+        let rest = self.0.strip_prefix(&escaped(circuit));
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// The id of what a driver found with its owner's numbers, but doesn't know the part of.
+    pub(crate) fn unknown(number: u16) -> Self {
+        Self(format!("?{number}"))
+    }
+
+    /// The number of such an id.
+    pub(crate) fn unknown_number(&self) -> Option<u16> {
+        self.0.strip_prefix('?')?.parse().ok()
+    }
+}
+
+impl FromStr for PartId {
+    type Err = NoName;
+
+    fn from_str(text: &str) -> Result<Self, NoName> {
+        if in_one_line(text, MAX_ID_BYTES) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(no(text, "id", MAX_ID_BYTES))
+        }
+    }
+}
+
+macro_rules! as_text {
+    ($type:ident) => {
+        impl TryFrom<String> for $type {
+            type Error = NoName;
+
+            fn try_from(text: String) -> Result<Self, NoName> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> Self {
+                name.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl $type {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+as_text!(Name);
+as_text!(PartId);

@@ -1,0 +1,26 @@
+//! Lines of bounded length from streams.
+
+use std::io;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
+
+/// The next line, without its end; none at the end of the stream, or when the stream ends within a line.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`]: it has more than `most` bytes; else what the stream says.
+pub async fn next_line<R>(reader: &mut R, most: usize) -> io::Result<Option<Vec<u8>>>
+where
+    R: AsyncBufRead + Unpin,
+{
+    let mut line = Vec::new();
+    let mut bounded = reader.take(u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1));
+    bounded.read_until(b'\n', &mut line).await?;
+    if line.pop_if(|last| *last == b'\n').is_some() {
+        return Ok(Some(line));
+    }
+    if line.len() > most {
+        let text = format!("a line of more than {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(None)
+}

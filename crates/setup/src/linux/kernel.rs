@@ -1,0 +1,65 @@
+//! Runs `tc` and `ip`.
+
+use std::io;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ask::{DriverError, one_line};
+use crate::process::run;
+
+/// How long one command may take: they take milliseconds, unless the machine is in trouble.
+const COMMAND_TIME: Duration = Duration::from_secs(10);
+
+/// Most bytes of a command's output.
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
+
+/// Makes the command of a program with its arguments.
+pub type Start = Arc<dyn Fn(&str, &[&str]) -> io::Result<Command> + Send + Sync>;
+
+/// Commands of this machine, in this program's own network namespace. Their messages are in English.
+#[must_use]
+pub fn this_machine() -> Start {
+    Arc::new(|program, arguments| {
+        let mut command = Command::new(program);
+        command.args(arguments).env("LC_ALL", "C");
+        Ok(command)
+    })
+}
+
+/// The kernel, as `tc` and `ip` see it.
+pub(super) struct Kernel {
+    start: Start,
+}
+
+impl Kernel {
+    pub fn new(start: Start) -> Self {
+        Self { start }
+    }
+
+    /// Runs a program with words that are separated by blanks, and then others as they are.
+    pub async fn run(&self, program: &str, words: &str, more: &[&str]) -> Result<String, DriverError> {
+        let failed = |why: &dyn std::fmt::Display| DriverError::failed(format!("{program} {words}: {why}"));
+        let arguments: Vec<&str> = words.split_whitespace().chain(more.iter().copied()).collect();
+        let command = (self.start)(program, &arguments).map_err(|error| failed(&error))?;
+        let ran = run(command, &[], COMMAND_TIME, MAX_OUTPUT_BYTES).await;
+        let ran = ran.map_err(|error| failed(&format!("{error} (it is in iproute2)")))?;
+        if !ran.status.success() {
+            let complaint = one_line(&ran.complaint);
+            return Err(failed(&if complaint.is_empty() {
+                ran.status.to_string()
+            } else {
+                complaint
+            }));
+        }
+        String::from_utf8(ran.output).map_err(|_| failed(&"its output is no text"))
+    }
+
+    pub async fn tc(&self, words: &str) -> Result<String, DriverError> {
+        self.run("tc", words, &[]).await
+    }
+
+    pub async fn ip(&self, words: &str) -> Result<String, DriverError> {
+        self.run("ip", words, &[]).await
+    }
+}

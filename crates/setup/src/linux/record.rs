@@ -1,0 +1,147 @@
+//! Which part has which number: what the kernel keeps no names for.
+
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::circuit::{Part, PartId};
+
+use super::config::SLOTS;
+
+/// Most bytes of a record: far more than parts of [`SLOTS`] take.
+const MAX_RECORD_BYTES: u64 = 16 << 20;
+
+/// The record can't be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Another router keeps it.
+    #[error("{}: another router keeps its record there: end it, or name another directory", .0.display())]
+    Taken(PathBuf),
+    /// It says nothing that can be read.
+    #[error("{}: the record of what is set up can't be read ({why}): remove it, and all of it will be torn down", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The system refuses.
+    #[error("{}: the record can't be kept: {source}", path.display())]
+    System {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Parts by their slots, in a file.
+#[derive(Debug)]
+pub(super) struct Record {
+    path: PathBuf,
+    parts: BTreeMap<u16, Part>,
+    /// Held for as long as the record is.
+    lock: File,
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // Said rather than left to closing: a program that is being started at this moment may have the file open for an instant more.
+        let _ = self.lock.unlock();
+    }
+}
+
+impl Record {
+    pub fn open(directory: &Path) -> Result<Self, RecordError> {
+        let of = |path: &Path| {
+            let path = path.to_owned();
+            move |source| RecordError::System { path, source }
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(of(directory))?;
+        let lock_path = directory.join("lock");
+        let lock = private().open(&lock_path).map_err(of(&lock_path))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => RecordError::Taken(directory.to_owned()),
+            TryLockError::Error(source) => of(&lock_path)(source),
+        })?;
+        let path = directory.join("parts.json");
+        let mut text = String::new();
+        match File::open(&path) {
+            Ok(file) => {
+                file.take(MAX_RECORD_BYTES)
+                    .read_to_string(&mut text)
+                    .map_err(of(&path))?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => text.push_str("{}"),
+            Err(error) => return Err(of(&path)(error)),
+        }
+        let unreadable = |why: String| RecordError::Unreadable {
+            path: path.clone(),
+            why,
+        };
+        let parts: BTreeMap<u16, Part> =
+            serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+        if let Some(slot) = parts.keys().find(|slot| **slot >= SLOTS) {
+            return Err(unreadable(format!("number {slot} is beyond {SLOTS}")));
+        }
+        Ok(Self { path, parts, lock })
+    }
+
+    pub fn parts(&self) -> impl Iterator<Item = (u16, &Part)> {
+        self.parts.iter().map(|(slot, part)| (*slot, part))
+    }
+
+    pub fn part(&self, slot: u16) -> Option<&Part> {
+        self.parts.get(&slot)
+    }
+
+    pub fn slot(&self, id: &PartId) -> Option<(u16, &Part)> {
+        self.parts().find(|(_, part)| part.id == *id)
+    }
+
+    /// Notes a part, before anything of it is made.
+    pub fn put(&mut self, slot: u16, part: Part) -> Result<(), RecordError> {
+        let before = self.parts.insert(slot, part);
+        self.save().inspect_err(|_| match before {
+            Some(before) => drop(self.parts.insert(slot, before)),
+            None => drop(self.parts.remove(&slot)),
+        })
+    }
+
+    /// Forgets a part, after nothing of it is there.
+    pub fn remove(&mut self, slot: u16) -> Result<(), RecordError> {
+        let Some(before) = self.parts.remove(&slot) else {
+            return Ok(());
+        };
+        self.save().inspect_err(|_| drop(self.parts.insert(slot, before)))
+    }
+
+    /// Writes all of it beside the file, and puts it in the file's place.
+    fn save(&self) -> Result<(), RecordError> {
+        let beside = self.path.with_extension("new");
+        let write = || {
+            let text = serde_json::to_vec(&self.parts)?;
+            let mut file = private().truncate(true).open(&beside)?;
+            file.write_all(&text)?;
+            file.sync_data()?;
+            std::fs::rename(&beside, &self.path)
+        };
+        write().map_err(|source| RecordError::System {
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+/// A file that is made where it is not there, for its owner alone.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600);
+    options
+}

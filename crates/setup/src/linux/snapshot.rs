@@ -1,0 +1,296 @@
+//! What is there, of the router's numbers.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::config::{Numbers, RouterConfig};
+use super::kernel::Kernel;
+use super::room::{REST_CLASS, ROOT_CLASS, class_of, slot_of_class};
+use crate::ask::{Counters, DriverError};
+use crate::circuit::{Name, Part};
+use crate::streams::Family;
+
+/// The root queueing discipline of an interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Root {
+    /// The one that the kernel gives to an interface for which nobody chose one.
+    #[default]
+    Kernels,
+    /// The router's own.
+    Ours,
+    /// Somebody else's.
+    Others(String),
+}
+
+/// What is there at an interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub root: Root,
+    /// Whether the root's own two classes are there.
+    pub base: bool,
+    /// Slots that have a class.
+    pub classes: BTreeSet<u16>,
+    /// Slots whose class has a queue of its own.
+    pub queues: BTreeSet<u16>,
+    /// Slots that have a filter.
+    pub filters: BTreeSet<u16>,
+    /// Whether there is something below the root that the router doesn't make.
+    pub shared: bool,
+}
+
+/// What is there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    pub interfaces: BTreeMap<Name, Interface>,
+    pub rules: BTreeSet<(Family, u16)>,
+    pub routes: BTreeSet<(Family, u16)>,
+    /// Slots whose preference or table somebody else uses for rules.
+    pub taken: BTreeSet<u16>,
+}
+
+impl Interface {
+    /// Whether the root is the router's own, and of no use to anybody.
+    pub fn is_idle(&self) -> bool {
+        self.root == Root::Ours && self.classes.is_empty() && self.filters.is_empty() && !self.shared
+    }
+}
+
+impl Snapshot {
+    /// Whether all of a part is there.
+    pub fn is_whole(&self, slot: u16, part: &Part) -> bool {
+        let family = part.streams.family();
+        self.rules.contains(&(family, slot))
+            && self.routes.contains(&(family, slot))
+            && self.interfaces.get(&part.link).is_some_and(|interface| {
+                interface.root == Root::Ours
+                    && interface.base
+                    && [&interface.classes, &interface.queues, &interface.filters]
+                        .iter()
+                        .all(|slots| slots.contains(&slot))
+            })
+    }
+
+    /// Slots of which anything is there.
+    pub fn slots(&self) -> BTreeSet<u16> {
+        let interfaces = self.interfaces.values();
+        let at_interfaces = interfaces.flat_map(|interface| interface.classes.union(&interface.filters));
+        let routing = self.rules.union(&self.routes).map(|(_, slot)| slot);
+        at_interfaces.chain(routing).copied().collect()
+    }
+}
+
+impl Kernel {
+    /// Looks at all interfaces of the router, and at all rules and routes.
+    pub async fn snapshot(&self, config: &RouterConfig) -> Result<Snapshot, DriverError> {
+        let numbers = &config.numbers;
+        let mut snapshot = Snapshot::default();
+        for (name, link) in &config.links {
+            let device = &link.interface;
+            let mut interface = Interface::default();
+            let disciplines = self.tc(&format!("qdisc show dev {device}")).await?;
+            read_disciplines(&disciplines, numbers, &mut interface);
+            if interface.root == Root::Ours {
+                let classes = self.tc(&format!("class show dev {device}")).await?;
+                read_classes(&classes, numbers, &mut interface);
+                let filters = format!("filter show dev {device} parent {:x}:", numbers.handle);
+                read_filters(&self.tc(&filters).await?, numbers, &mut interface);
+            }
+            snapshot.interfaces.insert(name.clone(), interface);
+        }
+        for (family, option) in [(Family::V4, "-4"), (Family::V6, "-6")] {
+            let rules = self.ip(&format!("-j -N {option} rule show")).await;
+            let routes = format!("-j -N {option} route show table all proto {}", numbers.protocol);
+            let rules = match (family, rules) {
+                // A kernel without IPv6 has nothing of it.
+                (Family::V6, Err(DriverError::Failed { why })) if why.contains("not supported") => continue,
+                (_, rules) => rules?,
+            };
+            read_rules(&rules, numbers, family, &mut snapshot)?;
+            read_routes(&self.ip(&routes).await?, numbers, family, &mut snapshot)?;
+        }
+        Ok(snapshot)
+    }
+
+    /// What went through a slot's class; nothing where there is none.
+    pub async fn counters(
+        &self,
+        numbers: &Numbers,
+        device: &str,
+        slot: u16,
+    ) -> Result<Option<Counters>, DriverError> {
+        let classes = self.tc(&format!("-s class show dev {device}")).await?;
+        Ok(read_counters(&classes, &class_of(numbers, slot)))
+    }
+
+    /// Whether a routing table is empty.
+    pub async fn is_free(&self, family: Family, table: u32) -> bool {
+        let option = option(family);
+        // A table that isn't there is an error, and is free.
+        let routes = self.ip(&format!("-j -N {option} route show table {table}")).await;
+        routes.map_or(true, |routes| rows(&routes).is_ok_and(|rows| rows.is_empty()))
+    }
+}
+
+/// The option of `ip` for a version of IP.
+pub(super) const fn option(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "-4",
+        Family::V6 => "-6",
+    }
+}
+
+fn word_after<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let mut words = line.split_whitespace();
+    words.find(|word| *word == key)?;
+    words.next()
+}
+
+/// `MAJOR:MINOR` in hexadecimal digits, of which the minor number may be missing.
+fn read_handle(text: &str) -> Option<(u16, u16)> {
+    let (major, minor) = text.split_once(':')?;
+    let number = |digits: &str| match digits {
+        "" => Some(0),
+        digits => u16::from_str_radix(digits, 16).ok(),
+    };
+    Some((number(major)?, number(minor)?))
+}
+
+/// Lines as `qdisc htb 4c48: root refcnt 2 ...` and `qdisc bfifo 8001: parent 4c48:10 limit ...`.
+fn read_disciplines(text: &str, numbers: &Numbers, interface: &mut Interface) {
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let (Some("qdisc"), Some(kind), Some(handle), Some(place)) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let Some((major, _)) = read_handle(handle) else {
+            continue;
+        };
+        match place {
+            "root" if major == 0 => {}
+            "root" if major == numbers.handle && kind == "htb" => interface.root = Root::Ours,
+            "root" => interface.root = Root::Others(format!("{kind} {handle}")),
+            "parent" => {
+                let parent = words.next().and_then(read_handle);
+                let Some((_, minor)) = parent.filter(|(major, _)| *major == numbers.handle) else {
+                    continue;
+                };
+                match slot_of_class(minor) {
+                    Some(slot) => drop(interface.queues.insert(slot)),
+                    // What somebody chose for the packets without a circuit, perhaps.
+                    None => interface.shared = true,
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Lines as `class htb 4c48:10 parent 4c48:1 leaf 8004: prio 0 rate ...`, each with its root's number.
+fn read_classes(text: &str, numbers: &Numbers, interface: &mut Interface) {
+    let mut own = 0;
+    for line in text.lines() {
+        let Some((major, minor)) = word_after(line, "htb").and_then(read_handle) else {
+            continue;
+        };
+        if !line.starts_with("class") || major != numbers.handle {
+            continue;
+        }
+        match (minor, slot_of_class(minor)) {
+            (ROOT_CLASS | REST_CLASS, _) => own += 1,
+            (_, Some(slot)) => drop(interface.classes.insert(slot)),
+            (_, None) => interface.shared = true,
+        }
+    }
+    interface.base = own == 2;
+}
+
+/// Lines as `filter protocol ip pref 12000 bpf chain 0 handle 0x1 flowid 4c48:10 ...`.
+fn read_filters(text: &str, numbers: &Numbers, interface: &mut Interface) {
+    for line in text.lines().filter(|line| line.starts_with("filter")) {
+        let Some(preference) = word_after(line, "pref").and_then(|word| word.parse().ok()) else {
+            continue;
+        };
+        match Numbers::slot_of(numbers.filters.into(), preference) {
+            // The first line of a preference says only that it is used.
+            Some(slot) => match word_after(line, "flowid") {
+                Some(class) if class == class_of(numbers, slot) => drop(interface.filters.insert(slot)),
+                Some(_) => interface.shared = true,
+                None => {}
+            },
+            None => interface.shared = true,
+        }
+    }
+}
+
+/// The statistics of a class: the line behind its own, as `Sent 710 bytes 5 pkt (dropped 0, overlimits 0 requeues 0)`.
+fn read_counters(text: &str, class: &str) -> Option<Counters> {
+    let mut lines = text.lines();
+    lines.find(|line| line.starts_with("class") && word_after(line, "htb") == Some(class))?;
+    let line = lines.next()?;
+    let number = |key: &str| word_after(line, key)?.trim_end_matches(',').parse().ok();
+    Some(Counters {
+        bytes: number("Sent")?,
+        packets: number("bytes")?,
+        drops: number("(dropped")?,
+    })
+}
+
+/// The rows of an answer in JSON; none is said by some versions with no text at all.
+fn rows(text: &str) -> Result<Vec<Value>, DriverError> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_str(text).map_err(|error| {
+        DriverError::failed(format!(
+            "what ip says is not understood ({error}): update iproute2"
+        ))
+    })
+}
+
+fn number(row: &Value, key: &str) -> Option<u32> {
+    match row.get(key)? {
+        Value::Number(number) => u32::try_from(number.as_u64()?).ok(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+fn read_rules(
+    text: &str,
+    numbers: &Numbers,
+    family: Family,
+    snapshot: &mut Snapshot,
+) -> Result<(), DriverError> {
+    for row in rows(text)? {
+        let preference = number(&row, "priority");
+        let slot = preference.and_then(|number| Numbers::slot_of(numbers.rules.into(), number));
+        let table = number(&row, "table").and_then(|table| Numbers::slot_of(numbers.tables, table));
+        let ours = number(&row, "protocol") == Some(numbers.protocol.into());
+        match slot {
+            Some(slot) if ours && table == Some(slot) => {
+                snapshot.rules.insert((family, slot));
+            }
+            _ => snapshot.taken.extend(slot.into_iter().chain(table)),
+        }
+    }
+    Ok(())
+}
+
+fn read_routes(
+    text: &str,
+    numbers: &Numbers,
+    family: Family,
+    snapshot: &mut Snapshot,
+) -> Result<(), DriverError> {
+    for row in rows(text)? {
+        let slot = number(&row, "table").and_then(|table| Numbers::slot_of(numbers.tables, table));
+        snapshot.routes.extend(slot.map(|slot| (family, slot)));
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+use std::io;
+use std::sync::Arc;
+
+use super::*;
+use crate::driver::{list, set_up};
+use crate::testing::{name, part};
+
+fn config(text: &str) -> Result<RouterConfig, String> {
+    let config: RouterConfig = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    config.check().map_err(|error| error.to_string())?;
+    Ok(config)
+}
+
+#[test]
+fn the_documents_configuration_is_one() {
+    let page = include_str!("../../../../docs/circuits.md");
+    let example = page.lines().find(|line| line.contains("\"interface\"")).unwrap();
+    let config = config(example).unwrap();
+    assert_eq!(config.links[&name("wan")].rate, 9_900_000_000);
+    assert_eq!(config.numbers, Numbers::default());
+    let numbers = serde_json::to_value(Numbers::default()).unwrap();
+    assert_eq!(
+        numbers,
+        serde_json::json!({"handle": 0x4c48, "filters": 12_000, "rules": 12_000, "tables": 120_000, "protocol": 176}),
+        "docs/circuits.md names these"
+    );
+    for text in ["12000 to 13999", "120000 to 121999", "`4c48:`"] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn a_configuration_that_makes_no_sense_is_told_in_one_line() {
+    let link = |rest: &str| format!(r#"{{"owner":"us","links":{{"wan":{{{rest}}}}}}}"#);
+    let numbers = |rest: &str| format!(r#"{{"owner":"us","links":{{}},"numbers":{{{rest}}}}}"#);
+    let two = r#"{"owner":"us","links":{"a":{"interface":"eth1","rate":1000000},"b":{"interface":"eth1","rate":1000000}}}"#;
+    for (text, why) in [
+        (
+            link(r#""interface":"-x","rate":1000000"#),
+            "is no interface's name",
+        ),
+        (
+            link(r#""interface":"eth0 root","rate":1000000"#),
+            "is no interface's name",
+        ),
+        (
+            link(r#""interface":"eth1.7@eth1","rate":1000000"#),
+            "is no interface's name",
+        ),
+        (link(r#""interface":"","rate":1000000"#), "is no interface's name"),
+        (link(r#""interface":"eth1","rate":1"#), "64000 to"),
+        (
+            link(r#""interface":"eth1","rate":1000000,"reservable":1000001"#),
+            "more than the whole",
+        ),
+        (
+            link(r#""interface":"eth1","rate":1000000,"gateways":["10.0.0.1","10.0.0.2"]"#),
+            "two gateways",
+        ),
+        (two.to_owned(), "links a and b are both interface eth1"),
+        (numbers(r#""handle":0"#), "the handle from 0: take 1 to 32767"),
+        (numbers(r#""rules":32000"#), "rules from 32000: take 1 to 30766"),
+        (numbers(r#""tables":254"#), "tables from 254: take 256"),
+        (numbers(r#""protocol":2"#), "the protocol from 2: take 5 to 255"),
+    ] {
+        let error = config(&text).unwrap_err();
+        assert!(error.contains(why) && !error.contains('\n'), "{text}: {error}");
+    }
+}
+
+#[test]
+fn numbers_are_found_again() {
+    let numbers = Numbers::default();
+    for slot in [0, 1, SLOTS - 1] {
+        assert_eq!(
+            Numbers::slot_of(numbers.rules.into(), numbers.rule(slot).into()),
+            Some(slot)
+        );
+        assert_eq!(Numbers::slot_of(numbers.tables, numbers.table(slot)), Some(slot));
+        let class = room::class_of(&numbers, slot);
+        let minor = u16::from_str_radix(class.split_once(':').unwrap().1, 16).unwrap();
+        assert_eq!(room::slot_of_class(minor), Some(slot));
+    }
+    assert_eq!(
+        Numbers::slot_of(numbers.tables, numbers.tables + u32::from(SLOTS)),
+        None
+    );
+    assert_eq!(Numbers::slot_of(numbers.tables, numbers.tables - 1), None);
+    assert_eq!(room::slot_of_class(room::REST_CLASS), None);
+}
+
+#[test]
+fn packets_without_a_circuit_keep_something_of_every_link() {
+    assert_eq!(room::rest(100, 30), 70);
+    assert_eq!(room::rest(1_000, 999), 10);
+    assert_eq!(room::rest(1_000, 2_000), 10);
+    assert_eq!(room::burst(1), 64 << 10);
+    assert_eq!(room::queue(1 << 53), 1 << 30);
+}
+
+#[test]
+fn a_record_is_what_it_was_when_it_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("a/b");
+    let [one, other] = ["one", "other"].map(|circuit| part("us", circuit, "a", "ab", 5));
+    let mut record = Record::open(&directory).unwrap();
+    record.put(3, one.clone()).unwrap();
+    record.put(4, other.clone()).unwrap();
+    record.remove(4).unwrap();
+    record.remove(9).unwrap();
+    assert!(matches!(Record::open(&directory), Err(RecordError::Taken(_))));
+    drop(record);
+    let record = Record::open(&directory).unwrap();
+    assert_eq!(record.slot(&one.id), Some((3, &one)));
+    assert_eq!(record.slot(&other.id), None);
+    drop(record);
+    for text in ["", "{\"3\":", "{\"2000\":null}", "[]", "{\"99999\":1}"] {
+        std::fs::write(directory.join("parts.json"), text).unwrap();
+        let error = Record::open(&directory).unwrap_err();
+        assert!(matches!(error, RecordError::Unreadable { .. }), "{text}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_without_the_programs_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"{"owner":"us","links":{"ab":{"interface":"eth1","rate":1000000}}}"#;
+    let dead: Start = Arc::new(|program, _| match program {
+        "tc" => Ok(std::process::Command::new("/no/such/tc")),
+        _ => Err(io::Error::other("dead")),
+    });
+    let router = LinuxRouter::open(config(text).unwrap(), folder.path(), dead).unwrap();
+    let error = list(&router, name("us")).await.unwrap_err().to_string();
+    assert!(
+        error.contains("tc qdisc show dev eth1") && error.contains("iproute2"),
+        "{error}"
+    );
+    let error = set_up(&router, part("us", "c", "a", "ab", 100_000))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, DriverError::Failed { .. }), "{error}");
+}

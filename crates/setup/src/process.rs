@@ -1,0 +1,117 @@
+//! A program that is run once: within a time, and with bounded output.
+
+use std::io;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// Most bytes of its standard error that are kept.
+const MAX_COMPLAINT_BYTES: u64 = 4 << 10;
+
+/// What it said.
+#[derive(Debug)]
+pub struct Ran {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// All of its standard output.
+    pub output: Vec<u8>,
+    /// The beginning of its standard error.
+    pub complaint: String,
+}
+
+/// Why it said nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It can't be started.
+    #[error("it can't be started ({0}): see whether it is there and may be run")]
+    Start(io::Error),
+    /// It took too long, and was killed with all that it started.
+    #[error("it took longer than {} s and was killed", .0.as_secs_f64())]
+    Time(Duration),
+    /// It said too much, and was killed with all that it started.
+    #[error("it wrote more than {0} bytes and was killed")]
+    TooMuch(usize),
+    /// It was lost.
+    #[error("it was lost ({0})")]
+    Lost(#[from] io::Error),
+}
+
+/// The processes of a group, which are killed unless they have ended well.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0.take() {
+            // Its leader has not been waited for, so the number is still its own.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// Runs a command in a process group of its own, with `input` on its standard input.
+///
+/// # Errors
+/// [`RunError`]; a program that fails by itself is none.
+pub async fn run(command: Command, input: &[u8], time: Duration, most: usize) -> Result<Ran, RunError> {
+    let mut child = tokio::process::Command::from(command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(RunError::Start)?;
+    // Dropped before the child, which is then not yet waited for.
+    let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let mut group = Group(pid);
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let feeding = async {
+        if let Some(mut stdin) = stdin {
+            // It need not read it.
+            let _ = stdin.write_all(input).await;
+        }
+        Ok::<(), RunError>(())
+    };
+    let ran = async {
+        let (_, output, complaint) = tokio::try_join!(feeding, all_of(stdout, most), beginning_of(stderr))?;
+        let status = child.wait().await?;
+        Ok(Ran {
+            status,
+            output,
+            complaint,
+        })
+    };
+    let ran = timeout(time, ran).await.unwrap_or(Err(RunError::Time(time)));
+    if ran.is_ok() {
+        group.0 = None;
+    }
+    ran
+}
+
+async fn all_of(stream: Option<impl AsyncRead + Unpin>, most: usize) -> Result<Vec<u8>, RunError> {
+    let mut bytes = Vec::new();
+    if let Some(stream) = stream {
+        let bound = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+        stream.take(bound).read_to_end(&mut bytes).await?;
+    }
+    if bytes.len() > most {
+        return Err(RunError::TooMuch(most));
+    }
+    Ok(bytes)
+}
+
+async fn beginning_of(stream: Option<impl AsyncRead + Unpin>) -> Result<String, RunError> {
+    let mut bytes = Vec::new();
+    if let Some(mut stream) = stream {
+        (&mut stream)
+            .take(MAX_COMPLAINT_BYTES)
+            .read_to_end(&mut bytes)
+            .await?;
+        // The rest is read so that it isn't stopped in writing it.
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

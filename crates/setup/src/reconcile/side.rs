@@ -1,0 +1,228 @@
+//! One driver, as it is known: what it has, what it is doing, and when it is asked again.
+
+use std::collections::BTreeMap;
+
+use longhaul_circuits::time::Moment;
+
+use super::{FIRST_BACK_OFF, LIST_EVERY, MAX_BACK_OFF};
+use crate::ask::{DriverError, Found, Reply, Request};
+use crate::circuit::{Name, Part, PartId};
+
+/// What a driver is doing.
+#[derive(Debug, Clone)]
+pub(super) enum Doing {
+    List,
+    TearDown(PartId),
+    SetUp(Part),
+}
+
+impl Doing {
+    pub fn request(&self, owner: &Name) -> Request {
+        let owner = owner.clone();
+        match self.clone() {
+            Self::List => Request::List { owner },
+            Self::TearDown(id) => Request::TearDown { owner, id },
+            Self::SetUp(part) => Request::SetUp { part },
+        }
+    }
+
+    const fn id(&self) -> Option<&PartId> {
+        match self {
+            Self::List => None,
+            Self::TearDown(id) => Some(id),
+            Self::SetUp(part) => Some(&part.id),
+        }
+    }
+}
+
+/// A time in which something isn't asked again.
+#[derive(Debug, Default)]
+struct Pause {
+    failures: u32,
+    until: Moment,
+    /// Whether there was no room: then it ends when something is torn down.
+    no_room: bool,
+    why: String,
+}
+
+impl Pause {
+    fn longer(&mut self, error: &DriverError, now: Moment) {
+        let doublings = self.failures.min(16); // more would be beyond the longest in any case
+        let wait = FIRST_BACK_OFF.saturating_mul(1 << doublings).min(MAX_BACK_OFF);
+        self.failures = self.failures.saturating_add(1);
+        self.until = now.saturating_add_unsigned(wait);
+        self.no_room = matches!(error, DriverError::NoRoom { .. });
+        self.why = error.to_string();
+    }
+
+    /// Whether it is over. One that is further off than any can be was made before the clock was put back.
+    fn is_over(&self, now: Moment) -> bool {
+        self.until <= now || self.until > now.saturating_add_unsigned(MAX_BACK_OFF)
+    }
+}
+
+/// What a driver has, as far as is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum There {
+    /// This.
+    Whole(Part),
+    /// Something of it, or nothing.
+    Unsure,
+}
+
+/// One driver.
+#[derive(Debug, Default)]
+pub(super) struct Side {
+    /// When it last listed what it has.
+    listed: Option<Moment>,
+    there: BTreeMap<PartId, There>,
+    under_way: Option<(u64, Doing)>,
+    /// Since it last did anything of what it was asked.
+    pause: Pause,
+    /// Of parts that it failed to set up.
+    set_ups: BTreeMap<PartId, Pause>,
+    /// Of parts that it failed to tear down: what could not be set up is torn down at once.
+    tear_downs: BTreeMap<PartId, Pause>,
+}
+
+impl Side {
+    pub const fn is_listed(&self) -> bool {
+        self.listed.is_some()
+    }
+
+    /// Whether it has this part, as it is described.
+    pub fn has(&self, part: &Part) -> bool {
+        matches!(self.there.get(&part.id), Some(There::Whole(there)) if there == part)
+    }
+
+    /// How many parts of a circuit it may have.
+    pub fn left(&self, circuit: &Name) -> usize {
+        self.there.keys().filter(|id| id.is_of(circuit)).count()
+    }
+
+    /// Why a part isn't there.
+    pub fn why_not(&self, id: &PartId) -> String {
+        let said = [self.set_ups.get(id), Some(&self.pause)];
+        let mut said = said.into_iter().flatten().map(|pause| &pause.why);
+        said.find(|why| !why.is_empty())
+            .cloned()
+            .unwrap_or_else(|| "it has not answered in time: see whether it runs".to_owned())
+    }
+
+    /// What it is to do now.
+    pub fn next(&mut self, mut desired: BTreeMap<PartId, Part>, now: Moment) -> Option<Doing> {
+        self.set_ups.retain(|id, _| desired.contains_key(id));
+        self.tear_downs
+            .retain(|id, _| self.there.contains_key(id) && !desired.contains_key(id));
+        if self.under_way.is_some() || !self.pause.is_over(now) {
+            return None;
+        }
+        let list_is_due = |listed: Moment| now < listed || now >= listed.saturating_add_unsigned(LIST_EVERY);
+        if self.listed.is_none_or(list_is_due) {
+            return Some(Doing::List);
+        }
+        let due = |pauses: &BTreeMap<PartId, Pause>, id: &PartId| {
+            pauses.get(id).is_none_or(|pause| pause.is_over(now))
+        };
+        // What goes makes room for what comes.
+        let mut there = self.there.keys().filter(|id| !desired.contains_key(*id));
+        if let Some(id) = there.find(|id| due(&self.tear_downs, id)) {
+            return Some(Doing::TearDown(id.clone()));
+        }
+        let missing = desired.iter().filter(|(_, part)| !self.has(part));
+        let id = missing
+            .map(|(id, _)| id)
+            .find(|id| due(&self.set_ups, id))?
+            .clone();
+        desired.remove(&id).map(Doing::SetUp)
+    }
+
+    /// Notes that it has been asked.
+    pub fn begin(&mut self, number: u64, doing: Doing) {
+        if let Some(id) = doing.id() {
+            self.there.insert(id.clone(), There::Unsure);
+        }
+        self.under_way = Some((number, doing));
+    }
+
+    /// The number of what it is doing.
+    pub fn under_way(&self) -> Option<u64> {
+        self.under_way.as_ref().map(|(number, _)| *number)
+    }
+
+    /// Takes the answer to what it was doing; gives back what failed and why.
+    pub fn answered(
+        &mut self,
+        answer: Result<Reply, DriverError>,
+        owner: &Name,
+        now: Moment,
+    ) -> Option<(Doing, DriverError)> {
+        let (_, doing) = self.under_way.take()?;
+        let error = match (&doing, answer) {
+            (Doing::List, Ok(Reply::Parts { parts })) => {
+                self.take(parts, owner);
+                self.listed = Some(now);
+                None
+            }
+            (Doing::SetUp(part), Ok(Reply::Done)) => {
+                self.there.insert(part.id.clone(), There::Whole(part.clone()));
+                self.set_ups.remove(&part.id);
+                None
+            }
+            (Doing::TearDown(id), Ok(Reply::Done) | Err(DriverError::Missing { .. })) => {
+                self.there.remove(id);
+                self.tear_downs.remove(id);
+                for pause in self.set_ups.values_mut().filter(|pause| pause.no_room) {
+                    pause.until = now;
+                }
+                None
+            }
+            (_, Ok(Reply::Error(error)) | Err(error)) => Some(error),
+            (_, Ok(_)) => Some(DriverError::nonsense("that is no answer to what was asked")),
+        };
+        let Some(error) = error else {
+            self.pause = Pause::default();
+            return None;
+        };
+        let (part, refuses) = match &doing {
+            Doing::List => (None, false),
+            Doing::TearDown(id) => (Some(self.tear_downs.entry(id.clone())), true),
+            Doing::SetUp(part) => (Some(self.set_ups.entry(part.id.clone())), true),
+        };
+        if let Some(part) = part {
+            part.or_default().longer(&error, now);
+        }
+        // A driver that said why it won't or can't is there, and can be asked for other parts at once.
+        if !refuses || matches!(error, DriverError::Failed { .. } | DriverError::Nonsense { .. }) {
+            self.pause.longer(&error, now);
+        }
+        Some((doing, error))
+    }
+
+    /// Takes what it says that it has.
+    fn take(&mut self, parts: Vec<Found>, owner: &Name) {
+        let mut before = std::mem::take(&mut self.there);
+        for found in parts.into_iter().filter(|found| found.owner == *owner) {
+            let is_it = |part: &Part| part.owner == found.owner && part.id == found.id;
+            // A driver need not keep the description of what it has.
+            let part = match (found.part.filter(is_it), before.remove(&found.id)) {
+                (Some(part), _) | (None, Some(There::Whole(part))) if found.whole => There::Whole(part),
+                _ => There::Unsure,
+            };
+            self.there.insert(found.id, part);
+        }
+    }
+
+    /// The moments at which it can be asked something again.
+    pub fn turns(&self) -> impl Iterator<Item = Moment> {
+        let pauses = self
+            .set_ups
+            .values()
+            .chain(self.tear_downs.values())
+            .map(|pause| pause.until);
+        let listed = self
+            .listed
+            .map(|listed| listed.saturating_add_unsigned(LIST_EVERY));
+        pauses.chain(listed).chain([self.pause.until])
+    }
+}

@@ -1,0 +1,160 @@
+//! Drivers that are not there, in a time that is not real.
+
+use super::*;
+
+/// What a driver has: a part, whole or not.
+type Has = BTreeMap<(Name, PartId), (Part, bool)>;
+
+/// What goes wrong with a request.
+#[derive(Debug, Clone)]
+pub enum Wrong {
+    /// It isn't done, and the driver says so.
+    Says(DriverError),
+    /// It is done, and nobody hears of it.
+    Unheard,
+    /// Some of it is done.
+    Half,
+    /// It isn't done, and nonsense is answered.
+    Nonsense,
+}
+
+/// By driver and request, what goes wrong.
+type Judge<'a> = dyn FnMut(&str, &Request) -> Option<Wrong> + 'a;
+
+/// What drivers answer.
+pub struct Answers<'a>(Box<Judge<'a>>);
+
+impl<'a> Answers<'a> {
+    /// All is done.
+    pub fn good() -> Self {
+        Self(Box::new(|_, _| None))
+    }
+
+    /// All is done but that for which an error is given.
+    pub fn by(mut error: impl FnMut(&str, &Request) -> Option<DriverError> + 'a) -> Self {
+        Self::wrong(move |driver, request| error(driver, request).map(Wrong::Says))
+    }
+
+    pub fn wrong(wrong: impl FnMut(&str, &Request) -> Option<Wrong> + 'a) -> Self {
+        Self(Box::new(wrong))
+    }
+}
+
+/// All drivers.
+#[derive(Default)]
+pub struct Network {
+    pub drivers: BTreeMap<Name, Has>,
+    /// What one driver has room for, of all owners.
+    pub room: Option<u64>,
+    pub asked: Vec<Request>,
+    asked_at: Vec<(Moment, Request)>,
+}
+
+impl Network {
+    pub fn put(&mut self, driver: &str, part: Part) {
+        let key = (part.owner.clone(), part.id.clone());
+        self.drivers
+            .entry(name(driver))
+            .or_default()
+            .insert(key, (part, true));
+    }
+
+    pub fn lose(&mut self, driver: &str) {
+        self.drivers.remove(&name(driver));
+    }
+
+    pub fn count(&self, owner: &str) -> usize {
+        self.rates(owner).len()
+    }
+
+    pub fn rates(&self, owner: &str) -> Vec<u64> {
+        let all = self.drivers.values().flatten();
+        all.filter(|((of, _), _)| of.as_str() == owner)
+            .map(|(_, (part, _))| part.rate)
+            .collect()
+    }
+
+    pub fn times_of(&self, which: impl Fn(&Request) -> bool) -> Vec<Moment> {
+        let asked = self.asked_at.iter().filter(|(_, request)| which(request));
+        asked.map(|(at, _)| *at).collect()
+    }
+
+    /// Lets time go on from one moment to another, and everybody do what there is to do in both.
+    pub fn run(
+        &mut self,
+        reconciler: &mut Reconciler,
+        from: Moment,
+        until: Moment,
+        answers: &mut Answers<'_>,
+    ) {
+        let mut now = from;
+        loop {
+            let asks = reconciler.next(now);
+            // What an answer makes possible is done at once.
+            let done = asks.is_empty();
+            for ask in asks {
+                self.asked.push(ask.request.clone());
+                self.asked_at.push((now, ask.request.clone()));
+                let answer = self.answer(&ask, answers);
+                reconciler.answered(ask.number, answer, now);
+            }
+            if !done {
+                continue;
+            }
+            match reconciler.wake(now) {
+                Some(wake) if wake <= until => now = wake,
+                _ if now < until => now = until,
+                _ => return,
+            }
+        }
+    }
+
+    fn answer(&mut self, ask: &Ask, answers: &mut Answers<'_>) -> Result<Reply, DriverError> {
+        let has = self.drivers.entry(ask.driver.clone()).or_default();
+        let wrong = (answers.0)(ask.driver.as_str(), &ask.request);
+        match wrong {
+            Some(Wrong::Says(error)) => return Err(error),
+            Some(Wrong::Nonsense) => return Ok(Reply::Counters(Default::default())),
+            _ => {}
+        }
+        let whole = !matches!(wrong, Some(Wrong::Half));
+        let reply = match &ask.request {
+            Request::SetUp { part } => {
+                assert_eq!(part.owner, name("us"));
+                let key = (part.owner.clone(), part.id.clone());
+                let others = has.iter().filter(|(other, _)| **other != key);
+                let taken: u64 = others.map(|(_, (part, _))| part.rate).sum();
+                if self.room.is_some_and(|room| taken + part.rate > room) {
+                    return Err(DriverError::no_room(&part.link, part.rate, 0));
+                }
+                has.insert(key, (part.clone(), whole));
+                Reply::Done
+            }
+            Request::TearDown { owner, id } => {
+                assert_eq!(*owner, name("us"), "what is another's is not touched");
+                let key = (owner.clone(), id.clone());
+                match has.get_mut(&key) {
+                    Some((_, still)) if !whole => *still = false,
+                    _ => drop(has.remove(&key)),
+                }
+                Reply::Done
+            }
+            Request::List { .. } => {
+                let parts = has.iter().map(|((owner, id), (part, whole))| Found {
+                    owner: owner.clone(),
+                    id: id.clone(),
+                    part: Some(part.clone()),
+                    whole: *whole,
+                });
+                Reply::Parts {
+                    parts: parts.collect(),
+                }
+            }
+            Request::Counters { .. } => panic!("nobody asked for counters"),
+        };
+        match wrong {
+            Some(Wrong::Unheard | Wrong::Half) => Err(DriverError::failed("it broke off")),
+            _ => Ok(reply),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Whatever fails: once nothing fails any more, what is there is what is wanted, and what is another's is as it was.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::network::Wrong;
+use super::*;
+
+/// What happens between two stretches of time.
+#[derive(Debug, Clone)]
+enum Event {
+    /// These circuits are wanted, by number, with such a rate.
+    Want(Vec<(u8, u64)>),
+    /// A driver loses one part, of whoever's.
+    Lose(Index),
+    /// A part that is there is there no more as a whole.
+    Break(Index),
+    /// Whoever reconciles begins anew, and knows nothing.
+    Crash,
+    /// The clock is put back.
+    Back(Moment),
+    /// Time goes on for so long, with this going wrong, one for each request.
+    Pass(Moment, Vec<Option<Wrong>>),
+}
+
+fn any_wrong() -> impl Strategy<Value = Option<Wrong>> {
+    prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(Wrong::Unheard)),
+        1 => Just(Some(Wrong::Half)),
+        1 => Just(Some(Wrong::Nonsense)),
+        1 => Just(Some(Wrong::Says(DriverError::failed("it failed")))),
+        1 => Just(Some(Wrong::Says(DriverError::refused("never")))),
+        1 => Just(Some(Wrong::Says(DriverError::NoRoom { why: "not now".to_owned() }))),
+        1 => Just(Some(Wrong::Says(DriverError::Missing { why: "what?".to_owned() }))),
+    ]
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let wanted = proptest::collection::vec((0..5_u8, 1..9_u64), 0..5);
+    prop_oneof![
+        2 => wanted.prop_map(Event::Want),
+        1 => any::<Index>().prop_map(Event::Lose),
+        1 => any::<Index>().prop_map(Event::Break),
+        1 => Just(Event::Crash),
+        1 => (0..500_000_i64).prop_map(Event::Back),
+        4 => (0..200_000_i64, proptest::collection::vec(any_wrong(), 0..30))
+            .prop_map(|(time, wrong)| Event::Pass(time, wrong)),
+    ]
+}
+
+/// Five circuits, which overlap, touch, or lie apart.
+fn numbered(number: u8, rate: u64) -> Circuit {
+    let start = Moment::from(number) * 150_000;
+    let mut all = circuit(&format!("c{number}"), rate, start, start + 300_000);
+    if number % 2 == 1 {
+        let mut more = all.pieces[0].clone();
+        more.window = Window::new(start + 300_000, start + 400_000);
+        more.routes[0].rate += 1;
+        all.pieces.push(more);
+    }
+    all
+}
+
+/// What is there of this owner, whole or not.
+fn there(network: &Network, owner: &str) -> BTreeMap<(Name, PartId), (Part, bool)> {
+    let all = network
+        .drivers
+        .iter()
+        .flat_map(|(driver, has)| has.iter().map(move |((of, id), what)| (of, driver, id, what)));
+    all.filter(|(of, ..)| of.as_str() == owner)
+        .map(|(_, driver, id, what)| ((driver.clone(), id.clone()), what.clone()))
+        .collect()
+}
+
+fn pick(network: &mut Network, index: Index) -> Option<(Name, (Name, PartId))> {
+    let all: Vec<_> = network
+        .drivers
+        .iter()
+        .flat_map(|(driver, has)| has.keys().map(move |key| (driver.clone(), key.clone())))
+        .filter(|(_, (owner, _))| owner.as_str() == "us")
+        .collect();
+    (!all.is_empty()).then(|| index.get(&all).clone())
+}
+
+/// Carries an event out; gives back the time after it.
+fn happen(
+    event: Event,
+    reconciler: &mut Reconciler,
+    network: &mut Network,
+    wanted: &mut Vec<Circuit>,
+    now: Moment,
+) -> Moment {
+    match event {
+        Event::Want(numbers) => {
+            let circuits: BTreeMap<u8, u64> = numbers.into_iter().collect();
+            *wanted = circuits
+                .into_iter()
+                .map(|(number, rate)| numbered(number, rate))
+                .collect();
+            reconciler.want(wanted.clone());
+        }
+        Event::Lose(index) => {
+            if let Some((driver, key)) = pick(network, index) {
+                network.drivers.get_mut(&driver).unwrap().remove(&key);
+            }
+        }
+        Event::Break(index) => {
+            if let Some((driver, key)) = pick(network, index) {
+                network.drivers.get_mut(&driver).unwrap().get_mut(&key).unwrap().1 = false;
+            }
+        }
+        Event::Crash => {
+            *reconciler = super::reconciler();
+            reconciler.want(wanted.clone());
+        }
+        Event::Back(time) => return now - time,
+        Event::Pass(time, wrong) => {
+            let mut wrong = wrong.into_iter();
+            let mut answers = Answers::wrong(|_, _| wrong.next().flatten());
+            network.run(reconciler, now, now + time, &mut answers);
+            return now + time;
+        }
+    }
+    now
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn when_nothing_fails_any_more_what_is_there_is_what_is_wanted(
+        events in proptest::collection::vec(any_event(), 1..25),
+    ) {
+        let (mut reconciler, mut network) = (reconciler(), Network::default());
+        for circuit in ["c0", "c1", "other"] {
+            network.put("driver of a", part("others", circuit, "a", "ab", 3));
+        }
+        let others = there(&network, "others");
+        let (mut now, mut wanted) = (0, Vec::new());
+        for event in events {
+            now = happen(event, &mut reconciler, &mut network, &mut wanted, now);
+        }
+        // Long enough for whatever is put off, and for a list of what was lost.
+        let quiet = now + 2 * (LIST_EVERY + MAX_BACK_OFF) as Moment;
+        network.run(&mut reconciler, now, quiet, &mut Answers::good());
+
+        let mut right = BTreeMap::new();
+        for circuit in &wanted {
+            let standing = reconciler.standing(&circuit.id, quiet).unwrap();
+            let parts = circuit.parts_at(&name("us"), quiet, LEAD);
+            match standing {
+                Standing::Failed { left, .. } | Standing::Over { left } => prop_assert_eq!(left, 0),
+                Standing::Provisioned => prop_assert!(!parts.is_empty()),
+                Standing::Waiting => prop_assert!(parts.is_empty()),
+                Standing::SettingUp => prop_assert!(false, "{} is still being set up", circuit.id),
+            }
+            if !matches!(standing, Standing::Failed { .. }) {
+                let driver = |part: &Part| name(&format!("driver of {}", part.node));
+                right.extend(parts.into_values().map(|part| ((driver(&part), part.id.clone()), (part, true))));
+            }
+        }
+        prop_assert_eq!(there(&network, "us"), right);
+        prop_assert_eq!(there(&network, "others"), others);
+    }
+
+    /// Circuits fail only by what drivers say, or by time.
+    #[test]
+    fn without_failures_every_circuit_is_provisioned_from_its_start_to_its_end(
+        numbers in proptest::collection::btree_map(0..5_u8, 1..9_u64, 1..5),
+        pauses in proptest::collection::vec(1..100_000_i64, 1..20),
+    ) {
+        let (mut reconciler, mut network) = (reconciler(), Network::default());
+        let wanted: Vec<Circuit> = numbers.into_iter().map(|(number, rate)| numbered(number, rate)).collect();
+        reconciler.want(wanted.clone());
+        let mut now = 0;
+        for pause in pauses {
+            network.run(&mut reconciler, now, now + pause, &mut Answers::good());
+            now += pause;
+            for circuit in &wanted {
+                let standing = reconciler.standing(&circuit.id, now).unwrap();
+                if circuit.window().holds(now) {
+                    prop_assert_eq!(standing, Standing::Provisioned);
+                } else if now >= circuit.window().end {
+                    prop_assert_eq!(standing, Standing::Over { left: 0 });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A driver: an agent ([`crate::agent`]) at the other end of a stream.
+
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
+use tokio::net::UnixStream;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use crate::ask::{DriverError, MAX_REPLY_BYTES, Reply, Request, read_reply, request_line};
+use crate::driver::{Answer, Driver};
+use crate::lines::next_line;
+
+/// How long an agent may take unless it is said otherwise, with connecting to it.
+pub const AGENT_TIME: Duration = Duration::from_secs(30);
+
+/// What carries lines both ways.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A stream that is being made.
+type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send + 'a>>;
+
+/// How the agent is reached.
+#[derive(Debug, Clone)]
+enum Way {
+    Socket(PathBuf),
+    Command {
+        program: PathBuf,
+        arguments: Vec<String>,
+    },
+}
+
+/// An agent elsewhere. One connection is kept for as long as it works; another is made for the next request.
+pub struct Remote {
+    way: Way,
+    time: Duration,
+    held: Mutex<Option<BufReader<Box<dyn Stream>>>>,
+}
+
+impl Remote {
+    /// An agent that listens on a Unix socket of this machine.
+    #[must_use]
+    pub fn socket(path: impl Into<PathBuf>, time: Duration) -> Self {
+        Self::by(Way::Socket(path.into()), time)
+    }
+
+    /// An agent behind the standard input and output of a command, as `ssh ROUTER longhaul router`. What the command says on its standard
+    /// error goes where this program's goes.
+    #[must_use]
+    pub fn command(program: impl Into<PathBuf>, arguments: Vec<String>, time: Duration) -> Self {
+        let program = program.into();
+        Self::by(Way::Command { program, arguments }, time)
+    }
+
+    fn by(way: Way, time: Duration) -> Self {
+        Self {
+            way,
+            time,
+            held: Mutex::new(None),
+        }
+    }
+
+    async fn exchange(&self, line: &[u8]) -> Result<Reply, DriverError> {
+        let mut held = self.held.lock().await;
+        // Taken out, so that a connection on which something went wrong, or was given up, is not used again.
+        let mut stream = match held.take() {
+            Some(stream) => stream,
+            None => {
+                let stream = self.way.connect().await;
+                let stream = stream.map_err(|error| {
+                    self.failed(&format!("can't be reached ({error}): see whether it runs"))
+                })?;
+                BufReader::new(stream)
+            }
+        };
+        let lost = |error: io::Error| match error.kind() {
+            io::ErrorKind::InvalidData => self.nonsense(&error.to_string()),
+            _ => self.failed(&format!("the connection broke ({error})")),
+        };
+        stream.write_all(line).await.map_err(lost)?;
+        stream.flush().await.map_err(lost)?;
+        let Some(answer) = next_line(&mut stream, MAX_REPLY_BYTES).await.map_err(lost)? else {
+            return Err(self.failed("closed the connection without an answer: its own log says why"));
+        };
+        let reply = read_reply(&answer).map_err(|error| self.nonsense(&error.to_string()))?;
+        if !stream.buffer().is_empty() {
+            return Err(self.nonsense("it said more than was asked"));
+        }
+        *held = Some(stream);
+        Ok(reply)
+    }
+
+    fn failed(&self, what: &str) -> DriverError {
+        DriverError::failed(format!("agent at {}: {what}", self.way.place()))
+    }
+
+    fn nonsense(&self, what: &str) -> DriverError {
+        DriverError::nonsense(format!("agent at {}: {what}", self.way.place()))
+    }
+}
+
+impl Way {
+    fn place(&self) -> String {
+        match self {
+            Self::Socket(path) => path.display().to_string(),
+            Self::Command { program, arguments } => {
+                let words = std::iter::once(program.display().to_string()).chain(arguments.iter().cloned());
+                words.collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async move {
+            Ok(match self {
+                Self::Socket(path) => Box::new(UnixStream::connect(path).await?) as Box<dyn Stream>,
+                Self::Command { program, arguments } => Box::new(Piped::start(program, arguments)?),
+            })
+        })
+    }
+}
+
+impl Driver for Remote {
+    fn ask<'a>(&'a self, request: &'a Request) -> Answer<'a, Reply> {
+        Box::pin(async move {
+            let line = request_line(request)?;
+            let late = || self.failed(&format!("no answer within {} s", self.time.as_secs_f64()));
+            match timeout(self.time, self.exchange(&line)).await {
+                Ok(Ok(Reply::Error(error))) | Ok(Err(error)) => Err(error),
+                Ok(Ok(reply)) => Ok(reply),
+                Err(_) => Err(late()),
+            }
+        })
+    }
+}
+
+/// The standard input and output of a command, which is killed with them.
+struct Piped {
+    _child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+}
+
+impl Piped {
+    fn start(program: &PathBuf, arguments: &[String]) -> io::Result<Self> {
+        let mut child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("its pipes are missing"));
+        };
+        Ok(Self {
+            _child: child,
+            input,
+            output,
+        })
+    }
+}
+
+impl AsyncRead for Piped {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.output).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Piped {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.input).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.input).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.input).poll_shutdown(cx)
+    }
+}

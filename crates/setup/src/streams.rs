@@ -1,0 +1,288 @@
+//! How the streams of a circuit are recognised: by their addresses, and, where that is not enough, by source port or mark.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The addresses that begin with the same bits: `10.0.0.0/8`, `2001:db8::/32`; one address is written without its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Prefix {
+    address: IpAddr,
+    length: u8,
+}
+
+/// A text that is no prefix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no address prefix ({why}): write ADDRESS or ADDRESS/BITS, as 10.1.0.0/16")]
+pub struct NoPrefix {
+    text: String,
+    why: &'static str,
+}
+
+/// Longest text that is looked at: an IPv6 address with its length has at most 49 characters.
+const MAX_PREFIX_TEXT: usize = 64;
+
+impl Prefix {
+    /// One address.
+    #[must_use]
+    pub const fn one(address: IpAddr) -> Self {
+        Self {
+            address,
+            length: bits(address),
+        }
+    }
+
+    /// The first of its addresses.
+    #[must_use]
+    pub const fn address(self) -> IpAddr {
+        self.address
+    }
+
+    /// How many bits its addresses have in common.
+    #[must_use]
+    pub const fn length(self) -> u8 {
+        self.length
+    }
+
+    /// Whether all addresses of another one are among its own.
+    #[must_use]
+    pub fn holds(self, other: Self) -> bool {
+        let shift = u32::from(bits(self.address) - self.length);
+        let alike = match (self.address, other.address) {
+            (IpAddr::V4(one), IpAddr::V4(other)) => {
+                (one.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(one), IpAddr::V6(other)) => {
+                (one.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+            }
+            _ => false,
+        };
+        alike && other.length >= self.length
+    }
+
+    /// Whether some address is in both.
+    #[must_use]
+    pub fn overlaps(self, other: Self) -> bool {
+        self.holds(other) || other.holds(self)
+    }
+
+    /// The version of IP that its addresses are of.
+    #[must_use]
+    pub const fn family(self) -> Family {
+        match self.address {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        }
+    }
+}
+
+const fn bits(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = NoPrefix;
+
+    fn from_str(text: &str) -> Result<Self, NoPrefix> {
+        let no = |why| NoPrefix {
+            text: text.chars().take(MAX_PREFIX_TEXT).collect(),
+            why,
+        };
+        if text.len() > MAX_PREFIX_TEXT {
+            return Err(no("too long"));
+        }
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| no("no IP address"))?;
+        let most = bits(address);
+        let length = match length {
+            None => most,
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits
+                .parse::<u8>()
+                .ok()
+                .filter(|length| *length <= most)
+                .ok_or_else(|| no("more bits than such an address has"))?,
+            Some(_) => return Err(no("no number of bits")),
+        };
+        let rest = match address {
+            IpAddr::V4(address) => address.to_bits().checked_shl(length.into()).unwrap_or(0) != 0,
+            IpAddr::V6(address) => address.to_bits().checked_shl(length.into()).unwrap_or(0) != 0,
+        };
+        if rest {
+            return Err(no("bits are set behind its length"));
+        }
+        Ok(Self { address, length })
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = NoPrefix;
+
+    fn try_from(text: String) -> Result<Self, NoPrefix> {
+        text.parse()
+    }
+}
+
+impl From<Prefix> for String {
+    fn from(prefix: Prefix) -> Self {
+        prefix.to_string()
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.length == bits(self.address) {
+            write!(f, "{}", self.address)
+        } else {
+            write!(f, "{}/{}", self.address, self.length)
+        }
+    }
+}
+
+/// A version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// A protocol with ports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Transport {
+    /// Its number (IANA, Protocol Numbers).
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+/// Source ports from the first to the last, with both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SourcePorts {
+    /// The first, at least 1.
+    pub first: u16,
+    /// The last.
+    pub last: u16,
+    /// Of which protocol.
+    #[serde(default)]
+    pub transport: Transport,
+}
+
+/// Which packets belong to a circuit: all that is said must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Streams {
+    /// Where they come from.
+    pub from: Prefix,
+    /// Where they go.
+    pub to: Prefix,
+    /// Their source ports, where the circuit is for some of the streams between the ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_ports: Option<SourcePorts>,
+    /// The mark that the machine's firewall or a socket (`SO_MARK`) puts on them. It does not leave that machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<u32>,
+}
+
+/// Streams that can't be told from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StreamsFault {
+    /// The ends are of two versions of IP.
+    #[error("streams from {from} to {to} can't be: both must be IPv4, or both IPv6")]
+    Families {
+        /// Where they come from.
+        from: Prefix,
+        /// Where they go.
+        to: Prefix,
+    },
+    /// The range of ports is none.
+    #[error("source ports {} to {} are none: the first is at least 1 and at most the last", .0.first, .0.last)]
+    Ports(SourcePorts),
+    /// Packets without a mark have this one.
+    #[error("mark 0 is on every packet that nobody marked: take another")]
+    NoMark,
+}
+
+impl Streams {
+    /// All that goes from one address to another.
+    #[must_use]
+    pub const fn between(from: IpAddr, to: IpAddr) -> Self {
+        Self {
+            from: Prefix::one(from),
+            to: Prefix::one(to),
+            source_ports: None,
+            mark: None,
+        }
+    }
+
+    /// The version of IP that they are of.
+    #[must_use]
+    pub const fn family(&self) -> Family {
+        self.from.family()
+    }
+
+    /// Whether packets can be recognised by it.
+    ///
+    /// # Errors
+    /// [`StreamsFault`]: the first thing that is wrong.
+    pub fn check(&self) -> Result<(), StreamsFault> {
+        if self.from.family() != self.to.family() {
+            return Err(StreamsFault::Families {
+                from: self.from,
+                to: self.to,
+            });
+        }
+        match self.source_ports {
+            Some(ports) if ports.first == 0 || ports.first > ports.last => Err(StreamsFault::Ports(ports)),
+            _ if self.mark == Some(0) => Err(StreamsFault::NoMark),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// As it stands in the id of a part: without blanks, and different for different streams.
+impl fmt::Display for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.from, self.to)?;
+        if let Some(ports) = self.source_ports {
+            write!(f, ",{}={}-{}", ports.transport.word(), ports.first, ports.last)?;
+        }
+        if let Some(mark) = self.mark {
+            write!(f, ",mark={mark:#x}")?;
+        }
+        Ok(())
+    }
+}

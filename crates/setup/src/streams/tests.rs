@@ -1,0 +1,72 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{any_prefix, any_streams};
+
+#[test]
+fn a_prefix_that_is_none_is_refused_in_one_line() {
+    for (text, why) in [
+        ("", "no IP address"),
+        ("10.0.0.1/33", "more bits"),
+        ("10.0.0.1/+3", "no number"),
+        ("10.0.0.1/8", "behind its length"),
+        ("::1/0", "behind its length"),
+        ("10.0.0.0/999999999999", "more bits"),
+        ("host/8", "no IP address"),
+        (&"1".repeat(1000), "too long"),
+    ] {
+        let error = text.parse::<Prefix>().unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        assert!(error.len() < 250 && !error.contains('\n'), "{error}");
+    }
+    let all: Prefix = "0.0.0.0/0".parse().unwrap();
+    assert_eq!(all.length(), 0);
+    assert_eq!("10.0.0.1/32".parse::<Prefix>().unwrap().to_string(), "10.0.0.1");
+}
+
+#[test]
+fn streams_that_cannot_be_told_apart_are_refused() {
+    let good = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    assert_eq!(good.check(), Ok(()));
+    let mixed = Streams {
+        to: "::1".parse().unwrap(),
+        ..good
+    };
+    assert!(matches!(mixed.check(), Err(StreamsFault::Families { .. })));
+    for (first, last) in [(0, 9), (10, 9)] {
+        let ports = SourcePorts {
+            first,
+            last,
+            transport: Transport::Tcp,
+        };
+        let streams = Streams {
+            source_ports: Some(ports),
+            ..good
+        };
+        assert_eq!(streams.check(), Err(StreamsFault::Ports(ports)));
+    }
+    let unmarked = Streams {
+        mark: Some(0),
+        ..good
+    };
+    assert_eq!(unmarked.check(), Err(StreamsFault::NoMark));
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_reads_back(prefix in any_prefix()) {
+        prop_assert_eq!(prefix.to_string().parse::<Prefix>().unwrap(), prefix);
+    }
+
+    #[test]
+    fn any_text_gives_a_prefix_or_an_error(text in ".{0,80}") {
+        if let Ok(prefix) = text.parse::<Prefix>() {
+            prop_assert_eq!(prefix.to_string().parse::<Prefix>(), Ok(prefix));
+        }
+    }
+
+    #[test]
+    fn different_streams_have_different_names(one in any_streams(), other in any_streams()) {
+        prop_assert_eq!(one == other, one.to_string() == other.to_string());
+    }
+}

@@ -1,0 +1,198 @@
+//! A driver that is a program of the operator's: here of the shell.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use longhaul_circuits::time::Window;
+use longhaul_setup::ask::{Counters, DriverError};
+use longhaul_setup::circuit::{Name, Part, PartId};
+use longhaul_setup::driver::{counters, list, set_up, tear_down};
+use longhaul_setup::program::Program;
+use longhaul_setup::remote::Remote;
+use longhaul_setup::streams::Streams;
+
+/// Long enough for any machine that does anything at all.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Keeps one part in a file.
+const KEEPER: &str = r#"
+read -r request
+case $request in
+*'"do":"set_up"'*)
+    id=${request#*'"id":"'}
+    printf %s "${id%%'"'*}" >"$1/part"
+    echo '{"answer":"done"}' ;;
+*'"do":"tear_down"'*)
+    rm -f "$1/part"
+    echo '{"answer":"done"}' ;;
+*'"do":"list"'*)
+    if [ -f "$1/part" ]; then
+        printf '{"answer":"parts","parts":[{"owner":"us","id":"%s","whole":true}]}\n' "$(cat "$1/part")"
+    else
+        echo '{"answer":"parts","parts":[]}'
+    fi ;;
+*'"do":"counters"'*)
+    if [ -f "$1/part" ]; then
+        echo '{"answer":"counters","bytes":1500,"packets":1,"drops":0}'
+    else
+        echo '{"answer":"error","kind":"missing","why":"not here"}'
+    fi ;;
+esac
+"#;
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn part() -> Part {
+    let streams = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    Part {
+        owner: name("us"),
+        id: PartId::of(&name("c"), &name("a"), &name("ab"), &streams),
+        circuit: name("c"),
+        node: name("a"),
+        link: name("ab"),
+        rate: 1_000_000,
+        window: Window::new(0, 1_000),
+        streams,
+    }
+}
+
+/// A program of these commands.
+struct Script(tempfile::TempDir);
+
+impl Script {
+    fn of(commands: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("driver.sh"), commands).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("driver.sh")
+    }
+
+    /// The shell's, so that no file is run while another process may still have it open.
+    fn arguments(&self) -> Vec<String> {
+        let paths = [self.path(), self.0.path().to_owned()];
+        paths.map(|path| path.to_str().unwrap().to_owned()).into()
+    }
+
+    fn driver(&self, time: Duration) -> Program {
+        Program::new("/bin/sh", self.arguments(), time)
+    }
+}
+
+#[tokio::test]
+async fn a_program_sets_up_lists_counts_and_tears_down() {
+    let script = Script::of(KEEPER);
+    let driver = script.driver(LONG);
+    let part = part();
+    assert_eq!(list(&driver, name("us")).await, Ok(vec![]));
+    set_up(&driver, part.clone()).await.unwrap();
+    let there = list(&driver, name("us")).await.unwrap();
+    assert_eq!(there[0].id, part.id);
+    assert!(there[0].whole && there[0].part.is_none());
+    let counted = Counters {
+        bytes: 1_500,
+        packets: 1,
+        drops: 0,
+    };
+    assert_eq!(counters(&driver, name("us"), part.id.clone()).await, Ok(counted));
+    tear_down(&driver, name("us"), part.id.clone()).await.unwrap();
+    let gone = counters(&driver, name("us"), part.id).await;
+    let missing = DriverError::Missing {
+        why: "not here".to_owned(),
+    };
+    assert_eq!(gone, Err(missing));
+}
+
+#[tokio::test]
+async fn what_a_program_does_wrong_is_told_in_one_line() {
+    for (commands, kind, why) in [
+        ("exit 3", "failed", "it answered nothing (exit status: 3)"),
+        (
+            "echo 'the switch is off' >&2; exit 1",
+            "failed",
+            "the switch is off",
+        ),
+        (
+            "echo '{\"answer\":\"done\"}'; echo 'not really' >&2; exit 1",
+            "failed",
+            "not really",
+        ),
+        ("echo yes", "not understood", "the answer is not understood"),
+        (
+            "echo '{\"answer\":\"done\"} {\"answer\":\"done\"}'",
+            "not understood",
+            "trailing",
+        ),
+        (
+            "echo '{\"answer\":\"counters\",\"bytes\":1,\"packets\":1,\"drops\":0}'",
+            "not understood",
+            "no answer to what was asked",
+        ),
+        (
+            "printf '{\"answer\":\"error\",\"kind\":\"refused\",\"why\":\"\\\\u001b[31m\\\\nno\"}'; exit 1",
+            "refused",
+            "[31m no",
+        ),
+        ("yes", "not understood", "more than 8388608 bytes"),
+        ("yes >&2", "failed", "longer than 0.5 s"),
+        ("kill -9 $$", "failed", "signal: 9"),
+    ] {
+        let time = if commands == "yes >&2" {
+            Duration::from_millis(500)
+        } else {
+            LONG
+        };
+        let error = set_up(&Script::of(commands).driver(time), part())
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(kind) && error.contains(why),
+            "{commands}: {error}"
+        );
+        assert!(!error.contains(['\n', '\u{1b}']), "{error:?}");
+    }
+    let nobody = Program::new("/no/such/program", vec![], LONG);
+    let error = set_up(&nobody, part()).await.unwrap_err().to_string();
+    assert!(
+        error.contains("/no/such/program") && error.contains("can't be started"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_program_that_takes_too_long_is_killed_with_what_it_started() {
+    let script = Script::of("sleep 1000 & echo $! >\"$1/child\"; wait");
+    let error = set_up(&script.driver(Duration::from_secs(2)), part())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("longer than 2 s"), "{error}");
+    let child = std::fs::read_to_string(script.0.path().join("child")).unwrap();
+    let stat = format!("/proc/{}/stat", child.trim());
+    let deadline = Instant::now() + LONG;
+    // It may still be there as a zombie until whoever inherited it looks.
+    while std::fs::read_to_string(&stat).is_ok_and(|line| !line.contains(") Z")) {
+        assert!(Instant::now() < deadline, "it still runs");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_is_reached_through_a_commands_input_and_output() {
+    let script = Script::of(
+        "while read -r line; do echo '{\"answer\":\"parts\",\"parts\":[]}'; echo >>\"$1/asked\"; done",
+    );
+    let remote = Remote::command("/bin/sh", script.arguments(), LONG);
+    for _ in 0..3 {
+        assert_eq!(list(&remote, name("us")).await, Ok(vec![]));
+    }
+    let ended = Remote::command("/bin/true", vec![], LONG);
+    let error = list(&ended, name("us")).await.unwrap_err();
+    assert!(matches!(error, DriverError::Failed { .. }), "{error}");
+}

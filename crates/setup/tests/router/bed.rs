@@ -1,0 +1,196 @@
+//! A client and a server with a router between them, from which two links lead to the server.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use longhaul_circuits::time::Window;
+use longhaul_setup::ask::Request;
+use longhaul_setup::circuit::{Circuit, Hop, Name, Part, PartId, Piece, Route};
+use longhaul_setup::driver::Driver;
+use longhaul_setup::linux::{LinuxRouter, RouterConfig, Start};
+use longhaul_setup::reconcile::Reconciler;
+use longhaul_setup::streams::{Prefix, SourcePorts, Streams, Transport};
+use wanbed::{Lab, Overrides, Scenario};
+
+/// Packets take `near`, which is shorter.
+const SCENARIO: &str = r#"
+nodes = { client = {}, router = {}, server = {} }
+[links]
+access = { ends = ["client", "router"], delay = "1 ms", rate = "1 Gbit/s" }
+near = { ends = ["router", "server"], delay = "1 ms", rate = "1 Gbit/s" }
+far = { ends = ["router", "server"], delay = "3 ms", rate = "1 Gbit/s" }
+"#;
+
+/// What each link of the router carries, in bit/s: less than the lab's do.
+pub const LINK: u64 = 100_000_000;
+
+pub fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+/// The lab, where there can be one.
+pub fn lab() -> Option<Arc<Lab>> {
+    if let Err(why) = Lab::possible() {
+        eprintln!("left out: no lab here: {why}");
+        return None;
+    }
+    let scenario = Scenario::from_text("the router's bed", SCENARIO);
+    let lab = Arc::new(Lab::up(&scenario, &Overrides::default()).unwrap());
+    let runs = |program: &str| lab.command("router", program).unwrap().arg("-V").output().is_ok();
+    if !runs("tc") {
+        eprintln!("left out: tc is not installed");
+        return None;
+    }
+    Some(lab)
+}
+
+/// A router of owner `us`, whose links have the names of the lab's.
+pub fn config() -> RouterConfig {
+    serde_json::from_value(serde_json::json!({
+        "owner": "us",
+        "links": {
+            "near": {"interface": "near", "rate": LINK},
+            "far": {"interface": "far", "rate": LINK},
+        },
+    }))
+    .unwrap()
+}
+
+/// Commands in the router's node.
+pub fn in_router(lab: &Arc<Lab>) -> Start {
+    let lab = Arc::clone(lab);
+    Arc::new(move |program, arguments| {
+        let mut command = lab.command("router", program).map_err(io::Error::other)?;
+        command.args(arguments);
+        Ok(command)
+    })
+}
+
+/// Commands in the router's node, of which only so many that change anything can be started, and none after those; and how many were to be.
+pub fn some_in_router(lab: &Arc<Lab>, most: usize) -> (Start, Arc<AtomicUsize>) {
+    let all = in_router(lab);
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let start: Start = Arc::new(move |program, arguments| {
+        let changes = usize::from(!arguments.contains(&"show"));
+        let before = counted.fetch_add(changes, Ordering::SeqCst);
+        if before + changes > most {
+            return Err(io::Error::other("it is dead"));
+        }
+        all(program, arguments)
+    });
+    (start, count)
+}
+
+pub fn router(lab: &Arc<Lab>, record: &Path) -> LinuxRouter {
+    LinuxRouter::open(config(), record, in_router(lab)).unwrap()
+}
+
+/// What goes from the client to the server from TCP ports of this range.
+pub fn streams(lab: &Lab, first: u16, last: u16) -> Streams {
+    let [from, to] = ["client", "server"].map(|node| Prefix::one(lab.address(node).unwrap().into()));
+    Streams {
+        from,
+        to,
+        source_ports: Some(SourcePorts {
+            first,
+            last,
+            transport: Transport::Tcp,
+        }),
+        mark: None,
+    }
+}
+
+pub fn part(circuit: &str, link: &str, rate: u64, streams: Streams) -> Part {
+    Part {
+        owner: name("us"),
+        id: PartId::of(&name(circuit), &name("router"), &name(link), &streams),
+        circuit: name(circuit),
+        node: name("router"),
+        link: name(link),
+        rate,
+        window: Window::new(0, 1_000),
+        streams,
+    }
+}
+
+/// A circuit of that part alone.
+pub fn circuit(part: &Part) -> Circuit {
+    let hop = Hop {
+        node: part.node.clone(),
+        link: part.link.clone(),
+    };
+    Circuit {
+        id: part.circuit.clone(),
+        pieces: vec![Piece {
+            window: part.window,
+            routes: vec![Route {
+                hops: vec![hop],
+                rate: part.rate,
+                streams: part.streams,
+            }],
+        }],
+    }
+}
+
+/// Asks a driver until there is nothing more to ask, in a time that stands still: what is wanted is there then, and nothing else.
+pub async fn reconcile(driver: &dyn Driver, wanted: Vec<Circuit>) {
+    let nodes = [(name("router"), name("driver"))];
+    let mut reconciler = Reconciler::new(name("us"), nodes.into());
+    reconciler.want(wanted);
+    loop {
+        let asks = reconciler.next(0);
+        if asks.is_empty() {
+            return;
+        }
+        for ask in asks {
+            let answer = driver.ask(&ask.request).await;
+            assert!(answer.is_ok(), "{:?}: {answer:?}", ask.request);
+            reconciler.answered(ask.number, answer, 0);
+        }
+    }
+}
+
+/// Asks, and takes any answer.
+pub async fn ask(driver: &dyn Driver, request: Request) {
+    let _ = driver.ask(&request).await;
+}
+
+/// What a command in the router's node says.
+pub fn said(lab: &Lab, words: &str) -> String {
+    let mut words = words.split_whitespace();
+    let program = words.next().unwrap();
+    let output = lab
+        .command("router", program)
+        .unwrap()
+        .args(words)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// All that is chosen in the router's node for queues, rules and routes.
+pub fn state(lab: &Lab) -> String {
+    let mut state = String::new();
+    for words in [
+        "ip -4 rule show",
+        "ip -6 rule show",
+        "ip -4 route show table all",
+        "ip -6 route show table all",
+    ] {
+        state.push_str(&said(lab, words));
+    }
+    for device in ["access", "near", "far"] {
+        for what in ["qdisc", "class", "filter"] {
+            state.push_str(&said(lab, &format!("tc {what} show dev {device}")));
+        }
+    }
+    state
+}

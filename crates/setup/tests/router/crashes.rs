@@ -1,0 +1,140 @@
+//! A router that is dead after any number of changes: whoever comes after it puts all of it right.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use longhaul_setup::ask::Request;
+use longhaul_setup::circuit::{Circuit, Part};
+use longhaul_setup::driver::list;
+use longhaul_setup::linux::LinuxRouter;
+use wanbed::Lab;
+
+use crate::bed::{
+    LINK, ask, circuit, config, lab, name, part, reconcile, router, some_in_router, state, streams,
+};
+
+/// What is done to a router, with what it had before, until it dies.
+struct Case {
+    before: Vec<Circuit>,
+    requests: Vec<Request>,
+    /// What whoever comes after it wants there.
+    after: Vec<Circuit>,
+}
+
+/// Lets it die after each number of changes, and sees to it that what is wanted is there after that, and nothing when nothing is.
+async fn dies_everywhere(lab: &Arc<Lab>, case: &Case, loses_record: bool) {
+    let clean = state(lab);
+    for most in 0.. {
+        let folder = tempfile::tempdir().unwrap();
+        reconcile(&router(lab, folder.path()), case.before.clone()).await;
+        let (start, count) = some_in_router(lab, most);
+        {
+            let dying = LinuxRouter::open(config(), folder.path(), start).unwrap();
+            for request in &case.requests {
+                ask(&dying, request.clone()).await;
+            }
+        }
+        if loses_record {
+            std::fs::remove_file(folder.path().join("parts.json")).ok();
+        }
+        is_put_right(lab, folder.path(), &case.after).await;
+        reconcile(&router(lab, folder.path()), vec![]).await;
+        assert_eq!(state(lab), clean, "after {most} changes");
+        if count.load(Ordering::SeqCst) <= most {
+            assert!(most > 4, "it was done at once");
+            return;
+        }
+    }
+}
+
+async fn is_put_right(lab: &Arc<Lab>, record: &Path, wanted: &[Circuit]) {
+    let after = router(lab, record);
+    reconcile(&after, wanted.to_vec()).await;
+    let there = list(&after, name("us")).await.unwrap();
+    assert_eq!(there.len(), wanted.len(), "{there:?}");
+    for circuit in wanted {
+        let found = there.iter().find(|found| found.id.is_of(&circuit.id)).unwrap();
+        let rate = found.part.as_ref().unwrap().rate;
+        assert!(
+            found.whole && rate == circuit.pieces[0].routes[0].rate,
+            "{found:?}"
+        );
+    }
+}
+
+fn parts(lab: &Lab) -> [Part; 2] {
+    [
+        part("one", "near", LINK / 4, streams(lab, 21_000, 21_009)),
+        part("other", "near", LINK / 5, streams(lab, 22_000, 22_009)),
+    ]
+}
+
+fn set_up(part: &Part) -> Request {
+    Request::SetUp { part: part.clone() }
+}
+
+fn tear_down(part: &Part) -> Request {
+    Request::TearDown {
+        owner: part.owner.clone(),
+        id: part.id.clone(),
+    }
+}
+
+#[tokio::test]
+async fn while_it_sets_up() {
+    let Some(lab) = lab() else { return };
+    let [one, other] = parts(&lab);
+    let case = Case {
+        before: vec![circuit(&one)],
+        requests: vec![set_up(&other)],
+        after: vec![circuit(&one), circuit(&other)],
+    };
+    dies_everywhere(&lab, &case, false).await;
+}
+
+#[tokio::test]
+async fn while_it_sets_up_the_first() {
+    let Some(lab) = lab() else { return };
+    let [one, other] = parts(&lab);
+    let case = Case {
+        before: vec![],
+        requests: vec![set_up(&one)],
+        after: vec![circuit(&other)],
+    };
+    dies_everywhere(&lab, &case, true).await;
+}
+
+#[tokio::test]
+async fn while_it_tears_down() {
+    let Some(lab) = lab() else { return };
+    let [one, other] = parts(&lab);
+    let case = Case {
+        before: vec![circuit(&one), circuit(&other)],
+        requests: vec![tear_down(&one), tear_down(&other)],
+        after: vec![],
+    };
+    dies_everywhere(&lab, &case, false).await;
+    dies_everywhere(&lab, &case, true).await;
+}
+
+#[tokio::test]
+async fn while_it_changes() {
+    let Some(lab) = lab() else { return };
+    let [one, _] = parts(&lab);
+    let slower = Part {
+        rate: LINK / 10,
+        ..one.clone()
+    };
+    // The id of one, which now leaves by another link: whoever asks so has mixed something up.
+    let elsewhere = Part {
+        link: name("far"),
+        ..one.clone()
+    };
+    let case = Case {
+        before: vec![circuit(&one)],
+        requests: vec![set_up(&slower), set_up(&elsewhere)],
+        after: vec![circuit(&slower)],
+    };
+    dies_everywhere(&lab, &case, false).await;
+}

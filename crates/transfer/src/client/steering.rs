@@ -1,0 +1,415 @@
+//! How many streams each route of a copy has, where the routes were chosen by somebody else than the user.
+//!
+//! Whoever chose them may have been wrong, out of date or lying, so nothing that was promised counts here, only what the routes do beside each
+//! other. The direct route is always one of them, and opens the copy; all streams pull from one queue. A route begins on **probation**: its streams
+//! come in addition to as many direct ones as there would be without it. So one that does nothing takes nothing from them, but what it has in
+//! flight when it is found out:
+//!
+//! - **Late**: it is not open after [`LATE_FACTOR`] times as long as the direct one took. It keeps one attempt, and its other streams are given up.
+//! - **Stalled**: it moves nothing for [`STALL`], and [`STALL_RTTS`] round trips, although it has something to move, while the direct one moves. Its streams
+//!   are given up, so that what they carry goes elsewhere.
+//! - **Slower**: its streams carry less than [`SLOWER_PART`] of what direct ones do, each, over two spans. It keeps one stream, and gets more again
+//!   when that one carries more than all direct ones together.
+//! - **Better**: its streams carry more than [`BETTER_FACTOR`] times what direct ones do. The direct route keeps one stream, by which it goes on being
+//!   measured. When that one carries twice as much as one of the route's, the streams are spread evenly for a trial, and what that carries decides.
+//! - **Even**: it is neither after [`PROBATION_SPANS`]. From now on the streams are spread evenly.
+//! - **Gone**: no attempt can succeed.
+//!
+//! No clock and no socket in here; the supervisor feeds it and opens, retires and gives up what follows.
+
+use std::time::Duration;
+
+use crate::progress::RouteStanding;
+
+/// The number of the direct route.
+pub(super) const DIRECT: usize = 0;
+/// A route is late when opening takes so many times as long as the other one took, and longer by [`LATE_LEAST`].
+const LATE_FACTOR: u32 = 3;
+const LATE_LEAST: Duration = Duration::from_millis(100);
+/// A route that moves nothing for so long, in time and in round trips, while the direct one does, is stalled. (A server tells how its end of a
+/// stream does twice as often.)
+const STALL: Duration = Duration::from_secs(1);
+const STALL_RTTS: u32 = 6;
+/// Over which time routes are compared, in round trips and in time.
+const SPAN_RTTS: u32 = 4;
+const MIN_SPAN: Duration = Duration::from_millis(300);
+const MAX_SPAN: Duration = Duration::from_secs(2);
+/// Spans in which a new route is compared before it counts as any other.
+const PROBATION_SPANS: u32 = 4;
+/// Of what a direct stream carries, less than this is slower.
+const SLOWER_PART: f64 = 0.67;
+/// Of what a direct stream carries, more than this is better.
+const BETTER_FACTOR: f64 = 1.5;
+/// Spans in a row that must say the same.
+const MIN_SPANS: u32 = 2;
+/// Of what a route's stream carries, more than this of the one direct stream leads to a trial.
+const TRIAL_FACTOR: f64 = 2.0;
+/// Spans of a trial: the streams that it opens have their slow start in the first ones.
+const TRIAL_SPANS: u32 = 4;
+/// What a trial must carry of what was carried before, to be right.
+const TRIAL_PAID: f64 = 1.1;
+/// How long after a trial that was wrong there is no other; it doubles each time.
+const NO_TRIAL_FOR: Duration = Duration::from_secs(10);
+
+/// What a route does, at a look.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RouteLook {
+    /// A stream over it was begun.
+    pub tried: bool,
+    /// A stream over it has been open.
+    pub opened: bool,
+    /// Streams that are open now.
+    pub open: usize,
+    /// Bytes that its streams have moved.
+    pub moved: u64,
+    /// There is something that they are to move.
+    pub busy: bool,
+    /// No attempt can succeed.
+    pub gone: bool,
+}
+
+/// That a route stands differently from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Judged {
+    pub route: usize,
+    pub standing: RouteStanding,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    used: bool,
+    tried: Option<Duration>,
+    opened: Option<Duration>,
+    /// Bytes at the last look at which they had grown, and when that was.
+    grew: (u64, Duration),
+    /// At the last mark.
+    marked: Mark,
+    /// Spans in a row in which it was slower, or better.
+    slower: u32,
+    better: u32,
+    standing: Standing,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    moved: u64,
+    open: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Standing {
+    /// Compared in so many spans.
+    Probation(u32),
+    Even,
+    Better,
+    /// Even for a while: what all routes carried before, in bytes a second, and the spans that are left.
+    Trial {
+        before: f64,
+        left: u32,
+    },
+    Slower,
+    Late,
+    Stalled,
+    Gone,
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self::Probation(0)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Steering {
+    routes: Vec<Known>,
+    marked_at: Duration,
+    no_trial_before: Duration,
+    trials: u32,
+}
+
+impl Steering {
+    /// These routes are used from now on, beside the direct one; others no longer.
+    pub(super) fn set_used(&mut self, beside: &[usize]) {
+        let most = beside.iter().copied().max().unwrap_or(DIRECT);
+        if self.routes.len() <= most {
+            self.routes.resize(most + 1, Known::default());
+        }
+        for (number, route) in self.routes.iter_mut().enumerate() {
+            route.used = number == DIRECT || beside.contains(&number);
+        }
+    }
+
+    /// The routes that are used, the direct one first.
+    pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
+        let numbered = self.routes.iter().enumerate();
+        numbered.filter(|(_, route)| route.used).map(|(number, _)| number)
+    }
+
+    /// The most streams that a route has, where there would be so many over one route.
+    pub(super) fn most(&self, route: usize, streams: usize) -> usize {
+        let Some(known) = self.routes.get(route).filter(|known| known.used) else {
+            return 0;
+        };
+        match known.standing {
+            Standing::Gone => 0,
+            Standing::Slower | Standing::Late | Standing::Stalled => 1,
+            Standing::Trial { .. } => (streams / 2).max(1),
+            _ if route != DIRECT => usize::MAX,
+            _ => match self.others().any(|other| other.standing == Standing::Better) {
+                true => 1,
+                false => usize::MAX,
+            },
+        }
+    }
+
+    /// How many streams there are in all, where there would be so many over one route: as many again for each route on probation, and one for each
+    /// route that keeps one to be measured by.
+    pub(super) fn in_all(&self, streams: usize) -> usize {
+        let is_new = |other: &&Known| matches!(other.standing, Standing::Probation(_));
+        let measured = self
+            .used()
+            .filter(|route| self.most(*route, streams) == 1)
+            .count();
+        let times = 1 + self.others().filter(is_new).count();
+        streams.saturating_mul(times).saturating_add(measured)
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Known> {
+        self.routes.iter().skip(DIRECT + 1).filter(|other| other.used)
+    }
+
+    /// Looks at all routes, by their numbers, with the round trip over the longest of them. What stands differently is returned.
+    pub(super) fn look(&mut self, now: Duration, rtt: Duration, looks: &[RouteLook]) -> Vec<Judged> {
+        let mut judged = Vec::new();
+        for (known, look) in self.routes.iter_mut().zip(looks) {
+            if look.tried {
+                known.tried.get_or_insert(now);
+            }
+            if look.opened && known.opened.is_none() {
+                known.opened = Some(now);
+                known.grew = (look.moved, now);
+            }
+            if look.moved != known.grew.0 || look.open == 0 || !look.busy {
+                known.grew = (look.moved, now);
+            }
+        }
+        for route in 0..self.routes.len() {
+            if let Some(verdict) = self.of_attempts(route, now, looks) {
+                self.stand(route, verdict, &mut judged);
+            }
+        }
+        for route in DIRECT + 1..self.routes.len() {
+            if let Some(verdict) = self.of_silence(route, now, rtt, looks) {
+                self.stand(route, verdict, &mut judged);
+            }
+        }
+        let span = rtt.saturating_mul(SPAN_RTTS).clamp(MIN_SPAN, MAX_SPAN);
+        let spent = now.saturating_sub(self.marked_at);
+        if spent >= span {
+            self.compare(now, spent.as_secs_f64(), looks, &mut judged);
+            self.marked_at = now;
+            for (known, look) in self.routes.iter_mut().zip(looks) {
+                known.marked = Mark {
+                    moved: look.moved,
+                    open: look.open,
+                };
+            }
+        }
+        judged
+    }
+
+    fn stand(&mut self, route: usize, verdict: (Standing, String), judged: &mut Vec<Judged>) {
+        let (standing, reason) = verdict;
+        let Some(known) = self
+            .routes
+            .get_mut(route)
+            .filter(|known| known.standing != standing)
+        else {
+            return;
+        };
+        known.standing = standing;
+        (known.slower, known.better) = (0, 0);
+        judged.push(Judged {
+            route,
+            standing: match standing {
+                Standing::Probation(_) | Standing::Even | Standing::Trial { .. } => RouteStanding::Even,
+                Standing::Better => RouteStanding::Better,
+                Standing::Slower => RouteStanding::Slower,
+                Standing::Late => RouteStanding::Late,
+                Standing::Stalled => RouteStanding::Stalled,
+                Standing::Gone => RouteStanding::Gone,
+            },
+            reason,
+        });
+    }
+
+    /// What follows from whether it can be opened.
+    fn of_attempts(&self, route: usize, now: Duration, looks: &[RouteLook]) -> Option<(Standing, String)> {
+        let (known, look) = (self.routes.get(route)?, looks.get(route)?);
+        if !known.used {
+            return None;
+        }
+        if look.gone {
+            return Some((Standing::Gone, "no attempt can succeed".to_owned()));
+        }
+        match known.standing {
+            Standing::Gone => return Some((Standing::default(), "it is tried again".to_owned())),
+            Standing::Late if known.opened.is_some() => {
+                return Some((Standing::default(), "it is open now".to_owned()));
+            }
+            _ => {}
+        }
+        let (tried, None) = (known.tried?, known.opened) else {
+            return None;
+        };
+        // The direct route is measured against the quickest of the others, they against it.
+        let took = |other: &Known| Some(other.opened?.saturating_sub(other.tried?));
+        let others = match route {
+            DIRECT => self.others().filter_map(took).min(),
+            _ => self.routes.first().and_then(took),
+        };
+        let allowed = others?.saturating_mul(LATE_FACTOR).max(others? + LATE_LEAST);
+        let waited = now.saturating_sub(tried);
+        (waited >= allowed && known.standing != Standing::Late).then(|| {
+            let reason = format!("it is not open after {} ms", waited.as_millis());
+            (Standing::Late, reason)
+        })
+    }
+
+    /// What follows from that it moves nothing.
+    fn of_silence(
+        &self,
+        route: usize,
+        now: Duration,
+        rtt: Duration,
+        looks: &[RouteLook],
+    ) -> Option<(Standing, String)> {
+        let (known, look) = (self.routes.get(route)?, looks.get(route)?);
+        let direct = self.routes.get(DIRECT)?;
+        let silent = now.saturating_sub(known.grew.1);
+        let bound = STALL.max(rtt.saturating_mul(STALL_RTTS));
+        let direct_moves = direct.grew.1 > known.grew.1 && now.saturating_sub(direct.grew.1) < silent / 2;
+        if known.standing == Standing::Stalled {
+            let moves = look.open > 0 && silent.is_zero() && look.moved > known.marked.moved;
+            return moves.then(|| (Standing::Slower, "it moves again".to_owned()));
+        }
+        (known.used && look.open > 0 && silent >= bound && direct_moves).then(|| {
+            let reason = format!("it has moved nothing for {} ms", silent.as_millis());
+            (Standing::Stalled, reason)
+        })
+    }
+
+    /// Compares what the routes carried since the last mark, `seconds` ago.
+    fn compare(&mut self, now: Duration, seconds: f64, looks: &[RouteLook], judged: &mut Vec<Judged>) {
+        let carried = |known: &Known, look: &RouteLook| {
+            let whole = look.open > 0 && known.marked.open > 0;
+            whole.then(|| look.moved.saturating_sub(known.marked.moved) as f64 / seconds)
+        };
+        let each = |known: &Known, look: &RouteLook| {
+            carried(known, look).map(|rate| rate / known.marked.open.max(look.open) as f64)
+        };
+        let all: f64 = self
+            .routes
+            .iter()
+            .zip(looks)
+            .filter_map(|(known, look)| carried(known, look))
+            .sum();
+        let Some((direct, direct_look)) = self.routes.first().zip(looks.first()) else {
+            return;
+        };
+        let (Some(direct_all), Some(direct_each)) = (carried(direct, direct_look), each(direct, direct_look))
+        else {
+            return;
+        };
+        for route in DIRECT + 1..self.routes.len() {
+            let (Some(known), Some(look)) = (self.routes.get(route).copied(), looks.get(route)) else {
+                continue;
+            };
+            let (Some(here), Some(one)) = (carried(&known, look), each(&known, look)) else {
+                continue;
+            };
+            let (mut slower, mut better) = (known.slower, known.better);
+            let times = |says: bool, before: u32| if says { before + 1 } else { 0 };
+            let verdict = match known.standing {
+                Standing::Probation(_) | Standing::Even => {
+                    slower = times(one < SLOWER_PART * direct_each, slower);
+                    better = times(one > BETTER_FACTOR * direct_each, better);
+                    if slower >= MIN_SPANS && here < direct_all {
+                        Some((
+                            Standing::Slower,
+                            "its streams carry less than direct ones".to_owned(),
+                        ))
+                    } else if better >= MIN_SPANS {
+                        Some((
+                            Standing::Better,
+                            "its streams carry more than direct ones".to_owned(),
+                        ))
+                    } else if let Standing::Probation(spans) = known.standing {
+                        if let Some(known) = self.routes.get_mut(route) {
+                            known.standing = Standing::Probation(spans + 1);
+                        }
+                        let is_over = spans + 1 >= PROBATION_SPANS && slower == 0 && better == 0;
+                        is_over.then(|| {
+                            (
+                                Standing::Even,
+                                "its streams carry as much as direct ones".to_owned(),
+                            )
+                        })
+                    } else {
+                        None
+                    }
+                }
+                Standing::Better => {
+                    slower = times(direct_each > TRIAL_FACTOR * one, slower);
+                    (slower >= MIN_SPANS && now >= self.no_trial_before).then(|| {
+                        let trial = Standing::Trial {
+                            before: all,
+                            left: TRIAL_SPANS,
+                        };
+                        (trial, "a direct stream carries more than its own".to_owned())
+                    })
+                }
+                Standing::Trial { before, left: 0 } => {
+                    if all > TRIAL_PAID * before {
+                        Some((Standing::Slower, "direct streams carry more".to_owned()))
+                    } else {
+                        let pause = NO_TRIAL_FOR.saturating_mul(1 << self.trials.min(8));
+                        self.no_trial_before = now + pause;
+                        self.trials += 1;
+                        Some((Standing::Better, "direct streams carry no more".to_owned()))
+                    }
+                }
+                Standing::Trial { before, left } => {
+                    if let Some(known) = self.routes.get_mut(route) {
+                        known.standing = Standing::Trial {
+                            before,
+                            left: left - 1,
+                        };
+                    }
+                    None
+                }
+                Standing::Slower => {
+                    better = times(here > direct_all, better);
+                    (better >= MIN_SPANS).then(|| {
+                        (
+                            Standing::Even,
+                            "it carries more than all direct streams".to_owned(),
+                        )
+                    })
+                }
+                _ => None,
+            };
+            if let Some(known) = self.routes.get_mut(route) {
+                (known.slower, known.better) = (slower, better);
+            }
+            if let Some(verdict) = verdict {
+                self.stand(route, verdict, judged);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Copies in virtual time, over routes that do what they promise, fail, stall, and are slow: what each costs against the direct one alone.
+
+use super::*;
+
+/// How often the supervisor looks while bytes move.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// A route of the simulation.
+#[derive(Clone)]
+struct Road {
+    /// How long a stream takes to open; never, where it is none.
+    opens_after: Option<Duration>,
+    /// Bytes a second of one stream, by the time since the copy began.
+    each: fn(Duration) -> f64,
+    /// Bytes a second of all of its streams together.
+    all: f64,
+    /// Attempts fail at once and for good.
+    refuses: bool,
+}
+
+const RTT: Duration = Duration::from_millis(100);
+
+impl Road {
+    fn new(each: fn(Duration) -> f64) -> Self {
+        Self {
+            opens_after: Some(2 * RTT),
+            each,
+            all: f64::INFINITY,
+            refuses: false,
+        }
+    }
+}
+
+struct Stream {
+    route: usize,
+    begun: Duration,
+}
+
+/// How a simulated copy went.
+struct Went {
+    took: Duration,
+    judged: Vec<(usize, RouteStanding)>,
+    /// Most streams that were open or opening at once.
+    most_streams: usize,
+}
+
+/// A copy of so many bytes by so many streams: streams pull, so that all is over when the sum is there. What a stream that is given up had in
+/// flight is counted as lost.
+fn copy(roads: &[Road], streams: usize, bytes: f64) -> Went {
+    let mut steering = Steering::default();
+    let beside: Vec<usize> = (1..roads.len()).collect();
+    steering.set_used(&beside);
+    let mut open: Vec<Stream> = Vec::new();
+    let mut moved = vec![0.0; roads.len()];
+    let (mut tried, mut opened) = (vec![false; roads.len()], vec![false; roads.len()]);
+    let mut judged = Vec::new();
+    let mut most_streams = 0;
+    let (mut now, mut left) = (Duration::ZERO, bytes);
+    while left > 0.0 {
+        assert!(now < Duration::from_secs(10_000), "it never ends");
+        let is_open = |stream: &Stream, now: Duration| {
+            roads[stream.route]
+                .opens_after
+                .is_some_and(|after| now >= stream.begun + after)
+        };
+        let looks: Vec<RouteLook> = (0..roads.len())
+            .map(|route| {
+                let on = open.iter().filter(|stream| stream.route == route);
+                let open_now = on.filter(|stream| is_open(stream, now)).count();
+                opened[route] |= open_now > 0;
+                RouteLook {
+                    tried: tried[route],
+                    opened: opened[route],
+                    open: open_now,
+                    moved: moved[route] as u64,
+                    busy: true,
+                    gone: tried[route] && roads[route].refuses,
+                }
+            })
+            .collect();
+        for verdict in steering.look(now, RTT, &looks) {
+            if verdict.standing == RouteStanding::Stalled {
+                open.retain(|stream| stream.route != verdict.route);
+            }
+            judged.push((verdict.route, verdict.standing));
+        }
+        for route in 0..roads.len() {
+            while open.iter().filter(|stream| stream.route == route).count() > steering.most(route, streams) {
+                let last = open.iter().rposition(|stream| stream.route == route).unwrap();
+                open.remove(last);
+            }
+        }
+        while open.len() > steering.in_all(streams) {
+            let on = |route: usize| open.iter().filter(|stream| stream.route == route).count();
+            let most = (0..roads.len()).max_by_key(|route| on(*route)).unwrap();
+            let last = open.iter().rposition(|stream| stream.route == most).unwrap();
+            open.remove(last);
+        }
+        while open.len() < steering.in_all(streams) {
+            let on = |route: usize| open.iter().filter(|stream| stream.route == route).count();
+            let routes = steering
+                .used()
+                .filter(|route| on(*route) < steering.most(*route, streams));
+            let Some(route) = routes.min_by_key(|route| on(*route)) else {
+                break;
+            };
+            tried[route] = true;
+            if roads[route].refuses {
+                break;
+            }
+            open.push(Stream { route, begun: now });
+        }
+        most_streams = most_streams.max(open.len());
+        now += LOOK;
+        for (route, road) in roads.iter().enumerate() {
+            let on = open
+                .iter()
+                .filter(|stream| stream.route == route && is_open(stream, now));
+            let rate = (on.count() as f64 * (road.each)(now)).min(road.all);
+            moved[route] += rate * LOOK.as_secs_f64();
+            left -= rate * LOOK.as_secs_f64();
+        }
+    }
+    Went {
+        took: now,
+        judged,
+        most_streams,
+    }
+}
+
+/// Ten streams, of 1 MB/s each over the direct route, for about 20 s.
+fn beside(road: Road) -> (f64, Went) {
+    let direct = Road::new(|_| 1e6);
+    let alone = copy(std::slice::from_ref(&direct), 10, 200e6).took;
+    let went = copy(&[direct, road], 10, 200e6);
+    assert!(went.most_streams <= 20);
+    (went.took.as_secs_f64() / alone.as_secs_f64(), went)
+}
+
+fn stands(went: &Went) -> Option<RouteStanding> {
+    went.judged
+        .iter()
+        .rev()
+        .find(|(route, _)| *route == 1)
+        .map(|(_, standing)| *standing)
+}
+
+#[test]
+fn a_route_that_is_better_gets_nearly_all() {
+    let (ratio, went) = beside(Road::new(|_| 5e6));
+    assert_eq!(stands(&went), Some(RouteStanding::Better));
+    // 1 + 9 * 5 MB/s in place of 10.
+    assert!(ratio < 0.25, "{ratio}");
+    // One that is as good has as many streams as the direct one, and no more in all.
+    let (ratio, went) = beside(Road::new(|_| 1e6));
+    assert_eq!(stands(&went), Some(RouteStanding::Even));
+    assert!((0.85..1.001).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn a_route_that_does_nothing_costs_nothing() {
+    let refuses = Road {
+        refuses: true,
+        ..Road::new(|_| 0.0)
+    };
+    let never_opens = Road {
+        opens_after: None,
+        ..Road::new(|_| 0.0)
+    };
+    let slow = Road::new(|_| 0.1e6);
+    let limited = Road {
+        all: 0.2e6,
+        ..Road::new(|_| 1e6)
+    };
+    for (road, standing) in [
+        (refuses, RouteStanding::Gone),
+        (never_opens, RouteStanding::Late),
+        (slow, RouteStanding::Slower),
+        (limited, RouteStanding::Slower),
+    ] {
+        let (ratio, went) = beside(road);
+        assert_eq!(stands(&went), Some(standing));
+        assert!(ratio < 1.002, "{standing:?}: {ratio}");
+    }
+}
+
+#[test]
+fn a_route_that_stalls_is_given_up() {
+    let (ratio, went) = beside(Road::new(|_| 0.0));
+    assert_eq!(stands(&went), Some(RouteStanding::Stalled));
+    assert!(ratio < 1.002, "{ratio}");
+    // In mid-copy, when nearly all went over it.
+    let (ratio, went) = beside(Road::new(|at| if at.as_secs() < 3 { 5e6 } else { 0.0 }));
+    assert_eq!(stands(&went), Some(RouteStanding::Stalled));
+    assert!(ratio < 1.0, "{ratio}");
+}
+
+#[test]
+fn a_route_that_gets_worse_is_left_and_one_that_gets_better_is_taken_again() {
+    let (_, went) = beside(Road::new(|at| if at.as_secs() < 2 { 4e6 } else { 0.2e6 }));
+    assert_eq!(stands(&went), Some(RouteStanding::Slower), "{:?}", went.judged);
+    let (ratio, went) = beside(Road::new(|at| if at.as_secs() < 4 { 0.1e6 } else { 40e6 }));
+    assert_eq!(stands(&went), Some(RouteStanding::Better), "{:?}", went.judged);
+    assert!(ratio < 0.6, "{ratio}");
+}
+
+#[test]
+fn a_fast_route_that_many_streams_share_is_not_left_for_one_lucky_direct_stream() {
+    // Ten streams share 10 MB/s; the direct one has 3 MB/s for each, and no more than 3 MB/s in all.
+    let direct = Road {
+        all: 3e6,
+        ..Road::new(|_| 3e6)
+    };
+    let shared = Road {
+        all: 10e6,
+        ..Road::new(|_| 10e6)
+    };
+    let went = copy(&[direct, shared], 10, 500e6);
+    let best = 500.0 / 13.0;
+    assert!(
+        went.took.as_secs_f64() < 1.1 * best,
+        "{:?} {:?}",
+        went.took,
+        went.judged
+    );
+}
+
+#[test]
+fn without_a_direct_route_the_others_carry_all() {
+    for direct in [
+        Road {
+            opens_after: None,
+            ..Road::new(|_| 0.0)
+        },
+        Road {
+            refuses: true,
+            ..Road::new(|_| 0.0)
+        },
+    ] {
+        let went = copy(&[direct, Road::new(|_| 1e6)], 10, 200e6);
+        assert!(went.took.as_secs_f64() < 1.2 * 20.0, "{:?}", went.took);
+    }
+}
+
+#[test]
+fn routes_join_and_leave() {
+    let mut steering = Steering::default();
+    steering.set_used(&[]);
+    assert_eq!(steering.used().collect::<Vec<_>>(), [DIRECT]);
+    assert_eq!((steering.most(DIRECT, 8), steering.most(2, 8)), (usize::MAX, 0));
+    steering.set_used(&[2]);
+    assert_eq!(steering.used().collect::<Vec<_>>(), [DIRECT, 2]);
+    assert_eq!((steering.most(1, 8), steering.most(2, 8)), (0, usize::MAX));
+    steering.set_used(&[1]);
+    assert_eq!(steering.used().collect::<Vec<_>>(), [DIRECT, 1]);
+    assert_eq!(steering.most(2, 8), 0);
+}

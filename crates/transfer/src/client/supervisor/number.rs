@@ -1,0 +1,223 @@
+//! How many streams there are: looks how the copy does, opens streams and retires those that are too many.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quantities::path::CongestionControl;
+use tokio::time::Instant;
+
+use super::Supervisor;
+use super::slot::{Slot, SlotState};
+use crate::client::stream_count::{RoundTrips, RouteRtt, View};
+use crate::client::{Connector, Side};
+
+/// Streams that a client opens before the server has told how many it allows (LH-COPY-9), or one for each route: a server that allows
+/// fewer refuses the rest, and the copy goes on without them.
+const MAX_STREAMS_BEFORE_ACCEPT: usize = 16;
+/// Total from which every given route gets a stream.
+const ALL_ROUTES_FROM_BYTES: u64 = 1 << 20;
+/// A copy whose first stream is not open after this opens one over each route that was chosen for it, however small it is. By then the
+/// first connection's SYN was lost, which is sent again after a second (RFC 6298, section 2), or the path is a very long one.
+const OTHERS_IF_NOT_OPEN_AFTER: Duration = Duration::from_secs(1);
+/// Pauses between looks at a copy whose bytes move, and at one that stands still.
+const MIN_LOOK_PAUSE: Duration = Duration::from_millis(25);
+const MAX_LOOK_PAUSE: Duration = Duration::from_secs(1);
+/// A copy that stands still is looked at after this part of the time for which it has done so.
+const LOOK_PAUSE_DIVISOR: u32 = 4;
+/// What the streams carry is compared over once to twice this time, when one of them is to be retired.
+const SHARE_SPAN: Duration = Duration::from_secs(1);
+
+impl<C: Connector> Supervisor<'_, C> {
+    /// Looks how the copy does, when that is due.
+    pub(super) fn look(&mut self) {
+        let now = Instant::now();
+        if (self.count.is_fixed() && self.steering.is_none()) || now < self.next_look {
+            return;
+        }
+        let found = self.client.progress.bytes_found.load(Ordering::Relaxed);
+        let nothing_opens = !self.ever_open && now.duration_since(self.begun) >= OTHERS_IF_NOT_OPEN_AFTER;
+        if self.steering.is_some() {
+            self.spreads |= found >= ALL_ROUTES_FROM_BYTES || nothing_opens;
+        } else if found >= ALL_ROUTES_FROM_BYTES {
+            self.count.at_least(self.routes.len());
+        }
+        let view = self.view();
+        let before = self.count.wanted();
+        self.count.observe(&view);
+        if now.duration_since(self.shares_marked) >= SHARE_SPAN {
+            self.shares_marked = now;
+            for slot in &mut self.slots {
+                slot.share.mark(slot.moved());
+            }
+        }
+        let streams = self.count.wanted();
+        if streams != before {
+            tracing::debug!(
+                streams,
+                before,
+                moved = view.moved,
+                left = view.left,
+                rtt = ?view.rtt,
+                min_rtt = ?view.min_rtt,
+                limit = ?view.sending.chief(),
+                "another number of streams"
+            );
+        }
+        if view.moved != self.moved.0 {
+            self.moved = (view.moved, now);
+        }
+        let still = now.duration_since(self.moved.1) / LOOK_PAUSE_DIVISOR;
+        self.next_look = now + still.clamp(MIN_LOOK_PAUSE, MAX_LOOK_PAUSE);
+    }
+
+    /// What the number of streams is decided by.
+    fn view(&self) -> View {
+        let progress = &self.client.progress;
+        let done = progress.bytes_done.load(Ordering::Relaxed);
+        let found = progress.bytes_found.load(Ordering::Relaxed);
+        let is_told = found > 0 || progress.walk_complete.load(Ordering::Relaxed);
+        let mut view = View {
+            now: self.begun.elapsed(),
+            left: found.saturating_sub(done),
+            is_unopened: !self.ever_open && *self.open.borrow() == 0,
+            is_size_unknown: !is_told && matches!(self.side, Side::Pull(_)),
+            ..View::default()
+        };
+        let streams = progress.streams();
+        let mut on_routes = BTreeMap::<&str, RouteRtt>::new();
+        for stream in &streams {
+            let ends = stream.ends();
+            let here = &ends.here;
+            view.moved = view.moved.saturating_add(here.moved);
+            view.mss = view.mss.max(here.mss);
+            let mut round_trips = (here.rtt, here.min_rtt);
+            match self.side {
+                Side::Push(_) => {
+                    view.sending.merge(&here.tally);
+                    view.lost = view.lost.saturating_add(here.retransmits.into());
+                    view.loss_signs = view.lost;
+                    view.congestion = here.congestion.as_str().parse::<CongestionControl>().ok();
+                }
+                Side::Pull(_) => {
+                    view.sending.merge(&ends.there);
+                    view.receiving.merge(&here.tally);
+                    view.lost = view.lost.saturating_add(ends.retransmits_there.unwrap_or(0));
+                    view.loss_signs = view.loss_signs.saturating_add(here.out_of_order.into());
+                    // This end's own answers go through no queue of the data's, but what acknowledges them does: later news than
+                    // the sending end's, and less of it.
+                    if let Some(told) = ends.there.evidence() {
+                        round_trips = (told.rtt.max(here.rtt), told.min_rtt.min(here.min_rtt));
+                    }
+                }
+            }
+            if !stream.open.load(Ordering::Relaxed) || here.rtt.is_zero() {
+                continue;
+            }
+            view.open += 1;
+            let route = on_routes.entry(&stream.route).or_default();
+            route.add(round_trips.0, round_trips.1);
+            view.largest_window = [view.largest_window, here.largest_window]
+                .into_iter()
+                .flatten()
+                .min();
+        }
+        let RoundTrips { mean, least, queue } = RouteRtt::of_all(on_routes.into_values());
+        View {
+            rtt: mean,
+            min_rtt: least,
+            queue,
+            ..view
+        }
+    }
+
+    /// Adds slots, or retires streams, until there are as many as there should be.
+    pub(super) fn resize(&mut self) {
+        let routes = self.used_routes().len().max(1);
+        let most = match self.accepted {
+            true => usize::MAX,
+            false => routes.max(MAX_STREAMS_BEFORE_ACCEPT),
+        };
+        let wanted = match &self.steering {
+            Some(steering) if self.spreads && !self.count.is_fixed() => steering.in_all(self.count.wanted()),
+            _ => self.count.wanted(),
+        };
+        let wanted = wanted.min(most).min(self.count.most());
+        let mut counting = self.slots.iter().filter(|slot| self.counts(slot)).count();
+        while counting < wanted
+            && let Some(route) = self.next_route()
+        {
+            self.open_on(route);
+            counting += 1;
+        }
+        while counting > wanted && self.retire_one() {
+            counting -= 1;
+        }
+        // Before anything is open, a route that fails is replaced by the next one not tried yet.
+        if !self.ever_open && !self.slots.is_empty() && self.none_left() {
+            let mut used = self.used_routes().into_iter();
+            let untried = used.find(|route| self.slots.iter().all(|slot| slot.route != *route));
+            if let Some(route) = untried {
+                self.open_on(route);
+            }
+        }
+    }
+
+    /// The route that the next stream goes over: of those that may have more, one that has fewest.
+    fn next_route(&self) -> Option<usize> {
+        let on = |route: usize| {
+            let slots = self.slots.iter().filter(|slot| slot.route == route);
+            slots.filter(|slot| slot.counts()).count()
+        };
+        let routes = self.used_routes().into_iter();
+        let open = routes.filter(|route| on(*route) < self.most_on(*route));
+        open.min_by_key(|route| on(*route))
+    }
+
+    /// Whether a slot counts towards the number of streams.
+    fn counts(&self, slot: &Slot) -> bool {
+        // A route that is gone has nothing to wait for.
+        let is_gone = slot.stream == SlotState::Failed && self.most_on(slot.route) == 0;
+        slot.counts() && !is_gone
+    }
+
+    /// Has a stream over a route opened.
+    fn open_on(&mut self, route: usize) {
+        let is_free = |slot: &&mut Slot| slot.route == route && slot.stream == SlotState::Free;
+        match self.slots.iter_mut().find(is_free) {
+            Some(free) => free.stream = SlotState::Due(Instant::now()),
+            None => self.slots.push(Slot::new(route)),
+        }
+    }
+
+    /// Has the stream that carries least take no more work, of those that their route can do without: what it gives up the others take over
+    /// soonest. Streams that still open are left alone until they are.
+    fn retire_one(&mut self) -> bool {
+        let mut open = BTreeMap::<usize, usize>::new();
+        for slot in self.slots.iter().filter(|slot| slot.open().is_some()) {
+            *open.entry(slot.route).or_default() += 1;
+        }
+        self.retire_of(|slot| open.get(&slot.route).is_some_and(|open| *open > 1))
+    }
+
+    /// The same, of those that may go.
+    pub(super) fn retire_of(&mut self, may_go: impl Fn(&Slot) -> bool) -> bool {
+        let slots = self.slots.iter().enumerate();
+        let least = slots
+            .filter(|(_, slot)| slot.open().is_some() && may_go(slot))
+            .min_by_key(|(number, slot)| (slot.share.of(slot.moved()), Reverse(*number)))
+            .map(|(number, _)| number);
+        let Some(slot) = least.and_then(|number| self.slots.get_mut(number)) else {
+            return false;
+        };
+        if let Some(counters) = slot.open() {
+            match &self.side {
+                Side::Push(queue) => queue.retire(counters.number),
+                Side::Pull(_) => counters.retire(),
+            }
+        }
+        slot.stream = SlotState::Retiring;
+        true
+    }
+}

@@ -1,0 +1,126 @@
+//! Which routes streams may go over, and how many of them over each, where somebody else than the user chose them.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Supervisor;
+use super::slot::{Slot, SlotState};
+use crate::client::steering::{DIRECT, RouteLook};
+use crate::client::{Connector, Side};
+use crate::progress::{Event, RouteStanding};
+
+impl<C: Connector> Supervisor<'_, C> {
+    /// The routes that streams may go over, by their numbers.
+    pub(super) fn used_routes(&self) -> Vec<usize> {
+        match &self.steering {
+            Some(steering) => steering.used().collect(),
+            None => (0..self.routes.len().max(1)).collect(),
+        }
+    }
+
+    /// The most streams of a route.
+    pub(super) fn most_on(&self, route: usize) -> usize {
+        self.steering
+            .as_ref()
+            .map_or(usize::MAX, |steering| steering.most(route, self.count.wanted()))
+    }
+
+    /// Has routes join and leave, when the plan has changed.
+    pub(super) fn follow_plan(&mut self) {
+        let (Some(plan), Some(steering)) = (&mut self.plan, &mut self.steering) else {
+            return;
+        };
+        let before: Vec<usize> = steering.used().collect();
+        let plan = plan.borrow_and_update().clone();
+        steering.set_used(&plan.beside);
+        let after: Vec<usize> = steering.used().collect();
+        if before == after {
+            return;
+        }
+        self.routes = self.client.connector.routes();
+        for (routes, others, standing) in [
+            (&after, &before, RouteStanding::Joined),
+            (&before, &after, RouteStanding::Left),
+        ] {
+            for route in routes
+                .iter()
+                .filter(|route| **route != DIRECT && !others.contains(route))
+            {
+                self.tell(*route, standing, "whoever chooses routes says so".to_owned());
+            }
+        }
+        self.next_look = Instant::now();
+    }
+
+    fn tell(&self, route: usize, standing: RouteStanding, reason: String) {
+        self.client.observer.event(Event::RouteJudged {
+            route: self.routes.get(route).cloned().unwrap_or_default(),
+            standing,
+            reason,
+        });
+    }
+
+    /// Holds the routes against each other, and gives up streams of those that have too many.
+    pub(super) fn steer(&mut self) {
+        let Some(mut steering) = self.steering.take() else {
+            return;
+        };
+        let (mut looks, mut rtt) = (vec![RouteLook::default(); self.routes.len()], Duration::ZERO);
+        for slot in &self.slots {
+            let Some(look) = looks.get_mut(slot.route) else {
+                continue;
+            };
+            let counters = slot.counters.get();
+            look.tried |= slot.attempts > 0;
+            look.opened |= counters.is_some();
+            if let Some(open) = slot.open() {
+                look.open += 1;
+                // Of what a server has for a stream, this end knows nothing; but it tells of itself.
+                look.busy |= match &self.side {
+                    Side::Push(queue) => queue.carries(open.number),
+                    Side::Pull(_) => true,
+                };
+            }
+            look.moved = look.moved.saturating_add(slot.moved());
+            rtt = rtt.max(counters.map_or(Duration::ZERO, |counters| counters.ends().here.rtt));
+        }
+        for (route, look) in looks.iter_mut().enumerate() {
+            let mut slots = self.slots.iter().filter(|slot| slot.route == route).peekable();
+            look.gone = slots.peek().is_some() && slots.all(|slot| slot.stream == SlotState::Failed);
+        }
+        let judged = steering.look(self.begun.elapsed(), rtt, &looks);
+        self.steering = Some(steering);
+        for judged in judged {
+            if judged.standing == RouteStanding::Stalled {
+                let slots = self.slots.iter_mut().filter(|slot| slot.route == judged.route);
+                slots.filter(|slot| slot.is_running()).for_each(Slot::give_up);
+            }
+            self.tell(judged.route, judged.standing, judged.reason);
+        }
+        for route in 0..self.routes.len() {
+            self.hold_to(route, self.most_on(route));
+        }
+    }
+
+    /// Leaves a route no more than so many streams: those that are open take no more work, others are given up.
+    fn hold_to(&mut self, route: usize, most: usize) {
+        let mut counting = self
+            .slots
+            .iter()
+            .filter(|slot| slot.route == route && slot.counts() && slot.stream != SlotState::Failed)
+            .count();
+        for slot in self.slots.iter_mut().filter(|slot| slot.route == route).rev() {
+            if counting <= most {
+                return;
+            }
+            if slot.open().is_none() && slot.counts() && slot.stream != SlotState::Failed {
+                slot.give_up();
+                counting -= 1;
+            }
+        }
+        while counting > most && self.retire_of(|slot| slot.route == route) {
+            counting -= 1;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const ENDS: (f64, f64) = (0.0, 28.0);
+
+fn band() -> Band {
+    Band::new(64, ENDS, 0.25, 1e-3)
+}
+
+/// Plays values against bands that are made `ahead` values before, around the newest value; gives how many lay below and above.
+fn misses(values: impl Iterator<Item = f64>, ahead: usize) -> (u32, u32, u32) {
+    let mut band = band();
+    let (mut below, mut above, mut count) = (0, 0, 0);
+    let mut pending = std::collections::VecDeque::new();
+    let mut forecast = 14.0;
+    for value in values {
+        pending.push_back((forecast, band.around(forecast)));
+        if pending.len() >= ahead {
+            let (forecast, told) = pending.pop_front().unwrap();
+            assert!(told.lower <= told.middle && told.middle <= told.upper);
+            assert!(told.lower >= ENDS.0 && told.upper <= ENDS.1);
+            below += u32::from(value < told.lower);
+            above += u32::from(value > told.upper);
+            count += 1;
+            band.update(forecast, told, value);
+        }
+        forecast = value;
+    }
+    (below, above, count)
+}
+
+fn within(misses: (u32, u32, u32), ahead: usize) -> bool {
+    let most = TAIL * f64::from(misses.2) + band().extra(ahead);
+    f64::from(misses.0) <= most && f64::from(misses.1) <= most
+}
+
+fn values() -> impl Strategy<Value = Vec<f64>> {
+    // Some that stay, some that jump from one end to the other, some in between.
+    let any = prop_oneof![Just(ENDS.0), Just(ENDS.1), Just(14.0), ENDS.0..=ENDS.1];
+    prop::collection::vec((any, 1usize..30), 1..200).prop_map(|runs| {
+        runs.into_iter()
+            .flat_map(|(value, times)| vec![value; times])
+            .collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_values_are_missed_more_often_than_the_bound(values in values(), ahead in 1usize..9) {
+        let misses = misses(values.into_iter(), ahead);
+        prop_assert!(within(misses, ahead), "{misses:?}");
+    }
+
+    #[test]
+    fn values_that_grow_ever_wilder_are_not_either(from in 1e-4..0.1_f64, growth in 1.0..1.2_f64, ahead in 1usize..9) {
+        let mut size = from;
+        let values = (0..2000).map(|step| {
+            size = (size * growth).min(14.0);
+            14.0 + if step % 2 == 0 { size } else { -size }
+        });
+        let misses = misses(values, ahead);
+        prop_assert!(within(misses, ahead), "{misses:?}");
+    }
+}
+
+#[test]
+fn an_adversary_who_sees_the_band_does_not_exceed_the_bound() {
+    for above in [false, true] {
+        let mut band = band();
+        let mut missed = 0.0;
+        for _ in 0..5000 {
+            let told = band.around(14.0);
+            let value = match above {
+                true if told.upper < ENDS.1 => told.upper + 1e-9,
+                false if told.lower > ENDS.0 => told.lower - 1e-9,
+                _ => 14.0,
+            };
+            missed += f64::from(u8::from(value < told.lower || value > told.upper));
+            band.update(14.0, told, value);
+        }
+        let most = TAIL * 5000.0 + band.extra(1);
+        assert!(
+            missed <= most && missed > 0.08 * 5000.0,
+            "{missed} of at most {most}"
+        );
+    }
+}
+
+#[test]
+fn of_even_noise_each_end_is_missed_by_one_in_ten() {
+    let mut state = 1u64;
+    let values = (0..20_000).map(|_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        10.0 + (state >> 40) as f64 / 2.0_f64.powi(24)
+    });
+    let (below, above, count) = misses(values, 1);
+    for missed in [below, above] {
+        let share = f64::from(missed) / f64::from(count);
+        assert!((share - TAIL).abs() < 0.005, "{share}");
+    }
+}
+
+#[test]
+fn a_constant_has_a_narrow_band_in_the_end() {
+    let mut band = band();
+    for _ in 0..500 {
+        let told = band.around(14.0);
+        band.update(14.0, told, 14.0);
+    }
+    let told = band.around(14.0);
+    assert!(told.upper - told.lower < 0.01, "{told:?}");
+}

@@ -1,0 +1,89 @@
+//! The predictor that erred least so far.
+
+/// Which error is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Error {
+    /// The mean absolute error.
+    Absolute,
+    /// The mean squared error.
+    Squared,
+}
+
+/// Errors of predictors over the whole past of a series, as the Network Weather Service keeps them: its forecast is that of the
+/// predictor with the least.
+#[derive(Debug, Clone)]
+pub struct BestByPastError {
+    /// Sums of absolute and of squared errors, one pair a predictor.
+    sums: Box<[(f64, f64)]>,
+    count: u64,
+}
+
+impl BestByPastError {
+    /// For so many predictors, none of which has erred yet.
+    #[must_use]
+    pub fn new(experts: usize) -> Self {
+        Self {
+            sums: vec![(0.0, 0.0); experts].into(),
+            count: 0,
+        }
+    }
+
+    /// Takes what each predictor foretold, and what came.
+    pub fn update(&mut self, foretold: &[f32], value: f64) {
+        self.count = self.count.saturating_add(1);
+        for ((absolute, squared), foretold) in self.sums.iter_mut().zip(foretold) {
+            let error = (value - f64::from(*foretold)).abs();
+            *absolute += error;
+            *squared += error * error;
+        }
+    }
+
+    /// The index of the predictor with the least error so far: the first of those that are equal.
+    #[must_use]
+    pub fn best(&self, by: Error) -> usize {
+        let error = |sums: &(f64, f64)| match by {
+            Error::Absolute => sums.0,
+            Error::Squared => sums.1,
+        };
+        let all = self.sums.iter().map(error).enumerate();
+        all.reduce(|best, next| if next.1 < best.1 { next } else { best })
+            .map_or(0, |(index, _)| index)
+    }
+
+    /// The mean error of a predictor so far, on the scale of what was foretold; none before the first value.
+    #[must_use]
+    pub fn mean(&self, expert: usize, by: Error) -> Option<f64> {
+        let (absolute, squared) = self.sums.get(expert)?;
+        let sum = match by {
+            Error::Absolute => absolute,
+            Error::Squared => squared,
+        };
+        (self.count > 0).then(|| sum / self.count as f64)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_error_wins_by_either_measure() {
+        let mut best = BestByPastError::new(2);
+        assert_eq!(
+            (best.best(Error::Absolute), best.mean(0, Error::Absolute)),
+            (0, None)
+        );
+        // The first errs by 3 once in four times, the second by 1 each time.
+        for foretold in [[3.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]] {
+            best.update(&foretold, 0.0);
+        }
+        assert_eq!(best.best(Error::Absolute), 0);
+        assert_eq!(best.best(Error::Squared), 1);
+        assert_eq!(best.mean(0, Error::Absolute), Some(0.75));
+        assert_eq!(best.mean(0, Error::Squared), Some(2.25));
+    }
+}

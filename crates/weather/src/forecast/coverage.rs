@@ -1,0 +1,76 @@
+//! How often what was said came true, lately.
+
+/// How many outcomes are remembered one by one.
+const REMEMBERED: u64 = 1000;
+const WORDS: usize = REMEMBERED.div_ceil(64) as usize;
+
+/// Which of the last 1,000 values fell into the bands that were forecast for them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Coverage {
+    /// A bit an outcome, in a ring.
+    held: [u64; WORDS],
+    count: u64,
+}
+
+impl Coverage {
+    /// Notes an outcome: whether the value fell into the band.
+    pub fn note(&mut self, held: bool) {
+        let at = self.count % REMEMBERED;
+        if let Some(word) = self.held.get_mut((at / 64) as usize) {
+            let bit = 1 << (at % 64);
+            *word = if held { *word | bit } else { *word & !bit };
+        }
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// How many outcomes there were in all.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The share of the last `outcomes` values, at most 1,000, that fell into their bands; none before there were as many.
+    #[must_use]
+    pub fn over_last(&self, outcomes: u64) -> Option<f64> {
+        if outcomes == 0 || outcomes > REMEMBERED || self.count < outcomes {
+            return None;
+        }
+        let held = |back: u64| {
+            let at = (self.count - back) % REMEMBERED;
+            let word = self.held.get((at / 64) as usize)?;
+            Some(word >> (at % 64) & 1)
+        };
+        let all: u64 = (1..=outcomes).filter_map(held).sum();
+        Some(all as f64 / outcomes as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_the_share_of_the_last_outcomes(outcomes in prop::collection::vec(any::<bool>(), 0..2300)) {
+            let mut coverage = Coverage::default();
+            outcomes.iter().for_each(|held| coverage.note(*held));
+            for last in [1, 100, 1000] {
+                let expected = outcomes.len().checked_sub(last).map(|from| {
+                    outcomes[from..].iter().filter(|held| **held).count() as f64 / last as f64
+                });
+                prop_assert_eq!(coverage.over_last(last as u64), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn of_nothing_there_is_no_share() {
+        let mut coverage = Coverage::default();
+        coverage.note(true);
+        assert_eq!(coverage.over_last(0), None);
+        assert_eq!(coverage.over_last(1), Some(1.0));
+        assert_eq!(coverage.over_last(1001), None);
+    }
+}

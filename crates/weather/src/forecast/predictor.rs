@@ -1,0 +1,243 @@
+//! The predictors of the Network Weather Service, each by itself.
+
+use super::Windows;
+
+/// Foretells the next value of a series from those before. Each keeps a bounded number of bytes and takes a bounded time a value.
+pub trait Predictor {
+    /// Takes the newest value, which `past` holds already. Before, [`Predictor::predict`] foretold it.
+    fn update(&mut self, value: f64, past: &Windows);
+
+    /// The value to expect next; zero before the first.
+    fn predict(&self, past: &Windows) -> f64;
+}
+
+/// The value that was last.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LastValue(f64);
+
+impl Predictor for LastValue {
+    fn update(&mut self, value: f64, _past: &Windows) {
+        self.0 = value;
+    }
+
+    fn predict(&self, _past: &Windows) -> f64 {
+        self.0
+    }
+}
+
+/// The mean of all values so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunningMean {
+    mean: f64,
+    count: u64,
+}
+
+impl Predictor for RunningMean {
+    fn update(&mut self, value: f64, _past: &Windows) {
+        self.count = self.count.saturating_add(1);
+        self.mean += (value - self.mean) / self.count as f64;
+    }
+
+    fn predict(&self, _past: &Windows) -> f64 {
+        self.mean
+    }
+}
+
+/// The mean of a window.
+#[derive(Debug, Clone, Copy)]
+pub struct SlidingMean {
+    /// Its index among the windows.
+    pub window: usize,
+}
+
+impl Predictor for SlidingMean {
+    fn update(&mut self, _value: f64, _past: &Windows) {}
+
+    fn predict(&self, past: &Windows) -> f64 {
+        past.mean(self.window)
+    }
+}
+
+/// The median of a window.
+#[derive(Debug, Clone, Copy)]
+pub struct SlidingMedian {
+    /// Its index among the windows.
+    pub window: usize,
+}
+
+impl Predictor for SlidingMedian {
+    fn update(&mut self, _value: f64, _past: &Windows) {}
+
+    fn predict(&self, past: &Windows) -> f64 {
+        past.median(self.window)
+    }
+}
+
+/// The mean of a window without three tenths of its values at either end.
+#[derive(Debug, Clone, Copy)]
+pub struct TrimmedMean {
+    /// Its index among the windows.
+    pub window: usize,
+}
+
+impl Predictor for TrimmedMean {
+    fn update(&mut self, _value: f64, _past: &Windows) {}
+
+    fn predict(&self, past: &Windows) -> f64 {
+        past.trimmed_mean(self.window, 0.3)
+    }
+}
+
+/// The newest value and the forecast before it, in the proportion of `gain` to the rest of one.
+#[derive(Debug, Clone, Copy)]
+pub struct ExponentialSmoothing {
+    gain: f64,
+    level: Option<f64>,
+}
+
+impl ExponentialSmoothing {
+    /// With this gain, above 0 and up to 1.
+    #[must_use]
+    pub const fn new(gain: f64) -> Self {
+        Self { gain, level: None }
+    }
+}
+
+impl Predictor for ExponentialSmoothing {
+    fn update(&mut self, value: f64, _past: &Windows) {
+        let level = self.level.unwrap_or(value);
+        self.level = Some(level + self.gain * (value - level));
+    }
+
+    fn predict(&self, _past: &Windows) -> f64 {
+        self.level.unwrap_or_default()
+    }
+}
+
+/// Exponential smoothing of the value and of its slope (Holt 1957). The slope is damped, so a forecast never runs away.
+#[derive(Debug, Clone, Copy)]
+pub struct Trend {
+    gain: f64,
+    slope_gain: f64,
+    level: Option<f64>,
+    slope: f64,
+}
+
+impl Trend {
+    /// What is left of a slope after a step (Gardner, McKenzie 1985).
+    const DAMPING: f64 = 0.9;
+
+    /// With these gains of the value and of the slope, above 0 and up to 1.
+    #[must_use]
+    pub const fn new(gain: f64, slope_gain: f64) -> Self {
+        Self {
+            gain,
+            slope_gain,
+            level: None,
+            slope: 0.0,
+        }
+    }
+}
+
+impl Predictor for Trend {
+    fn update(&mut self, value: f64, past: &Windows) {
+        let Some(before) = self.level else {
+            self.level = Some(value);
+            return;
+        };
+        let expected = self.predict(past);
+        let level = expected + self.gain * (value - expected);
+        let slope = Self::DAMPING * self.slope;
+        self.slope = slope + self.slope_gain * (level - before - slope);
+        self.level = Some(level);
+    }
+
+    fn predict(&self, _past: &Windows) -> f64 {
+        self.level.unwrap_or_default() + Self::DAMPING * self.slope
+    }
+}
+
+/// Which window to use: it moves to the neighbour that would have erred less.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ladder {
+    window: u8,
+    /// Values since it moved.
+    stayed: u8,
+    /// Of the window below, the one in use, and the one above.
+    errors: [f32; 3],
+}
+
+impl Ladder {
+    /// What is kept of past errors at each step, so that one value alone moves nothing.
+    const KEPT: f32 = 0.9;
+
+    /// It stays for so many values after a move: of its new neighbours nothing is known.
+    const STAY: u8 = 5;
+
+    /// Takes what the window below, the one in use, and the one above foretold.
+    fn update(&mut self, value: f64, foretold: [f64; 3], windows: usize) {
+        for (error, foretold) in self.errors.iter_mut().zip(foretold) {
+            *error = Self::KEPT * *error + (value - foretold).abs() as f32;
+        }
+        self.stayed = self.stayed.saturating_add(1);
+        if self.stayed < Self::STAY {
+            return;
+        }
+        let [below, here, above] = self.errors;
+        let last = windows.saturating_sub(1).min(usize::from(u8::MAX)) as u8;
+        let moved = if below < here && below <= above && self.window > 0 {
+            self.window - 1
+        } else if above < here && self.window < last {
+            self.window + 1
+        } else {
+            return;
+        };
+        self.window = moved;
+        self.stayed = 0;
+        // What is known of the neighbours is known of other windows now.
+        self.errors = [0.0; 3];
+    }
+
+    fn around(self) -> [usize; 3] {
+        let window = usize::from(self.window);
+        [window.saturating_sub(1), window, window + 1]
+    }
+}
+
+/// The mean of a window whose size adapts: it moves to the next smaller or larger one that would have erred less.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AdaptiveMean {
+    ladder: Ladder,
+    foretold: [f32; 3],
+}
+
+/// The median of a window whose size adapts in the same way.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AdaptiveMedian {
+    ladder: Ladder,
+    foretold: [f32; 3],
+}
+
+macro_rules! adaptive {
+    ($kind:ident, $of:ident) => {
+        impl Predictor for $kind {
+            fn update(&mut self, value: f64, past: &Windows) {
+                self.ladder
+                    .update(value, self.foretold.map(f64::from), past.sizes().len());
+                let last = past.sizes().len().saturating_sub(1);
+                self.foretold = self
+                    .ladder
+                    .around()
+                    .map(|window| past.$of(window.min(last)) as f32);
+            }
+
+            fn predict(&self, _past: &Windows) -> f64 {
+                let [_, here, _] = self.foretold;
+                f64::from(here)
+            }
+        }
+    };
+}
+
+adaptive!(AdaptiveMean, mean);
+adaptive!(AdaptiveMedian, median);

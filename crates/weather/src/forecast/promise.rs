@@ -1,0 +1,197 @@
+//! Whether copies took as long as was promised.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{Coverage, LEVELS};
+use crate::Quantiles;
+
+/// How a copy ended of which a finishing time was promised.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Ending {
+    /// It took so many seconds.
+    Took(f64),
+    /// It was given up, or is still under way, after so many seconds.
+    MoreThan(f64),
+}
+
+/// Why a promise is not scored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum NotScored {
+    /// A time must be finite and above zero.
+    #[error("a copy took a time that is not above zero and finite: leave such copies out")]
+    Time,
+    /// What was promised must be finite, above zero and in order.
+    #[error("what was promised is not three times above zero in order: it cannot be scored")]
+    Promise,
+}
+
+/// What was promised of copies, held against what they took. All times are in seconds from the start of the copy.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ledger {
+    coverage: Coverage,
+    /// How many were over by each of the three times.
+    by: [u64; 3],
+    within: u64,
+    scored: u64,
+    undecided: u64,
+    brier: f64,
+    pinball: f64,
+    pinballs: u64,
+}
+
+/// The score of promises so far.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// How many promises could be scored.
+    pub scored: u64,
+    /// How many copies were given up before it was clear whether they would have kept their time.
+    pub undecided: u64,
+    /// The share that took between p10 and p90; eight in ten are asked.
+    pub within: Option<f64>,
+    /// The same of the last 100.
+    pub within_100: Option<f64>,
+    /// The same of the last 1,000.
+    pub within_1000: Option<f64>,
+    /// The share that was over by p10, by p50 and by p90.
+    pub over_by: Option<[f64; 3]>,
+    /// The Brier score of the three statements "over by then", with chances of a tenth, a half and nine tenths; lower is better, and 0.143 is what calibrated
+    /// promises have.
+    pub brier: Option<f64>,
+    /// The mean pinball loss of the three times, in natural logarithms of seconds: 0.1 is a promise that is off by some tens of per cent.
+    pub pinball: Option<f64>,
+}
+
+impl Ledger {
+    /// Scores a promise. A copy that was given up after its p90 has broken it; one that was given up before has decided nothing.
+    ///
+    /// # Errors
+    /// The times make no sense; nothing is noted then.
+    pub fn settle(&mut self, promised: Quantiles, ending: Ending) -> Result<(), NotScored> {
+        let times = [promised.p10, promised.p50, promised.p90];
+        if !times.iter().all(|time| possible(*time)) || !times.is_sorted() {
+            return Err(NotScored::Promise);
+        }
+        let (Ending::Took(seconds) | Ending::MoreThan(seconds)) = ending;
+        if !possible(seconds) {
+            return Err(NotScored::Time);
+        }
+        if let Ending::MoreThan(seconds) = ending
+            && seconds <= promised.p90
+        {
+            self.undecided += 1;
+            return Ok(());
+        }
+        self.scored += 1;
+        let within = (promised.p10..=promised.p90).contains(&seconds);
+        self.within += u64::from(within);
+        self.coverage.note(within);
+        for ((time, level), by) in times.into_iter().zip(LEVELS).zip(&mut self.by) {
+            let over = f64::from(u8::from(seconds <= time));
+            *by += over as u64;
+            self.brier += (over - level).powi(2) / 3.0;
+        }
+        // How far beyond its p90 a copy would have come nobody knows: only its breach is scored.
+        if let Ending::Took(seconds) = ending {
+            self.pinballs += 1;
+            for (time, level) in times.into_iter().zip(LEVELS) {
+                let beyond = seconds.ln() - time.ln();
+                self.pinball += (level * beyond).max((level - 1.0) * beyond) / 3.0;
+            }
+        }
+        Ok(())
+    }
+
+    /// The score so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let of = |sum: f64, count: u64| (count > 0).then(|| sum / count as f64);
+        Report {
+            scored: self.scored,
+            undecided: self.undecided,
+            within: of(self.within as f64, self.scored),
+            within_100: self.coverage.over_last(100),
+            within_1000: self.coverage.over_last(1000),
+            over_by: (self.scored > 0).then(|| self.by.map(|by| by as f64 / self.scored as f64)),
+            brier: of(self.brier, self.scored),
+            pinball: of(self.pinball, self.pinballs),
+        }
+    }
+}
+
+fn possible(seconds: f64) -> bool {
+    seconds.is_finite() && seconds > 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PROMISED: Quantiles = Quantiles {
+        p10: 1.0,
+        p50: 2.0,
+        p90: 4.0,
+    };
+
+    #[test]
+    fn a_calibrated_promise_scores_what_it_should() {
+        let mut ledger = Ledger::default();
+        for tenth in 0..10 {
+            let seconds = match tenth {
+                0 => 0.5,
+                1..5 => 1.5,
+                5..9 => 3.0,
+                _ => 8.0,
+            };
+            ledger.settle(PROMISED, Ending::Took(seconds)).unwrap();
+        }
+        let report = ledger.report();
+        assert_eq!(report.within, Some(0.8));
+        assert_eq!(report.over_by, Some([0.1, 0.5, 0.9]));
+        assert!((report.brier.unwrap() - 0.43 / 3.0).abs() < 1e-9, "{report:?}");
+    }
+
+    #[test]
+    fn copies_that_were_given_up_count_once_they_broke_their_time() {
+        let mut ledger = Ledger::default();
+        ledger.settle(PROMISED, Ending::MoreThan(3.0)).unwrap();
+        assert_eq!((ledger.report().scored, ledger.report().undecided), (0, 1));
+        ledger.settle(PROMISED, Ending::MoreThan(5.0)).unwrap();
+        let report = ledger.report();
+        assert_eq!((report.within, report.over_by), (Some(0.0), Some([0.0; 3])));
+        assert_eq!(report.pinball, None);
+    }
+
+    #[test]
+    fn a_promise_that_is_kept_exactly_loses_nothing_and_a_far_one_much() {
+        let of = |seconds| {
+            let mut ledger = Ledger::default();
+            ledger
+                .settle(Quantiles::exactly(2.0), Ending::Took(seconds))
+                .unwrap();
+            ledger.report().pinball.unwrap()
+        };
+        assert_eq!(of(2.0), 0.0);
+        // As far off to either side, by the mean of levels that lie evenly about one half.
+        assert!((of(4.0) - of(1.0)).abs() < 1e-9 && of(4.0) > 0.3);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_breaks_the_ledger(promises in prop::collection::vec((any::<[f64; 3]>(), any::<f64>(), any::<bool>()), 0..50)) {
+            let mut ledger = Ledger::default();
+            for ([p10, p50, p90], seconds, over) in promises {
+                let before = ledger.report();
+                let ending = if over { Ending::Took(seconds) } else { Ending::MoreThan(seconds) };
+                if ledger.settle(Quantiles { p10, p50, p90 }, ending).is_err() {
+                    prop_assert_eq!(ledger.report(), before);
+                }
+                let report = ledger.report();
+                prop_assert!(report.brier.is_none_or(|brier| (0.0..=1.0).contains(&brier)));
+                prop_assert!(report.pinball.is_none_or(|loss| loss.is_finite() && loss >= 0.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What is forecast, in which unit, within which range, and on which scale errors are measured.
+
+use serde::{Deserialize, Serialize};
+
+/// Rates below this, in bit/s, carry no bulk data, and are hardly told apart from none: the logarithmic scale becomes linear there. With a smaller one, an outage is so far from
+/// any rate that its error outweighs all others for long.
+const SMALLEST_RATE: f64 = 1e5;
+
+/// A quantity of a path.
+///
+/// Forecasts are made on a scale of the quantity's own, on which an error means the same everywhere: a rate that is off by a tenth is off by as
+/// much at 1 Mbit/s as at 10 Gbit/s. Medians and quantiles are the same on any scale; means are not. On made-up series the scales were within a per cent of plain values in mean
+/// absolute error, and better for losses; what speaks for them is that a series may change by orders of magnitude and its band still means something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// What a transfer can have of the path, in bit/s. On a logarithmic scale, linear below 100 kbit/s, so that an outage has a place on it.
+    Rate,
+    /// A time, such as the round trip or its spread, in seconds, above zero. On a logarithmic scale.
+    RoundTrip,
+    /// The share of packets that are lost, 0 to 1. On the scale of square roots, where a count's standard deviation hardly depends on its mean
+    /// (Bartlett 1936).
+    Loss,
+}
+
+impl Quantity {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Rate, Self::RoundTrip, Self::Loss];
+
+    /// The least and the greatest value that a sample may have, in the quantity's unit.
+    #[must_use]
+    pub const fn range(self) -> (f64, f64) {
+        match self {
+            Self::Rate => (0.0, 1e13),
+            Self::RoundTrip => (1e-7, 1e5),
+            Self::Loss => (0.0, 1.0),
+        }
+    }
+
+    /// Where a value stands on the quantity's scale. Values beyond the range stand at its end.
+    #[must_use]
+    pub fn to_scale(self, value: f64) -> f64 {
+        let (least, most) = self.range();
+        let value = value.clamp(least, most);
+        match self {
+            Self::Rate => (value / SMALLEST_RATE).ln_1p(),
+            Self::RoundTrip => value.ln(),
+            Self::Loss => value.sqrt(),
+        }
+    }
+
+    /// The value at a place of the scale: finite, and within the range.
+    #[must_use]
+    pub fn from_scale(self, place: f64) -> f64 {
+        let (from, to) = self.scale();
+        let place = place.clamp(from, to);
+        let value = match self {
+            Self::Rate => SMALLEST_RATE * place.exp_m1(),
+            Self::RoundTrip => place.exp(),
+            Self::Loss => place * place,
+        };
+        let (least, most) = self.range();
+        value.clamp(least, most)
+    }
+
+    /// The ends of the scale.
+    #[must_use]
+    pub fn scale(self) -> (f64, f64) {
+        let (least, most) = self.range();
+        (self.to_scale(least), self.to_scale(most))
+    }
+
+    /// The typical error, on the scale, of a series of which nothing is known yet: a factor of 1.3, and a tenth of a per cent of loss where
+    /// there was none.
+    #[must_use]
+    pub(super) const fn first_error(self) -> f64 {
+        match self {
+            Self::Rate | Self::RoundTrip => 0.25,
+            Self::Loss => 0.03,
+        }
+    }
+
+    /// Errors below this, on the scale, are not told apart: a thousandth of a rate or time, a millionth of loss.
+    #[must_use]
+    pub(super) const fn least_error(self) -> f64 {
+        1e-3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_value_comes_back_and_none_leaves_the_range(share in 0.0..=1.0_f64, place: f64) {
+            for quantity in Quantity::ALL {
+                let (from, to) = quantity.scale();
+                let value = quantity.from_scale(from + share * (to - from));
+                let back = quantity.from_scale(quantity.to_scale(value));
+                prop_assert!((back - value).abs() <= 1e-9 * value.abs(), "{value} {back}");
+                let (least, most) = quantity.range();
+                if !place.is_nan() {
+                    let value = quantity.from_scale(place);
+                    prop_assert!(value >= least && value <= most);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn take(intake: &mut Intake, at: Moment) -> Result<f64, Rejected> {
+    intake.take(Quantity::Rate, Sample::exact(at, 1e6))
+}
+
+#[test]
+fn what_is_no_rate_is_refused_and_changes_nothing() {
+    let mut intake = Intake::new();
+    for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let refused = intake.take(Quantity::Rate, Sample::exact(0, value));
+        assert_eq!(refused, Err(Rejected::NotFinite));
+    }
+    for (quantity, value) in [
+        (Quantity::Rate, -1.0),
+        (Quantity::Rate, 1e14),
+        (Quantity::RoundTrip, 0.0),
+        (Quantity::Loss, 1.1),
+    ] {
+        let refused = intake.take(quantity, Sample::exact(0, value));
+        assert!(matches!(refused, Err(Rejected::OutOfRange { .. })), "{refused:?}");
+    }
+    assert_eq!(intake.newest(), None);
+}
+
+#[test]
+fn a_moment_counts_once_and_time_goes_forward() {
+    let mut intake = Intake::new();
+    assert_eq!(take(&mut intake, 10), Ok(1.0));
+    assert_eq!(take(&mut intake, 10), Err(Rejected::Duplicate));
+    assert_eq!(take(&mut intake, 4), Err(Rejected::Late { by_us: 6 }));
+    assert_eq!(take(&mut intake, 20), Ok(1.0));
+    assert_eq!(intake.newest(), Some(20));
+}
+
+#[test]
+fn a_gap_is_told_in_typical_intervals_and_hardly_changes_them() {
+    let mut intake = Intake::new();
+    for second in 0..100 {
+        take(&mut intake, second * 1_000_000).unwrap();
+    }
+    let steps = take(&mut intake, 199 * 1_000_000).unwrap();
+    assert!((steps - 100.0).abs() < 1.0, "{steps}");
+    let steps = intake.steps(200 * 1_000_000);
+    assert!((1.0..1.01).contains(&steps), "{steps}");
+}
+
+#[test]
+fn a_clock_that_was_set_back_costs_a_few_samples() {
+    let mut intake = Intake::new();
+    take(&mut intake, 1_000_000_000).unwrap();
+    let refused = (0..20)
+        .filter(|second| take(&mut intake, second * 1_000_000).is_err())
+        .count();
+    assert_eq!(refused, usize::from(CLOCK_STEP_SAMPLES) - 1);
+    assert_eq!(intake.newest(), Some(19_000_000));
+}
+
+#[test]
+fn stragglers_in_any_order_are_no_clock_that_was_set_back() {
+    let mut intake = Intake::new();
+    take(&mut intake, 1_000).unwrap();
+    for at in (0..100).rev() {
+        assert!(take(&mut intake, at).is_err());
+    }
+    // Nor are some that come between new ones.
+    for at in 0..100 {
+        assert!(take(&mut intake, at).is_err());
+        take(&mut intake, 1_001 + at).unwrap();
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_times_break_it(times in prop::collection::vec(any::<i64>(), 1..200)) {
+        let mut intake = Intake::new();
+        for at in times {
+            if let Ok(steps) = take(&mut intake, at) {
+                prop_assert_eq!(intake.newest(), Some(at));
+                prop_assert!(steps >= 1.0 && steps.is_finite());
+            }
+            prop_assert!(intake.interval.is_finite() && intake.interval >= 0.0);
+        }
+    }
+
+    #[test]
+    fn one_sample_from_the_far_future_blocks_a_series_for_a_few_samples_only(ahead in 1_000_000_000..i64::MAX) {
+        let mut intake = Intake::new();
+        take(&mut intake, 0).unwrap();
+        take(&mut intake, ahead).unwrap();
+        let accepted = (1..=10).filter(|second| take(&mut intake, second * 1_000_000).is_ok()).count();
+        prop_assert_eq!(accepted, 11 - usize::from(CLOCK_STEP_SAMPLES));
+    }
+}

@@ -1,0 +1,259 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::route::map::{HopForecast, Node};
+use crate::route::minimax::all_routes;
+use crate::route::testing::{exact, map};
+
+const FROM: NodeId = NodeId(0);
+const TO: NodeId = NodeId(3);
+const A: NodeId = NodeId(1);
+const B: NodeId = NodeId(2);
+
+fn request(bytes: u64) -> Request {
+    Request {
+        from: FROM,
+        to: TO,
+        transfer: Transfer { bytes, streams: 1 },
+        urgent: false,
+        now: 0.0,
+        seed: 1,
+    }
+}
+
+fn via(depots: &[NodeId]) -> Via {
+    Via::new(depots).unwrap()
+}
+
+/// Direct is long and lossy; by A both halves are clean, by B they are, too, and a bit longer.
+fn two_depots(direct: HopForecast) -> Map {
+    map(
+        vec![Node::END, Node::DEPOT, Node::DEPOT, Node::END],
+        &[
+            (0, 3, direct),
+            (0, 1, exact(50.0, 0.0, 500.0)),
+            (1, 3, exact(50.0, 0.0, 400.0)),
+            (0, 2, exact(55.0, 0.0, 500.0)),
+            (2, 3, exact(55.0, 0.0, 380.0)),
+            (1, 2, exact(5.0, 0.0, 50.0)),
+        ],
+    )
+}
+
+fn choose(map: &Map, request: &Request, in_use: Option<&Via>) -> Choice {
+    Chooser::new(map, &Outcomes::default(), &Policy::default()).choose(request, in_use, &Account::default())
+}
+
+#[test]
+fn the_quickest_route_is_taken_and_direct_is_where_to_fall_back() {
+    let map = two_depots(exact(100.0, 1e-3, 1000.0));
+    let choice = choose(&map, &request(32 << 20), None);
+    assert_eq!((choice.via, choice.reason), (via(&[A]), Reason::Quickest));
+    assert_eq!(choice.next.unwrap().via, via(&[B]));
+    assert_eq!(choice.fall_back, [via(&[B]), Via::DIRECT]);
+}
+
+#[test]
+fn small_ones_and_what_gains_nothing_go_direct() {
+    let map = two_depots(exact(100.0, 1e-3, 1000.0));
+    assert_eq!(choose(&map, &request(256 << 10), None).reason, Reason::Small);
+    // Its slow start is longer, which a gigabyte does not notice.
+    let clean = two_depots(exact(100.0, 0.0, 400.0));
+    let choice = choose(&clean, &request(1 << 30), None);
+    assert_eq!((choice.via, choice.reason), (Via::DIRECT, Reason::NothingBetter));
+    // Should direct fail.
+    assert_eq!(choice.fall_back, [via(&[A])]);
+}
+
+#[test]
+fn nothing_is_better_than_what_is_not_known() {
+    let mut map = two_depots(exact(100.0, 1e-3, 1000.0));
+    let unknown = Map::new(
+        vec![Node::END, Node::DEPOT, Node::DEPOT, Node::END],
+        &[(FROM, A), (A, TO), (FROM, TO)],
+    );
+    assert_eq!(
+        choose(&unknown, &request(32 << 20), None).reason,
+        Reason::DirectUnknown
+    );
+    // But a direct route that is dead is left, for small ones as well.
+    let direct = map.hop(FROM, TO).unwrap();
+    map.found_dead(direct, 0.0);
+    let choice = choose(&map, &request(1000), None);
+    assert_eq!((choice.via, choice.reason), (via(&[A]), Reason::DirectDead));
+    assert_eq!(choice.fall_back.last(), Some(&Via::DIRECT));
+}
+
+#[test]
+fn doubt_about_either_keeps_a_transfer_direct() {
+    let wide = |spread: f64| HopForecast {
+        rate: Quantiles {
+            p10: 400e6 / spread,
+            p50: 400e6,
+            p90: 400e6 * spread,
+        },
+        ..exact(100.0, 0.0, 400.0)
+    };
+    let mut map = two_depots(exact(100.0, 0.0, 300.0));
+    let large = request(60 << 20);
+    assert_eq!(choose(&map, &large, None).via, via(&[A]));
+    let narrow = map.hop(A, TO).unwrap();
+    map.update(narrow, &wide(2.0));
+    assert_eq!(choose(&map, &large, None).via, via(&[B]));
+    let other = map.hop(B, TO).unwrap();
+    map.update(other, &wide(2.0));
+    assert_eq!(choose(&map, &large, None).reason, Reason::NothingBetter);
+}
+
+#[test]
+fn a_route_in_use_stays_until_another_is_quicker_by_enough() {
+    let map = two_depots(exact(100.0, 1e-3, 1000.0));
+    let choice = choose(&map, &request(32 << 20), Some(&via(&[B])));
+    assert_eq!((choice.via, choice.reason), (via(&[B]), Reason::InUse));
+    let mut map = map;
+    let hop = map.hop(B, TO).unwrap();
+    map.update(hop, &exact(55.0, 0.0, 250.0));
+    assert_eq!(choose(&map, &request(32 << 20), Some(&via(&[B]))).via, via(&[A]));
+}
+
+#[test]
+fn a_depot_is_not_added_for_noise() {
+    // By A and then B is little quicker than by A.
+    let mut map = two_depots(exact(100.0, 1e-3, 1000.0));
+    for (from, to, known) in [
+        (A, TO, exact(50.0, 0.0, 400.0)),
+        (A, B, exact(5.0, 0.0, 1000.0)),
+        (B, TO, exact(50.0, 0.0, 420.0)),
+        (FROM, B, exact(100.0, 0.0, 10.0)),
+    ] {
+        let hop = map.hop(from, to).unwrap();
+        map.update(hop, &known);
+    }
+    let choice = choose(&map, &request(60 << 20), None);
+    assert_eq!(choice.via, via(&[A]));
+    let next = choice.next.unwrap();
+    assert_eq!(next.via, via(&[A, B]));
+    assert!(next.expected.time.p50 < choice.expected.unwrap().time.p50);
+}
+
+#[test]
+fn several_routes_where_bottlenecks_differ() {
+    let mut map = two_depots(exact(100.0, 0.0, 300.0));
+    let large = request(2 << 30);
+    // The narrow hops enter the same node.
+    assert_eq!(choose(&map, &large, None).at_once, [(via(&[A]), 1.0)]);
+    let hop = map.hop(FROM, A).unwrap();
+    map.update(hop, &exact(50.0, 0.0, 390.0));
+    let choice = choose(&map, &large, None);
+    let routes: Vec<Via> = choice.at_once.iter().map(|(via, _)| *via).collect();
+    assert_eq!(routes, [via(&[A]), via(&[B])]);
+    let shares: f64 = choice.at_once.iter().map(|(_, share)| share).sum();
+    assert!((shares - 1.0).abs() < 1e-9);
+    // Small work is not divided.
+    assert_eq!(choose(&map, &request(32 << 20), None).at_once.len(), 1);
+}
+
+#[test]
+fn a_dead_hop_is_left_at_once() {
+    let mut map = two_depots(exact(100.0, 1e-3, 1000.0));
+    let hop = map.hop(FROM, A).unwrap();
+    map.found_dead(hop, 0.0);
+    let choice = choose(&map, &request(32 << 20), Some(&via(&[A])));
+    assert!(!choice.via.is_direct());
+    let begins = |via: &Via| via.hops(FROM, TO).next() == Some((FROM, A));
+    assert!(!choice.at_once.iter().any(|(via, _)| begins(via)) && !choice.fall_back.iter().any(begins));
+}
+
+#[test]
+fn what_turns_out_slow_is_left_for_what_is_left_of_the_work() {
+    let map = two_depots(exact(100.0, 0.0, 400.0));
+    let (outcomes, policy) = (Outcomes::default(), Policy::default());
+    let mut chooser = Chooser::new(&map, &outcomes, &policy);
+    let left = request(1 << 30);
+    assert!(chooser.choose(&left, None, &Account::default()).via.is_direct());
+    chooser.slowed = Some((Via::DIRECT, 10.0));
+    assert_eq!(chooser.choose(&left, None, &Account::default()).via, via(&[A]));
+    chooser.slowed = Some((via(&[A]), 10.0));
+    assert!(
+        !chooser
+            .choose(&left, Some(&via(&[A])), &Account::default())
+            .via
+            .passes(A)
+    );
+}
+
+fn forecasts() -> impl Strategy<Value = HopForecast> {
+    let quantiles = |low: f64, high: f64| {
+        (low..high, 1.0..1.5f64, 1.0..1.5f64).prop_map(|(p50, below, above)| Quantiles {
+            p10: p50 / below,
+            p50,
+            p90: p50 * above,
+        })
+    };
+    (
+        quantiles(0.001, 0.2),
+        prop_oneof![Just(Quantiles::exactly(0.0)), quantiles(1e-6, 1e-2)],
+        quantiles(1e6, 1e9),
+    )
+        .prop_map(|(rtt, loss, rate)| HopForecast {
+            rtt,
+            loss,
+            rate,
+            at: 0.0,
+            samples: 20,
+        })
+}
+
+/// A full mesh of six nodes, all of them depots, that sends from 0 to 5.
+fn meshes() -> impl Strategy<Value = Map> {
+    prop::collection::vec(forecasts(), 15).prop_map(|known| {
+        let pairs = (0..6u32).flat_map(|a| (a + 1..6).map(move |b| (a, b)));
+        let hops: Vec<_> = pairs.zip(known).map(|((a, b), known)| (a, b, known)).collect();
+        map(vec![Node::DEPOT; 6], &hops)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The hard rule: whatever is chosen is direct, or better than it by a margin that covers the doubt of both; direct is always
+    /// among the answers; and of all routes that are better, none is quicker by more than its depots count.
+    #[test]
+    fn never_a_route_that_is_not_better_than_direct(map in meshes(), bytes in 1u64..1 << 32, streams in 1u16..32) {
+        let request = Request { to: NodeId(5), transfer: Transfer { bytes, streams }, ..request(bytes) };
+        let policy = Policy::default();
+        let choice = choose(&map, &request, None);
+        let direct = choice.direct.unwrap();
+        prop_assert!(choice.at_once.iter().any(|(via, _)| via.is_direct()) || choice.fall_back.last() == Some(&Via::DIRECT));
+        prop_assert!(choice.at_once[0].0 == choice.via);
+        prop_assert!(bytes > policy.small || choice.via.is_direct());
+        if !choice.via.is_direct() {
+            prop_assert!(is_better(&choice.expected.unwrap().time, &direct.time, policy.margin, 1.0));
+        }
+        if bytes > policy.small {
+            let rank = |time: f64, via: &Via| time * (1.0 + policy.tolerance).powi(via.len() as i32);
+            let took = rank(choice.expected.unwrap().time.p50, &choice.via);
+            for via in all_routes(&map, FROM, NodeId(5)) {
+                let other = map.expected(FROM, &via, NodeId(5), &request.transfer, 0.0).unwrap();
+                let better = is_better(&other.time, &direct.time, policy.margin, 1.0);
+                prop_assert!(!better || took <= rank(other.time.p50, &via) * (1.0 + 1e-9));
+            }
+        }
+    }
+
+    #[test]
+    fn exploring_costs_no_more_than_its_share(map in meshes(), sizes in prop::collection::vec((1u64..1 << 31, any::<bool>(), any::<u64>()), 1..40)) {
+        let policy = Policy::default();
+        let outcomes = Outcomes::default();
+        let mut account = Account::default();
+        for (bytes, urgent, seed) in sizes {
+            let request = Request { to: NodeId(5), urgent, seed, now: 1000.0, ..request(bytes) };
+            let choice = Chooser::new(&map, &outcomes, &policy).choose(&request, None, &account);
+            let explored = choice.explore.map_or(0, |(_, bytes)| bytes);
+            prop_assert!(explored == 0 || (!urgent && bytes >= policy.bulk));
+            prop_assert!(explored as f64 <= bytes as f64 * policy.exploration);
+            account.book(bytes, policy.bulk, explored);
+            prop_assert!(account.explored as f64 <= account.bulk as f64 * policy.exploration);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::*;
+
+fn quantities() -> impl Strategy<Value = Quantiles> {
+    (0.01..100.0f64, 0.0..0.8f64, 0.0..1.5f64).prop_map(|(median, below, above)| about(median, below, above))
+}
+
+/// What varies by more than what a quantile is computed to (a thousandth), so that the share below it says something.
+fn varying() -> impl Strategy<Value = Quantiles> {
+    (0.01..100.0f64, 0.1..0.8f64, 0.1..1.5f64).prop_map(|(median, below, above)| about(median, below, above))
+}
+
+/// How many of many draws of the greatest, or the sum, are below each quantile that was computed.
+fn shares(parts: &[Quantiles], computed: &Quantiles, fold: fn(f64, f64) -> f64) -> [f64; 3] {
+    const DRAWS: usize = 4000;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+    let mut below = [0.0; 3];
+    for _ in 0..DRAWS {
+        let draw = parts
+            .iter()
+            .map(|part| at(part, random.random_range(1e-6..1.0 - 1e-6)));
+        let value = draw.fold(0.0, fold);
+        for (count, limit) in below.iter_mut().zip([computed.p10, computed.p50, computed.p90]) {
+            *count += if value <= limit { 1.0 / DRAWS as f64 } else { 0.0 };
+        }
+    }
+    below
+}
+
+#[test]
+fn the_greatest_of_alike_is_more_than_each() {
+    let one = about(10.0, 0.2, 0.4);
+    let of_four = greatest(&[one; 4]);
+    assert!(
+        of_four.p50 > at(&one, 0.8) && of_four.p50 < at(&one, 0.86),
+        "{of_four:?}"
+    );
+    assert_eq!(
+        greatest(&[one]),
+        Quantiles {
+            p50: 10.0,
+            ..greatest(&[one])
+        }
+    );
+}
+
+#[test]
+fn what_is_known_is_not_widened() {
+    let known = [Quantiles::exactly(2.0), Quantiles::exactly(5.0)];
+    assert_eq!(greatest(&known), Quantiles::exactly(5.0));
+    assert_eq!(sum(known), Quantiles::exactly(7.0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Against draws: what is computed for a maximum has the shares below it that it names.
+    #[test]
+    fn a_maximum_has_its_quantiles(parts in prop::collection::vec(varying(), 1..=4)) {
+        let [low, middle, high] = shares(&parts, &greatest(&parts), f64::max);
+        prop_assert!((low - 0.1).abs() < 0.03 && (middle - 0.5).abs() < 0.04 && (high - 0.9).abs() < 0.03, "{low} {middle} {high}");
+    }
+
+    /// A sum's are approximate: the band of eight in ten holds between six and nine and a half.
+    #[test]
+    fn a_sum_has_about_its_quantiles(parts in prop::collection::vec(varying(), 1..=4)) {
+        let [low, _, high] = shares(&parts, &sum(parts.iter().copied()), |a, b| a + b);
+        prop_assert!((0.6..=0.95).contains(&(high - low)), "{low} {high}");
+    }
+
+    /// Where hops are bad at the same time, the maximum of independent ones errs on the slow side, never on the quick one.
+    #[test]
+    fn never_below_what_varies_together(parts in prop::collection::vec(quantities(), 1..=4)) {
+        let all = greatest(&parts);
+        for part in &parts {
+            prop_assert!(all.p10 >= part.p10 * (1.0 - 1e-3) && all.p50 >= part.p50 * (1.0 - 1e-3) && all.p90 >= part.p90 * (1.0 - 1e-3));
+        }
+        prop_assert!(all.p10 <= all.p50 && all.p50 <= all.p90);
+    }
+}

@@ -1,0 +1,133 @@
+//! A choice in five lines: what, how long, what limits it, what would be next, and what it rests on.
+
+use std::fmt::Write;
+
+use quantities::Time;
+
+use super::choice::{Choice, Reason};
+use super::expected::LimitKind;
+use super::{NodeId, Via};
+
+/// Five lines for a person, without line ends. `name` gives the names of nodes.
+#[must_use]
+pub fn lines(choice: &Choice, from: NodeId, to: NodeId, name: &dyn Fn(NodeId) -> String) -> [String; 5] {
+    [
+        route_line(choice, name),
+        time_line(choice),
+        limit_line(choice, name),
+        next_line(choice, name),
+        ground_line(choice, (from, to), name),
+    ]
+}
+
+/// A route as `--route` takes it.
+fn route(via: &Via, name: &dyn Fn(NodeId) -> String) -> String {
+    if via.is_direct() {
+        return "direct".to_owned();
+    }
+    let names: Vec<String> = via.depots().map(name).collect();
+    names.join(",")
+}
+
+fn route_line(choice: &Choice, name: &dyn Fn(NodeId) -> String) -> String {
+    let mut line = format!("route: {}", route(&choice.via, name));
+    for (via, share) in choice.at_once.iter().skip(1) {
+        let _ = write!(line, " and {} ({:.0} %)", route(via, name), share * 100.0);
+    }
+    line.push_str(match choice.reason {
+        Reason::Small => ": small transfers go direct",
+        Reason::DirectUnknown => ": nothing is known of the direct route, so none is known to be better",
+        Reason::DirectDead => ": the direct route fails",
+        Reason::NothingBetter => ": no route is quicker by more than its doubt",
+        Reason::Quickest => ": the quickest",
+        Reason::InUse => ": in use, and none is quicker by enough",
+        Reason::NothingKnown => ": nothing is known of any route",
+    });
+    line
+}
+
+fn seconds(seconds: f64) -> String {
+    let digits = match seconds {
+        s if s < 10.0 => 100.0,
+        s if s < 100.0 => 10.0,
+        _ => 1.0,
+    };
+    Time::from_seconds((seconds * digits).round() / digits).to_string()
+}
+
+fn time_line(choice: &Choice) -> String {
+    match &choice.expected {
+        Some(expected) => {
+            let time = &expected.time;
+            let mut line = format!(
+                "time: {} ({} to {} in eight cases of ten)",
+                seconds(time.p50),
+                seconds(time.p10),
+                seconds(time.p90)
+            );
+            if choice.at_once.len() > 1 {
+                line.push_str(" by the first alone");
+            }
+            line
+        }
+        None => "time: not known".to_owned(),
+    }
+}
+
+fn limit_line(choice: &Choice, name: &dyn Fn(NodeId) -> String) -> String {
+    let Some(expected) = &choice.expected else {
+        return "limit: not known".to_owned();
+    };
+    let (from, to) = expected.limit.hop;
+    let what = match expected.limit.kind {
+        LimitKind::SetUp => "round trips before and behind the data, most of them",
+        LimitKind::SlowStart => "windows that have yet to grow,",
+        LimitKind::Rate => "the rate that is available",
+        LimitKind::Window => "the hosts' largest window",
+        LimitKind::Loss => "losses",
+        LimitKind::Relay => "what a depot relays,",
+        LimitKind::Host => "an end's disk or processors,",
+    };
+    format!("limit: {what} from {} to {}", name(from), name(to))
+}
+
+fn next_line(choice: &Choice, name: &dyn Fn(NodeId) -> String) -> String {
+    match (&choice.next, &choice.expected) {
+        (Some(next), Some(expected)) => {
+            let part = (next.expected.time.p50 / expected.time.p50 - 1.0) * 100.0;
+            let word = if part < 0.0 { "sooner" } else { "later" };
+            format!(
+                "next: {} in {}, {:.0} % {word}",
+                route(&next.via, name),
+                seconds(next.expected.time.p50),
+                part.abs()
+            )
+        }
+        (Some(next), None) => format!(
+            "next: {} in {}",
+            route(&next.via, name),
+            seconds(next.expected.time.p50)
+        ),
+        (None, _) => "next: no other route is known to be near".to_owned(),
+    }
+}
+
+fn ground_line(choice: &Choice, ends: (NodeId, NodeId), name: &dyn Fn(NodeId) -> String) -> String {
+    match &choice.expected {
+        Some(expected) => format!(
+            "rests on: measurements of up to {} ago, at least {} of each hop from {} to {}",
+            seconds(expected.age.max(0.0)),
+            expected.samples,
+            name(ends.0),
+            name(ends.1)
+        ),
+        None => format!(
+            "rests on: no measurements from {} to {}",
+            name(ends.0),
+            name(ends.1)
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+use super::*;
+use crate::route::Transfer;
+use crate::route::choice::{Policy, Reason};
+use crate::route::map::Node;
+use crate::route::testing::{exact, map};
+use crate::route::trust::Outcomes;
+
+#[test]
+fn a_dead_hop_comes_back_by_exploration() {
+    let mut map = map(
+        vec![Node::END, Node::DEPOT, Node::END],
+        &[
+            (0, 1, exact(50.0, 0.0, 500.0)),
+            (1, 2, exact(50.0, 0.0, 500.0)),
+            (0, 2, exact(100.0, 1e-3, 500.0)),
+        ],
+    );
+    let (outcomes, policy) = (Outcomes::default(), Policy::default());
+    let hop = map.hop(NodeId(0), NodeId(1)).unwrap();
+    let through = Via::new(&[NodeId(1)]).unwrap();
+    map.found_dead(hop, 0.0);
+    let ask = |map: &crate::route::map::Map, now| {
+        let transfer = Transfer {
+            bytes: 1 << 30,
+            streams: 1,
+        };
+        let request = Request {
+            from: NodeId(0),
+            to: NodeId(2),
+            transfer,
+            urgent: false,
+            now,
+            seed: 5,
+        };
+        Chooser::new(map, &outcomes, &policy).choose(&request, None, &Account::default())
+    };
+    assert_eq!((ask(&map, 5.0).via, ask(&map, 5.0).explore), (Via::DIRECT, None));
+    let choice = ask(&map, 20.0);
+    assert_eq!((choice.via, choice.reason), (Via::DIRECT, Reason::NothingBetter));
+    let (tried, bytes) = choice.explore.unwrap();
+    assert_eq!((tried, bytes), (through, 16 << 20));
+    map.found_alive(hop);
+    assert_eq!(ask(&map, 21.0).via, through);
+}
+
+#[test]
+fn an_account_allows_its_share_and_no_crumbs() {
+    let account = Account {
+        bulk: 1 << 30,
+        explored: 20 << 20,
+    };
+    assert_eq!(account.allowance(64 << 20, 0.02), (64u64 << 20) * 2 / 100 - 1 + 1);
+    let spent = Account {
+        explored: 22 << 20,
+        ..account
+    };
+    assert!(spent.allowance(64 << 20, 0.02) < 256 << 10);
+}

@@ -1,0 +1,179 @@
+//! The trees of the Logistical Session Layer, as a baseline: to each node the path whose worst hop is best, where a longer path is taken
+//! only if it is better by more than a tolerance, so that no hop is added for noise.
+//!
+//! Paths have at most [`MAX_DEPOTS`] depots here, and are found by their length: the best of one hop, of two, and so on. The published
+//! trees have no such bound.
+
+use super::map::Map;
+use super::{MAX_DEPOTS, NodeId, Transfer, Via};
+
+/// The tolerance of the published trees.
+pub const LSL_TOLERANCE: f64 = 0.1;
+
+/// What makes a hop bad.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cost {
+    /// The inverse of its rate, at the median, for one stream: what losses and windows leave of it.
+    Throughput,
+    /// The inverse of what is available, at the median, whatever one stream carries of it.
+    Bandwidth,
+    /// The expected time of a transfer over it alone.
+    Time(Transfer),
+}
+
+/// The best path to each node from one.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    from: NodeId,
+    /// By hops, then by node: the cost of the worst hop, and the node before.
+    best: Vec<Vec<(f64, u32)>>,
+    tolerance: f64,
+}
+
+impl Tree {
+    /// The tree of a node.
+    #[must_use]
+    pub fn new(map: &Map, from: NodeId, cost: Cost, tolerance: f64, now: f64) -> Self {
+        let nothing = vec![(f64::INFINITY, u32::MAX); map.nodes()];
+        let mut best = vec![nothing.clone()];
+        if let Some(root) = best[0].get_mut(from.index()) {
+            root.0 = 0.0;
+        }
+        let costs: Vec<f64> = (0..map.nodes() as u32)
+            .flat_map(|node| {
+                map.leaving(NodeId(node))
+                    .map(move |(hop, to)| (hop, NodeId(node), to))
+            })
+            .map(|(hop, from, to)| {
+                if !map.is_usable(hop) {
+                    return f64::INFINITY;
+                }
+                match cost {
+                    Cost::Bandwidth => 1.0 / map.forecast(hop).map_or(0.0, |known| known.rate.p50),
+                    Cost::Throughput => {
+                        let known = map.forecast(hop);
+                        let one = known.map(|q| map.connection(hop, q.rtt.p50, q.loss.p50, q.rate.p50));
+                        1.0 / one.map_or(0.0, |one| one.without_loss().min(one.under_loss()))
+                    }
+                    Cost::Time(transfer) => {
+                        let one = map.alone(from, to, &transfer, now);
+                        one.map_or(f64::INFINITY, |expected| expected.time.p50)
+                    }
+                }
+            })
+            .collect();
+        for length in 1..=MAX_DEPOTS + 1 {
+            let mut layer = nothing.clone();
+            let mut hop = 0;
+            for node in 0..map.nodes() as u32 {
+                let (so_far, _) = best[length - 1][node as usize];
+                // Only depots pass on.
+                let passes =
+                    NodeId(node) == from || map.node(NodeId(node)).is_some_and(|node| node.relay.is_some());
+                for (_, to) in map.leaving(NodeId(node)) {
+                    let worst = so_far.max(costs[hop]);
+                    hop += 1;
+                    if passes && to != from && worst < layer[to.index()].0 {
+                        layer[to.index()] = (worst, node);
+                    }
+                }
+            }
+            best.push(layer);
+        }
+        Self {
+            from,
+            best,
+            tolerance,
+        }
+    }
+
+    /// The path to a node; `None` where none leads there.
+    #[must_use]
+    pub fn path(&self, to: NodeId) -> Option<Via> {
+        let mut chosen: Option<(f64, Via)> = None;
+        for length in 1..self.best.len() {
+            let (worst, _) = *self.best[length].get(to.index())?;
+            let better = chosen.is_none_or(|(cost, _)| worst * (1.0 + self.tolerance) < cost);
+            // A path that comes back to where it was is one of the shorter ones with a detour, and no better.
+            if worst.is_finite()
+                && better
+                && let Some(via) = self.back(to, length)
+            {
+                chosen = Some((worst, via));
+            }
+        }
+        chosen.map(|(_, via)| via)
+    }
+
+    fn back(&self, to: NodeId, length: usize) -> Option<Via> {
+        let mut depots = Vec::new();
+        let mut node = to;
+        for length in (1..=length).rev() {
+            let (_, before) = *self.best[length].get(node.index())?;
+            node = NodeId(before);
+            if length > 1 {
+                depots.push(node);
+            }
+        }
+        depots.reverse();
+        (node == self.from && !depots.contains(&to)).then(|| Via::new(&depots))?
+    }
+}
+
+impl Map {
+    /// What is expected of a transfer over one hop alone.
+    #[must_use]
+    pub fn alone(
+        &self,
+        from: NodeId,
+        to: NodeId,
+        transfer: &Transfer,
+        now: f64,
+    ) -> Option<super::expected::Expected> {
+        self.expected(from, &Via::DIRECT, to, transfer, now)
+    }
+}
+
+/// The best of some routes by what they really take: what a simulation holds a policy against.
+#[must_use]
+pub fn oracle(
+    routes: impl IntoIterator<Item = Via>,
+    mut takes: impl FnMut(&Via) -> Option<f64>,
+) -> Option<(Via, f64)> {
+    routes
+        .into_iter()
+        .filter_map(|via| takes(&via).map(|time| (via, time)))
+        .min_by(|one, other| one.1.total_cmp(&other.1))
+}
+
+/// Every route of at most three depots between two nodes, direct first: for small maps.
+#[must_use]
+pub fn all_routes(map: &Map, from: NodeId, to: NodeId) -> Vec<Via> {
+    let mut routes = vec![Via::DIRECT];
+    let mut last = vec![Via::DIRECT];
+    for _ in 0..MAX_DEPOTS {
+        last = last
+            .iter()
+            .flat_map(|via| {
+                let at = via.depots().next_back().unwrap_or(from);
+                let depots = map.leaving(at).map(|(_, depot)| depot);
+                let fits = move |depot: &NodeId| {
+                    *depot != from
+                        && *depot != to
+                        && map.node(*depot).is_some_and(|node| node.relay.is_some())
+                };
+                depots.filter(fits).filter_map(|depot| via.and_then(depot))
+            })
+            .collect();
+        let ends = |via: &&Via| {
+            via.depots()
+                .next_back()
+                .is_some_and(|depot| map.hop(depot, to).is_some())
+        };
+        routes.extend(last.iter().filter(ends));
+    }
+    routes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+use super::*;
+use crate::route::Via;
+use crate::route::choice::Policy;
+use crate::route::map::{Map, Node};
+use crate::route::testing::{exact, map};
+use crate::route::trust::Outcomes;
+
+const FROM: NodeId = NodeId(0);
+const DEPOT: NodeId = NodeId(1);
+const TO: NodeId = NodeId(2);
+
+fn chosen(map: &Map, to: NodeId) -> Option<Vec<Via>> {
+    let (outcomes, policy) = (Outcomes::default(), Policy::default());
+    let mut chooser = Chooser::new(map, &outcomes, &policy);
+    let choices = choices(&mut chooser, FROM, to, 4, 1000.0)?;
+    Some(choices.iter().map(|choice| choice.via).collect())
+}
+
+#[test]
+fn every_class_is_there_where_one_does_not_go_direct() {
+    let by_depot = map(
+        vec![Node::END, Node::DEPOT, Node::END],
+        &[
+            (0, 1, exact(50.0, 0.0, 500.0)),
+            (1, 2, exact(50.0, 0.0, 500.0)),
+            (0, 2, exact(100.0, 1e-3, 500.0)),
+        ],
+    );
+    let vias = chosen(&by_depot, TO).unwrap();
+    assert_eq!(vias.len(), CLASSES);
+    assert!(vias[0].is_direct(), "small ones go direct: {vias:?}");
+    assert_eq!(vias[CLASSES - 1], Via::new(&[DEPOT]).unwrap());
+    assert_eq!(chosen(&by_depot, DEPOT), None, "all go direct");
+}
+
+#[test]
+fn classes_are_by_size() {
+    assert_eq!(
+        (
+            class(0),
+            class(256 << 10),
+            class((256 << 10) + 1),
+            class(u64::MAX)
+        ),
+        (0, 0, 1, CLASSES - 1)
+    );
+    for (number, bytes) in TYPICAL_BYTES.iter().enumerate() {
+        assert_eq!(class(*bytes), number);
+    }
+}

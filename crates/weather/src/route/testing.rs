@@ -1,0 +1,32 @@
+//! Maps for the tests of these rooms.
+
+use super::NodeId;
+use super::map::{HopForecast, Map, Node};
+use crate::Quantiles;
+
+/// What is known exactly: milliseconds, a chance, Mbit/s.
+pub fn exact(rtt_ms: f64, loss: f64, mbits: f64) -> HopForecast {
+    HopForecast {
+        rtt: Quantiles::exactly(rtt_ms / 1e3),
+        loss: Quantiles::exactly(loss),
+        rate: Quantiles::exactly(mbits * 1e6),
+        at: 0.0,
+        samples: 1_000_000,
+    }
+}
+
+/// A map with these nodes, in order, and hops both ways.
+pub fn map(nodes: Vec<Node>, hops: &[(u32, u32, HopForecast)]) -> Map {
+    let both: Vec<(NodeId, NodeId)> = hops
+        .iter()
+        .flat_map(|(a, b, _)| [(NodeId(*a), NodeId(*b)), (NodeId(*b), NodeId(*a))])
+        .collect();
+    let mut map = Map::new(nodes, &both);
+    for (a, b, forecast) in hops {
+        for (from, to) in [(a, b), (b, a)] {
+            let hop = map.hop(NodeId(*from), NodeId(*to)).unwrap();
+            assert!(map.update(hop, forecast));
+        }
+    }
+    map
+}
