@@ -1,5 +1,6 @@
 //! Experiments of all kinds in one list.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -202,16 +203,34 @@ fn validity<C, S>(records: &[Record<C, S>]) -> String {
          processors' time taken by other guests of the host. The worst lag (99th percentile of a link) was {:.1} ms.\n\n\
          Made {dates} from {}, on Linux {}, links by {}, {}.",
         worst as f64 / 1e3,
-        distinct(&|record| &record.made.commit),
+        commits(records.iter().map(|record| record.made.commit.as_str())),
         distinct(&|record| &record.made.kernel),
         distinct(&|record| &record.made.backend),
         distinct(&|record| &record.made.processor),
     )
 }
 
+/// Which code made the runs, and how many each where there is more than one.
+fn commits<'a>(made: impl Iterator<Item = &'a str>) -> String {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    made.for_each(|commit| *counts.entry(commit).or_default() += 1);
+    let is_one = counts.len() == 1;
+    let each = counts.into_iter().map(|(commit, runs)| match is_one {
+        true => commit.to_owned(),
+        false => format!("{commit} ({runs} runs)"),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_that_made_runs_is_counted_where_it_is_not_the_same() {
+        assert_eq!(commits(["a", "a"].into_iter()), "a");
+        assert_eq!(commits(["b", "a", "b"].into_iter()), "a (1 runs), b (2 runs)");
+    }
 
     #[test]
     fn only_what_was_measured_under_noise_is_compared() {

@@ -122,6 +122,9 @@ struct Figures {
     /// Keep the valid runs of this code that are there, and measure only what is missing.
     #[arg(long)]
     resume: bool,
+    /// With `--only`: keep the runs that other code made of the other cells; the page says how many are whose.
+    #[arg(long, requires = "only")]
+    keep_others: bool,
     /// Begin no run that would end after so many minutes; `--resume` goes on another time.
     #[arg(long)]
     minutes: Option<f64>,
@@ -240,6 +243,7 @@ impl Figures {
             seeds: self.seeds,
             first_seed: self.first_seed,
             resume: self.resume,
+            keep_others: self.keep_others,
             until,
             retries: self.retries,
             noises,

@@ -29,6 +29,8 @@ pub struct Extent {
     pub first_seed: u64,
     /// Keep the valid runs that are there, and make only what is missing.
     pub resume: bool,
+    /// Keep what other code made of cells that are not measured now; the page then says how many runs which code made.
+    pub keep_others: bool,
     /// Begin no run that would end after this.
     pub until: Option<Instant>,
     /// How often a run is repeated when the lab did not keep up.
@@ -82,7 +84,7 @@ pub fn about<E: Experiment>(experiment: &E, keys: &[KeyOf<E>]) -> Duration {
 }
 
 /// Measures what is asked for and puts it into `store`, in place of earlier runs of the same cells. Runs that another commit
-/// made are not kept beside it: no table mixes two programs.
+/// made are not kept beside it, unless that is asked for: no table mixes two programs without saying so.
 ///
 /// # Errors
 /// A run failed, after all others were made; or the store cannot be read or written.
@@ -95,7 +97,7 @@ pub fn measure<E: Experiment>(
 ) -> Result<()> {
     let mut kept: Vec<RecordOf<E>> = store.read()?;
     let before = kept.len();
-    kept.retain(|record| record.made.commit == commit);
+    kept.retain(|record| extent.keep_others || record.made.commit == commit);
     if kept.len() < before {
         eprintln!(
             "{}: {} runs of other commits make way for those of {commit}",
@@ -105,7 +107,8 @@ pub fn measure<E: Experiment>(
     }
     let mut keys = extent.keys(experiment);
     if extent.resume {
-        let has = |key: &KeyOf<E>| kept.iter().any(|old| old.gate.valid && old.cell == *key);
+        let is_of_this = |old: &RecordOf<E>| old.gate.valid && old.made.commit == commit;
+        let has = |key: &KeyOf<E>| kept.iter().any(|old| is_of_this(old) && old.cell == *key);
         keys.retain(|key| !has(key));
     }
     kept.retain(|old| !keys.contains(&old.cell));
@@ -249,6 +252,7 @@ mod tests {
             seeds: Some(2),
             first_seed: 7,
             resume: false,
+            keep_others: false,
             until: None,
             retries: 0,
             noises: vec![Noise::None, Noise::Codel],

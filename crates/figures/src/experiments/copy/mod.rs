@@ -283,6 +283,7 @@ mod tests {
             seeds,
             first_seed: 1,
             resume: false,
+            keep_others: false,
             until: None,
             retries: 0,
             noises: vec![Noise::None],
