@@ -50,14 +50,16 @@ mod verdict;
 pub use action::{Action, Advice, Applied, Cause, Outcome};
 pub use budget::{Budget, Claim, LEAST_SHARE};
 pub use estimator::{Estimator, Side};
-pub use flow::{Flow, FlowError, Step};
+pub use flow::{Flow, FlowError, START_WINDOW, Step};
 pub use host::Host;
 pub use mode::{Mode, UnknownMode};
 pub use options::{Locks, apply};
 pub use rate_fit::{FitSample, FitState, PacingLimit, RateFit, Siblings};
 pub use rate_fitter::{FlowGuard, RateFitError, RateFitter};
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
-pub use sampler::{SAMPLE_PERIOD, SampleError, Sampler, set_max_pacing_rate, set_receive_low_water_mark};
+pub use sampler::{
+    SAMPLE_PERIOD, SampleError, Sampler, open_receive_window, set_max_pacing_rate, set_receive_low_water_mark,
+};
 pub use tally::Tally;
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
 #[cfg(feature = "trace")]

@@ -80,6 +80,21 @@ pub fn set_receive_low_water_mark(socket: impl AsFd, bytes: u32) -> io::Result<(
     )
 }
 
+/// Lets a socket offer a window of up to `bytes` from now on, without an end to the kernel's autotuning, which goes on from there.
+///
+/// A set-up of a few short messages leaves a window of some 64 KB, of which autotuning makes more only as more arrives in a round trip: with
+/// segments of 9000 bytes that can take seconds, and the slow start of a sender waits for it again and again. Asking to be woken for `bytes` at once
+/// (`SO_RCVLOWAT`) makes the kernel see to a buffer of that size, up to half the ceiling of its autotuning (`tcp_rmem`); `SO_RCVBUF` would
+/// end at `rmem_max` and switch autotuning off. The window still opens no faster than segments arrive, and a limit is no memory
+/// taken.
+///
+/// # Errors
+/// The kernel's, when this is no TCP socket.
+pub fn open_receive_window(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    set_receive_low_water_mark(&socket, bytes)?;
+    set_receive_low_water_mark(&socket, 1)
+}
+
 /// Why there is no sample.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {

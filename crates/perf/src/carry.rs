@@ -97,7 +97,7 @@ pub(crate) async fn carry(
         if hello.right_size {
             let fitted = match stream.sends {
                 true => window::limit_unsent(&stream.session, MOST_UNSENT),
-                false => window::open(&stream.session, share),
+                false => drs::open_receive_window(&stream.session, share),
             };
             if let Err(error) = fitted {
                 tracing::warn!(%error, "a socket's buffers are left to the kernel alone");

@@ -78,11 +78,13 @@ pub struct Seen {
 }
 
 /// The congestion control is the host's choice, or `--congestion`: how to share a path with others is not a session's to decide. Little waits to be
-/// sent, since what waits in the socket of one stream can go by no other one.
+/// sent, since what waits in the socket of one stream can go by no other one; and a slow start
+/// waits for no window.
 fn flow(mode: Mode, side: Side, host: Host) -> Flow {
     Flow::with_host(mode, side, host)
         .keeping_congestion_control()
         .limiting_unsent()
+        .opening_window()
 }
 
 /// The most bytes that this host lets a connection have in flight towards its receiver: without window scaling (RFC 7323) 65,535, and

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -29,7 +29,48 @@ pub(super) struct Ended {
     /// It had been open.
     pub opened: Option<u32>,
     /// To be closed in good order.
-    pub closing: Option<JoinSet<()>>,
+    pub closing: Option<Closing>,
+}
+
+impl Ended {
+    /// Takes its stream, if that saw the end of the copy; any other one is left to close.
+    pub(super) fn take_finished(&mut self) -> Option<Closing> {
+        let closing = self.closing.take()?;
+        if matches!(self.result, Ok(StreamEnd::Finished)) {
+            return Some(closing);
+        }
+        tokio::spawn(closing.closed());
+        None
+    }
+}
+
+/// A stream that is over, and closes by itself for as long as this lives.
+pub(super) struct Closing {
+    said: oneshot::Receiver<()>,
+    closes: JoinSet<()>,
+}
+
+impl Closing {
+    fn begin(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        let (say, said) = oneshot::channel();
+        let mut closes = JoinSet::new();
+        closes.spawn(close_and_report(stream, || {
+            // Nobody may listen.
+            let _ = say.send(());
+        }));
+        Self { said, closes }
+    }
+
+    /// Resolves when the last words are on their way. Nobody waits for them to arrive: they may be lost with the connection.
+    pub(super) async fn said(self) {
+        // An error says that there is no way any more.
+        let _ = self.said.await;
+    }
+
+    /// Resolves when the other side has closed too, and so has the last words.
+    pub(super) async fn closed(self) {
+        self.closes.join_all().await;
+    }
 }
 
 pub(super) enum Lost {
@@ -151,16 +192,13 @@ impl<C: Connector> Attempt<C> {
         let stream = reader.into_inner().unsplit(writer);
         counters.closed(stream.retransmits());
         drop(counted);
-        let mut closing = JoinSet::new();
-        if result.is_ok() {
-            closing.spawn(close(stream));
-        }
+        let closing = result.is_ok().then(|| Closing::begin(stream));
         Ended {
             slot,
             attempt: self.number,
             result: result.map_err(Lost::Stream),
             opened: Some(counters.number),
-            closing: Some(closing),
+            closing,
         }
     }
 }
@@ -203,9 +241,15 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
 }
 
 /// Closes in good order: says so, and hears the other side say so, lest a reset overtakes the last words.
-pub(crate) async fn close(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+pub(crate) async fn close(stream: impl AsyncRead + AsyncWrite + Unpin) {
+    close_and_report(stream, || ()).await;
+}
+
+/// The same; calls `said` when this side has said so.
+async fn close_and_report(mut stream: impl AsyncRead + AsyncWrite + Unpin, said: impl FnOnce()) {
     let closing = async {
         stream.shutdown().await?;
+        said();
         let mut rest = [0; 4096];
         while stream.read(&mut rest).await? > 0 {}
         Ok::<_, std::io::Error>(())

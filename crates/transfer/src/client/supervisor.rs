@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use self::slot::{Slot, SlotState};
-use super::attempt::{Attempt, Ended};
+use super::attempt::{Attempt, Closing, Ended};
 use super::steering::Steering;
 use super::stream_count::StreamCount;
 use super::{Client, Connector, RECONNECT_TIMEOUT, RoutePlan, Side};
@@ -43,6 +43,8 @@ pub(super) struct Supervisor<'a, C> {
     /// The server has told how many streams it allows.
     accepted: bool,
     without_stream_since: Option<Instant>,
+    /// Streams that saw the end of the copy, and close.
+    finished: Vec<Closing>,
     last_error: Option<Error>,
     begun: Instant,
     count: StreamCount,
@@ -70,6 +72,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             ever_open: false,
             accepted: false,
             without_stream_since: None,
+            finished: Vec::new(),
             last_error: None,
             begun: now,
             count,
@@ -85,12 +88,11 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     }
 
     pub(super) async fn supervise(&mut self) -> Result<JoinSet<()>, Error> {
-        let mut closing = JoinSet::new();
         let mut opened = self.open.subscribe();
         let mut accepted = self.client.progress.max_streams();
         loop {
             if self.over() {
-                return Ok(self.wind_down(closing).await);
+                return Ok(self.wind_down().await);
             }
             let allowed = *accepted.borrow_and_update();
             self.accepted = allowed.is_some();
@@ -114,15 +116,12 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             let wake = self.next_wake();
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => {
-                    let mut ended = match ended {
+                    let ended = match ended {
                         Ok(ended) => ended,
                         // It was given up.
                         Err(error) if error.is_cancelled() => continue,
                         Err(_) => return Err(Error::StreamsLost("a stream's task failed on this side".into())),
                     };
-                    if let Some(ended) = ended.closing.take() {
-                        closing.spawn(async move { ended.join_all().await; });
-                    }
                     self.ended(ended)?;
                 }
                 // The sender lives in here: it can't be gone.

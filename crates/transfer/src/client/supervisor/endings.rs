@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout};
 
 use super::Supervisor;
 use super::slot::{Slot, SlotState};
-use crate::client::Connector;
 use crate::client::attempt::{CLOSE_TIMEOUT, Ended, Lost};
+use crate::client::{Connector, Side};
 use crate::error::Error;
 use crate::progress::Event;
 use crate::receive::StreamEnd;
@@ -20,7 +20,8 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(4);
 const REPORT_WAITS_FOR_STREAMS: Duration = Duration::from_millis(30);
 
 impl<C: Connector> Supervisor<'_, C> {
-    pub(super) fn ended(&mut self, ended: Ended) -> Result<(), Error> {
+    pub(super) fn ended(&mut self, mut ended: Ended) -> Result<(), Error> {
+        self.finished.extend(ended.take_finished());
         let current = |slot: &&mut Slot| slot.attempts == ended.attempt && slot.under_way.is_some();
         // One that was given up has ended before.
         let Some(slot) = self.slots.get_mut(ended.slot).filter(current) else {
@@ -82,36 +83,36 @@ impl<C: Connector> Supervisor<'_, C> {
     }
 
     /// The copy is over: streams that are open close by themselves, one that hangs on a dead path is left behind, and those that are still being opened are
-    /// given up.
-    pub(super) async fn wind_down(&mut self, mut closing: JoinSet<()>) -> JoinSet<()> {
+    /// given up. What is returned ends when nobody needs the streams any more.
+    pub(super) async fn wind_down(&mut self) -> JoinSet<()> {
         let never_open = |slot: &&mut Slot| slot.is_running() && slot.counters.get().is_none();
         self.slots.iter_mut().filter(never_open).for_each(Slot::give_up);
         let mut tasks = std::mem::take(&mut self.tasks);
+        let mut finished = std::mem::take(&mut self.finished);
         // Those that are open end at once, and what they counted belongs in the report.
         let open = async {
             while *self.open.borrow() > 0
                 && let Some(ended) = tasks.join_next().await
             {
-                if let Ok(Ended {
-                    closing: Some(ended), ..
-                }) = ended
-                {
-                    closing.spawn(async move {
-                        ended.join_all().await;
-                    });
-                }
+                finished.extend(ended.ok().and_then(|mut ended| ended.take_finished()));
             }
         };
         let _ = timeout(REPORT_WAITS_FOR_STREAMS, open).await;
+        // The last word of a push is the server's. That of a pull is said on every stream: that the connection is lost before one of several has
+        // arrived is not worth a round trip of every copy.
+        let needs_answer = matches!(self.side, Side::Pull(_)) && finished.len() < 2;
+        let mut closing = JoinSet::new();
+        for stream in finished {
+            match needs_answer {
+                true => closing.spawn(stream.closed()),
+                false => closing.spawn(stream.said()),
+            };
+        }
         closing.spawn(async move {
             let all = async {
                 while let Some(ended) = tasks.join_next().await {
-                    if let Ok(Ended {
-                        closing: Some(closing),
-                        ..
-                    }) = ended
-                    {
-                        closing.join_all().await;
+                    if let Some(stream) = ended.ok().and_then(|ended| ended.closing) {
+                        stream.closed().await;
                     }
                 }
             };

@@ -9,8 +9,11 @@ use std::time::Duration;
 pub const MAX_AGE_AT_RISK: Duration = Duration::from_secs(1);
 /// The age at which flushes are due, where the disk is quick: most files are whole by then, and never flushed ...
 const FLUSH_AGE: Duration = Duration::from_millis(250);
-/// ... and no sooner than after so many times what the last one took.
+/// ... and no sooner than after so many times what the last one took ...
 const FLUSH_AGE_FACTOR: u32 = 8;
+/// ... but no later than at this age. With a flush of [`QUICK_FLUSH`] it leaves a quarter of [`MAX_AGE_AT_RISK`] for what else a
+/// kill costs: what was on its way, and what setting up again carries.
+const MAX_FLUSH_AGE: Duration = Duration::from_millis(500);
 /// A flush that takes longer than this has to wait before the next one for as long as it took, so that a slow disk spends no
 /// more than half of its time on them.
 const QUICK_FLUSH: Duration = Duration::from_millis(250);
@@ -63,9 +66,9 @@ impl FlushPolicy {
         let waiting = self.waiting.filter(|_| self.flushing.is_none())?;
         let age = match self.took {
             None => FLUSH_AGE,
-            Some(took) => {
-                (took.saturating_mul(FLUSH_AGE_FACTOR)).clamp(FLUSH_AGE, MAX_AGE_AT_RISK - QUICK_FLUSH)
-            }
+            Some(took) => took
+                .saturating_mul(FLUSH_AGE_FACTOR)
+                .clamp(FLUSH_AGE, MAX_FLUSH_AGE),
         };
         Some((waiting.since + age).max(self.rest_until))
     }
@@ -172,7 +175,7 @@ mod tests {
             gap in 1u32..3000,
         ) {
             let run = run(|at| at.is_multiple_of(gap), &costs, 10_000);
-            prop_assert!(run.oldest <= MAX_AGE_AT_RISK, "{:?}", run.oldest);
+            prop_assert!(run.oldest <= MAX_FLUSH_AGE + QUICK_FLUSH, "{:?}", run.oldest);
         }
 
         #[test]
@@ -194,7 +197,7 @@ mod tests {
         let flushes = |cost| run(|_| true, &[cost], 60_000).flushes;
         assert!((230..=240).contains(&flushes(5)), "{}", flushes(5));
         assert!((140..=155).contains(&flushes(50)), "{}", flushes(50));
-        assert!((75..=85).contains(&flushes(100)), "{}", flushes(100));
+        assert!((110..=120).contains(&flushes(100)), "{}", flushes(100));
     }
 
     #[test]
