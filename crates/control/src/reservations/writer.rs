@@ -189,6 +189,11 @@ impl Writer {
             asked.push((waiting.asker, waiting.command, waiting.once));
             answers.push(waiting.answer);
         }
+        if leadership == Leadership::Lost {
+            // Whoever reads reads what is known: nobody waits for a store that does not answer.
+            self.due = None;
+            return;
+        }
         let asked = Arc::new(asked);
         let mut failed = StoreError::Busy;
         let mut state = match self.first.take() {
