@@ -43,7 +43,9 @@ const WIDE_SLOTS: u64 = 20_000;
 const RATE_BPS: u64 = 1_000_000_000;
 const RESERVABLE_BPS: u64 = 5_000_000_000;
 
-const MAP: &str = r#"{"sites": [{"name": "west"}, {"name": "east"}], "links": [
+const MAP: &str = r#"{"sites": [{"name": "west"}, {"name": "east"}],
+    "hosts": [{"name": "dtn1", "site": "west", "addresses": ["192.0.2.1"]}, {"name": "store", "site": "east", "addresses": ["192.0.2.2"]}],
+    "links": [
     {"name": "w-e", "from": "west", "to": "east", "forward": {"capacity": {"rate_bps": 1e10}}}]}"#;
 
 /// What was acknowledged: by its name the number of the reservation, and when.
@@ -58,7 +60,10 @@ struct Fleet {
 
 impl Fleet {
     fn start() -> Self {
-        let stage = Stage::new();
+        Self::start_in(Stage::new())
+    }
+
+    fn start_in(stage: Stage) -> Self {
         let server = Postgres::start();
         server.create_database("fleet");
         let socket = postgres_dir(&server).join(".s.PGSQL.5432");
@@ -96,7 +101,11 @@ impl Fleet {
 fn begin(stage: &Stage, relay: &Relay, at: usize) -> Controller {
     let store = format!("postgres://agent@{}/fleet?sslmode=disable", relay.address);
     let name = format!("c{at}");
-    let more = ["--store", &store, "--name", &name, "--listen", "127.0.0.1:0"];
+    let mut more = vec!["--store", &store, "--name", &name, "--listen", "127.0.0.1:0"];
+    let config = stage.path(&format!("{name}.toml"));
+    if config.exists() {
+        more.extend(["--config", config.to_str().unwrap()]);
+    }
     Controller::start_as(stage, &name, &more)
 }
 
@@ -284,9 +293,12 @@ fn under_load(fleet: &Fleet, blows: impl FnOnce(&Fleet, &Acknowledged)) {
     eprintln!("acknowledged: {}", acknowledged.lock().unwrap().len());
 }
 
-/// A fleet that has a map, and the one that leads it.
+/// A fleet that has a map.
 fn fleet() -> Fleet {
-    let fleet = Fleet::start();
+    with_map(Fleet::start())
+}
+
+fn with_map(fleet: Fleet) -> Fleet {
     let leader = fleet.leader(None);
     // Any of them takes it; it reaches the one that leads.
     let other = (leader + 1) % CONTROLLERS;
@@ -410,4 +422,83 @@ fn whoever_names_several_reserves_whichever_leads() {
         .map(|one| one["description"].as_str().unwrap())
         .collect();
     assert_eq!(found, ["before", "after"]);
+}
+
+/// Of the controllers that share a store, and have the same nodes to ask, only the one that leads asks them. The next one goes on with what is set up,
+/// and nothing is torn down in between.
+#[test]
+fn only_the_one_that_leads_asks_nodes() {
+    let stage = Stage::new();
+    let (driver, log) = (stage.path("driver"), stage.path("asked"));
+    let script = r#"#!/bin/sh
+read -r request
+echo "$1 $request" >> "$2"
+case "$request" in
+*'"do":"list"'*) echo '{"answer":"parts","parts":[]}' ;;
+*'"do":"counters"'*) echo '{"answer":"counters","bytes":1,"packets":1,"drops":0}' ;;
+*) echo '{"answer":"done"}' ;;
+esac
+"#;
+    std::fs::write(&driver, script).unwrap();
+    for at in 0..CONTROLLERS {
+        let program = json!(["/bin/sh", driver, format!("c{at}"), log]);
+        let config = format!("[setup.nodes.west]\nprogram = {program}\n");
+        std::fs::write(stage.path(&format!("c{at}.toml")), config).unwrap();
+    }
+    let fleet = with_map(Fleet::start_in(stage));
+    let leader = fleet.leader(None);
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let end = u64::try_from(now.as_millis()).unwrap() + SLOT_MS;
+    let body =
+        json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": RATE_BPS}}, "end_ms": end});
+    let body = body.to_string();
+    let (status, reserved) = ask(&fleet.socket(leader), true, "POST", "/reservations", &body).unwrap();
+    assert_eq!(status, 201, "{reserved}");
+    let (status, said) = ask(
+        &fleet.socket(leader),
+        true,
+        "POST",
+        "/reservations/1/provision",
+        "",
+    )
+    .unwrap();
+    assert_eq!(status, 200, "{said}");
+    let asked = || std::fs::read_to_string(&log).unwrap_or_default();
+    let wait_for = |who: usize| {
+        let began = Instant::now();
+        let (who, set_up) = (format!("c{who} "), r#""do":"set_up""#);
+        while !asked()
+            .lines()
+            .any(|line| line.starts_with(&who) && line.contains(set_up))
+        {
+            assert!(began.elapsed() < NEVER, "{}", asked());
+            thread::sleep(PAUSE);
+        }
+    };
+    wait_for(leader);
+    let of_leader = format!("c{leader} ");
+    assert!(
+        asked().lines().all(|line| line.starts_with(&of_leader)),
+        "{}",
+        asked()
+    );
+    fleet.controllers[leader].write().unwrap().kill();
+    let new = fleet.leader(Some(leader));
+    wait_for(new);
+    let began = Instant::now();
+    loop {
+        let one = ask(&fleet.socket(new), true, "GET", "/reservations/1", "")
+            .unwrap()
+            .1;
+        if one["circuit"]["standing"] == "set-up" {
+            break;
+        }
+        assert!(began.elapsed() < NEVER, "{one}");
+        thread::sleep(PAUSE);
+    }
+    assert!(!asked().contains("tear_down"), "{}", asked());
+    let third = 3 - leader - new;
+    assert!(!asked().contains(&format!("c{third} ")), "{}", asked());
 }
