@@ -19,7 +19,7 @@ use longhaul_setup::conductor::Conductor;
 use longhaul_setup::nodes::{SetupConfig, SetupFault};
 use longhaul_setup::reconcile::Reconciler;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::authority::{OPERATOR, Refused, Subject, decide};
 use crate::circuits::CircuitsView;
@@ -41,6 +41,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const RETENTION_PAUSE: Duration = Duration::from_millis(200);
 /// And when there was nothing to do.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
+/// How long the start waits until it is known who leads.
+const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Measurements that forecasts are rebuilt from at the start: the newest.
 const REBUILD_MEASUREMENTS: i64 = 1_000_000;
 /// Reports that scores are rebuilt from at the start: the newest.
@@ -216,6 +218,13 @@ impl Controller {
         let mut writers = tokio::task::JoinSet::new();
         writers.spawn(writer.run(writers_end.clone()));
         writers.spawn(book_writer.run(writers_end));
+        // Whoever asks from now on is told who leads, if that can be known.
+        let mut first = this.0.leadership.clone();
+        let _ = timeout(
+            FIRST_LEADER_TIMEOUT,
+            first.wait_for(|now| *now != Leadership::Lost),
+        )
+        .await;
         let work = Work {
             writers,
             end_writers,

@@ -10,8 +10,10 @@ use super::{Leader, Leadership};
 use crate::store::leaders::Seat;
 use crate::store::{Store, StoreError};
 
-/// How often the server is asked.
+/// How often the server is asked by the one that leads.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// And by one that would: so soon another leads in place of one that was killed.
+const TRY_INTERVAL: Duration = Duration::from_millis(300);
 /// How long an answer may take: then the connection is given up, and with it all others.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a connection may take to come about.
@@ -35,7 +37,11 @@ impl Candidate {
     /// One for the store's lock, and what comes of it. `me` is told to others when it leads.
     #[must_use]
     pub fn new(store: Store, me: Leader) -> (Self, watch::Receiver<Leadership>) {
-        let (leadership, receiver) = watch::channel(Leadership::Lost);
+        let first = match store.is_shared() {
+            true => Leadership::Lost,
+            false => Leadership::Alone,
+        };
+        let (leadership, receiver) = watch::channel(first);
         let this = Self {
             store,
             me,
@@ -51,7 +57,6 @@ impl Candidate {
     /// Asks until `end` is true: then the lock is free at once. With a store of its own it leads, and asks nobody.
     pub async fn run(mut self, mut end: watch::Receiver<bool>) {
         if !self.store.is_shared() {
-            self.leadership.send_replace(Leadership::Alone);
             let _ = end.wait_for(|end| *end).await;
             return;
         }
@@ -116,7 +121,11 @@ impl Candidate {
                     return;
                 }
             }
-            sleep_until(asked + ASK_INTERVAL).await;
+            let pause = match self.election.standing() {
+                Standing::Leading { .. } => ASK_INTERVAL,
+                Standing::Following | Standing::Lost => TRY_INTERVAL,
+            };
+            sleep_until(asked + pause).await;
         }
     }
 
