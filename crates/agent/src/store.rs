@@ -203,7 +203,7 @@ impl Store {
     pub async fn job(&self, id: i64) -> Result<Kept, StoreError> {
         let row = sqlx::query(AssertSqlSafe(format!("SELECT {COLUMNS} FROM jobs WHERE id = $1")))
             .bind(id)
-            .fetch_optional(self.database.pool())
+            .fetch_optional(&self.database.pool())
             .await?;
         Kept::read(&row.ok_or(StoreError::Missing(id))?)
     }
@@ -215,7 +215,7 @@ impl Store {
     pub async fn report(&self, id: i64) -> Result<Option<String>, StoreError> {
         let row = sqlx::query("SELECT report FROM jobs WHERE id = $1")
             .bind(id)
-            .fetch_optional(self.database.pool())
+            .fetch_optional(&self.database.pool())
             .await?;
         Ok(row.ok_or(StoreError::Missing(id))?.try_get("report")?)
     }
@@ -244,7 +244,7 @@ impl Store {
             .bind(before.unwrap_or(i64::MAX))
             .bind(state)
             .bind(limit)
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         rows.iter().map(|row| Ok(Kept::read(row)?.job)).collect()
     }
@@ -259,7 +259,7 @@ impl Store {
         let rows = sqlx::query(AssertSqlSafe(select))
             .bind(after)
             .bind(limit)
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         rows.iter().map(|row| Ok(Kept::read(row)?.job)).collect()
     }
@@ -270,7 +270,7 @@ impl Store {
     /// The store does not answer.
     pub async fn last_change(&self) -> Result<i64, StoreError> {
         let row = sqlx::query("SELECT value FROM counters WHERE name = 'change'")
-            .fetch_one(self.database.pool())
+            .fetch_one(&self.database.pool())
             .await?;
         Ok(row.try_get("value")?)
     }
@@ -282,7 +282,7 @@ impl Store {
     pub async fn counts(&self) -> Result<BTreeMap<String, i64>, StoreError> {
         let rows =
             sqlx::query("SELECT state, COUNT(*) AS jobs FROM jobs WHERE parent IS NULL GROUP BY state")
-                .fetch_all(self.database.pool())
+                .fetch_all(&self.database.pool())
                 .await?;
         let counts = rows
             .iter()

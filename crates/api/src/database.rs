@@ -2,11 +2,14 @@
 
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::Migrator;
 use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// Connections at once: a service asks little, and each of them costs memory.
 const MAX_CONNECTIONS: u32 = 4;
@@ -15,6 +18,18 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What each connection to SQLite begins with: readers beside a writer, and what was committed is on the disk.
 const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 10000; \
     PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 256; PRAGMA cache_size = -2048";
+
+/// How a server is to see that whoever has a connection is gone without a word, in settings of each session: what a transaction has locked is
+/// free again within seconds, and so is the connection. A server that does not know one of them goes without.
+const POSTGRES_SETTINGS: &[(&str, &str)] = &[
+    ("idle_in_transaction_session_timeout", "5000"),
+    ("tcp_keepalives_idle", "3"),
+    ("tcp_keepalives_interval", "1"),
+    ("tcp_keepalives_count", "4"),
+    ("tcp_user_timeout", "7000"),
+];
+/// How long connections that were given up may take to be closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Which program keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +62,11 @@ pub enum OpenError {
 /// The store.
 #[derive(Debug, Clone)]
 pub struct Database {
-    pool: AnyPool,
+    options: AnyConnectOptions,
+    pool: Arc<RwLock<AnyPool>>,
     kind: Kind,
+    /// How often connections were given up.
+    given_up: watch::Sender<u64>,
 }
 
 impl Database {
@@ -84,20 +102,14 @@ impl Database {
             first.execute(SQLITE_SETTINGS).await?;
         }
         first.close().await?;
-        let pool = AnyPoolOptions::new()
-            .max_connections(MAX_CONNECTIONS)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .after_connect(move |connection, _| {
-                Box::pin(async move {
-                    if kind == Kind::Sqlite {
-                        connection.execute(SQLITE_SETTINGS).await?;
-                    }
-                    Ok(())
-                })
-            })
-            .connect_lazy_with(options);
+        let pool = pool(&options, kind);
         migrations.run(&pool).await?;
-        Ok(Self { pool, kind })
+        Ok(Self {
+            options,
+            pool: Arc::new(RwLock::new(pool)),
+            kind,
+            given_up: watch::Sender::new(0),
+        })
     }
 
     /// Which program keeps it.
@@ -106,8 +118,48 @@ impl Database {
     }
 
     /// For queries that change nothing.
-    pub fn pool(&self) -> &AnyPool {
-        &self.pool
+    pub fn pool(&self) -> AnyPool {
+        // A pool is whole at any moment.
+        self.pool.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A connection beside the pool, that goes when it is dropped. `settings` are made in its session, as far as the server knows them.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn connection(&self, settings: &[(&str, &str)]) -> sqlx::Result<AnyConnection> {
+        let mut connection = AnyConnection::connect_with(&self.options).await?;
+        prepare(&mut connection, self.kind).await?;
+        if self.kind == Kind::Postgres {
+            set(&mut connection, settings).await?;
+        }
+        Ok(connection)
+    }
+
+    /// Gives up all connections, and whatever waits for an answer on one of them ([`Self::unless_given_up`]): for when the server is no longer
+    /// reached and nobody says so. What is asked next is asked over new ones.
+    pub fn give_up(&self) {
+        let new = pool(&self.options, self.kind);
+        let old = std::mem::replace(
+            &mut *self.pool.write().unwrap_or_else(PoisonError::into_inner),
+            new,
+        );
+        self.given_up.send_modify(|times| *times += 1);
+        tokio::spawn(async move {
+            // Those that hang are closed when the system gives them up.
+            let _ = timeout(CLOSE_TIMEOUT, old.close()).await;
+        });
+    }
+
+    /// Does `work` with the database; none where connections are given up meanwhile: whether it was done is not known then.
+    pub async fn unless_given_up<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut given_up = self.given_up.subscribe();
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            // The sender is here: this ends only when it says so.
+            _ = given_up.changed() => None,
+        }
     }
 
     /// Begins a transaction that changes something. In SQLite there is one at a time; in PostgreSQL, rows that it has read to change them are
@@ -117,8 +169,8 @@ impl Database {
     /// The store does not answer.
     pub async fn write(&self) -> sqlx::Result<Transaction<'static, Any>> {
         match self.kind {
-            Kind::Sqlite => self.pool.begin_with("BEGIN IMMEDIATE").await,
-            Kind::Postgres => self.pool.begin().await,
+            Kind::Sqlite => self.pool().begin_with("BEGIN IMMEDIATE").await,
+            Kind::Postgres => self.pool().begin().await,
         }
     }
 
@@ -154,8 +206,36 @@ impl Database {
 
     /// Closes it, when all that was begun has ended.
     pub async fn close(&self) {
-        self.pool.close().await;
+        self.pool().close().await;
     }
+}
+
+fn pool(options: &AnyConnectOptions, kind: Kind) -> AnyPool {
+    AnyPoolOptions::new()
+        .max_connections(MAX_CONNECTIONS)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .after_connect(move |connection, _| Box::pin(prepare(connection, kind)))
+        .connect_lazy_with(options.clone())
+}
+
+/// What each connection begins with.
+async fn prepare(connection: &mut AnyConnection, kind: Kind) -> sqlx::Result<()> {
+    match kind {
+        Kind::Sqlite => connection.execute(SQLITE_SETTINGS).await.map(drop),
+        Kind::Postgres => set(connection, POSTGRES_SETTINGS).await,
+    }
+}
+
+/// Makes settings of a session, as far as the server knows them.
+async fn set(connection: &mut AnyConnection, settings: &[(&str, &str)]) -> sqlx::Result<()> {
+    for (name, value) in settings {
+        sqlx::query("SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1")
+            .bind(*name)
+            .bind(*value)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
 }
 
 /// The last of the next `count` numbers of a counter, in the table `counters (name, value)`. Whoever else wants one waits until this transaction has

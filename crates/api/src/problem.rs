@@ -36,6 +36,8 @@ pub enum ProblemKind {
     TooMany,
     /// The service cannot do it now.
     Unavailable,
+    /// Another of the services that share a store does it.
+    NotLeading,
     /// The service works, but what it needs for this cannot be reached or does not answer.
     Unreachable,
 }
@@ -54,6 +56,7 @@ impl ProblemKind {
             Self::TooLarge => "too-large",
             Self::TooMany => "too-many",
             Self::Unavailable => "unavailable",
+            Self::NotLeading => "not-leading",
             Self::Unreachable => "unreachable",
         }
     }
@@ -71,6 +74,7 @@ impl ProblemKind {
             Self::TooLarge => "The request is too large",
             Self::TooMany => "Asked too often",
             Self::Unavailable => "Not available now",
+            Self::NotLeading => "Another one leads",
             Self::Unreachable => "Not reached",
         }
     }
@@ -86,7 +90,7 @@ impl ProblemKind {
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable | Self::NotLeading => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable => StatusCode::BAD_GATEWAY,
         }
     }

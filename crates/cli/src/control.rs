@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use longhaul_control_client::ServiceUrl;
 use longhaul_proto::PublicKey;
 
 pub use client::{ControlClient, ControlError, NOTHING};
@@ -50,6 +51,9 @@ struct Service {
     /// A name by which others reach it, with the port if that is another one. Repeatable. [default: the addresses that it listens at, and this host's name]
     #[arg(long, value_name = "HOST[:PORT]", requires = "listen")]
     server_name: Vec<String>,
+    /// Where others are told to ask this controller while it leads those that share its store, as https://HOST:PORT [default: its first name].
+    #[arg(long, value_name = "URL", requires = "listen")]
+    advertise: Option<ServiceUrl>,
     /// A certificate of this site, in PEM form, with those that lead to its authority [default: one made of the controller's own key]. SIGHUP reads it again.
     #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
     tls_cert: Option<PathBuf>,

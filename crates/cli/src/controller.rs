@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
 use longhaul_config::routes::RouteTable;
-use longhaul_control_client::settings::{self, KnownBy};
+use longhaul_control_client::settings::{self, KnownBy, MAX_CONTROLLERS, Site};
 use longhaul_control_client::{Controller, ServiceClient, ServiceUrl, Settings};
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
@@ -34,6 +34,8 @@ pub struct ControllerCommand {
 enum Action {
     /// Ask this controller from now on.
     Use(Use),
+    /// Ask this one as well: it shares the store of the one that is asked, and is asked when that one does not answer or does not lead.
+    Add(Use),
     /// Ask none any more, and forget what the last one said.
     Forget,
     /// Print the rules that the controller has for this machine, as routes.toml: for an on-ramp, which reads that file again when it changes.
@@ -68,7 +70,11 @@ impl ControllerCommand {
     pub fn run(self) -> Result<Exit> {
         let file = home::make_dir()?.join(settings::FILE);
         match self.action {
-            Some(Action::Use(action)) => in_runtime(action.run(file)),
+            Some(Action::Use(action)) => in_runtime(action.run(file, None)),
+            Some(Action::Add(action)) => {
+                let settings = Settings::load(&file)?.ok_or_else(none_is_asked)?;
+                in_runtime(action.run(file, Some(settings)))
+            }
             Some(Action::Forget) => {
                 let tables = FILES.map(|name| state_dir().map(|state| state.join(name)));
                 for file in [Some(file)].into_iter().chain(tables) {
@@ -129,17 +135,18 @@ pub fn state_dir() -> Option<PathBuf> {
 }
 
 impl Use {
-    async fn run(self, file: PathBuf) -> Result<Exit> {
+    /// Asks it from now on: alone, or beside those that are asked.
+    async fn run(self, file: PathBuf, beside: Option<Settings>) -> Result<Exit> {
         let identity = home::identity(self.identity.as_deref())?;
-        let (settings, client) = match &self.url {
+        let (site, client) = match &self.url {
             ServiceUrl::Unix(path) => {
                 let client = ServiceClient::at_socket(SERVICE, path.clone());
                 client.reach().await?;
-                let settings = Settings {
+                let site = Site {
                     url: self.url.clone(),
                     known: None,
                 };
-                (settings, client)
+                (site, client)
             }
             ServiceUrl::Https(server) => {
                 let known = Known {
@@ -162,23 +169,40 @@ impl Use {
                         ));
                     }
                 };
-                let settings = Settings {
+                let site = Site {
                     url: self.url.clone(),
                     known: Some(known),
                 };
-                (settings, ServiceClient::elsewhere(SERVICE, https))
+                (site, ServiceClient::elsewhere(SERVICE, https))
+            }
+        };
+        let url = site.url.clone();
+        let settings = match beside {
+            None => Settings::from(site),
+            Some(mut settings) if settings.first.url == url => {
+                settings.first = site;
+                settings
+            }
+            Some(mut settings) => {
+                settings.others.retain(|other| other.url != url);
+                if settings.sites().count() >= MAX_CONTROLLERS {
+                    return Err(anyhow!(
+                        "{MAX_CONTROLLERS} controllers are asked already: begin anew with longhaul controller use URL"
+                    ));
+                }
+                settings.others.push(site);
+                settings
             }
         };
         settings.save(&file)?;
         match Controller::of(client).info().await {
             Ok(info) => {
                 let name = printable(info.name.as_bytes());
-                answer::line(format_args!("{} is asked from now on: {name}", settings.url));
+                answer::line(format_args!("{url} is asked from now on: {name}"));
             }
             // It is the right one; whether it answers this key is its operator's business.
             Err(error) => answer::line(format_args!(
-                "{} is asked from now on; for now it says: {error}\nits operator lets this key in with: longhaul control grant {} client",
-                settings.url,
+                "{url} is asked from now on; for now it says: {error}\nits operator lets this key in with: longhaul control grant {} client",
                 identity.public()
             )),
         }

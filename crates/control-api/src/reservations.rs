@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{End, Moment};
 
-pub use refusal::{FullLink, Offer, Offers, Proof, Refusal, RefusedProblem};
+pub use refusal::{FullLink, NotLeadingProblem, Offer, Offers, Proof, Refusal, RefusedProblem};
 
 /// What a reservation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -24,6 +24,12 @@ pub struct ControllerInfo {
     pub series: u64,
     /// Whether other controllers may share its store.
     pub shared: bool,
+    /// Whether it leads those that share its store: it alone takes what changes reservations.
+    #[serde(default)]
+    pub leads: bool,
+    /// Where the one answers that leads, where that is another and known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
 }
 
 /// Whether it is there, and whether it can do its work: `GET /healthz`, `GET /readyz`.

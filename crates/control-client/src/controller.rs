@@ -2,6 +2,7 @@
 
 mod reservations;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::http::uri::PathAndQuery;
@@ -15,20 +16,30 @@ use longhaul_control_api::transfers::{ReportKept, TransferReport};
 use longhaul_proto::{PublicKey, SigningKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::ServiceClient;
 use crate::error::ClientError;
-use crate::settings::Settings;
+use crate::settings::{SERVICE, Settings};
 
-/// A controller that can be asked.
+/// A controller that can be asked, or several that share a store: then the next is asked when one does not answer, or cannot do it now.
 #[derive(Debug)]
 pub struct Controller {
-    client: ServiceClient,
+    /// One at least.
+    clients: Vec<ServiceClient>,
+    /// Which of them answered last.
+    at: AtomicUsize,
     within: Duration,
 }
 
 pub use reservations::{Action, Granted};
+
+/// How often something is sent to one controller before it is told that no answer came.
+const SENT_AT_MOST: u32 = 3;
+/// For how long several are asked for what only the one that leads does: until another leads in place of one that is gone.
+const FAILOVER_TIME: Duration = Duration::from_secs(30);
+/// The pause until they are asked again.
+const FAILOVER_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long an answer may take unless less is said.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,14 +50,20 @@ impl Controller {
     /// # Errors
     /// The certificates of authorities cannot be read.
     pub fn new(settings: &Settings, key: &SigningKey) -> Result<Self, TlsError> {
-        Ok(Self::of(settings.client(key)?))
+        let clients = settings.sites().map(|site| site.client(key));
+        Ok(Self {
+            clients: clients.collect::<Result<_, TlsError>>()?,
+            at: AtomicUsize::new(0),
+            within: ANSWER_TIMEOUT,
+        })
     }
 
     /// The one that `client` asks.
     #[must_use]
-    pub const fn of(client: ServiceClient) -> Self {
+    pub fn of(client: ServiceClient) -> Self {
         Self {
-            client,
+            clients: vec![client],
+            at: AtomicUsize::new(0),
             within: ANSWER_TIMEOUT,
         }
     }
@@ -114,13 +131,12 @@ impl Controller {
     /// # Errors
     /// [`ClientError`].
     pub async fn routes_file(&self) -> Result<String, ClientError> {
-        let asked = async {
-            let response = self.client.send("GET", "/routes.toml", None::<&()>, None).await?;
-            let bytes = self.client.content(response).await?;
-            String::from_utf8(bytes.into())
-                .map_err(|_| self.client.not_understood("it is no text".to_owned()))
-        };
-        self.in_time(asked).await
+        self.each(|client| async move {
+            let response = client.send("GET", "/routes.toml", None::<&()>, None).await?;
+            let bytes = client.content(response).await?;
+            String::from_utf8(bytes.into()).map_err(|_| client.not_understood("it is no text".to_owned()))
+        })
+        .await
     }
 
     /// Tells what a transfer took.
@@ -182,19 +198,65 @@ impl Controller {
         body: Option<&impl Serialize>,
     ) -> Result<T, ClientError> {
         debug_assert!(path.parse::<PathAndQuery>().is_ok(), "{path}");
-        self.in_time(self.client.ask(method, path, body, None)).await
+        self.each(|client| client.ask(method, path, body, None)).await
     }
 
-    async fn in_time<T>(
-        &self,
-        asked: impl Future<Output = Result<T, ClientError>>,
-    ) -> Result<T, ClientError> {
-        timeout(self.within, asked).await.unwrap_or_else(|_| {
-            Err(ClientError::Silent {
-                service: self.client.service(),
-                within: self.within,
-            })
-        })
+    /// Asks one after the other, beginning with the one that answered last, until one answers. All share the time.
+    async fn each<'a, T, F>(&'a self, ask: impl Fn(&'a ServiceClient) -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let count = self.clients.len();
+        let within = self.within / u32::try_from(count).unwrap_or(1).max(1);
+        let first = self.at.load(Ordering::Relaxed);
+        let in_turn = self.clients.iter().enumerate().cycle().skip(first).take(count);
+        let mut left = count;
+        let mut last = None;
+        for (at, client) in in_turn {
+            left -= 1;
+            let answer = timeout(within, ask(client)).await.unwrap_or_else(|_| {
+                Err(ClientError::Silent {
+                    service: client.service(),
+                    within,
+                })
+            });
+            match answer {
+                Err(error) if error.is_passing() && left > 0 => last = Some(error),
+                answer => {
+                    if !answer.as_ref().is_err_and(ClientError::is_passing) {
+                        self.at.store(at, Ordering::Relaxed);
+                    }
+                    return answer;
+                }
+            }
+        }
+        // There is one at least.
+        Err(last.unwrap_or(ClientError::Request {
+            service: SERVICE,
+            why: "none is named".to_owned(),
+        }))
+    }
+
+    /// The same, again and again where no answer came: of one, a few times; of several, for as long as they may take to agree on who leads.
+    async fn insist<'a, T, F>(&'a self, ask: impl Fn(&'a ServiceClient) -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let (began, mut sent) = (Instant::now(), 1);
+        loop {
+            let is_several = self.clients.len() > 1;
+            let goes_on = match is_several {
+                true => began.elapsed() < FAILOVER_TIME,
+                false => sent < SENT_AT_MOST,
+            };
+            match self.each(&ask).await {
+                Err(error) if error.is_passing() && goes_on => sent += 1,
+                answer => return answer,
+            }
+            if is_several {
+                sleep(FAILOVER_PAUSE).await;
+            }
+        }
     }
 }
 

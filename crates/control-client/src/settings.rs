@@ -4,6 +4,10 @@
 //! url = "https://control.example:7513"     # or unix:/PATH, on this machine
 //! key = "lhk1:..."                         # its key; or, in place of that:
 //! authority = "/etc/ssl/site.pem"          # the authority that signed its certificate
+//!
+//! [[other]]                                # as many as there are that share its store; asked when it does not answer, or does not lead
+//! url = "https://control2.example:7513"
+//! key = "lhk1:..."
 //! ```
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
 
@@ -27,12 +31,23 @@ pub const FILE: &str = "controller.toml";
 const MAX_BYTES: u64 = 64 << 10;
 /// What the service is called in messages.
 pub(crate) const SERVICE: &str = "controller";
+/// Most controllers that share a store.
+pub const MAX_CONTROLLERS: usize = 16;
 /// Most bytes of an answer of a controller: a page of a table of routes, above all.
 pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// Which controller is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
+    /// The first.
+    pub first: Site,
+    /// Others that share its store: one of them is asked when it does not answer, or does not lead.
+    pub others: Vec<Site>,
+}
+
+/// A controller, and how it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Site {
     /// Where it answers.
     pub url: ServiceUrl,
     /// How it is known; at a Unix socket the system says who is there.
@@ -79,6 +94,27 @@ struct Text {
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     authority: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    other: Vec<TextOfOther>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextOfOther {
+    url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    authority: Option<PathBuf>,
+}
+
+impl From<Site> for Settings {
+    fn from(first: Site) -> Self {
+        Self {
+            first,
+            others: Vec::new(),
+        }
+    }
 }
 
 impl Settings {
@@ -117,38 +153,39 @@ impl Settings {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let read: Text = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-        let url = read
-            .url
-            .parse()
-            .map_err(|error: crate::url::UrlError| error.to_string())?;
-        let known = match (&url, read.key, read.authority) {
-            (_, Some(_), Some(_)) => return Err("key and authority: leave one out".to_owned()),
-            (ServiceUrl::Unix(_), None, None) => None,
-            (ServiceUrl::Unix(_), ..) => return Err("a Unix socket needs no key: leave it out".to_owned()),
-            (ServiceUrl::Https(_), Some(key), None) => {
-                let key: PublicKey = key.parse().map_err(|error| format!("key: {error}"))?;
-                Some(KnownBy::Key(key))
-            }
-            (ServiceUrl::Https(_), None, Some(file)) => Some(KnownBy::Authority(file)),
-            (ServiceUrl::Https(_), None, None) => {
-                return Err("neither key nor authority says how the controller is known".to_owned());
-            }
-        };
-        Ok(Self { url, known })
+        if read.other.len() >= MAX_CONTROLLERS {
+            return Err(format!("other: at most {MAX_CONTROLLERS} controllers in all"));
+        }
+        let others = read.other.into_iter();
+        let others = others.map(|other| Site::read(&other.url, other.key, other.authority));
+        Ok(Self {
+            first: Site::read(&read.url, read.key, read.authority)?,
+            others: others.collect::<Result<_, String>>()?,
+        })
+    }
+
+    /// All of them, the first one first.
+    pub fn sites(&self) -> impl Iterator<Item = &Site> {
+        std::iter::once(&self.first).chain(&self.others)
     }
 
     /// The text of such a file.
     #[must_use]
     pub fn text(&self) -> String {
-        let (key, authority) = match &self.known {
-            None => (None, None),
-            Some(KnownBy::Key(key)) => (Some(key.to_string()), None),
-            Some(KnownBy::Authority(file)) => (None, Some(file.clone())),
-        };
+        let (key, authority) = self.first.known_text();
+        let others = self.others.iter().map(|site| {
+            let (key, authority) = site.known_text();
+            TextOfOther {
+                url: site.url.to_string(),
+                key,
+                authority,
+            }
+        });
         let text = Text {
-            url: self.url.to_string(),
+            url: self.first.url.to_string(),
             key,
             authority,
+            other: others.collect(),
         };
         // A few strings can always be written.
         toml::to_string(&text).unwrap_or_default()
@@ -164,6 +201,36 @@ impl Settings {
             action: "write",
             source,
         })
+    }
+}
+
+impl Site {
+    fn read(url: &str, key: Option<String>, authority: Option<PathBuf>) -> Result<Self, String> {
+        let url = url
+            .parse()
+            .map_err(|error: crate::url::UrlError| error.to_string())?;
+        let known = match (&url, key, authority) {
+            (_, Some(_), Some(_)) => return Err("key and authority: leave one out".to_owned()),
+            (ServiceUrl::Unix(_), None, None) => None,
+            (ServiceUrl::Unix(_), ..) => return Err("a Unix socket needs no key: leave it out".to_owned()),
+            (ServiceUrl::Https(_), Some(key), None) => {
+                let key: PublicKey = key.parse().map_err(|error| format!("key: {error}"))?;
+                Some(KnownBy::Key(key))
+            }
+            (ServiceUrl::Https(_), None, Some(file)) => Some(KnownBy::Authority(file)),
+            (ServiceUrl::Https(_), None, None) => {
+                return Err("neither key nor authority says how the controller is known".to_owned());
+            }
+        };
+        Ok(Self { url, known })
+    }
+
+    fn known_text(&self) -> (Option<String>, Option<PathBuf>) {
+        match &self.known {
+            None => (None, None),
+            Some(KnownBy::Key(key)) => (Some(key.to_string()), None),
+            Some(KnownBy::Authority(file)) => (None, Some(file.clone())),
+        }
     }
 
     /// Asks that controller, with this key.

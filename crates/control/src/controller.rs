@@ -19,11 +19,13 @@ use longhaul_setup::conductor::Conductor;
 use longhaul_setup::nodes::{SetupConfig, SetupFault};
 use longhaul_setup::reconcile::Reconciler;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::authority::{OPERATOR, Refused, Subject, decide};
 use crate::circuits::CircuitsView;
 use crate::circuits::keeper::Keeper;
+use crate::leader::candidate::Candidate;
+use crate::leader::{self, Leader, Leadership};
 use crate::metrics::Metrics;
 use crate::places::{Places, Speaker, seconds};
 use crate::reservations::writer::open;
@@ -39,6 +41,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const RETENTION_PAUSE: Duration = Duration::from_millis(200);
 /// And when there was nothing to do.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
+/// How long the start waits until it is known who leads.
+const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Measurements that forecasts are rebuilt from at the start: the newest.
 const REBUILD_MEASUREMENTS: i64 = 1_000_000;
 /// Reports that scores are rebuilt from at the start: the newest.
@@ -61,6 +65,8 @@ pub struct Settings {
     pub registrations: RegistrationPolicy,
     /// Which nodes are set up, and how.
     pub setup: SetupConfig,
+    /// Where it answers other machines, as a URL: for those who ask another controller while this one leads.
+    pub advertise: Option<String>,
 }
 
 /// A controller can't begin.
@@ -94,6 +100,7 @@ struct Inner {
     ingest: Ingest,
     book: Book,
     circuits: CircuitsView,
+    leadership: watch::Receiver<Leadership>,
     /// The operator's map, for the writer of reservations.
     maps: watch::Sender<Arc<Map>>,
     metrics: Metrics,
@@ -121,6 +128,8 @@ pub struct Work {
     writers: tokio::task::JoinSet<()>,
     end_writers: watch::Sender<bool>,
     others: tokio::task::JoinSet<()>,
+    candidate: tokio::task::JoinSet<()>,
+    end_candidate: watch::Sender<bool>,
 }
 
 impl Inner {
@@ -149,19 +158,29 @@ impl Controller {
         settings: Settings,
         stop: watch::Receiver<bool>,
     ) -> Result<(Self, Work), BeginError> {
-        let (nodes, drivers) = settings.setup.drivers()?;
+        let (nodes, _) = settings.setup.drivers()?;
         let managed = nodes.keys().map(ToString::to_string).collect();
-        let reconciler = Reconciler::new(settings.setup.owner(), nodes);
+        let me = Leader {
+            name: settings.name.clone(),
+            url: settings.advertise.clone(),
+        };
+        let (candidate, leadership) = Candidate::new(store.clone(), me);
         let circuits = CircuitsView::default();
         let (kept, hears) = mpsc::unbounded_channel();
         let (ingest, writer) = ingest(store.clone(), kept);
         let (maps, of_book) = watch::channel(Arc::default());
         let clock: Clock = Arc::new(system_now);
         let (book, book_writer) = open(store.clone(), of_book, clock.clone());
-        let book_writer = book_writer.managing(managed);
+        let book_writer = book_writer.managing(managed).led_by(leadership.clone());
+        let setup = settings.setup.clone();
         let keeper = Keeper::new(
             book.clone(),
-            Conductor::new(reconciler, drivers),
+            leadership.clone(),
+            move || {
+                // That it makes sense was seen above.
+                let (nodes, drivers) = setup.drivers().unwrap_or_default();
+                Conductor::new(Reconciler::new(setup.owner(), nodes), drivers)
+            },
             circuits.clone(),
             clock,
         );
@@ -171,6 +190,7 @@ impl Controller {
             ingest,
             book,
             circuits,
+            leadership: leadership.clone(),
             maps,
             metrics: Metrics::new(),
             authorities: RwLock::default(),
@@ -189,15 +209,28 @@ impl Controller {
         others.spawn(this.clone().keep_up(hears, stop.clone()));
         others.spawn(this.clone().look(stop.clone()));
         others.spawn(this.clone().keep_forgetting(stop.clone()));
-        others.spawn(keeper.run(stop));
+        others.spawn(keeper.run(stop.clone()));
+        others.spawn(this.clone().count_terms(leadership, stop.clone()));
+        let (end_candidate, candidate_end) = watch::channel(false);
+        let mut candidates = tokio::task::JoinSet::new();
+        candidates.spawn(candidate.run(candidate_end));
         let (end_writers, writers_end) = watch::channel(false);
         let mut writers = tokio::task::JoinSet::new();
         writers.spawn(writer.run(writers_end.clone()));
         writers.spawn(book_writer.run(writers_end));
+        // Whoever asks from now on is told who leads, if that can be known.
+        let mut first = this.0.leadership.clone();
+        let _ = timeout(
+            FIRST_LEADER_TIMEOUT,
+            first.wait_for(|now| *now != Leadership::Lost),
+        )
+        .await;
         let work = Work {
             writers,
             end_writers,
             others,
+            candidate: candidates,
+            end_candidate,
         };
         Ok((this, work))
     }
@@ -230,6 +263,12 @@ impl Controller {
     #[must_use]
     pub fn circuits(&self) -> &CircuitsView {
         &self.0.circuits
+    }
+
+    /// Whether it leads, or who does.
+    #[must_use]
+    pub fn leadership(&self) -> Leadership {
+        self.0.leadership.borrow().clone()
     }
 
     /// Whoever asks for or after reservations.
@@ -461,7 +500,8 @@ impl Controller {
                     Some(_) => {}
                 },
                 _ = look.tick(), if is_shared => {
-                    if let Err(error) = self.read_from(&mut seen).await {
+                    let reading = self.read_from(&mut seen);
+                    if let Err(error) = self.0.store.unless_given_up(reading).await {
                         tracing::warn!(%error, "what others measured could not be read");
                     }
                 }
@@ -525,7 +565,7 @@ impl Controller {
                 () = told(&mut stop) => return,
             }
             if self.0.store.is_shared()
-                && let Err(error) = self.follow().await
+                && let Err(error) = self.0.store.unless_given_up(self.follow()).await
             {
                 tracing::warn!(%error, "it could not be read what others have changed");
             }
@@ -535,9 +575,32 @@ impl Controller {
         }
     }
 
-    async fn keep_forgetting(self, mut stop: watch::Receiver<bool>) {
+    /// Counts how often it begins to lead, and ends.
+    async fn count_terms(self, mut leadership: watch::Receiver<Leadership>, mut stop: watch::Receiver<bool>) {
+        let mut before = None;
         loop {
-            let pause = match self.0.store.forget(&self.0.settings.retention).await {
+            let now = leadership.borrow_and_update().term();
+            if now != before {
+                self.0.metrics.led(before.is_some(), now.is_some());
+                before = now;
+            }
+            tokio::select! {
+                () = leader::changed(&mut leadership) => {}
+                () = told(&mut stop) => return,
+            }
+        }
+    }
+
+    async fn keep_forgetting(self, mut stop: watch::Receiver<bool>) {
+        let mut leadership = self.0.leadership.clone();
+        loop {
+            // Of several that share a store one does it.
+            tokio::select! {
+                _ = leadership.wait_for(|now| now.term().is_some()) => {}
+                () = told(&mut stop) => return,
+            }
+            let forgetting = self.0.store.forget(&self.0.settings.retention);
+            let pause = match self.0.store.unless_given_up(forgetting).await {
                 Ok(true) => RETENTION_PAUSE,
                 Ok(false) => RETENTION_INTERVAL,
                 Err(error) => {
@@ -559,6 +622,9 @@ impl Work {
         while self.others.join_next().await.is_some() {}
         self.end_writers.send_replace(true);
         while self.writers.join_next().await.is_some() {}
+        // To the last it alone writes; then another may lead.
+        self.end_candidate.send_replace(true);
+        while self.candidate.join_next().await.is_some() {}
         controller.store().close().await;
     }
 }

@@ -24,7 +24,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use longhaul_api::access::{guard, guard_way};
 use longhaul_api::key_gate::guard_keys;
@@ -81,6 +81,7 @@ fn whole(controller: Controller, api: Router<Controller>) -> Router {
         .route("/readyz", get(service::ready))
         .fallback(async || Problem::new(ProblemKind::NotFound, "the API is beneath /api/v1"))
         .method_not_allowed_fallback(async || Problem::new(ProblemKind::Method, "see /api/v1/openapi.json"))
+        .layer(middleware::from_fn_with_state(controller.clone(), while_there))
         .layer(middleware::from_fn_with_state(controller.clone(), count))
         .layer(middleware::map_response(with_headers))
         .with_state(controller)
@@ -154,6 +155,19 @@ async fn with_headers(mut response: Response) -> Response {
     response
 }
 
+/// Answers what waits for the store when connections to it are given up.
+async fn while_there(
+    State(controller): State<Controller>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
+    let answered = async { Ok(next.run(request).await) };
+    match controller.store().unless_given_up(answered).await {
+        Ok(response) => response,
+        Err(error) => Problem::from(error).into_response(),
+    }
+}
+
 /// Counts what was answered, and says in the log what took long.
 async fn count(
     State(controller): State<Controller>,
@@ -178,9 +192,12 @@ impl From<StoreError> for Problem {
         let kind = match &error {
             StoreError::Missing { .. } => ProblemKind::NotFound,
             StoreError::KeyReused(_) => ProblemKind::KeyReused,
-            StoreError::Unreadable { .. } | StoreError::Ending | StoreError::Behind | StoreError::Fenced => {
-                ProblemKind::Unavailable
-            }
+            StoreError::NotLeading { .. } => ProblemKind::NotLeading,
+            StoreError::Unreadable { .. }
+            | StoreError::Ending
+            | StoreError::Behind
+            | StoreError::Silent
+            | StoreError::Fenced => ProblemKind::Unavailable,
             StoreError::Busy => ProblemKind::TooMany,
             StoreError::Sql(_) => {
                 tracing::warn!(%error, "the store failed");

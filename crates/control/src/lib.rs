@@ -8,6 +8,7 @@
 //! | [`weather`] | forecasts and routes in memory: brings [`longhaul_weather`] what it decides on. No I/O |
 //! | [`reservations`] | bandwidth that is promised: brings [`longhaul_circuits`] what it decides on, and its journal to the store |
 //! | [`circuits`] | reservations as circuits: brings [`longhaul_setup`] what is to be there, and the book what became of it |
+//! | [`leader`] | which of the controllers that share a store leads |
 //! | [`store`] | what is kept, in SQLite or PostgreSQL |
 //! | [`controller`] | what is known at the moment, and how that follows the store |
 //! | [`metrics`] | what is counted, as OpenMetrics |
@@ -21,6 +22,7 @@ pub mod authority;
 pub mod circuits;
 pub mod controller;
 pub mod http;
+pub mod leader;
 pub mod metrics;
 pub mod places;
 pub mod probes;

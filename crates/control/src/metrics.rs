@@ -46,6 +46,9 @@ pub struct Metrics {
     reservations: Family<State, Gauge>,
     circuits: Family<Standing, Gauge>,
     failures: Counter,
+    leads: Gauge,
+    begun: Counter,
+    ended: Counter,
 }
 
 /// A reservation's.
@@ -84,6 +87,9 @@ impl Metrics {
             reservations: Family::default(),
             circuits: Family::default(),
             failures: Counter::default(),
+            leads: Gauge::default(),
+            begun: Counter::default(),
+            ended: Counter::default(),
         };
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register(
@@ -142,6 +148,21 @@ impl Metrics {
             "Circuits that could not be set up, or broke",
             this.failures.clone(),
         );
+        registry.register(
+            "leads",
+            "Whether this controller leads those that share its store",
+            this.leads.clone(),
+        );
+        registry.register(
+            "leads_begun",
+            "How often this controller began to lead",
+            this.begun.clone(),
+        );
+        registry.register(
+            "leads_ended",
+            "How often this controller ceased to lead",
+            this.ended.clone(),
+        );
         Self {
             registry: Arc::new(registry),
             ..this
@@ -160,6 +181,12 @@ impl Metrics {
             _ => return,
         };
         self.refused.get_or_create(&Why { reason }).inc();
+    }
+
+    pub(crate) fn led(&self, before: bool, now: bool) {
+        self.leads.set(i64::from(now));
+        self.ended.inc_by(u64::from(before));
+        self.begun.inc_by(u64::from(now));
     }
 
     pub(crate) fn kept(&self, new: usize, known: usize) {

@@ -8,7 +8,9 @@
 //! | [`retention`] | what becomes of old ones |
 //! | [`transfers`] | reports of transfers |
 //! | [`reservations`] | the journal of reservations |
+//! | [`leaders`] | the lock of the one that leads |
 
+pub mod leaders;
 pub mod measurements;
 pub mod places;
 pub mod principals;
@@ -58,6 +60,15 @@ pub enum StoreError {
     /// It is not known what the journal of reservations says.
     #[error("reservations cannot be read or written now: try again")]
     Behind,
+    /// Another controller leads, and it is asked.
+    #[error("this controller does not lead: {}", ask_elsewhere(.leader.as_deref()))]
+    NotLeading {
+        /// Where that one answers, if it is known.
+        leader: Option<String>,
+    },
+    /// Connections to it were given up.
+    #[error("the store does not answer any more: try again")]
+    Silent,
     /// Another controller writes the journal of reservations.
     #[error("another controller writes reservations by now: try again")]
     Fenced,
@@ -67,6 +78,13 @@ pub enum StoreError {
     /// It does not answer.
     #[error("the store does not answer: {0}")]
     Sql(#[from] sqlx::Error),
+}
+
+fn ask_elsewhere(leader: Option<&str>) -> String {
+    match leader {
+        Some(url) => format!("ask the one at {url}"),
+        None => "ask another one, or try again".to_owned(),
+    }
 }
 
 /// See the module.
@@ -125,7 +143,7 @@ impl Store {
     /// It does not.
     pub async fn is_there(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT value FROM counters WHERE name = 'change'")
-            .fetch_one(self.database.pool())
+            .fetch_one(&self.database.pool())
             .await?;
         Ok(())
     }
@@ -145,7 +163,7 @@ impl Store {
     /// It does not answer.
     pub async fn changes(&self) -> Result<Changes, StoreError> {
         let rows = sqlx::query("SELECT name, value FROM counters WHERE name IN ('change', 'registration')")
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         let mut changes = Changes::default();
         for row in rows {

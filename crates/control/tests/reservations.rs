@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::time::Window;
+use longhaul_control::leader::{Leader, Leadership};
 use longhaul_control::reservations::wanted::Place;
 use longhaul_control::reservations::writer::{AskError, open};
 use longhaul_control::reservations::{Asker, Book, Clock, Command, Desk, DeskError, Record, Writer};
@@ -381,6 +382,82 @@ on_both!(
     two_writers_promise_nothing_twice,
     a_writer_that_is_killed_anywhere_loses_and_doubles_nothing,
 );
+
+fn writing_led_by(store: &Store, time: &Time, leadership: watch::Receiver<Leadership>) -> Writing {
+    let (book, writer) = opened(store, time);
+    let (end, ends) = watch::channel(false);
+    let task = tokio::spawn(writer.led_by(leadership).run(ends));
+    Writing { book, task, end }
+}
+
+/// One has the lock, and with it an epoch. When another has it, the one before is refused whatever it believes, and takes no epoch back.
+#[tokio::test]
+async fn whoever_has_the_lock_no_more_writes_nothing() {
+    let server = postgres::Postgres::start();
+    server.create_database("leaders");
+    let store = Store::postgres(&server.url_of("leaders")).await.unwrap();
+    let time = Time::default();
+    let named = |name: &str| Leader {
+        name: name.to_owned(),
+        url: Some(format!("https://{name}:7513")),
+    };
+    let mut first = store.seat().await.unwrap();
+    assert_eq!(first.ask().await.unwrap(), (true, None));
+    let old = first.lead(&named("first")).await.unwrap();
+    assert!(first.is_held().await.unwrap());
+    let mut second = store.seat().await.unwrap();
+    assert_eq!(second.ask().await.unwrap(), (false, Some(named("first"))));
+    assert!(!second.is_held().await.unwrap());
+    let (_of_first, leads) = watch::channel(Leadership::Leading { epoch: old });
+    let of_first = writing_led_by(&store, &time, leads);
+    let (of_second, follows) = watch::channel(Leadership::Following {
+        leader: Some(named("first")),
+    });
+    let follower = writing_led_by(&store, &time, follows);
+    of_first
+        .book
+        .ask(operator(), reserve("a", 1, false), Some(once("a")))
+        .await
+        .unwrap();
+    // The other one turns it away, and reads what was written.
+    let turned_away = follower.book.ask(operator(), reserve("b", 1, false), None).await;
+    let at = |error: &AskError| match error {
+        AskError::Store(StoreError::NotLeading { leader }) => leader.clone(),
+        error => panic!("{error}"),
+    };
+    assert_eq!(
+        at(&turned_away.unwrap_err()).as_deref(),
+        Some("https://first:7513")
+    );
+    let mut changes = follower.book.changes();
+    while there(&follower.book).await.is_empty() {
+        changes.changed().await.unwrap();
+    }
+    first.leave().await.unwrap();
+    while !second.ask().await.unwrap().0 {}
+    let new = second.lead(&named("second")).await.unwrap();
+    assert!(new > old);
+    // It has not heard of it yet.
+    for _ in 0..2 {
+        let refused = of_first.book.ask(operator(), reserve("c", 1, false), None).await;
+        assert_eq!(at(&refused.unwrap_err()), None);
+    }
+    assert_eq!(store.reservation_epoch().await.unwrap(), new);
+    of_second.send_replace(Leadership::Leading { epoch: new });
+    let mut leads = follower.book.leads();
+    leads.wait_for(|term| *term == Some(new)).await.unwrap();
+    for name in ["a", "d"] {
+        let asked = follower
+            .book
+            .ask(operator(), reserve(name, 1, false), Some(once(name)));
+        asked.await.unwrap();
+    }
+    let there = there(&follower.book).await;
+    assert_eq!(
+        there.into_iter().collect::<Vec<_>>(),
+        [("a".to_owned(), 1), ("d".to_owned(), 1)]
+    );
+}
 
 /// The file loses its last records, as it does where they were never committed: what is left is the book as it was. One that is missing in the
 /// middle, or is no record, is no book at all, and is told.

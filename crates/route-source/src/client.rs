@@ -82,7 +82,7 @@ impl ClientSource {
             (Some(settings), Some(state)) => {
                 home::make_private(&state)?;
                 let controller = Controller::new(&settings, key)?;
-                Some(Asked::new(controller, settings.url.to_string(), state))
+                Some(Asked::new(controller, settings.first.url.to_string(), state))
             }
             _ => None,
         };

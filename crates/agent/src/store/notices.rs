@@ -122,7 +122,7 @@ impl Store {
     pub async fn notice_taken(&self, id: &str) -> Result<(), StoreError> {
         sqlx::query("DELETE FROM notices WHERE id = $1")
             .bind(id)
-            .execute(self.database.pool())
+            .execute(&self.database.pool())
             .await?;
         Ok(())
     }

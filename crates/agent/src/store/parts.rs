@@ -41,7 +41,7 @@ impl Store {
             numbers(&mut jobs.iter().copied())
         );
         let rows = sqlx::query(AssertSqlSafe(select))
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         let none = |job: &i64| PartsOf {
             job: *job,
@@ -67,7 +67,7 @@ impl Store {
             "SELECT id, parent, progress FROM jobs WHERE parent IN ({under_way}) AND progress IS NOT NULL"
         );
         let rows = sqlx::query(AssertSqlSafe(select))
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         for row in rows {
             let (id, job): (i64, i64) = (row.try_get("id")?, row.try_get("parent")?);
@@ -87,7 +87,7 @@ impl Store {
     /// The store does not answer.
     pub async fn split_jobs(&self) -> Result<Vec<i64>, StoreError> {
         let rows = sqlx::query("SELECT id FROM jobs WHERE state = 'split'")
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
     }

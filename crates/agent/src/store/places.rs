@@ -13,7 +13,7 @@ impl Store {
     pub async fn places(&self, owner: &str) -> Result<Vec<Place>, StoreError> {
         let rows = sqlx::query("SELECT name, root FROM places WHERE owner = $1 ORDER BY name")
             .bind(owner)
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         let places = rows.iter().map(|row| {
             Ok(Place {
@@ -36,7 +36,7 @@ impl Store {
             .bind(owner)
             .bind(&place.name)
             .bind(&place.root)
-            .execute(self.database.pool())
+            .execute(&self.database.pool())
             .await?;
         Ok(())
     }
@@ -49,7 +49,7 @@ impl Store {
         let removed = sqlx::query("DELETE FROM places WHERE owner = $1 AND name = $2")
             .bind(owner)
             .bind(name)
-            .execute(self.database.pool())
+            .execute(&self.database.pool())
             .await?;
         Ok(removed.rows_affected() > 0)
     }

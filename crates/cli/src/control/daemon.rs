@@ -17,6 +17,7 @@ use longhaul_control::http::{MAX_BODY_BYTES, router, router_for_archives, router
 use longhaul_control::metrics::page;
 use longhaul_control::store::retention::Retention;
 use longhaul_control::{Controller, Settings, Store};
+use longhaul_control_client::ServiceUrl;
 use longhaul_session::Identity;
 use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
@@ -94,6 +95,9 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
         None => Store::sqlite(&dir.join("control.sqlite")).await?,
     };
     let identity = own_identity(dir)?;
+    let listens = elsewhere
+        .as_ref()
+        .and_then(|(listener, _)| listener.local_addr().ok());
     let settings = Settings {
         name: service.name.clone().unwrap_or_else(host_name),
         key: identity.public(),
@@ -104,6 +108,7 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
         },
         registrations: Default::default(),
         setup: setup::read(service.config.as_deref(), dir)?,
+        advertise: advertised(service, listens)?,
     };
     let (stop, stopped) = watch::channel(false);
     let (controller, work) = Controller::begin(store, settings, stopped.clone()).await?;
@@ -183,6 +188,20 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
         unix: Some(kept_unix),
         internet: kept_internet,
     }))
+}
+
+/// Where others are told to ask it while it leads: what it was told, or its first name.
+fn advertised(service: &Service, listens: Option<SocketAddr>) -> Result<Option<String>> {
+    if let Some(url) = &service.advertise {
+        return Ok(Some(url.to_string()));
+    }
+    let Some(address) = listens else {
+        return Ok(None);
+    };
+    let names = names(&service.server_name, address)?;
+    Ok(names
+        .first()
+        .map(|name| ServiceUrl::Https(name.clone()).to_string()))
 }
 
 /// What programs on loopback bring; the same each time, since it stands in their settings.

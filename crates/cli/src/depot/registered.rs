@@ -11,7 +11,7 @@ use clap::Args;
 use longhaul_control_api::map::{DepotAddress, DepotLimits, Registration, Transport};
 use longhaul_control_api::measurements::{Batch, Measurement};
 use longhaul_control_api::probes::{ProbeKind, ProbeResult, ProbeTask};
-use longhaul_control_client::settings::{self, KnownBy};
+use longhaul_control_client::settings::{self, KnownBy, Site};
 use longhaul_control_client::spool::{Entry, Spool};
 use longhaul_control_client::{Controller, ServiceUrl, Settings};
 use longhaul_depot::{Activity, HopObserver, ProbeFigures, ProbePlan, probe};
@@ -90,10 +90,11 @@ impl RegisterOptions {
                 if known.is_none() && matches!(url, ServiceUrl::Https(_)) {
                     bail!("--controller needs --controller-key: the key that longhaul control prints");
                 }
-                Settings {
+                let site = Site {
                     url: url.clone(),
                     known,
-                }
+                };
+                site.into()
             }
             None => Settings::load(&home::make_dir()?.join(settings::FILE))?.ok_or_else(|| {
                 anyhow!("--register needs a controller: longhaul controller use URL, or --controller URL")

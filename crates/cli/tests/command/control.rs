@@ -34,8 +34,13 @@ pub struct Controller {
 
 impl Controller {
     pub fn start(stage: &Stage, more: &[&str]) -> Self {
+        Self::start_as(stage, "control", more)
+    }
+
+    /// One that has a directory of its own.
+    pub fn start_as(stage: &Stage, who: &str, more: &[&str]) -> Self {
         let mut child = stage
-            .longhaul("control")
+            .longhaul(who)
             .args(["control", "--json"])
             .args(more)
             .stdout(Stdio::piped())

@@ -13,6 +13,7 @@ mod deaths;
 mod elsewhere;
 mod files;
 mod first_use;
+mod fleet;
 mod grants;
 mod kills;
 mod leftovers;

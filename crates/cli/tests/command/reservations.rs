@@ -33,6 +33,11 @@ fn controller(stage: &Stage, more: &[&str]) -> Controller {
     let controller = Controller::start(stage, more);
     let (status, answer) = ask(&controller.socket, true, "PUT", "/map", MAP).unwrap();
     assert_eq!(status, 200, "{answer}");
+    // The one before may have been killed: the store sees that in a moment.
+    let leads = || ask(&controller.socket, true, "GET", "/controller", "").unwrap().1["leads"] == true;
+    while !leads() {
+        thread::yield_now();
+    }
     controller
 }
 

@@ -115,3 +115,19 @@ pub struct RefusedProblem {
     /// Why, and what else.
     pub refusal: Refusal,
 }
+
+/// That another controller is asked, as a problem document (RFC 9457), with where it answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NotLeadingProblem {
+    /// What kind: `urn:longhaul:problem:` and a word.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind, for people.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What it is this time, in one line for people.
+    pub detail: String,
+    /// Where the controller that leads answers, as a URL, if that is known.
+    pub leader: Option<String>,
+}

@@ -7,10 +7,9 @@ use longhaul_control_api::reservations::{
 use serde::Serialize;
 
 use super::{Controller, encoded};
+use crate::client::ServiceClient;
 use crate::error::ClientError;
 
-/// How often something is sent before it is told that no answer came.
-const SENT_AT_MOST: u32 = 3;
 /// Reservations of one answer.
 const PAGE: u32 = 1000;
 
@@ -83,14 +82,8 @@ impl Controller {
             Action::Cancel { series: true } => ("DELETE", "?series=true"),
         };
         let path = format!("/reservations/{id}{rest}");
-        let mut sent = 1;
-        loop {
-            let asked = self.client.ask(method, &path, None::<&()>, Some(key));
-            match self.in_time(asked).await {
-                Err(error) if error.is_passing() && sent < SENT_AT_MOST => sent += 1,
-                answer => return answer,
-            }
-        }
+        self.insist(|client| client.ask(method, &path, None::<&()>, Some(key)))
+            .await
     }
 
     /// A reservation.
@@ -125,33 +118,28 @@ impl Controller {
         body: &impl Serialize,
         key: &str,
     ) -> Result<Granted, ClientError> {
-        let mut sent = 1;
-        loop {
-            match self.in_time(self.granted_once(method, path, body, key)).await {
-                Err(error) if error.is_passing() && sent < SENT_AT_MOST => sent += 1,
-                answer => return answer,
-            }
-        }
+        self.insist(|client| granted_once(client, method, path, body, key))
+            .await
     }
+}
 
-    async fn granted_once(
-        &self,
-        method: &str,
-        path: &str,
-        body: &impl Serialize,
-        key: &str,
-    ) -> Result<Granted, ClientError> {
-        let response = self.client.send(method, path, Some(body), Some(key)).await?;
-        let (status, bytes) = self.client.whole(response).await?;
-        if status.is_success() {
-            let read = serde_json::from_slice(&bytes).map(Granted::Reserved);
-            return read.map_err(|error| self.client.not_understood(error.to_string()));
-        }
-        // A problem that has no proof in it is any other one.
-        match serde_json::from_slice(&bytes) {
-            Ok(refused) => Ok(Granted::NoRoom(Box::new(refused))),
-            Err(_) => Err(self.client.problem(status, &bytes)),
-        }
+async fn granted_once(
+    client: &ServiceClient,
+    method: &str,
+    path: &str,
+    body: &impl Serialize,
+    key: &str,
+) -> Result<Granted, ClientError> {
+    let response = client.send(method, path, Some(body), Some(key)).await?;
+    let (status, bytes) = client.whole(response).await?;
+    if status.is_success() {
+        let read = serde_json::from_slice(&bytes).map(Granted::Reserved);
+        return read.map_err(|error| client.not_understood(error.to_string()));
+    }
+    // A problem that has no proof in it is any other one.
+    match serde_json::from_slice(&bytes) {
+        Ok(refused) => Ok(Granted::NoRoom(Box::new(refused))),
+        Err(_) => Err(client.problem(status, &bytes)),
     }
 }
 

@@ -13,22 +13,32 @@ fn what_is_written_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(FILE);
     assert_eq!(Settings::load(&file).unwrap(), None);
-    for settings in [
-        Settings {
+    for site in [
+        Site {
             url: "https://control.example:7513".parse().unwrap(),
             known: Some(KnownBy::Key(key())),
         },
-        Settings {
+        Site {
             url: "https://[2001:db8::1]:1".parse().unwrap(),
             known: Some(KnownBy::Authority("/etc/a \"b\".pem".into())),
         },
-        Settings {
+        Site {
             url: "unix:/run/control".parse().unwrap(),
             known: None,
         },
     ] {
-        settings.save(&file).unwrap();
-        assert_eq!(Settings::load(&file).unwrap(), Some(settings));
+        let other = Site {
+            url: "https://control2.example:7513".parse().unwrap(),
+            known: Some(KnownBy::Key(key())),
+        };
+        for others in [vec![], vec![other.clone()], vec![site.clone(), other]] {
+            let settings = Settings {
+                first: site.clone(),
+                others,
+            };
+            settings.save(&file).unwrap();
+            assert_eq!(Settings::load(&file).unwrap(), Some(settings));
+        }
     }
 }
 
@@ -43,6 +53,8 @@ fn what_says_nothing_that_can_be_gone_by_is_refused() {
         "url = \"unix:/s\"\nauthority = \"/a\"",
         "url = \"https://h\"\nauthority = \"/a\"\nkey = \"lhk1:x\"",
         "url = \"https://h\"\nauthority = \"/a\"\nwhat = 1",
+        "url = \"unix:/s\"\n[[other]]\nurl = \"https://h\"",
+        "url = \"unix:/s\"\n[[other]]\nurl = \"unix:/t\"\n[[other.other]]\nurl = \"unix:/u\"",
     ] {
         assert!(Settings::parse(text).is_err(), "{text}");
     }

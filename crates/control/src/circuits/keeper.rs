@@ -1,5 +1,5 @@
 //! The one task that follows the book: what is provisioned in it is wanted of the network, how that stands goes back into the book, and what went
-//! over each path is counted.
+//! over each path is counted. Of several controllers that share a store only the one that leads does so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use super::judge::{Followed, followed, judge};
 use super::plan::circuit_name;
 use super::view::CircuitsView;
 use crate::authority::OPERATOR;
+use crate::leader::{self, Leadership};
 use crate::reservations::{Asker, Book, Clock, Command, Settled, told_moment};
 
 /// How often it is counted what went over paths.
@@ -28,7 +29,10 @@ const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 /// See the module.
 pub struct Keeper {
     book: Book,
-    conductor: Arc<Conductor>,
+    leadership: watch::Receiver<Leadership>,
+    make: Box<dyn Fn() -> Conductor + Send + Sync>,
+    /// The one of this term of leading.
+    conductor: Option<Arc<Conductor>>,
     view: CircuitsView,
     clock: Clock,
     followed: BTreeMap<ReservationId, Followed>,
@@ -36,12 +40,21 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// One that follows a book. The conductor must not run yet: this has it run once it is known what is wanted.
+    /// One that follows a book, and conducts while it leads. `make` makes a conductor that nobody runs yet, for each term anew: what an earlier one
+    /// knew of nodes another controller may have changed, and its drivers let go of their nodes when they are dropped.
     #[must_use]
-    pub fn new(book: Book, conductor: Conductor, view: CircuitsView, clock: Clock) -> Self {
+    pub fn new(
+        book: Book,
+        leadership: watch::Receiver<Leadership>,
+        make: impl Fn() -> Conductor + Send + Sync + 'static,
+        view: CircuitsView,
+        clock: Clock,
+    ) -> Self {
         Self {
             book,
-            conductor: Arc::new(conductor),
+            leadership,
+            make: Box::new(make),
+            conductor: None,
             view,
             clock,
             followed: BTreeMap::new(),
@@ -57,20 +70,73 @@ impl Keeper {
             is_known = read_first(&mut changes) => if !is_known { return },
             () = ended(&mut stop) => return,
         }
-        while !self.take_book(true).await {
+        let mut leads = self.book.leads();
+        loop {
+            let term = self.leadership.borrow_and_update().term();
+            if term.is_some() && *leads.borrow_and_update() == term {
+                tokio::select! {
+                    () = self.conduct(changes.clone()) => {}
+                    () = ended(&mut stop) => return,
+                }
+                // What is set up stays: who leads now sees to it.
+                self.conductor = None;
+                continue;
+            }
+            self.look_on().await;
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
+                () = leader::changed(&mut self.leadership) => {}
+                () = leader::changed(&mut leads) => {}
                 () = ended(&mut stop) => return,
             }
         }
-        let conductor = self.conductor.clone();
-        let (clock, until) = (self.clock.clone(), stop.clone());
-        let conducting = async move { conductor.run(|| clock(), until).await };
-        tokio::join!(conducting, self.follow(changes, stop));
     }
 
-    async fn follow(&mut self, mut changes: watch::Receiver<u64>, mut stop: watch::Receiver<bool>) {
-        let mut progress = self.conductor.progress();
+    /// Shows what the book has; how circuits stand is known to the one that leads.
+    async fn look_on(&mut self) {
+        if let Ok((_, states)) = self.book.read(|desk, _| followed(desk)).await {
+            self.states = states;
+        }
+        self.view.stand(BTreeMap::new(), self.states.clone());
+    }
+
+    /// Conducts until it leads no longer, or the book is written no longer.
+    async fn conduct(&mut self, mut changes: watch::Receiver<u64>) {
+        let mut leadership = self.leadership.clone();
+        let term = leadership.borrow().term();
+        let over = async move {
+            if leadership.wait_for(|now| now.term() != term).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let conductor = Arc::new((self.make)());
+        self.conductor = Some(conductor.clone());
+        let clock = self.clock.clone();
+        let (_halt, until) = watch::channel(false);
+        let following = async {
+            while !self.take_book(true).await {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+            // What is under way when this is dropped is given up.
+            let conducting = conductor.run(|| clock(), until);
+            tokio::select! {
+                () = conducting => {}
+                () = self.follow(changes) => {}
+            }
+        };
+        tokio::select! {
+            () = over => tracing::info!("circuits stay as they are: another controller sees to them"),
+            () = following => {}
+        }
+    }
+
+    async fn follow(&mut self, mut changes: watch::Receiver<u64>) {
+        let Some(conductor) = self.conductor.clone() else {
+            return;
+        };
+        let mut progress = conductor.progress();
         let mut count = interval(COUNT_INTERVAL);
         count.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut counting: JoinSet<()> = JoinSet::new();
@@ -84,7 +150,6 @@ impl Keeper {
                 _ = progress.changed() => {}
                 _ = count.tick(), if counting.is_empty() => self.count(&mut counting),
                 Some(_) = counting.join_next() => {}
-                () = ended(&mut stop) => return,
             }
         }
     }
@@ -105,7 +170,10 @@ impl Keeper {
             .iter()
             .filter(|(_, one)| one.machine.provision == Some(Provision::Provisioned));
         let provisioned: Vec<Name> = provisioned.map(|(id, _)| circuit_name(*id)).collect();
-        self.conductor.with(|reconciler| {
+        let Some(conductor) = &self.conductor else {
+            return false;
+        };
+        conductor.with(|reconciler| {
             reconciler.want(wanted);
             if is_first {
                 provisioned
@@ -122,7 +190,10 @@ impl Keeper {
         let now = (self.clock)();
         let mut settled = Vec::new();
         let mut shown = BTreeMap::new();
-        self.conductor.look(|reconciler| {
+        let Some(conductor) = &self.conductor else {
+            return;
+        };
+        conductor.look(|reconciler| {
             for (id, one) in &self.followed {
                 let (what, circuit) = judge(*id, one, reconciler, now);
                 settled.extend(what.map(|what| (*id, what)));
@@ -170,14 +241,19 @@ impl Keeper {
             .flat_map(|one| one.counted.iter().cloned())
             .collect();
         let mut parts = Vec::new();
-        self.conductor.look(|reconciler| {
+        let Some(conductor) = &self.conductor else {
+            return;
+        };
+        conductor.look(|reconciler| {
             let owner = reconciler.owner().clone();
             for (id, one) in &self.followed {
                 let there = reconciler.parts(&circuit_name(*id), now).into_iter();
                 let there = there.filter(|(_, part)| one.counted.contains(&part.id));
-                parts.extend(there.filter_map(|(driver, part)| {
-                    Some((self.conductor.driver(&driver)?, owner.clone(), part.id))
-                }));
+                parts.extend(
+                    there.filter_map(|(driver, part)| {
+                        Some((conductor.driver(&driver)?, owner.clone(), part.id))
+                    }),
+                );
             }
         });
         let (view, clock) = (self.view.clone(), self.clock.clone());

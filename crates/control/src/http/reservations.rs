@@ -8,8 +8,8 @@ use longhaul_api::problem::{Asked, Body, Named};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_control_api::reservations::{
-    CancelQuery, RefusedProblem, Reservation, ReservationChange, ReservationPage, ReservationQuery,
-    ReservationRequest, Reserved,
+    CancelQuery, NotLeadingProblem, RefusedProblem, Reservation, ReservationChange, ReservationPage,
+    ReservationQuery, ReservationRequest, Reserved,
 };
 use serde::Serialize;
 
@@ -34,6 +34,9 @@ const USUAL_LIMIT: u32 = 100;
 /// And at most.
 const MOST_LIMIT: u32 = 1000;
 
+/// When to ask again where another controller leads, or none yet, in seconds.
+const RETRY_AFTER_S: &str = "1";
+
 /// Why something is not done: a problem, with the proof where there is no room.
 #[derive(Debug)]
 pub enum Refused {
@@ -41,6 +44,8 @@ pub enum Refused {
     Problem(Problem),
     /// There is no room.
     NoRoom(Box<RefusedProblem>),
+    /// Another controller is asked.
+    NotLeading(Box<NotLeadingProblem>),
 }
 
 impl From<Problem> for Refused {
@@ -59,6 +64,21 @@ impl From<AskError> for Refused {
     fn from(error: AskError) -> Self {
         let detail = error.to_string();
         let kind = match error {
+            AskError::Store(StoreError::NotLeading { leader }) => {
+                let Problem {
+                    kind,
+                    title,
+                    status,
+                    detail,
+                } = Problem::new(ProblemKind::NotLeading, detail);
+                return Self::NotLeading(Box::new(NotLeadingProblem {
+                    kind,
+                    title,
+                    status,
+                    detail,
+                    leader,
+                }));
+            }
             AskError::Store(error) => return Self::Problem(error.into()),
             AskError::Desk(DeskError::NoRoom(refusal)) => {
                 let Problem {
@@ -89,14 +109,23 @@ impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         match self {
             Self::Problem(problem) => problem.into_response(),
-            Self::NoRoom(refused) => {
-                let mut response = (StatusCode::CONFLICT, Json(refused)).into_response();
-                let problem_json = HeaderValue::from_static("application/problem+json");
-                response.headers_mut().insert(header::CONTENT_TYPE, problem_json);
+            Self::NoRoom(refused) => of_problem(StatusCode::CONFLICT, refused),
+            Self::NotLeading(refused) => {
+                let mut response = of_problem(StatusCode::SERVICE_UNAVAILABLE, refused);
+                let headers = response.headers_mut();
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
                 response
             }
         }
     }
+}
+
+/// A problem document with more in it than others have.
+fn of_problem(status: StatusCode, problem: impl Serialize) -> Response {
+    let mut response = (status, Json(problem)).into_response();
+    let problem_json = HeaderValue::from_static("application/problem+json");
+    response.headers_mut().insert(header::CONTENT_TYPE, problem_json);
+    response
 }
 
 /// Has it done, once where the request has a key.
@@ -148,7 +177,7 @@ pub(super) fn read_id(id: &str) -> Result<ReservationId, Problem> {
 
 /// Asks for bandwidth between two ends. Answered when what is granted is on the disk.
 #[utoipa::path(post, path = "/api/v1/reservations", request_body = ReservationRequest,
-    responses((status = CREATED, body = Reserved), (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = CREATED, body = Reserved), (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"), (status = SERVICE_UNAVAILABLE, body = NotLeadingProblem, content_type = "application/problem+json"), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn reserve(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -10,6 +10,7 @@ use longhaul_control_api::service::{ControllerInfo, Health};
 
 use crate::authority::Subject;
 use crate::controller::Controller;
+use crate::leader::Leadership;
 use crate::metrics::page;
 
 /// Whether it is there.
@@ -58,6 +59,7 @@ pub async fn info(
     // To whoever is let in at all; what it counts is for those who may read all.
     controller.allow(&caller, Resource::Controller, Permission::Read, &Subject::own())?;
     let series = controller.weather().len();
+    let leadership = controller.leadership();
     Ok(Json(ControllerInfo {
         name: controller.settings().name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -66,5 +68,10 @@ pub async fn info(
         map_version: controller.places().known.version,
         series: u64::try_from(series).unwrap_or(u64::MAX),
         shared: controller.store().is_shared(),
+        leads: leadership.term().is_some(),
+        leader: match leadership {
+            Leadership::Following { leader } => leader.and_then(|leader| leader.url),
+            _ => None,
+        },
     }))
 }

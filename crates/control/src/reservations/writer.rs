@@ -3,7 +3,8 @@
 //!
 //! Where appending fails, what was decided is thrown away and the book is read again from the journal, which alone says what is promised. A
 //! writer that finds a newer one beside it (another controller on the same store) takes the journal's next epoch, reads what the other has
-//! appended, and decides anew.
+//! appended, and decides anew. Where several share the store, only the one that leads ([`crate::leader`]) writes: under the epoch that it took when it began to.
+//! The others follow the journal, and turn requests away.
 
 mod asking;
 mod deciding;
@@ -19,6 +20,7 @@ use tokio::sync::{OwnedRwLockWriteGuard, RwLock, mpsc, watch};
 use tokio::time::sleep;
 
 use super::desk::Desk;
+use crate::leader::{self, Leadership};
 use crate::store::reservations::Batch;
 use crate::store::{Once, Store, StoreError};
 
@@ -53,6 +55,9 @@ pub struct Writer {
     clock: Clock,
     /// None while another may be the writer.
     epoch: Option<i64>,
+    leadership: watch::Receiver<Leadership>,
+    /// The term of leading in which the epoch was taken.
+    led: watch::Sender<Option<i64>>,
     /// Sites whose nodes are set up.
     managed: Arc<BTreeSet<String>>,
     /// Says so when the book has changed.
@@ -77,9 +82,11 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
     let state = Arc::new(RwLock::new(State::default()));
     let (changed, changes) = watch::channel(0);
+    let (led, leads) = watch::channel(None);
     let book = Book {
         sender,
         changes,
+        leads,
         state: state.clone(),
         clock: clock.clone(),
     };
@@ -92,6 +99,8 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
         taken: None,
         clock,
         epoch: None,
+        leadership: watch::channel(Leadership::Alone).1,
+        led,
         managed: Arc::default(),
         changed,
         broken: None,
@@ -108,6 +117,12 @@ impl Writer {
             managed: Arc::new(sites),
             ..self
         }
+    }
+
+    /// The same, where it writes only while this says that it leads.
+    #[must_use]
+    pub fn led_by(self, leadership: watch::Receiver<Leadership>) -> Self {
+        Self { leadership, ..self }
     }
 
     /// Writes until `end` is true and what was asked until then is answered.
@@ -132,6 +147,7 @@ impl Writer {
                     self.receiver.close();
                     continue;
                 }
+                () = leader::changed(&mut self.leadership) => None,
                 () = sleep(pause) => None,
             };
             let mut batch: Vec<Waiting> = first.into_iter().collect();
@@ -156,9 +172,27 @@ impl Writer {
     /// One turn: what waits, and what is due.
     async fn turn(&mut self, batch: Vec<Waiting>) {
         let (mut asked, mut answers): (Vec<Asked>, Vec<_>) = (Vec::new(), Vec::new());
+        let leadership = self.leadership.borrow_and_update().clone();
+        let term = leadership.term();
+        if *self.led.borrow() != term {
+            // An epoch of another term is of no use; this one's is taken by the attempt.
+            self.epoch = None;
+            self.led.send_if_modified(|led| led.take().is_some());
+        }
         for waiting in batch {
+            if term.is_none() {
+                let leader = leadership.elsewhere().map(str::to_owned);
+                // Whoever asked may be gone.
+                let _ = waiting.answer.send(Err(StoreError::NotLeading { leader }.into()));
+                continue;
+            }
             asked.push((waiting.asker, waiting.command, waiting.once));
             answers.push(waiting.answer);
+        }
+        if leadership == Leadership::Lost {
+            // Whoever reads reads what is known: nobody waits for a store that does not answer.
+            self.due = None;
+            return;
         }
         let asked = Arc::new(asked);
         let mut failed = StoreError::Busy;
@@ -167,8 +201,10 @@ impl Writer {
             None => self.state.clone().write_owned().await,
         };
         let seen = state.seen;
+        let store = self.store.clone();
         for _ in 0..MAX_ATTEMPTS {
-            match self.attempt(&mut state, &asked).await {
+            let attempt = self.attempt(&mut state, &asked, &leadership);
+            match store.unless_given_up(attempt).await {
                 Ok(decided) => {
                     let has_changed = state.seen != seen;
                     // Whoever is answered finds it there.
@@ -176,13 +212,23 @@ impl Writer {
                     if has_changed || *self.changed.borrow() == 0 {
                         self.changed.send_modify(|times| *times += 1);
                     }
+                    if self.epoch.is_some() {
+                        self.led
+                            .send_if_modified(|led| std::mem::replace(led, term) != term);
+                    }
                     for (answer, decided) in answers.into_iter().zip(decided) {
                         // Whoever asked may be gone.
                         let _ = answer.send(decided);
                     }
                     return;
                 }
-                Err(StoreError::Fenced) => self.epoch = None,
+                Err(StoreError::Fenced) if leadership == Leadership::Alone => self.epoch = None,
+                Err(StoreError::Fenced) => {
+                    // Another one leads: this one will hear of it, and takes no epoch from it.
+                    self.epoch = None;
+                    failed = StoreError::NotLeading { leader: None };
+                    break;
+                }
                 Err(error) => {
                     failed = error;
                     break;
@@ -197,6 +243,7 @@ impl Writer {
         for answer in answers {
             let error = match &failed {
                 StoreError::Busy => StoreError::Busy,
+                StoreError::NotLeading { .. } => StoreError::NotLeading { leader: None },
                 _ => StoreError::Behind,
             };
             let _ = answer.send(Err(error.into()));
@@ -208,6 +255,7 @@ impl Writer {
         &mut self,
         state: &mut State,
         asked: &Arc<Vec<Asked>>,
+        leadership: &Leadership,
     ) -> Result<Vec<Result<Reserved, AskError>>, StoreError> {
         if self.epoch.is_some()
             && self.store.is_shared()
@@ -218,16 +266,31 @@ impl Writer {
         if self.epoch.is_none() || state.desk.is_none() {
             self.catch_up(state).await?;
         }
+        let term = leadership.term();
+        if term.is_none() {
+            // Whoever leads sees to what is due, and takes the map.
+            self.due = None;
+            return Ok(Vec::new());
+        }
         let map = self.maps.borrow_and_update().clone();
         let is_new_map = self.taken.as_ref().is_none_or(|taken| !Arc::ptr_eq(taken, &map));
         let now = (self.clock)();
         self.due = state.desk.as_ref().and_then(Desk::next_due);
-        if asked.is_empty() && !is_new_map && self.due.is_none_or(|due| due > now) {
+        // Whoever begins to lead takes the epoch at once: from then on nobody else writes.
+        let is_new_term = *self.led.borrow() != term;
+        if asked.is_empty() && !is_new_map && !is_new_term && self.due.is_none_or(|due| due > now) {
             return Ok(Vec::new());
         }
-        let epoch = match self.epoch {
-            Some(epoch) => epoch,
-            None => {
+        let epoch = match (self.epoch, leadership) {
+            (Some(epoch), _) => epoch,
+            (None, Leadership::Leading { epoch }) => {
+                if self.store.reservation_epoch().await? != *epoch {
+                    return Err(StoreError::Fenced);
+                }
+                self.catch_up(state).await?;
+                *self.epoch.insert(*epoch)
+            }
+            (None, _) => {
                 let epoch = self.store.lead_reservations().await?;
                 self.catch_up(state).await?;
                 *self.epoch.insert(epoch)

@@ -156,7 +156,8 @@ impl Writer {
     }
 
     async fn write(&mut self, batches: Vec<Waiting>) {
-        match self.transact(&batches).await {
+        let store = self.store.clone();
+        match store.unless_given_up(self.transact(&batches)).await {
             Ok(answers) => {
                 for (waiting, answer) in batches.into_iter().zip(answers) {
                     if answer.as_ref().is_ok_and(|answer| answer.kept > 0) {
@@ -407,7 +408,7 @@ impl Store {
         let rows = wanted(select, query, reporter)
             .bind(after)
             .bind(limit)
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         rows.iter().map(read).collect()
     }
@@ -418,7 +419,7 @@ impl Store {
     /// The store does not answer.
     pub async fn last_measurement(&self) -> Result<i64, StoreError> {
         let row = sqlx::query("SELECT value FROM counters WHERE name = 'measurement'")
-            .fetch_one(self.database.pool())
+            .fetch_one(&self.database.pool())
             .await?;
         Ok(row.try_get("value")?)
     }
@@ -429,7 +430,7 @@ impl Store {
     /// The store does not answer.
     pub async fn count_measurements(&self) -> Result<i64, StoreError> {
         let row = sqlx::query("SELECT COUNT(*) AS rows FROM measurements")
-            .fetch_one(self.database.pool())
+            .fetch_one(&self.database.pool())
             .await?;
         Ok(row.try_get("rows")?)
     }
@@ -453,7 +454,7 @@ impl Store {
         let rows = wanted(select, query, reporter)
             .bind(limit)
             .bind(skip)
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         let summary = |row: &AnyRow| {
             Ok(Summary {

@@ -15,7 +15,7 @@ impl Store {
     /// The store does not answer, or has one that cannot be read.
     pub async fn map(&self) -> Result<Map, StoreError> {
         let row = sqlx::query("SELECT content FROM maps WHERE name = 'map'")
-            .fetch_optional(self.database.pool())
+            .fetch_optional(&self.database.pool())
             .await?;
         match row {
             None => Ok(Map::default()),
@@ -45,7 +45,7 @@ impl Store {
     /// The store does not answer, or has one that cannot be read.
     pub async fn registrations(&self) -> Result<Vec<Registration>, StoreError> {
         let rows = sqlx::query("SELECT content FROM registrations ORDER BY key")
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         rows.iter()
             .map(|row| read("registration", row.try_get("content")?))

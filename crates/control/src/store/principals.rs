@@ -18,7 +18,7 @@ impl Store {
     pub async fn principals(&self) -> Result<Vec<Principal>, StoreError> {
         let select = "SELECT p.key AS key, p.name AS name, p.created AS created, r.role AS role FROM principals p \
             LEFT JOIN principal_roles r ON r.key = p.key ORDER BY p.name, p.key, r.role";
-        let rows = sqlx::query(select).fetch_all(self.database.pool()).await?;
+        let rows = sqlx::query(select).fetch_all(&self.database.pool()).await?;
         let mut found: Vec<Principal> = Vec::new();
         for row in rows {
             let key: String = row.try_get("key")?;
@@ -45,7 +45,7 @@ impl Store {
     pub async fn roles(&self) -> Result<Vec<Role>, StoreError> {
         let mut roles = builtin_roles();
         let rows = sqlx::query("SELECT name, rights FROM roles ORDER BY name")
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         for row in rows {
             let name: String = row.try_get("name")?;

@@ -52,7 +52,7 @@ impl Store {
     pub async fn reservation_epoch(&self) -> Result<i64, StoreError> {
         let row = sqlx::query("SELECT value FROM counters WHERE name = $1")
             .bind(EPOCH)
-            .fetch_one(self.database.pool())
+            .fetch_one(&self.database.pool())
             .await?;
         Ok(row.try_get("value")?)
     }
@@ -98,7 +98,7 @@ impl Store {
         let rows = sqlx::query(select)
             .bind(after)
             .bind(limit)
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         rows.iter().map(read).collect()
     }
@@ -118,7 +118,7 @@ impl Store {
             let row = sqlx::query(select)
                 .bind(&once.principal)
                 .bind(&once.key)
-                .fetch_optional(self.database.pool())
+                .fetch_optional(&self.database.pool())
                 .await?;
             if let Some(row) = row {
                 let answer = (row.try_get("request_hash")?, row.try_get("answer")?);

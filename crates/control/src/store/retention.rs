@@ -114,7 +114,7 @@ impl Store {
         // Looked at first without anybody waiting for it: most often there is nothing to do.
         let rows = sqlx::query(oldest)
             .bind(STEP_ROWS)
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         let mut is_due = false;
         for row in &rows {

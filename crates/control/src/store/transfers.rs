@@ -50,7 +50,7 @@ impl Store {
             .bind(after)
             .bind(reporter.unwrap_or_default())
             .bind(limit)
-            .fetch_all(self.database.pool())
+            .fetch_all(&self.database.pool())
             .await?;
         rows.iter().map(read).collect()
     }
@@ -63,7 +63,7 @@ impl Store {
         let rows =
             sqlx::query("SELECT number, reporter, content FROM transfers ORDER BY number DESC LIMIT $1")
                 .bind(limit)
-                .fetch_all(self.database.pool())
+                .fetch_all(&self.database.pool())
                 .await?;
         rows.iter().rev().map(read).collect()
     }

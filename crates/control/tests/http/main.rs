@@ -149,6 +149,8 @@ async fn metrics_have_what_is_counted_and_the_newest_values() {
     for line in [
         "longhaul_control_measurements_kept_total 1",
         "longhaul_control_series 1",
+        "longhaul_control_leads 1",
+        "longhaul_control_leads_begun_total 1",
         r#"longhaul_control_path_loss_ratio{from="a\"",to="b",reporter="operator"} 0.25"#,
     ] {
         assert!(page.lines().any(|found| found == line), "{line}\n{page}");

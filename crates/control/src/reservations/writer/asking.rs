@@ -46,6 +46,7 @@ pub struct Book {
     pub(super) state: Arc<RwLock<State>>,
     pub(super) clock: Clock,
     pub(super) changes: watch::Receiver<u64>,
+    pub(super) leads: watch::Receiver<Option<i64>>,
 }
 
 impl std::fmt::Debug for Book {
@@ -93,6 +94,12 @@ impl Book {
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
+    }
+
+    /// The term of leading in which it is written here: from the moment on in which nobody else writes any more and all that others wrote is read.
+    #[must_use]
+    pub fn leads(&self) -> watch::Receiver<Option<i64>> {
+        self.leads.clone()
     }
 
     /// The time by which it goes.

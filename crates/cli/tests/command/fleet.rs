@@ -1,0 +1,504 @@
+//! Three controllers on one PostgreSQL, under load: the one that leads is killed, the server dies and comes again, the network between a controller and
+//! the server is cut without a word. Nothing that was acknowledged is lost, nothing is there twice, no link is overbooked.
+
+mod relay;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use self::relay::Relay;
+use crate::control::{Controller, ask};
+use crate::postgres::Postgres;
+use crate::stage::Stage;
+
+/// Controllers of the fleet.
+const CONTROLLERS: usize = 3;
+/// Who reserves at a time.
+const ASKERS: u64 = 6;
+/// What is acknowledged before each blow, and after it.
+const ACKNOWLEDGED: usize = 60;
+/// How long anything may take before it counts as never: far more than it does.
+const NEVER: Duration = Duration::from_secs(180);
+/// How long whoever asks waits for an answer before another controller is asked.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// And between two that have not answered.
+const PAUSE: Duration = Duration::from_millis(50);
+/// A moment far ahead, in milliseconds: 2100.
+const FAR_MS: u64 = 4_102_444_800_000;
+/// The grid on which reservations begin; they last one and a half of it.
+const SLOT_MS: u64 = 3_600_000;
+/// Slots that everybody wants, and those with room for all.
+const HOT_SLOTS: u64 = 12;
+const WIDE_SLOTS: u64 = 20_000;
+/// The rate of each, and what may be reserved of a link: half of what it carries.
+const RATE_BPS: u64 = 1_000_000_000;
+const RESERVABLE_BPS: u64 = 5_000_000_000;
+
+const MAP: &str = r#"{"sites": [{"name": "west"}, {"name": "east"}],
+    "hosts": [{"name": "dtn1", "site": "west", "addresses": ["192.0.2.1"]}, {"name": "store", "site": "east", "addresses": ["192.0.2.2"]}],
+    "links": [
+    {"name": "w-e", "from": "west", "to": "east", "forward": {"capacity": {"rate_bps": 1e10}}}]}"#;
+
+/// What was acknowledged: by its name the number of the reservation, and when.
+type Acknowledged = Mutex<BTreeMap<String, (u64, Instant)>>;
+
+struct Fleet {
+    stage: Stage,
+    server: Mutex<Postgres>,
+    relays: Vec<Relay>,
+    controllers: Vec<RwLock<Controller>>,
+}
+
+impl Fleet {
+    fn start() -> Self {
+        Self::start_in(Stage::new())
+    }
+
+    fn start_in(stage: Stage) -> Self {
+        let server = Postgres::start();
+        server.create_database("fleet");
+        let socket = postgres_dir(&server).join(".s.PGSQL.5432");
+        let relays: Vec<Relay> = (0..CONTROLLERS).map(|_| Relay::start(&socket)).collect();
+        let controllers = (0..CONTROLLERS).map(|at| RwLock::new(begin(&stage, &relays[at], at)));
+        let controllers = controllers.collect();
+        Self {
+            stage,
+            server: Mutex::new(server),
+            relays,
+            controllers,
+        }
+    }
+
+    fn socket(&self, at: usize) -> PathBuf {
+        self.controllers[at].read().unwrap().socket.clone()
+    }
+
+    /// Which one says that it leads, but for one.
+    fn leader(&self, but: Option<usize>) -> usize {
+        let began = Instant::now();
+        loop {
+            for at in (0..CONTROLLERS).filter(|at| Some(*at) != but) {
+                let info = answer(&self.socket(at), "GET", "/controller", "", None);
+                if info.is_some_and(|(status, info)| status == 200 && info["leads"] == true) {
+                    return at;
+                }
+            }
+            assert!(began.elapsed() < NEVER, "nobody leads");
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn begin(stage: &Stage, relay: &Relay, at: usize) -> Controller {
+    let store = format!("postgres://agent@{}/fleet?sslmode=disable", relay.address);
+    let name = format!("c{at}");
+    let mut more = vec!["--store", &store, "--name", &name, "--listen", "127.0.0.1:0"];
+    let config = stage.path(&format!("{name}.toml"));
+    if config.exists() {
+        more.extend(["--config", config.to_str().unwrap()]);
+    }
+    Controller::start_as(stage, &name, &more)
+}
+
+fn postgres_dir(server: &Postgres) -> PathBuf {
+    let url = server.url_of("fleet");
+    url.split_once("host=").unwrap().1.into()
+}
+
+/// What a controller answers, if it does so in time.
+fn answer(socket: &Path, method: &str, path: &str, body: &str, key: Option<&str>) -> Option<(u16, Value)> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
+    let length = body.len();
+    let request = format!(
+        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{key}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, serde_json::from_str(body).ok()?))
+}
+
+/// Reserves again and again, at whichever controller takes it, until it is over.
+fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &AtomicBool) {
+    let mut at = asker as usize % CONTROLLERS;
+    let mut random = asker + 1;
+    for number in 0.. {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let slot = match number % 3 {
+            0 => (random >> 33) % HOT_SLOTS,
+            _ => HOT_SLOTS + (random >> 33) % WIDE_SLOTS,
+        };
+        let start = FAR_MS + slot * SLOT_MS;
+        let name = format!("{asker}-{number}");
+        let body = json!({"from": "west", "to": "east", "wish": {"rate": {"rate_bps": RATE_BPS}},
+            "start_ms": start, "end_ms": start + SLOT_MS * 3 / 2, "description": name});
+        let body = body.to_string();
+        loop {
+            if is_over.load(Ordering::SeqCst) {
+                return;
+            }
+            match answer(&fleet.socket(at), "POST", "/reservations", &body, Some(&name)) {
+                Some((201, reserved)) => {
+                    let id = reserved["reservations"][0]["id"].as_u64().unwrap();
+                    acknowledged.lock().unwrap().insert(name, (id, Instant::now()));
+                    break;
+                }
+                // No room: that is an answer, too.
+                Some((409, _)) => break,
+                // It does not lead, cannot work now, or is not there: with the same key it counts once, wherever it is asked.
+                Some((503, _)) | None => {
+                    at = (at + 1) % CONTROLLERS;
+                    thread::sleep(PAUSE);
+                }
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// Waits until so many more have been acknowledged; how long after `since` the first of them was.
+fn more(acknowledged: &Acknowledged, since: Instant) -> Duration {
+    let began = Instant::now();
+    loop {
+        let after: Vec<Duration> = acknowledged
+            .lock()
+            .unwrap()
+            .values()
+            .filter_map(|(_, at)| at.checked_duration_since(since))
+            .collect();
+        if after.len() >= ACKNOWLEDGED {
+            return after.into_iter().min().unwrap();
+        }
+        assert!(began.elapsed() < NEVER, "nothing is acknowledged any more");
+        thread::sleep(PAUSE);
+    }
+}
+
+/// All reservations that a controller knows.
+fn known(socket: &Path) -> Vec<Value> {
+    let (mut found, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/reservations?limit=1000{after}");
+        let (status, page) = ask(socket, true, "GET", &path, "").unwrap();
+        assert_eq!(status, 200, "{page}");
+        found.extend(page["items"].as_array().unwrap().iter().cloned());
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return found,
+        }
+    }
+}
+
+/// What is acknowledged is there once, under its number; nothing is there twice, and no link has more than it may.
+fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
+    let acknowledged = acknowledged.lock().unwrap().clone();
+    for at in 0..CONTROLLERS {
+        let began = Instant::now();
+        loop {
+            let all = known(&fleet.socket(at));
+            let mut ids: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+            for one in &all {
+                let id = one["id"].as_u64().unwrap();
+                ids.entry(one["description"].as_str().unwrap())
+                    .or_default()
+                    .push(id);
+            }
+            let doubled = ids.iter().find(|(_, ids)| ids.len() > 1);
+            assert_eq!(doubled, None, "controller {at}");
+            let mut lost = acknowledged
+                .iter()
+                .filter(|(name, (id, _))| ids.get(name.as_str()).is_none_or(|ids| ids[..] != [*id]));
+            // Others than the one that leads are behind it for a moment.
+            match lost.next() {
+                None => {
+                    overbooked(&all);
+                    break;
+                }
+                Some(lost) => assert!(began.elapsed() < NEVER, "controller {at} has lost {lost:?}"),
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+    // Each record once, none missing, and none of a writer behind one of a newer.
+    let query = "SELECT count(*) = max(number) AND min(number) = 1 AND bool_and(epoch >= before) FROM \
+        (SELECT number, epoch, lag(epoch, 1, epoch) OVER (ORDER BY number) AS before FROM reservation_journal) AS journal";
+    let said = Command::new("psql")
+        .args(["-U", "agent", "-At", "-c", query, "-h"])
+        .arg(postgres_dir(&fleet.server.lock().unwrap()))
+        .arg("fleet")
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "t", "{said:?}");
+}
+
+/// Adds up what is promised, at each moment at which something begins.
+fn overbooked(all: &[Value]) {
+    let mut by_link: BTreeMap<&str, Vec<(u64, u64, u64)>> = BTreeMap::new();
+    let pieces = all.iter().flat_map(|one| one["pieces"].as_array().unwrap());
+    for piece in pieces {
+        let [start, end] = ["start_ms", "end_ms"].map(|field| piece[field].as_u64().unwrap());
+        for path in piece["paths"].as_array().unwrap() {
+            for link in path["links"].as_array().unwrap() {
+                let taken = by_link.entry(link["link"].as_str().unwrap()).or_default();
+                taken.push((start, end, path["rate_bps"].as_u64().unwrap()));
+            }
+        }
+    }
+    assert!(by_link.contains_key("w-e"));
+    for (link, mut taken) in by_link {
+        taken.sort_unstable();
+        for (at, (moment, ..)) in taken.iter().enumerate() {
+            let before = taken[..=at]
+                .iter()
+                .rev()
+                .take_while(|(start, ..)| start + 2 * SLOT_MS > *moment);
+            let behind = taken[at + 1..].iter().take_while(|(start, ..)| start == moment);
+            let open = before.chain(behind).filter(|(_, end, _)| end > moment);
+            let sum: u64 = open.map(|(.., rate)| rate).sum();
+            assert!(sum <= RESERVABLE_BPS, "{link} has {sum} at {moment}");
+        }
+    }
+}
+
+/// Has reservations made while `blows` fall, and looks then what became of them.
+fn under_load(fleet: &Fleet, blows: impl FnOnce(&Fleet, &Acknowledged)) {
+    let (acknowledged, is_over) = (Acknowledged::default(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for asker in 0..ASKERS {
+            let (acknowledged, is_over) = (&acknowledged, &is_over);
+            scope.spawn(move || load(fleet, asker, acknowledged, is_over));
+        }
+        let blown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| blows(fleet, &acknowledged)));
+        is_over.store(true, Ordering::SeqCst);
+        if let Err(panic) = blown {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    check(fleet, &acknowledged);
+    eprintln!("acknowledged: {}", acknowledged.lock().unwrap().len());
+}
+
+/// A fleet that has a map.
+fn fleet() -> Fleet {
+    with_map(Fleet::start())
+}
+
+fn with_map(fleet: Fleet) -> Fleet {
+    let leader = fleet.leader(None);
+    // Any of them takes it; it reaches the one that leads.
+    let other = (leader + 1) % CONTROLLERS;
+    let (status, said) = ask(&fleet.socket(other), true, "PUT", "/map", MAP).unwrap();
+    assert_eq!(status, 200, "{said}");
+    let until_known = Instant::now();
+    while ask(&fleet.socket(leader), true, "GET", "/map", "").unwrap().1["map"]["links"] == json!([]) {
+        assert!(until_known.elapsed() < NEVER);
+        thread::sleep(PAUSE);
+    }
+    fleet
+}
+
+#[test]
+fn a_leader_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled() {
+    let fleet = fleet();
+    under_load(&fleet, |fleet, acknowledged| {
+        more(acknowledged, Instant::now());
+        for _ in 0..3 {
+            let leader = fleet.leader(None);
+            let blow = Instant::now();
+            fleet.controllers[leader].write().unwrap().kill();
+            fleet.leader(Some(leader));
+            let leads = blow.elapsed();
+            let reserves = more(acknowledged, Instant::now());
+            eprintln!("killed: another leads after {leads:?}, reserves {reserves:?} later");
+            *fleet.controllers[leader].write().unwrap() = begin(&fleet.stage, &fleet.relays[leader], leader);
+        }
+    });
+}
+
+#[test]
+fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
+    let fleet = fleet();
+    under_load(&fleet, |fleet, acknowledged| {
+        for _ in 0..2 {
+            more(acknowledged, Instant::now());
+            let leader = fleet.leader(None);
+            let blow = Instant::now();
+            fleet.relays[leader].cut(true);
+            let new = fleet.leader(Some(leader));
+            let leads = blow.elapsed();
+            // The old one knows by then that it leads no longer, and says so.
+            let (status, info) = answer(&fleet.socket(leader), "GET", "/controller", "", None).unwrap();
+            assert_eq!((status, &info["leads"]), (200, &json!(false)));
+            let (status, problem) =
+                answer(&fleet.socket(leader), "POST", "/reservations/1/commit", "", None).unwrap();
+            assert_eq!(
+                (status, &problem["type"]),
+                (503, &json!("urn:longhaul:problem:not-leading"))
+            );
+            let reserves = more(acknowledged, Instant::now());
+            eprintln!("cut off: another leads after {leads:?}, reserves {reserves:?} later");
+            // What was on its way arrives now.
+            fleet.relays[leader].cut(false);
+            // It follows, and says who leads.
+            let began = Instant::now();
+            loop {
+                let info = answer(&fleet.socket(leader), "GET", "/controller", "", None)
+                    .unwrap()
+                    .1;
+                let of_new = answer(&fleet.socket(new), "GET", "/controller", "", None)
+                    .unwrap()
+                    .1;
+                if of_new["leads"] == true
+                    && info["leader"]
+                        .as_str()
+                        .is_some_and(|url| url.starts_with("https://"))
+                {
+                    break;
+                }
+                assert!(began.elapsed() < NEVER, "{info}");
+                thread::sleep(PAUSE);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_server_that_dies_and_comes_again_finds_one_that_leads() {
+    let fleet = fleet();
+    under_load(&fleet, |fleet, acknowledged| {
+        for _ in 0..3 {
+            more(acknowledged, Instant::now());
+            let blow = Instant::now();
+            fleet.server.lock().unwrap().crash_and_restart();
+            let there = blow.elapsed();
+            let reserves = more(acknowledged, Instant::now());
+            eprintln!("the server died, and was there after {there:?}: reserves {reserves:?} later");
+        }
+    });
+}
+
+/// Whoever names several controllers reserves at the one that leads, also while another takes over.
+#[test]
+fn whoever_names_several_reserves_whichever_leads() {
+    let fleet = fleet();
+    let site = |at: usize| format!("url = \"unix:{}\"\n", fleet.socket(at).display());
+    let leader = fleet.leader(None);
+    let others = (0..CONTROLLERS).filter(|at| *at != leader);
+    let others: Vec<String> = others.map(|at| format!("[[other]]\n{}", site(at))).collect();
+    let home = fleet.stage.path("me");
+    std::fs::create_dir(&home).unwrap();
+    std::fs::write(home.join("controller.toml"), site(leader) + &others.concat()).unwrap();
+    let reserve = |what: &str| {
+        let mut command = fleet.stage.longhaul("me");
+        let window = ["--from", "2100-01-04 18:00", "--for", "2h", "--description", what];
+        command
+            .args(["reserve", "west", "east", "--rate", "1G"])
+            .args(window);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    reserve("before");
+    fleet.controllers[leader].write().unwrap().kill();
+    reserve("after");
+    let new = fleet.leader(Some(leader));
+    let all = known(&fleet.socket(new));
+    let found: Vec<&str> = all
+        .iter()
+        .map(|one| one["description"].as_str().unwrap())
+        .collect();
+    assert_eq!(found, ["before", "after"]);
+}
+
+/// Of the controllers that share a store, and have the same nodes to ask, only the one that leads asks them. The next one goes on with what is set up,
+/// and nothing is torn down in between.
+#[test]
+fn only_the_one_that_leads_asks_nodes() {
+    let stage = Stage::new();
+    let (driver, log) = (stage.path("driver"), stage.path("asked"));
+    let script = r#"#!/bin/sh
+read -r request
+echo "$1 $request" >> "$2"
+case "$request" in
+*'"do":"list"'*) echo '{"answer":"parts","parts":[]}' ;;
+*'"do":"counters"'*) echo '{"answer":"counters","bytes":1,"packets":1,"drops":0}' ;;
+*) echo '{"answer":"done"}' ;;
+esac
+"#;
+    std::fs::write(&driver, script).unwrap();
+    for at in 0..CONTROLLERS {
+        let program = json!(["/bin/sh", driver, format!("c{at}"), log]);
+        let config = format!("[setup.nodes.west]\nprogram = {program}\n");
+        std::fs::write(stage.path(&format!("c{at}.toml")), config).unwrap();
+    }
+    let fleet = with_map(Fleet::start_in(stage));
+    let leader = fleet.leader(None);
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let end = u64::try_from(now.as_millis()).unwrap() + SLOT_MS;
+    let body =
+        json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": RATE_BPS}}, "end_ms": end});
+    let body = body.to_string();
+    let (status, reserved) = ask(&fleet.socket(leader), true, "POST", "/reservations", &body).unwrap();
+    assert_eq!(status, 201, "{reserved}");
+    let (status, said) = ask(
+        &fleet.socket(leader),
+        true,
+        "POST",
+        "/reservations/1/provision",
+        "",
+    )
+    .unwrap();
+    assert_eq!(status, 200, "{said}");
+    let asked = || std::fs::read_to_string(&log).unwrap_or_default();
+    let wait_for = |who: usize| {
+        let began = Instant::now();
+        let (who, set_up) = (format!("c{who} "), r#""do":"set_up""#);
+        while !asked()
+            .lines()
+            .any(|line| line.starts_with(&who) && line.contains(set_up))
+        {
+            assert!(began.elapsed() < NEVER, "{}", asked());
+            thread::sleep(PAUSE);
+        }
+    };
+    wait_for(leader);
+    let of_leader = format!("c{leader} ");
+    assert!(
+        asked().lines().all(|line| line.starts_with(&of_leader)),
+        "{}",
+        asked()
+    );
+    fleet.controllers[leader].write().unwrap().kill();
+    let new = fleet.leader(Some(leader));
+    wait_for(new);
+    let began = Instant::now();
+    loop {
+        let one = ask(&fleet.socket(new), true, "GET", "/reservations/1", "")
+            .unwrap()
+            .1;
+        if one["circuit"]["standing"] == "set-up" {
+            break;
+        }
+        assert!(began.elapsed() < NEVER, "{one}");
+        thread::sleep(PAUSE);
+    }
+    assert!(!asked().contains("tear_down"), "{}", asked());
+    let third = 3 - leader - new;
+    assert!(!asked().contains(&format!("c{third} ")), "{}", asked());
+}
