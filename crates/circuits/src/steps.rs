@@ -20,6 +20,20 @@ struct Change {
     by: i64,
     /// Bookings that start or end here: one that ends where another starts changes nothing, and yet each can be removed alone.
     ends: u32,
+    /// The level from here on, counted from before the first change of the block: so a level is looked up, and not summed up.
+    level: i64,
+}
+
+impl Change {
+    /// Where one booking starts or ends.
+    const fn one(at: Moment, by: i64) -> Self {
+        Self {
+            at,
+            by,
+            ends: 1,
+            level: 0,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -51,11 +65,28 @@ impl Block {
     fn count(&mut self) {
         self.first = self.changes.first().map_or(Moment::MAX, |change| change.at);
         (self.by, self.peak, self.moments) = (0, i64::MIN, 0);
-        for change in &self.changes {
+        for change in &mut self.changes {
             self.by += change.by;
+            change.level = self.by;
             self.peak = self.peak.max(self.by);
             self.moments += i128::from(change.by) * i128::from(change.at);
         }
+    }
+
+    /// The changes up to a moment, and those behind it.
+    fn around(&self, at: Moment) -> (&[Change], &[Change]) {
+        let behind = self.changes.partition_point(|change| change.at <= at);
+        self.changes.split_at_checked(behind).unwrap_or_default()
+    }
+
+    /// The level at a moment that is before the next block's.
+    fn level(&self, at: Moment) -> i64 {
+        self.base + self.around(at).0.last().map_or(0, |change| change.level)
+    }
+
+    /// The moment of its last change.
+    fn last(&self) -> Moment {
+        self.changes.last().map_or(self.first, |change| change.at)
     }
 }
 
@@ -107,7 +138,7 @@ impl Steps {
         let place = self.block_of(at);
         let Some(block) = self.blocks.get_mut(place) else {
             if added {
-                self.blocks.push(Block::of(vec![Change { at, by, ends: 1 }], 0));
+                self.blocks.push(Block::of(vec![Change::one(at, by)], 0));
             }
             return;
         };
@@ -124,7 +155,7 @@ impl Steps {
                     block.changes.remove(within);
                 }
             }
-            _ if added => block.changes.insert(within, Change { at, by, ends: 1 }),
+            _ if added => block.changes.insert(within, Change::one(at, by)),
             _ => return,
         }
         block.count();
@@ -144,25 +175,20 @@ impl Steps {
         }
     }
 
-    fn changes(&self) -> impl Iterator<Item = &Change> {
-        self.blocks.iter().flat_map(|block| &block.changes)
+    fn changes(&self) -> impl Iterator<Item = (Moment, i64, u32)> {
+        let changes = self.blocks.iter().flat_map(|block| &block.changes);
+        changes.map(|change| (change.at, change.by, change.ends))
     }
 
     /// The changes behind a moment, in order, with nothing skipped.
     fn changes_behind(&self, at: Moment) -> impl Iterator<Item = &Change> {
-        let place = self.block_of(at);
-        self.blocks
-            .iter()
-            .skip(place)
-            .flat_map(|block| &block.changes)
-            .skip_while(move |change| change.at <= at)
+        let blocks = self.blocks.iter().skip(self.block_of(at));
+        blocks.flat_map(move |block| block.around(at).1)
     }
 
     fn level(&self, at: Moment) -> i64 {
-        self.blocks.get(self.block_of(at)).map_or(0, |block| {
-            let changes = block.changes.iter().take_while(|change| change.at <= at);
-            block.base + changes.map(|change| change.by).sum::<i64>()
-        })
+        let block = self.blocks.get(self.block_of(at));
+        block.map_or(0, |block| block.level(at))
     }
 
     /// The rate at a moment.
@@ -183,36 +209,27 @@ impl Steps {
     /// The highest level within a window, and where it was last seen.
     fn highest(&self, window: Window) -> (i64, Seen) {
         let first = self.block_of(window.start);
-        let mut level: i64 = self.blocks.get(first).map_or(0, |block| block.base);
-        let (mut most, mut seen) = (i64::MIN, Seen::At(window.start));
-        let mut started = false;
+        let start = self.blocks.get(first);
+        let mut most = start.map_or(0, |block| block.level(window.start));
+        let mut seen = Seen::At(window.start);
         for (place, block) in self.blocks.iter().enumerate().skip(first) {
-            let whole = block.first > window.start
-                && block.changes.last().is_some_and(|change| change.at < window.end);
-            if whole {
-                if !started {
-                    (started, most) = (true, level);
+            if block.first >= window.end {
+                break;
+            }
+            if block.first > window.start && block.last() < window.end {
+                if block.base + block.peak >= most {
+                    (most, seen) = (block.base + block.peak, Seen::Within(place));
                 }
-                if level + block.peak >= most {
-                    (most, seen) = (level + block.peak, Seen::Within(place, level));
-                }
-                level += block.by;
                 continue;
             }
-            for change in &block.changes {
-                if change.at > window.start && !started {
-                    (started, most) = (true, level);
-                }
-                if change.at >= window.end {
-                    return (most, seen);
-                }
-                level += change.by;
-                if started && level >= most {
-                    (most, seen) = (level, Seen::At(change.at));
+            let behind = block.around(window.start).1.iter();
+            for change in behind.take_while(|change| change.at < window.end) {
+                if block.base + change.level >= most {
+                    (most, seen) = (block.base + change.level, Seen::At(change.at));
                 }
             }
         }
-        (if started { most } else { level }, seen)
+        (most, seen)
     }
 
     /// The highest rate within a window, with the last of its steps that has it.
@@ -228,16 +245,13 @@ impl Steps {
         let (most, seen) = self.highest(window);
         let at = match seen {
             Seen::At(moment) => moment,
-            Seen::Within(place, mut level) => {
-                let changes = self.blocks.get(place).map_or(&[][..], |block| &block.changes);
-                let mut last = window.start;
-                for change in changes {
-                    level += change.by;
-                    if level == most {
-                        last = change.at;
-                    }
-                }
-                last
+            Seen::Within(place) => {
+                let block = self.blocks.get(place);
+                let highest = block.and_then(|block| {
+                    let mut changes = block.changes.iter().rev();
+                    changes.find(|change| change.level == block.peak)
+                });
+                highest.map_or(window.start, |change| change.at)
             }
         };
         let until = self.changes_behind(at).find(|change| change.by != 0);
@@ -261,12 +275,11 @@ impl Steps {
             if block.first >= window.end {
                 break;
             }
-            let last = block.changes.last().map_or(block.first, |change| change.at);
-            if block.first > window.start && last < window.end {
+            if block.first > window.start && block.last() < window.end {
                 carried += i128::from(block.by) * end - block.moments;
             } else {
-                let within = |change: &&Change| window.start < change.at && change.at < window.end;
-                for change in block.changes.iter().filter(within) {
+                let behind = block.around(window.start).1.iter();
+                for change in behind.take_while(|change| change.at < window.end) {
                     carried += i128::from(change.by) * (end - i128::from(change.at));
                 }
             }
@@ -320,8 +333,8 @@ pub struct Peak {
 enum Seen {
     /// From this moment on.
     At(Moment),
-    /// In the block at this place, before which the level was this.
-    Within(usize, i64),
+    /// In the block at this place.
+    Within(usize),
 }
 
 fn rate(level: i64) -> Rate {
