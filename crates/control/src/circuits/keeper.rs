@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::Provision;
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::reservations::Carried;
@@ -16,7 +15,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::judge::{Followed, followed, judge};
+use super::following::{Different, Following};
+use super::judge::{Followed, judge};
 use super::plan::circuit_name;
 use super::view::CircuitsView;
 use crate::authority::OPERATOR;
@@ -31,8 +31,9 @@ pub struct Keeper {
     conductor: Arc<Conductor>,
     view: CircuitsView,
     clock: Clock,
-    followed: BTreeMap<ReservationId, Followed>,
-    states: BTreeMap<&'static str, i64>,
+    following: Following,
+    /// What has not been judged since it became different.
+    different: Different,
 }
 
 impl Keeper {
@@ -44,8 +45,8 @@ impl Keeper {
             conductor: Arc::new(conductor),
             view,
             clock,
-            followed: BTreeMap::new(),
-            states: BTreeMap::new(),
+            following: Following::default(),
+            different: Different::All,
         }
     }
 
@@ -81,8 +82,12 @@ impl Keeper {
                     Ok(()) => drop(self.take_book(false).await),
                     Err(_) => return,
                 },
-                _ = progress.changed() => {}
-                _ = count.tick(), if counting.is_empty() => self.count(&mut counting),
+                // Any circuit may stand otherwise.
+                _ = progress.changed() => self.different = Different::All,
+                _ = count.tick(), if counting.is_empty() => {
+                    self.count(&mut counting);
+                    self.different = Different::All;
+                }
                 Some(_) = counting.join_next() => {}
                 () = ended(&mut stop) => return,
             }
@@ -92,43 +97,74 @@ impl Keeper {
     /// Takes from the book what is wanted; whether it could be read. What was provisioned before the start is believed to be there until a driver says
     /// otherwise.
     async fn take_book(&mut self, is_first: bool) -> bool {
-        let (found, states) = match self.book.read(|desk, _| followed(desk)).await {
-            Ok(found) => found,
+        let following = &mut self.following;
+        let different = match self.book.read(|desk, _| following.take(desk)).await {
+            Ok(different) => different,
             Err(error) => {
                 tracing::warn!(%error, "circuits stay as they were");
                 return false;
             }
         };
-        let wanted = found.values().filter(|one| one.is_wanted());
-        let wanted: Vec<_> = wanted.filter_map(|one| one.circuit.clone().ok()).collect();
-        let provisioned = found
+        let followed = self.following.followed();
+        let provisioned = followed
             .iter()
-            .filter(|(_, one)| one.machine.provision == Some(Provision::Provisioned));
+            .filter(|(_, one)| is_first && one.machine.provision == Some(Provision::Provisioned));
         let provisioned: Vec<Name> = provisioned.map(|(id, _)| circuit_name(*id)).collect();
-        self.conductor.with(|reconciler| {
-            reconciler.want(wanted);
-            if is_first {
-                provisioned
-                    .iter()
-                    .for_each(|name| reconciler.was_provisioned(name));
+        match &different {
+            Different::All => {
+                let wanted = followed.values().filter_map(Followed::wanted).cloned();
+                let wanted: Vec<_> = wanted.collect();
+                self.conductor.with(|reconciler| {
+                    reconciler.want(wanted);
+                    provisioned
+                        .iter()
+                        .for_each(|name| reconciler.was_provisioned(name));
+                });
             }
-        });
-        (self.followed, self.states) = (found, states);
+            // What is not on the network concerns no driver.
+            Different::These(ids) if ids.is_empty() => {}
+            Different::These(ids) => {
+                let wanted = |id| followed.get(id).and_then(Followed::wanted).cloned();
+                let changed = ids.iter().map(|id| (circuit_name(*id), wanted(id)));
+                let changed: Vec<_> = changed.collect();
+                self.conductor.with(|reconciler| reconciler.want_instead(changed));
+            }
+        }
+        self.different.and(different);
         true
     }
 
-    /// Brings to the book what became of circuits, and to those who look how they stand.
+    /// Brings to the book what became of circuits, and to those who look how they stand: of all that may be different since the last time.
     async fn settle(&mut self) {
         let now = (self.clock)();
         let mut settled = Vec::new();
-        let mut shown = BTreeMap::new();
-        self.conductor.look(|reconciler| {
-            for (id, one) in &self.followed {
-                let (what, circuit) = judge(*id, one, reconciler, now);
-                settled.extend(what.map(|what| (*id, what)));
-                shown.insert(*id, circuit);
+        let followed = self.following.followed();
+        let states = self.following.states().clone();
+        let mut stands = |id, one, reconciler: &_| {
+            let (what, circuit) = judge(id, one, reconciler, now);
+            settled.extend(what.map(|what| (id, what)));
+            circuit
+        };
+        match self.different.taken() {
+            Different::All => {
+                let shown = self.conductor.look(|reconciler| {
+                    let shown = followed.iter();
+                    shown
+                        .map(|(id, one)| (*id, stands(*id, one, reconciler)))
+                        .collect()
+                });
+                self.view.stand(shown, states);
             }
-        });
+            Different::These(ids) => {
+                let shown = self.conductor.look(|reconciler| {
+                    let shown = ids.into_iter().map(|id| (id, followed.get(&id)));
+                    shown
+                        .map(|(id, one)| (id, one.map(|one| stands(id, one, reconciler))))
+                        .collect()
+                });
+                self.view.stand_otherwise(shown, states);
+            }
+        }
         let failed = settled
             .iter()
             .filter(|(_, what)| matches!(what, Settled::Failed(_)));
@@ -140,7 +176,6 @@ impl Keeper {
             );
         }
         let failures = u64::try_from(failed.count()).unwrap_or(u64::MAX);
-        self.view.stand(shown, self.states.clone());
         if settled.is_empty() {
             return;
         }
@@ -156,7 +191,8 @@ impl Keeper {
                 self.take_book(false).await;
             }
             Err(error) => {
-                tracing::warn!(%error, "what became of circuits could not be written: it is tried again")
+                self.different = Different::All;
+                tracing::warn!(%error, "what became of circuits could not be written: it is tried again");
             }
         }
     }
@@ -165,14 +201,15 @@ impl Keeper {
     fn count(&self, counting: &mut JoinSet<()>) {
         let now = (self.clock)();
         let all: BTreeSet<PartId> = self
-            .followed
+            .following
+            .followed()
             .values()
             .flat_map(|one| one.counted.iter().cloned())
             .collect();
         let mut parts = Vec::new();
         self.conductor.look(|reconciler| {
             let owner = reconciler.owner().clone();
-            for (id, one) in &self.followed {
+            for (id, one) in self.following.followed() {
                 let there = reconciler.parts(&circuit_name(*id), now).into_iter();
                 let there = there.filter(|(_, part)| one.counted.contains(&part.id));
                 parts.extend(there.filter_map(|(driver, part)| {

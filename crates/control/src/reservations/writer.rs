@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_circuits::admit::Counter;
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::map::Map;
 use longhaul_control_api::reservations::Reserved;
@@ -55,6 +56,8 @@ pub struct Writer {
     epoch: Option<i64>,
     /// Sites whose nodes are set up.
     managed: Arc<BTreeSet<String>>,
+    /// Whether offers are looked for.
+    counter: Counter,
     /// Says so when the book has changed.
     changed: watch::Sender<u64>,
     /// Why the journal is none, where that is so: nothing is done any more.
@@ -93,6 +96,7 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
         clock,
         epoch: None,
         managed: Arc::default(),
+        counter: Counter::Offer,
         changed,
         broken: None,
         due: None,
@@ -108,6 +112,12 @@ impl Writer {
             managed: Arc::new(sites),
             ..self
         }
+    }
+
+    /// The same, where offers are looked for, or not, for what is refused.
+    #[must_use]
+    pub fn countering(self, counter: Counter) -> Self {
+        Self { counter, ..self }
     }
 
     /// Writes until `end` is true and what was asked until then is answered.
@@ -282,7 +292,7 @@ impl Writer {
                 // What the journal says of the map may be older than the map.
                 self.taken = None;
                 let desk = Desk::new().map_err(|error| unreadable(error.to_string()))?;
-                desk.managing(self.managed.clone())
+                desk.managing(self.managed.clone()).countering(self.counter)
             }
         };
         loop {
