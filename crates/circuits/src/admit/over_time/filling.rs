@@ -3,7 +3,7 @@
 use super::Goal;
 use crate::path::Field;
 use crate::request::{Piece, Plan};
-use crate::split::{Ask, Route, most, total, widest_first};
+use crate::split::{Ask, Route, most, total, widest_behind};
 use crate::time::{MAX_RATE, Rate, Volume, Window};
 
 /// How routes are looked for in a stretch.
@@ -35,7 +35,7 @@ pub(super) struct Filling {
     left: Volume,
     /// What could have gone at most.
     limit: Volume,
-    /// The stretch before, where what goes may go in the next as well.
+    /// The stretch before, some of whose paths may be the widest in the next as well.
     before: Option<Before>,
 }
 
@@ -123,14 +123,11 @@ impl Filling {
     }
 
     fn widest(&mut self, field: &Field<'_>, want: Rate) -> Vec<Route> {
-        match &mut self.before {
-            Some(before) if before.goes_in(field, &self.ask, want) => before.routes.clone(),
-            before => {
-                let routes = widest_first(field, &self.ask, want);
-                *before = Some(Before::of(field, want, routes.clone()));
-                routes
-            }
-        }
+        let before = self.before.take();
+        let known = before.as_ref().map(|before| before.known_in(field, want));
+        let routes = widest_behind(known.unwrap_or_default(), field, &self.ask, want);
+        self.before = Some(Before::of(field, want, routes.clone()));
+        routes
     }
 }
 
@@ -161,27 +158,24 @@ impl Before {
         Self { rooms, want, routes }
     }
 
-    #[cfg(test)]
-    pub(super) fn routes(&self) -> &[Route] {
-        &self.routes
-    }
-
-    /// Whether the widest paths of another stretch are certainly the same, with the same rates. They are where no link of theirs has changed, and
-    /// every other one that has has less room than it had, or less than the narrowest of them: it was in the way of none of them.
-    pub(super) fn goes_in(&self, field: &Field<'_>, ask: &Ask, want: Rate) -> bool {
-        if total(&self.routes) >= want.min(self.want) {
-            return false;
-        }
-        // With fewer paths than may be, there was no other; any link that has more room may be a part of one.
-        let narrowest = match self.routes.len() == ask.paths {
-            true => self.routes.iter().map(|route| route.rate).min().unwrap_or(0),
-            false => 0,
-        };
-        let is_used = |link| self.routes.iter().any(|route| route.path.0.contains(&link));
-        let mut links = field.network().ids().zip(&self.rooms);
-        links.all(|(link, before)| {
-            let now = field.room(link);
-            now == *before || ((now < *before || now < narrowest) && !is_used(link))
-        })
+    /// Those of the widest paths that are certainly the first ones, with the same rates, in another stretch. They are where no link of theirs
+    /// has changed, and every other one that has has less room than it had, or less than the narrowest of them: it is in the way of none.
+    pub(super) fn known_in(&self, field: &Field<'_>, want: Rate) -> &[Route] {
+        let rooms = field.network().ids().zip(&self.rooms);
+        let changed = rooms.map(|(link, before)| (link, *before, field.room(link)));
+        let changed: Vec<_> = changed.filter(|(_, before, now)| before != now).collect();
+        let mut all = 0;
+        let known = self.routes.iter().take_while(|route| {
+            all += route.rate;
+            // What is the last of what was wanted may be less than what goes.
+            let is_whole = all < self.want && all <= want;
+            let mut changed = changed.iter();
+            is_whole
+                && changed.all(|(link, before, now)| {
+                    (now < before || *now < route.rate) && !route.path.0.contains(link)
+                })
+        });
+        let known = known.count();
+        self.routes.get(..known).unwrap_or_default()
     }
 }
