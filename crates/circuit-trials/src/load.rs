@@ -51,6 +51,39 @@ pub struct Took {
     pub longest_ms: f64,
 }
 
+/// The requests of a load, always the same for one seed.
+#[derive(Debug, Clone)]
+pub struct Requests<'a> {
+    network: &'a Network,
+    random: Xoshiro256PlusPlus,
+    /// What the middle one of the links may reserve.
+    middle: Rate,
+}
+
+impl<'a> Requests<'a> {
+    /// For a network.
+    #[must_use]
+    pub fn new(network: &'a Network, seed: u64) -> Self {
+        let mut rooms: Vec<Rate> = network.links().iter().map(Link::reservable).collect();
+        rooms.sort_unstable();
+        Self {
+            network,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            middle: rooms.get(rooms.len() / 2).copied().unwrap_or(0),
+        }
+    }
+
+    /// One for what is on the books before anything is timed: small, so that as many as are wanted fit.
+    pub fn small(&mut self) -> Request {
+        request(&mut self.random, self.network, self.middle / 4_000)
+    }
+
+    /// One that is timed.
+    pub fn timed(&mut self) -> Request {
+        request(&mut self.random, self.network, self.middle / 50)
+    }
+}
+
 fn request(random: &mut Xoshiro256PlusPlus, network: &Network, unit: Rate) -> Request {
     let nodes = network.nodes();
     let from = random.random_range(0..nodes);
@@ -101,10 +134,7 @@ fn ask(book: &mut Book, request: &Request, terms: &Terms) -> Result<bool, Error>
 /// # Errors
 /// [`Error::Book`]: the book refuses its own entry.
 pub fn run(network: &Network, load: &Load) -> Result<Took, Error> {
-    let mut rooms: Vec<Rate> = network.links().iter().map(Link::reservable).collect();
-    rooms.sort_unstable();
-    let middle = rooms.get(rooms.len() / 2).copied().unwrap_or(0);
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(load.seed);
+    let mut requests = Requests::new(network, load.seed);
     let mut book = Book::new(network.clone());
     let terms = |counter| Terms {
         limits: Limits::default(),
@@ -113,10 +143,8 @@ pub fn run(network: &Network, load: &Load) -> Result<Took, Error> {
     };
     let filling = terms(Counter::Refuse);
     let (mut booked, mut tried) = (0, 0);
-    // Small ones, so that as many as are wanted fit.
     while booked < load.reservations && tried < MAX_TRIES * load.reservations {
-        let small = request(&mut random, network, middle / 4_000);
-        booked += usize::from(ask(&mut book, &small, &filling)?);
+        booked += usize::from(ask(&mut book, &requests.small(), &filling)?);
         tried += 1;
     }
     let asking = terms(match load.offers {
@@ -126,7 +154,7 @@ pub fn run(network: &Network, load: &Load) -> Result<Took, Error> {
     let (mut times, mut granted) = (Vec::with_capacity(load.requests), 0);
     let begun = Instant::now();
     for _ in 0..load.requests {
-        let request = request(&mut random, network, middle / 50);
+        let request = requests.timed();
         let start = Instant::now();
         granted += usize::from(ask(&mut book, &request, &asking)?);
         times.push(start.elapsed());

@@ -5,7 +5,7 @@ use std::path::Path;
 use longhaul_circuits::network::{Link, Network, NodeId, Share};
 use longhaul_circuits::time::Rate;
 use longhaul_map::graphml::Assumptions;
-use longhaul_map::{Graph, esnet, graphml};
+use longhaul_map::{Graph, Map, esnet, graphml};
 
 use crate::Error;
 
@@ -52,6 +52,14 @@ fn of_graph(graph: &Graph, network: &'static str) -> Result<Network, Error> {
 /// # Errors
 /// [`Error::Network`]: there is none of this name, or its file is not what it should be.
 pub fn network(name: &'static str) -> Result<Network, Error> {
+    of_graph(&Graph::of(&map(name)?), name)
+}
+
+/// The same as a map.
+///
+/// # Errors
+/// As [`network`].
+pub fn map(name: &'static str) -> Result<Map, Error> {
     let why = |why: String| Error::Network { network: name, why };
     let text = match name {
         "ESnet" => {
@@ -60,15 +68,12 @@ pub fn network(name: &'static str) -> Result<Network, Error> {
                 adjacencies: data!("esnet/esnet-adjcies.json"),
                 positions: None,
             };
-            let map = esnet::read(&files).map_err(|error| why(error.to_string()))?;
-            return of_graph(&Graph::of(&map), name);
+            return esnet::read(&files).map_err(|error| why(error.to_string()));
         }
         "Abilene" => data!("zoo/Abilene.graphml"),
         "Geant2012" => data!("zoo/Geant2012.graphml"),
         "Uunet" => data!("zoo/Uunet.graphml"),
         _ => return Err(why("no network of the trials".to_owned())),
     };
-    let map = graphml::read(text, Path::new(name), &Assumptions::default())
-        .map_err(|error| why(error.to_string()))?;
-    of_graph(&Graph::of(&map), name)
+    graphml::read(text, Path::new(name), &Assumptions::default()).map_err(|error| why(error.to_string()))
 }

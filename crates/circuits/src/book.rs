@@ -240,7 +240,14 @@ impl Book {
     /// What is over by now: holds that time out and windows that end, each as a change to be journalled.
     #[must_use]
     pub fn due(&self, now: Moment) -> Vec<Change> {
+        self.due_first(now, usize::MAX)
+    }
+
+    /// [`Book::due`], of as many reservations at most: those of which something is over for the longest.
+    #[must_use]
+    pub fn due_first(&self, now: Moment, most: usize) -> Vec<Change> {
         let due = self.timers.iter().take_while(|(moment, _)| *moment <= now);
+        let due = due.take(most);
         due.filter_map(|(_, id)| {
             let reservation = self.reservations.get(id)?;
             let timed_out = reservation.held.as_ref().is_some_and(|held| held.until <= now)

@@ -20,6 +20,7 @@ use crate::time::Rate;
 pub use bound::bound;
 pub(crate) use bound::minimum_cut;
 pub use candidates::greedy as widest_first;
+pub(crate) use candidates::greedy_behind as widest_behind;
 pub use rates::shared;
 
 /// Most paths that one request is divided over.

@@ -2,7 +2,8 @@
 //!
 //! It is kept as its changes in order of time, in blocks, each with what answers a question about the whole of it: a tree of two levels,
 //! in which an insertion takes about the square root of the number of changes, and the maximum over a window a block at each end of it and
-//! one look at each block between, in memory that lies together.
+//! one look at each block between. Each question of a busy network is about other memory than the one before: what is looked at together
+//! lies together.
 
 #[cfg(test)]
 mod tests;
@@ -10,52 +11,104 @@ mod tests;
 use crate::time::{Moment, Rate, Volume, Window};
 
 /// Changes of a block, at most; a fuller one is divided.
-const BLOCK: usize = 128;
+const BLOCK: usize = 64;
 
-/// What changes at one moment.
+/// A moment at which bookings start or end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Change {
     at: Moment,
-    /// What the rate rises by (negative: falls by), in bit/s, of all bookings together.
-    by: i64,
-    /// Bookings that start or end here: one that ends where another starts changes nothing, and yet each can be removed alone.
-    ends: u32,
+    /// The level from here on, in bit/s, counted from before the first change of the block: so a level is looked up, and not summed up.
+    level: i64,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Block {
     changes: Vec<Change>,
-    /// The moment of the first of them: beside the rest, so that looking for a block touches no other memory.
-    first: Moment,
-    /// The level before the first of them.
-    base: i64,
-    /// The sum of all that change.
-    by: i64,
-    /// The highest behind any of the changes, counted from before the first.
+    /// Of each change, how many bookings start or end there: one that ends where another starts changes nothing, and yet each can be
+    /// removed alone.
+    ends: Vec<u32>,
+    /// The highest level of the changes.
     peak: i64,
-    /// The sum of each change times its moment.
+    /// The sum of what the level rises by at each change times its moment.
     moments: i128,
 }
 
 impl Block {
-    fn of(changes: Vec<Change>, base: i64) -> Self {
-        let mut block = Self {
-            changes,
-            base,
-            ..Self::default()
-        };
-        block.count();
-        block
+    /// Adds a change, or removes one that was added; whether there was one.
+    fn change(&mut self, at: Moment, by: i64, added: bool) -> bool {
+        let within = self.changes.partition_point(|change| change.at < at);
+        let is_there = self.changes.get(within).is_some_and(|change| change.at == at);
+        if !is_there && !added {
+            return false;
+        }
+        if !is_there {
+            let before = within.checked_sub(1).and_then(|before| self.changes.get(before));
+            let level = before.map_or(0, |change| change.level);
+            self.changes.insert(within, Change { at, level });
+            self.ends.insert(within, 0);
+        }
+        for change in self.changes.iter_mut().skip(within) {
+            change.level += by;
+        }
+        if let Some(ends) = self.ends.get_mut(within) {
+            *ends = if added { *ends + 1 } else { ends.saturating_sub(1) };
+            if *ends == 0 {
+                self.ends.remove(within);
+                self.changes.remove(within);
+            }
+        }
+        self.moments += i128::from(by) * i128::from(at);
+        self.count_peak();
+        true
     }
 
-    fn count(&mut self) {
-        self.first = self.changes.first().map_or(Moment::MAX, |change| change.at);
-        (self.by, self.peak, self.moments) = (0, i64::MIN, 0);
-        for change in &self.changes {
-            self.by += change.by;
-            self.peak = self.peak.max(self.by);
-            self.moments += i128::from(change.by) * i128::from(change.at);
+    fn count_peak(&mut self) {
+        let levels = self.changes.iter().map(|change| change.level);
+        self.peak = levels.max().unwrap_or(i64::MIN);
+    }
+
+    /// Divides it: what comes behind is the other half.
+    fn divide(&mut self) -> Self {
+        let half = self.changes.len() / 2;
+        let mut rest = Self {
+            changes: self.changes.split_off(half),
+            ends: self.ends.split_off(half),
+            ..Self::default()
+        };
+        let by = self.by();
+        for change in &mut rest.changes {
+            change.level -= by;
         }
+        for part in [self, &mut rest] {
+            part.count_peak();
+            part.moments = part.rises().map(|(at, by)| i128::from(at) * i128::from(by)).sum();
+        }
+        rest
+    }
+
+    /// What the level rises by at each change (negative: falls by).
+    fn rises(&self) -> impl Iterator<Item = (Moment, i64)> {
+        let mut level = 0;
+        self.changes.iter().map(move |change| {
+            let before = std::mem::replace(&mut level, change.level);
+            (change.at, change.level - before)
+        })
+    }
+
+    /// What all of it changes.
+    fn by(&self) -> i64 {
+        self.changes.last().map_or(0, |change| change.level)
+    }
+
+    /// The changes up to a moment, and those behind it.
+    fn around(&self, at: Moment) -> (&[Change], &[Change]) {
+        let behind = self.changes.partition_point(|change| change.at <= at);
+        self.changes.split_at_checked(behind).unwrap_or_default()
+    }
+
+    /// The moment of its last change.
+    fn last(&self) -> Moment {
+        self.changes.last().map_or(Moment::MAX, |change| change.at)
     }
 }
 
@@ -64,6 +117,10 @@ impl Block {
 pub struct Steps {
     /// None of them empty.
     blocks: Vec<Block>,
+    /// The moment of the first change of each of them.
+    firsts: Vec<Moment>,
+    /// The level before the first change of each of them.
+    bases: Vec<i64>,
 }
 
 impl PartialEq for Steps {
@@ -98,71 +155,77 @@ impl Steps {
 
     /// The place of the block that holds a moment's change, or would.
     fn block_of(&self, at: Moment) -> usize {
-        self.blocks
-            .partition_point(|block| block.first <= at)
+        self.firsts
+            .partition_point(|first| *first <= at)
             .saturating_sub(1)
     }
 
     fn change(&mut self, at: Moment, by: i64, added: bool) {
+        if self.blocks.is_empty() && added {
+            self.blocks.push(Block::default());
+            self.firsts.push(at);
+            self.bases.push(0);
+        }
         let place = self.block_of(at);
         let Some(block) = self.blocks.get_mut(place) else {
-            if added {
-                self.blocks.push(Block::of(vec![Change { at, by, ends: 1 }], 0));
-            }
             return;
         };
-        let within = block.changes.partition_point(|change| change.at < at);
-        match block.changes.get_mut(within) {
-            Some(change) if change.at == at => {
-                change.by += by;
-                change.ends = if added {
-                    change.ends + 1
-                } else {
-                    change.ends.saturating_sub(1)
-                };
-                if change.ends == 0 {
-                    block.changes.remove(within);
-                }
-            }
-            _ if added => block.changes.insert(within, Change { at, by, ends: 1 }),
-            _ => return,
-        }
-        block.count();
-        for behind in self.blocks.iter_mut().skip(place + 1) {
-            behind.base += by;
-        }
-        let Some(block) = self.blocks.get_mut(place) else {
+        if !block.change(at, by, added) {
             return;
-        };
-        if block.changes.is_empty() {
+        }
+        for base in self.bases.iter_mut().skip(place + 1) {
+            *base += by;
+        }
+        let Some(start) = block.changes.first().map(|change| change.at) else {
             self.blocks.remove(place);
-        } else if block.changes.len() > BLOCK {
-            let rest = block.changes.split_off(BLOCK / 2);
-            block.count();
-            let rest = Block::of(rest, block.base + block.by);
+            self.firsts.remove(place);
+            self.bases.remove(place);
+            return;
+        };
+        if let Some(first) = self.firsts.get_mut(place) {
+            *first = start;
+        }
+        if block.changes.len() > BLOCK {
+            let rest = block.divide();
+            let base = self.bases.get(place).map_or(0, |base| base + block.by());
+            let first = rest.changes.first().map_or(at, |change| change.at);
             self.blocks.insert(place + 1, rest);
+            self.firsts.insert(place + 1, first);
+            self.bases.insert(place + 1, base);
         }
     }
 
-    fn changes(&self) -> impl Iterator<Item = &Change> {
-        self.blocks.iter().flat_map(|block| &block.changes)
+    /// All changes: when, by how much, and of how many bookings.
+    fn changes(&self) -> impl Iterator<Item = (Moment, i64, u32)> {
+        self.blocks.iter().flat_map(|block| {
+            let rises = block.rises().zip(&block.ends);
+            rises.map(|((at, by), ends)| (at, by, *ends))
+        })
     }
 
-    /// The changes behind a moment, in order, with nothing skipped.
-    fn changes_behind(&self, at: Moment) -> impl Iterator<Item = &Change> {
-        let place = self.block_of(at);
-        self.blocks
-            .iter()
-            .skip(place)
-            .flat_map(|block| &block.changes)
-            .skip_while(move |change| change.at <= at)
+    /// Blocks from a place on, each with the moment of its first change, and the level before it.
+    fn blocks_from(&self, place: usize) -> impl Iterator<Item = (&Block, Moment, i64)> {
+        let from = self.blocks.iter().skip(place);
+        let bases = self.firsts.iter().zip(&self.bases).skip(place);
+        from.zip(bases)
+            .map(|(block, (first, base))| (block, *first, *base))
+    }
+
+    /// The changes behind a moment, in order, each with the level from there on.
+    fn levels_behind(&self, at: Moment) -> impl Iterator<Item = (Moment, i64)> {
+        let blocks = self.blocks_from(self.block_of(at));
+        blocks.flat_map(move |(block, _, base)| {
+            let behind = block.around(at).1.iter();
+            behind.map(move |change| (change.at, base + change.level))
+        })
     }
 
     fn level(&self, at: Moment) -> i64 {
-        self.blocks.get(self.block_of(at)).map_or(0, |block| {
-            let changes = block.changes.iter().take_while(|change| change.at <= at);
-            block.base + changes.map(|change| change.by).sum::<i64>()
-        })
+        self.blocks_from(self.block_of(at))
+            .next()
+            .map_or(0, |(block, _, base)| {
+                base + block.around(at).0.last().map_or(0, |change| change.level)
+            })
     }
 
     /// The rate at a moment.
@@ -183,36 +246,31 @@ impl Steps {
     /// The highest level within a window, and where it was last seen.
     fn highest(&self, window: Window) -> (i64, Seen) {
         let first = self.block_of(window.start);
-        let mut level: i64 = self.blocks.get(first).map_or(0, |block| block.base);
-        let (mut most, mut seen) = (i64::MIN, Seen::At(window.start));
-        let mut started = false;
-        for (place, block) in self.blocks.iter().enumerate().skip(first) {
-            let whole = block.first > window.start
-                && block.changes.last().is_some_and(|change| change.at < window.end);
-            if whole {
-                if !started {
-                    (started, most) = (true, level);
+        let (mut most, mut seen) = (None, Seen::At(window.start));
+        for (place, (block, start, base)) in (first..).zip(self.blocks_from(first)) {
+            if start >= window.end {
+                break;
+            }
+            // Nothing comes before the first block.
+            let highest = most.unwrap_or(base);
+            if start > window.start && block.last() < window.end {
+                let peak = base + block.peak;
+                if peak >= highest {
+                    seen = Seen::Within(place);
                 }
-                if level + block.peak >= most {
-                    (most, seen) = (level + block.peak, Seen::Within(place, level));
-                }
-                level += block.by;
+                most = Some(highest.max(peak));
                 continue;
             }
-            for change in &block.changes {
-                if change.at > window.start && !started {
-                    (started, most) = (true, level);
-                }
-                if change.at >= window.end {
-                    return (most, seen);
-                }
-                level += change.by;
-                if started && level >= most {
-                    (most, seen) = (level, Seen::At(change.at));
+            let (before, behind) = block.around(window.start);
+            let mut highest = most.unwrap_or_else(|| base + before.last().map_or(0, |change| change.level));
+            for change in behind.iter().take_while(|change| change.at < window.end) {
+                if base + change.level >= highest {
+                    (highest, seen) = (base + change.level, Seen::At(change.at));
                 }
             }
+            most = Some(highest);
         }
-        (if started { most } else { level }, seen)
+        (most.unwrap_or(0), seen)
     }
 
     /// The highest rate within a window, with the last of its steps that has it.
@@ -228,23 +286,20 @@ impl Steps {
         let (most, seen) = self.highest(window);
         let at = match seen {
             Seen::At(moment) => moment,
-            Seen::Within(place, mut level) => {
-                let changes = self.blocks.get(place).map_or(&[][..], |block| &block.changes);
-                let mut last = window.start;
-                for change in changes {
-                    level += change.by;
-                    if level == most {
-                        last = change.at;
-                    }
-                }
-                last
+            Seen::Within(place) => {
+                let block = self.blocks.get(place);
+                let highest = block.and_then(|block| {
+                    let mut changes = block.changes.iter().rev();
+                    changes.find(|change| change.level == block.peak)
+                });
+                highest.map_or(window.start, |change| change.at)
             }
         };
-        let until = self.changes_behind(at).find(|change| change.by != 0);
+        let until = self.levels_behind(at).find(|(_, level)| *level != most);
         Peak {
             rate: rate(most),
             at,
-            until: until.map_or(Moment::MAX, |change| change.at),
+            until: until.map_or(Moment::MAX, |(at, _)| at),
         }
     }
 
@@ -257,17 +312,16 @@ impl Steps {
         let end = i128::from(window.end);
         let first = self.block_of(window.start);
         let mut carried = i128::from(self.level(window.start)) * i128::from(window.length());
-        for block in self.blocks.iter().skip(first) {
-            if block.first >= window.end {
+        for (block, first, _) in self.blocks_from(first) {
+            if first >= window.end {
                 break;
             }
-            let last = block.changes.last().map_or(block.first, |change| change.at);
-            if block.first > window.start && last < window.end {
-                carried += i128::from(block.by) * end - block.moments;
+            if first > window.start && block.last() < window.end {
+                carried += i128::from(block.by()) * end - block.moments;
             } else {
-                let within = |change: &&Change| window.start < change.at && change.at < window.end;
-                for change in block.changes.iter().filter(within) {
-                    carried += i128::from(change.by) * (end - i128::from(change.at));
+                let within = |at| window.start < at && at < window.end;
+                for (at, by) in block.rises().filter(|(at, _)| within(*at)) {
+                    carried += i128::from(by) * (end - i128::from(at));
                 }
             }
         }
@@ -276,13 +330,12 @@ impl Steps {
 
     /// The moments strictly within a window at which the rate changes, in order, each with the rate from then on.
     pub fn changes_within(&self, window: Window) -> impl Iterator<Item = (Moment, Rate)> + '_ {
-        let mut level = self.level(window.start);
-        self.changes_behind(window.start)
-            .take_while(move |change| change.at < window.end)
-            .filter(|change| change.by != 0)
-            .map(move |change| {
-                level += change.by;
-                (change.at, rate(level))
+        let mut before = self.level(window.start);
+        self.levels_behind(window.start)
+            .take_while(move |(at, _)| *at < window.end)
+            .filter_map(move |(at, level)| {
+                let is_new = std::mem::replace(&mut before, level) != level;
+                is_new.then_some((at, rate(level)))
             })
     }
 
@@ -320,8 +373,8 @@ pub struct Peak {
 enum Seen {
     /// From this moment on.
     At(Moment),
-    /// In the block at this place, before which the level was this.
-    Within(usize, i64),
+    /// In the block at this place.
+    Within(usize),
 }
 
 fn rate(level: i64) -> Rate {

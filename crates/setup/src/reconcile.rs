@@ -96,6 +96,21 @@ impl Reconciler {
         }
     }
 
+    /// Takes what has changed of what should be there: each circuit as it is wanted now, or not any more. All others stay as they are wanted.
+    pub fn want_instead(&mut self, changed: impl IntoIterator<Item = (Name, Option<Circuit>)>) {
+        for (id, circuit) in changed {
+            match (circuit, self.circuits.get(&id)) {
+                (Some(circuit), Some(wanted)) if *wanted.circuit() == circuit => {}
+                (Some(circuit), _) => {
+                    self.circuits.insert(id, Wanted::new(circuit));
+                }
+                (None, _) => {
+                    self.circuits.remove(&id);
+                }
+            }
+        }
+    }
+
     /// Says that a circuit that is wanted was provisioned before this machine began: what of it stands with a driver that has not listed yet
     /// what it has is not missing. So a driver that can't be reached for a while after a restart ends no circuit.
     pub fn was_provisioned(&mut self, circuit: &Name) {

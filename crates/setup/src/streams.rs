@@ -4,7 +4,7 @@
 mod tests;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,25 @@ impl Prefix {
             _ => false,
         };
         alike && other.length >= self.length
+    }
+
+    /// The wider ones that hold all of its addresses, the widest first.
+    pub fn wider(self) -> impl Iterator<Item = Self> {
+        let all = bits(self.address);
+        (0..self.length).map(move |length| {
+            let rest = u32::from(all - length);
+            let address = match self.address {
+                IpAddr::V4(address) => {
+                    let kept = u32::MAX.checked_shl(rest).unwrap_or(0);
+                    IpAddr::from(Ipv4Addr::from_bits(address.to_bits() & kept))
+                }
+                IpAddr::V6(address) => {
+                    let kept = u128::MAX.checked_shl(rest).unwrap_or(0);
+                    IpAddr::from(Ipv6Addr::from_bits(address.to_bits() & kept))
+                }
+            };
+            Self { address, length }
+        })
     }
 
     /// Whether some address is in both.

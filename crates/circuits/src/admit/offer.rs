@@ -1,11 +1,12 @@
 //! What could be had instead.
 
+use super::over_time::Found;
 use super::{Offer, Offers, Proof, Short, field, grant, over_time, until};
 use crate::ledger::View;
 use crate::policy::Limits;
-use crate::request::{Pace, Request, Wish};
-use crate::split::{Known, Route, most, total};
-use crate::time::{Moment, Rate, Volume, Window};
+use crate::request::{Pace, Plan, Request, Wish};
+use crate::split::{Known, Route, most, reach, total};
+use crate::time::{Moment, Rate, Window};
 
 /// Starts that are tried, at most.
 const MAX_STARTS: usize = 48;
@@ -22,40 +23,59 @@ pub(super) fn offers(
     (short, proof): (&Short, &Proof),
 ) -> Offers {
     let good = |request: Request| offer(view, request, limits, now);
+    let carried = |found: &Found, most| {
+        let request = carrying(request, found.bytes(), most)?;
+        offer_of(view, request, limits, now, |request| {
+            let plan = found.plan(found.bytes());
+            plan.or_else(|| grant(view, request, limits).ok())
+        })
+    };
     match (short, request.wish) {
         (Short::Rate(short), Wish::Rate(rate)) => Offers {
             later: later(view, request, limits, now, (rate, &short.known, proof)),
-            slower: slower(view, request, rate, &short.routes).and_then(good),
-            volume: volume(view, request, limits).and_then(good),
+            slower: slower(view, request, limits, now, (rate, &short.routes)),
+            volume: carried(&over_time::most(view, request, limits.rate), None),
         },
-        (Short::Volume(short), Wish::Volume { most, .. }) => {
-            let carried = short.plan.carried().bytes();
-            let less = Wish::Volume {
-                bytes: carried,
-                most,
-                pace: Pace::Early,
-            };
-            Offers {
-                later: finish(view, request, limits).and_then(good),
-                slower: None,
-                volume: (carried > 0)
-                    .then(|| Request {
-                        wish: less,
-                        ..request.clone()
-                    })
-                    .and_then(good),
-            }
-        }
+        (Short::Volume(short), Wish::Volume { most, .. }) => Offers {
+            later: finish(view, request, limits).and_then(good),
+            slower: None,
+            volume: carried(&short.found, most),
+        },
         _ => Offers::default(),
     }
 }
 
 /// A request as an offer, if it is granted.
 fn offer(view: &View<'_>, request: Request, limits: &Limits, now: Moment) -> Option<Offer> {
+    offer_of(view, request, limits, now, |request| {
+        grant(view, request, limits).ok()
+    })
+}
+
+/// A request as an offer, if it may be asked, and there is a plan for it: the one that it is granted with.
+fn offer_of(
+    view: &View<'_>,
+    request: Request,
+    limits: &Limits,
+    now: Moment,
+    plan: impl FnOnce(&Request) -> Option<Plan>,
+) -> Option<Offer> {
     request.check(view.network()).ok()?;
     limits.check(&request, now).ok()?;
-    let plan = grant(view, &request, limits).ok()?;
+    let plan = plan(&request)?;
     Some(Offer { request, plan })
+}
+
+/// The same request for so many bytes, as early as they go; none for nothing.
+fn carrying(request: &Request, bytes: u64, most: Option<Rate>) -> Option<Request> {
+    (bytes > 0).then(|| Request {
+        wish: Wish::Volume {
+            bytes,
+            most,
+            pace: Pace::Early,
+        },
+        ..request.clone()
+    })
 }
 
 /// The same from the earliest start at which it goes.
@@ -106,39 +126,23 @@ fn later(
 }
 
 /// The highest rate in the same window.
-fn slower(view: &View<'_>, request: &Request, rate: Rate, found: &[Route]) -> Option<Request> {
-    let (routes, _) = most(
-        &field(view, request, request.window),
-        &request.ask(),
-        rate.saturating_sub(1),
-    );
+fn slower(
+    view: &View<'_>,
+    request: &Request,
+    limits: &Limits,
+    now: Moment,
+    (rate, found): (Rate, &[Route]),
+) -> Option<Offer> {
+    let field = field(view, request, request.window);
+    let (routes, _) = most(&field, &request.ask(), rate.saturating_sub(1));
     let rate = total(&routes).max(total(found));
-    (rate > 0).then(|| Request {
+    let slower = (rate > 0).then(|| Request {
         wish: Wish::Rate(rate),
         ..request.clone()
-    })
-}
-
-/// The largest volume by the end of the window.
-fn volume(view: &View<'_>, request: &Request, limits: &Limits) -> Option<Request> {
-    let goal = over_time::Goal {
-        volume: Volume(u128::MAX),
-        most: limits.rate,
-        pace: Pace::Early,
-    };
-    let plan = match over_time::plan(view, request, &goal) {
-        Ok(plan) => plan,
-        Err(short) => short.plan,
-    };
-    let bytes = plan.carried().bytes();
-    let wish = Wish::Volume {
-        bytes,
-        most: None,
-        pace: Pace::Early,
-    };
-    (bytes > 0).then(|| Request {
-        wish,
-        ..request.clone()
+    });
+    offer_of(view, slower?, limits, now, |slower| {
+        let routes = reach(&field, &slower.ask(), rate).ok()?;
+        Some(Plan::constant(slower.window, routes))
     })
 }
 

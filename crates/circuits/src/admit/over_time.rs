@@ -2,6 +2,10 @@
 //!
 //! What goes in one stretch leaves the others as they are, since nothing is stored on the way; so the most in each of them is the most in all.
 
+mod filling;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use super::field;
@@ -9,9 +13,10 @@ use crate::ledger::View;
 use crate::network::LinkId;
 use crate::path::Field;
 use crate::policy::Limits;
-use crate::request::{Pace, Piece, Plan, Request};
-use crate::split::{Cut, Route, minimum_cut, most, reach, total, widest_first};
+use crate::request::{Pace, Plan, Request};
+use crate::split::{Ask, Cut, minimum_cut, reach};
 use crate::time::{MAX_MOMENT, MAX_RATE, Moment, Rate, Volume, Window};
+use filling::{Filling, Look};
 
 /// Stretches that are tried first: neighbours count as one, with what is left throughout, until there are no more than this. Up to so many,
 /// the best is looked for even where it is known not to be enough.
@@ -46,9 +51,29 @@ impl Goal {
 #[derive(Debug, Clone)]
 pub(super) struct Short {
     /// What was found to go.
-    pub(super) plan: Plan,
+    pub(super) found: Found,
     /// How it is known.
     pub(super) known: Known,
+}
+
+/// What was found to go where not all of a volume does: what one look after the other found, in the order of [`plan`].
+#[derive(Debug, Clone)]
+pub(super) struct Found(Vec<Filling>);
+
+impl Found {
+    /// The most bytes that any look found to go.
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = self.0.iter().map(|filling| filling.carried().bytes());
+        bytes.max().unwrap_or(0)
+    }
+
+    /// What [`plan`] makes of these bytes, at most as many as were found to go, as early as they go: what the first look did that carries
+    /// them. None where that is not known without looking again.
+    pub(super) fn plan(&self, bytes: u64) -> Option<Plan> {
+        let volume = Volume::of_bytes(bytes);
+        let mut looks = self.0.iter();
+        looks.find(|filling| filling.carried() >= volume)?.of(volume)
+    }
 }
 
 /// How it is known that no more goes.
@@ -80,47 +105,50 @@ pub(super) fn plan(view: &View<'_>, request: &Request, goal: &Goal) -> Result<Pl
         ));
     }
     let sweep = Sweep::new(view, request, window);
-    let greedily = |field: &Field<'_>, want| (widest_first(field, &request.ask(), want), 0);
-    let best = |field: &Field<'_>, want| most(field, &request.ask(), want);
-    let quick = sweep.fill(goal, sweep.len().div_ceil(FEW), greedily);
-    if let Ok(plan) = quick {
-        return Ok(plan);
+    let quick = sweep.fill(goal, sweep.len().div_ceil(FEW), Look::Widest);
+    if quick.is_enough() {
+        return Ok(quick.plan());
     }
     let (cut, volume) = passing(view, request, goal);
     if volume < goal.volume {
         // What goes nevertheless is worth an offer.
-        let found = match sweep.len() {
-            count if count <= FEW => sweep.fill(goal, 1, best),
-            count if count <= MAX_STRETCHES => sweep.fill(goal, 1, greedily),
-            _ => quick,
-        };
-        let plan = found.unwrap_or_else(|(plan, _)| plan);
         return Err(Short {
-            plan,
+            found: sweep.nearest(goal, quick),
             known: Known::Cut(cut, volume),
         });
     }
-    if sweep.len() > MAX_STRETCHES {
-        let plan = quick.unwrap_or_else(|(plan, _)| plan);
-        return Err(Short {
-            plan,
-            known: Known::Unknown,
-        });
+    let mut found = vec![quick];
+    let mut known = Known::Unknown;
+    if sweep.len() <= MAX_STRETCHES {
+        // Up to so many were tried one by one already.
+        let one_by_one = (sweep.len() > FEW).then_some(Look::Widest);
+        for look in one_by_one.into_iter().chain([Look::Best]) {
+            let filling = sweep.fill(goal, 1, look);
+            if filling.is_enough() {
+                return Ok(filling.plan());
+            }
+            if look == Look::Best && filling.limit() < goal.volume {
+                known = Known::Stretches(filling.limit());
+            }
+            found.push(filling);
+        }
     }
-    // Up to so many were tried one by one already.
-    if sweep.len() > FEW
-        && let Ok(plan) = sweep.fill(goal, 1, greedily)
-    {
-        return Ok(plan);
-    }
-    sweep.fill(goal, 1, best).map_err(|(plan, limit)| {
-        let known = if limit < goal.volume {
-            Known::Stretches(limit)
-        } else {
-            Known::Unknown
-        };
-        Short { plan, known }
+    Err(Short {
+        found: Found(found),
+        known,
     })
+}
+
+/// The most that goes within the request's window, no faster than this, as far as it is found.
+pub(super) fn most(view: &View<'_>, request: &Request, fastest: Option<Rate>) -> Found {
+    let goal = Goal {
+        volume: Volume(u128::MAX),
+        most: fastest,
+        pace: Pace::Early,
+    };
+    let sweep = Sweep::new(view, request, request.window);
+    let quick = sweep.fill(&goal, sweep.len().div_ceil(FEW), Look::Widest);
+    sweep.nearest(&goal, quick)
 }
 
 /// The plan for a volume by whenever it is done, and so an early end, as far as it is found: in windows that grow.
@@ -137,11 +165,9 @@ pub(super) fn earliest(view: &View<'_>, request: &Request, goal: &Goal) -> Optio
         if sweep.len() > MAX_STRETCHES {
             return None;
         }
-        let done = sweep.fill(goal, 1, |field, want| {
-            (widest_first(field, &request.ask(), want), 0)
-        });
-        if end == MAX_MOMENT || done.is_ok() {
-            return done.ok();
+        let done = sweep.fill(goal, 1, Look::Widest);
+        if end == MAX_MOMENT || done.is_enough() {
+            return done.is_enough().then(|| done.plan());
         }
     }
 }
@@ -149,6 +175,7 @@ pub(super) fn earliest(view: &View<'_>, request: &Request, goal: &Goal) -> Optio
 /// A window, stretch by stretch, in each of which nothing changes on the links that a request may use.
 struct Sweep<'a> {
     window: Window,
+    ask: Ask,
     /// What is left at the start.
     field: Field<'a>,
     /// When something changes, in order, on which links, and what is left of them from then on.
@@ -166,6 +193,7 @@ impl<'a> Sweep<'a> {
         }
         Self {
             window,
+            ask: request.ask(),
             field,
             changes,
         }
@@ -176,15 +204,21 @@ impl<'a> Sweep<'a> {
         self.changes.len() + 1
     }
 
-    /// Fills stretch after stretch with what goes in each, until it is enough; else what went, and what could have gone at most. So many
-    /// neighbours count as one stretch, with what is left throughout.
-    fn fill(
-        &self,
-        goal: &Goal,
-        together: usize,
-        mut goes: impl FnMut(&Field<'_>, Rate) -> (Vec<Route>, Rate),
-    ) -> Result<Plan, (Plan, Volume)> {
-        let mut filling = Filling::new(goal);
+    /// The most that goes where a cut is known to be in the way of all of it: beside a quick look, as good a one as so many stretches allow.
+    fn nearest(&self, goal: &Goal, quick: Filling) -> Found {
+        let look = match self.len() {
+            count if count <= FEW => Some(Look::Best),
+            count if count <= MAX_STRETCHES => Some(Look::Widest),
+            _ => None,
+        };
+        let better = look.map(|look| self.fill(goal, 1, look));
+        Found([quick].into_iter().chain(better).collect())
+    }
+
+    /// Fills stretch after stretch with what goes in each, until it is enough. So many neighbours count as one stretch, with what is left
+    /// throughout.
+    fn fill(&self, goal: &Goal, together: usize, look: Look) -> Filling {
+        let mut filling = Filling::new(goal, self.ask, look);
         let mut field = self.field.clone();
         let mut start = self.window.start;
         // The least that is left since the stretch began.
@@ -192,8 +226,9 @@ impl<'a> Sweep<'a> {
         for (number, (at, changed)) in (1_usize..).zip(&self.changes) {
             let ends = number % together.max(1) == 0;
             if ends {
-                if filling.add(Window::new(start, *at), &least, &mut goes) {
-                    return Ok(filling.plan);
+                filling.add(Window::new(start, *at), &least);
+                if filling.is_enough() {
+                    return filling;
                 }
                 start = *at;
             }
@@ -205,59 +240,14 @@ impl<'a> Sweep<'a> {
                 least.clone_from(&field);
             }
         }
-        if filling.add(Window::new(start, self.window.end), &least, &mut goes) {
-            return Ok(filling.plan);
-        }
-        Err((filling.plan, filling.limit))
+        filling.add(Window::new(start, self.window.end), &least);
+        filling
     }
 }
 
 /// A millisecond.
 const fn moment(at: Moment) -> Window {
     Window::new(at, at.saturating_add(1))
-}
-
-/// What was filled so far.
-struct Filling<'g> {
-    goal: &'g Goal,
-    plan: Plan,
-    left: Volume,
-    /// What could have gone at most.
-    limit: Volume,
-}
-
-impl<'g> Filling<'g> {
-    fn new(goal: &'g Goal) -> Self {
-        Self {
-            goal,
-            plan: Plan::default(),
-            left: goal.volume,
-            limit: Volume::default(),
-        }
-    }
-
-    /// Adds what goes in one stretch; whether that is enough.
-    fn add(
-        &mut self,
-        window: Window,
-        field: &Field<'_>,
-        goes: &mut impl FnMut(&Field<'_>, Rate) -> (Vec<Route>, Rate),
-    ) -> bool {
-        let fastest = self.goal.most.unwrap_or(MAX_RATE);
-        // No more than what is left needs in a millisecond, the shortest time there is.
-        let want = self.left.rate_within(1).unwrap_or(MAX_RATE).min(fastest);
-        let (routes, most) = goes(field, want);
-        let rate = total(&routes);
-        self.limit = self.limit.plus(Volume::carried(most.max(rate), window.length()));
-        if rate == 0 {
-            return false;
-        }
-        let length = self.left.time_at(rate).unwrap_or(u64::MAX).min(window.length());
-        self.left = self.left.less(Volume::carried(rate, length));
-        let window = Window::new(window.start, window.start.saturating_add_unsigned(length));
-        self.plan.push(Piece { window, routes });
-        self.left == Volume::default()
-    }
 }
 
 /// What passes between the ends within the window at most, by what each link has left in all of it: the narrowest cut, and its volume.

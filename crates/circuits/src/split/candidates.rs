@@ -14,8 +14,18 @@ const OF_A_KIND: usize = 6;
 /// The widest path in what the ones before it left, again and again, up to `want` bit/s in all.
 #[must_use]
 pub fn greedy(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
+    greedy_behind(&[], field, ask, want)
+}
+
+/// The same, where the first of the paths are known.
+#[must_use]
+pub(crate) fn greedy_behind(first: &[Route], field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     let mut left = field.clone();
-    let mut routes: Vec<Route> = Vec::new();
+    let mut routes: Vec<Route> = first.to_vec();
+    for route in first {
+        left.take(&route.path, route.rate);
+        left.part_from(&route.path, ask.diversity);
+    }
     while routes.len() < ask.paths && total(&routes) < want {
         let Some((path, width)) = left.widest(ask.ends) else {
             break;

@@ -1,7 +1,8 @@
 //! What the book is to take of how circuits stand, and what people see of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use longhaul_circuits::book::Reservation;
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::{Life, Machine, Provision};
 use longhaul_circuits::time::Moment;
@@ -10,6 +11,7 @@ use longhaul_setup::circuit::{Circuit, PartId};
 use longhaul_setup::reconcile::{Reconciler, Standing};
 
 use super::plan::{self, NoCircuit};
+use crate::reservations::desk::Detail;
 use crate::reservations::{Desk, Settled};
 
 /// A reservation of which something is, or may be, on the network.
@@ -26,6 +28,31 @@ pub struct Followed {
 }
 
 impl Followed {
+    /// A reservation as it is followed; none where nothing of it is, or may be, on the network.
+    #[must_use]
+    pub fn of(desk: &Desk, id: ReservationId, detail: &Detail, reservation: &Reservation) -> Option<Self> {
+        let machine = reservation.machine;
+        let is_followed =
+            machine.life == Life::Created && !matches!(machine.provision, None | Some(Provision::Released));
+        if !is_followed || reservation.plan.0.is_empty() {
+            return None;
+        }
+        let circuit = plan::circuit(desk, id, detail, reservation);
+        let counted = circuit.as_ref().map(|circuit| plan::counted(desk, circuit));
+        Some(Self {
+            machine,
+            not_set_up: plan::not_set_up(desk, &reservation.plan).into_iter().collect(),
+            counted: counted.unwrap_or_default(),
+            circuit,
+        })
+    }
+
+    /// Its circuit, where it is to be there.
+    #[must_use]
+    pub fn wanted(&self) -> Option<&Circuit> {
+        self.circuit.as_ref().ok().filter(|_| self.is_wanted())
+    }
+
     /// Whether it is to be there in its window.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
@@ -34,45 +61,6 @@ impl Followed {
                 self.machine.provision,
                 Some(Provision::Provisioning | Provision::Provisioned)
             )
-    }
-}
-
-/// Reservations to follow, and how many there are in each state.
-#[must_use]
-pub fn followed(desk: &Desk) -> (BTreeMap<ReservationId, Followed>, BTreeMap<&'static str, i64>) {
-    let (mut all, mut states) = (BTreeMap::new(), BTreeMap::new());
-    for (id, detail, reservation) in desk.reservations() {
-        let machine = reservation.machine;
-        *states.entry(state(machine)).or_default() += 1;
-        let is_followed =
-            machine.life == Life::Created && !matches!(machine.provision, None | Some(Provision::Released));
-        if !is_followed || reservation.plan.0.is_empty() {
-            continue;
-        }
-        let circuit = plan::circuit(desk, id, detail, reservation);
-        let counted = circuit.as_ref().map(|circuit| plan::counted(desk, circuit));
-        let followed = Followed {
-            machine,
-            not_set_up: plan::not_set_up(desk, &reservation.plan).into_iter().collect(),
-            counted: counted.unwrap_or_default(),
-            circuit,
-        };
-        all.insert(id, followed);
-    }
-    (all, states)
-}
-
-/// The state of a reservation as metrics have it.
-const fn state(machine: Machine) -> &'static str {
-    match (machine.life, machine.provision) {
-        (Life::Failed, _) => "failed",
-        (Life::PassedEndTime, _) => "passed_end_time",
-        (Life::Terminating | Life::Terminated, _) => "terminated",
-        (Life::Created, None) => "held",
-        (Life::Created, Some(Provision::Released)) => "reserved",
-        (Life::Created, Some(Provision::Provisioning)) => "provisioning",
-        (Life::Created, Some(Provision::Provisioned)) => "provisioned",
-        (Life::Created, Some(Provision::Releasing)) => "releasing",
     }
 }
 

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::Provision;
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::reservations::Carried;
@@ -16,7 +15,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::judge::{Followed, followed, judge};
+use super::following::{Different, Following};
+use super::judge::{Followed, judge};
 use super::plan::circuit_name;
 use super::view::CircuitsView;
 use crate::authority::OPERATOR;
@@ -35,8 +35,9 @@ pub struct Keeper {
     conductor: Option<Arc<Conductor>>,
     view: CircuitsView,
     clock: Clock,
-    followed: BTreeMap<ReservationId, Followed>,
-    states: BTreeMap<&'static str, i64>,
+    following: Following,
+    /// What has not been judged since it became different.
+    different: Different,
 }
 
 impl Keeper {
@@ -57,8 +58,8 @@ impl Keeper {
             conductor: None,
             view,
             clock,
-            followed: BTreeMap::new(),
-            states: BTreeMap::new(),
+            following: Following::default(),
+            different: Different::All,
         }
     }
 
@@ -94,10 +95,10 @@ impl Keeper {
 
     /// Shows what the book has; how circuits stand is known to the one that leads.
     async fn look_on(&mut self) {
-        if let Ok((_, states)) = self.book.read(|desk, _| followed(desk)).await {
-            self.states = states;
-        }
-        self.view.stand(BTreeMap::new(), self.states.clone());
+        let following = &mut self.following;
+        // Where the book cannot be read, what was shown last is.
+        let _ = self.book.read(|desk, _| following.take(desk)).await;
+        self.view.stand(BTreeMap::new(), self.following.states().clone());
     }
 
     /// Conducts until it leads no longer, or the book is written no longer.
@@ -111,6 +112,8 @@ impl Keeper {
         };
         let conductor = Arc::new((self.make)());
         self.conductor = Some(conductor.clone());
+        // It knows nothing of what earlier ones were given.
+        (self.following, self.different) = (Following::default(), Different::All);
         let clock = self.clock.clone();
         let (_halt, until) = watch::channel(false);
         let following = async {
@@ -147,8 +150,12 @@ impl Keeper {
                     Ok(()) => drop(self.take_book(false).await),
                     Err(_) => return,
                 },
-                _ = progress.changed() => {}
-                _ = count.tick(), if counting.is_empty() => self.count(&mut counting),
+                // Any circuit may stand otherwise.
+                _ = progress.changed() => self.different = Different::All,
+                _ = count.tick(), if counting.is_empty() => {
+                    self.count(&mut counting);
+                    self.different = Different::All;
+                }
                 Some(_) = counting.join_next() => {}
             }
         }
@@ -157,49 +164,80 @@ impl Keeper {
     /// Takes from the book what is wanted; whether it could be read. What was provisioned before the start is believed to be there until a driver says
     /// otherwise.
     async fn take_book(&mut self, is_first: bool) -> bool {
-        let (found, states) = match self.book.read(|desk, _| followed(desk)).await {
-            Ok(found) => found,
+        let following = &mut self.following;
+        let different = match self.book.read(|desk, _| following.take(desk)).await {
+            Ok(different) => different,
             Err(error) => {
                 tracing::warn!(%error, "circuits stay as they were");
                 return false;
             }
         };
-        let wanted = found.values().filter(|one| one.is_wanted());
-        let wanted: Vec<_> = wanted.filter_map(|one| one.circuit.clone().ok()).collect();
-        let provisioned = found
+        let followed = self.following.followed();
+        let provisioned = followed
             .iter()
-            .filter(|(_, one)| one.machine.provision == Some(Provision::Provisioned));
+            .filter(|(_, one)| is_first && one.machine.provision == Some(Provision::Provisioned));
         let provisioned: Vec<Name> = provisioned.map(|(id, _)| circuit_name(*id)).collect();
         let Some(conductor) = &self.conductor else {
             return false;
         };
-        conductor.with(|reconciler| {
-            reconciler.want(wanted);
-            if is_first {
-                provisioned
-                    .iter()
-                    .for_each(|name| reconciler.was_provisioned(name));
+        match &different {
+            Different::All => {
+                let wanted = followed.values().filter_map(Followed::wanted).cloned();
+                let wanted: Vec<_> = wanted.collect();
+                conductor.with(|reconciler| {
+                    reconciler.want(wanted);
+                    provisioned
+                        .iter()
+                        .for_each(|name| reconciler.was_provisioned(name));
+                });
             }
-        });
-        (self.followed, self.states) = (found, states);
+            // What is not on the network concerns no driver.
+            Different::These(ids) if ids.is_empty() => {}
+            Different::These(ids) => {
+                let wanted = |id| followed.get(id).and_then(Followed::wanted).cloned();
+                let changed = ids.iter().map(|id| (circuit_name(*id), wanted(id)));
+                let changed: Vec<_> = changed.collect();
+                conductor.with(|reconciler| reconciler.want_instead(changed));
+            }
+        }
+        self.different.and(different);
         true
     }
 
-    /// Brings to the book what became of circuits, and to those who look how they stand.
+    /// Brings to the book what became of circuits, and to those who look how they stand: of all that may be different since the last time.
     async fn settle(&mut self) {
         let now = (self.clock)();
         let mut settled = Vec::new();
-        let mut shown = BTreeMap::new();
         let Some(conductor) = &self.conductor else {
             return;
         };
-        conductor.look(|reconciler| {
-            for (id, one) in &self.followed {
-                let (what, circuit) = judge(*id, one, reconciler, now);
-                settled.extend(what.map(|what| (*id, what)));
-                shown.insert(*id, circuit);
+        let followed = self.following.followed();
+        let states = self.following.states().clone();
+        let mut stands = |id, one, reconciler: &_| {
+            let (what, circuit) = judge(id, one, reconciler, now);
+            settled.extend(what.map(|what| (id, what)));
+            circuit
+        };
+        match self.different.taken() {
+            Different::All => {
+                let shown = conductor.look(|reconciler| {
+                    let shown = followed.iter();
+                    shown
+                        .map(|(id, one)| (*id, stands(*id, one, reconciler)))
+                        .collect()
+                });
+                self.view.stand(shown, states);
             }
-        });
+            Different::These(ids) => {
+                let shown = conductor.look(|reconciler| {
+                    let shown = ids.into_iter().map(|id| (id, followed.get(&id)));
+                    shown
+                        .map(|(id, one)| (id, one.map(|one| stands(id, one, reconciler))))
+                        .collect()
+                });
+                self.view.stand_otherwise(shown, states);
+            }
+        }
         let failed = settled
             .iter()
             .filter(|(_, what)| matches!(what, Settled::Failed(_)));
@@ -211,7 +249,6 @@ impl Keeper {
             );
         }
         let failures = u64::try_from(failed.count()).unwrap_or(u64::MAX);
-        self.view.stand(shown, self.states.clone());
         if settled.is_empty() {
             return;
         }
@@ -227,7 +264,8 @@ impl Keeper {
                 self.take_book(false).await;
             }
             Err(error) => {
-                tracing::warn!(%error, "what became of circuits could not be written: it is tried again")
+                self.different = Different::All;
+                tracing::warn!(%error, "what became of circuits could not be written: it is tried again");
             }
         }
     }
@@ -236,7 +274,8 @@ impl Keeper {
     fn count(&self, counting: &mut JoinSet<()>) {
         let now = (self.clock)();
         let all: BTreeSet<PartId> = self
-            .followed
+            .following
+            .followed()
             .values()
             .flat_map(|one| one.counted.iter().cloned())
             .collect();
@@ -246,7 +285,7 @@ impl Keeper {
         };
         conductor.look(|reconciler| {
             let owner = reconciler.owner().clone();
-            for (id, one) in &self.followed {
+            for (id, one) in self.following.followed() {
                 let there = reconciler.parts(&circuit_name(*id), now).into_iter();
                 let there = there.filter(|(_, part)| one.counted.contains(&part.id));
                 parts.extend(

@@ -41,10 +41,26 @@ impl CircuitsView {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes how reservations and circuits stand now.
+    /// Takes how reservations and circuits stand now: all circuits that there are.
     pub fn stand(&self, circuits: BTreeMap<ReservationId, Circuit>, states: BTreeMap<&'static str, i64>) {
         let mut known = self.known();
         known.circuits = circuits;
+        known.states = states;
+    }
+
+    /// Takes how reservations stand now, and these circuits; none where one is gone. All others stand as they did.
+    pub fn stand_otherwise(
+        &self,
+        circuits: BTreeMap<ReservationId, Option<Circuit>>,
+        states: BTreeMap<&'static str, i64>,
+    ) {
+        let mut known = self.known();
+        for (id, circuit) in circuits {
+            match circuit {
+                Some(circuit) => drop(known.circuits.insert(id, circuit)),
+                None => drop(known.circuits.remove(&id)),
+            }
+        }
         known.states = states;
     }
 

@@ -2,6 +2,8 @@
 //! record changes is changed by [`Desk::apply`] alone, so the same journal makes the same desk.
 
 mod acts;
+mod beside;
+mod changes;
 mod ports;
 mod provision;
 mod show;
@@ -11,6 +13,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use longhaul_circuits::admit::Counter;
 use longhaul_circuits::book::{Book, Change, Entry, Fault, Reservation};
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::{Event, Life};
@@ -23,8 +26,11 @@ use longhaul_control_api::reservations::{Refusal, ReservationChange, Reservation
 use serde::{Deserialize, Serialize};
 
 use super::names::Names;
+use super::told;
 use super::wanted::{Place, WantedFault};
 use crate::authority::{Refused, Subject};
+use beside::Beside;
+use changes::Changes;
 
 /// For how long what is granted is held until it is committed, in milliseconds.
 pub const HOLD_MS: u64 = 60_000;
@@ -195,11 +201,17 @@ pub struct Desk {
     book: Book,
     /// Sites whose nodes are set up. No part of the journal.
     managed: Arc<BTreeSet<String>>,
+    /// Whether offers are looked for. No part of the journal.
+    counter: Counter,
     details: BTreeMap<ReservationId, Detail>,
     /// Those of which nothing is promised or held any more, and since when.
     over: BTreeMap<ReservationId, Moment>,
     /// The same, by time.
     over_by_time: BTreeSet<(Moment, ReservationId)>,
+    /// Those that are not over, by addresses and time.
+    beside: Beside,
+    /// Which have changed lately.
+    changes: Changes,
 }
 
 impl Desk {
@@ -213,9 +225,12 @@ impl Desk {
             names: Names::default(),
             book: Book::new(nothing),
             managed: Arc::default(),
+            counter: Counter::Offer,
             details: BTreeMap::new(),
             over: BTreeMap::new(),
             over_by_time: BTreeSet::new(),
+            beside: Beside::default(),
+            changes: Changes::default(),
         })
     }
 
@@ -228,10 +243,34 @@ impl Desk {
         }
     }
 
+    /// The same, where offers are looked for, or not, for what is refused.
+    #[must_use]
+    pub fn countering(self, counter: Counter) -> Self {
+        Self { counter, ..self }
+    }
+
     /// Reservations, with what the book does not say of them, by number.
     pub fn reservations(&self) -> impl Iterator<Item = (ReservationId, &Detail, &Reservation)> {
         let details = self.details.iter();
         details.filter_map(|(id, detail)| Some((*id, detail, self.book.reservation(*id)?)))
+    }
+
+    /// A reservation, with what the book does not say of it.
+    #[must_use]
+    pub fn reservation(&self, id: ReservationId) -> Option<(&Detail, &Reservation)> {
+        self.details.get(&id).zip(self.book.reservation(id))
+    }
+
+    /// How much of the journal is in it: the same number for the same records, whoever applied them.
+    #[must_use]
+    pub const fn number(&self) -> u64 {
+        self.changes.number()
+    }
+
+    /// Reservations that have changed, or are gone, since it had this number; none where all may have.
+    #[must_use]
+    pub fn changed_since(&self, number: u64) -> Option<BTreeSet<ReservationId>> {
+        self.changes.since(number)
     }
 
     /// The book.
@@ -259,6 +298,7 @@ impl Desk {
                 let renewed = self.book.renew(network);
                 renewed.map_err(|unlike| DeskError::Fault(unlike.to_string()))?;
                 self.names = names.clone();
+                self.changes.all();
             }
             Record::Entry { entry, details } => {
                 // What is left to be done outside follows from the states: whoever sets circuits up looks at these.
@@ -280,7 +320,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Notes whether a reservation is over.
+    /// Notes that a reservation has changed, whether it is over, and beside which others it is.
     fn look_at(&mut self, id: ReservationId, at: Moment) {
         let is_over = self.book.reservation(id).is_some_and(|reservation| {
             let is_nothing = reservation.plan.0.is_empty() && reservation.held.is_none();
@@ -297,6 +337,20 @@ impl Desk {
             }
             _ => {}
         }
+        self.changes.one(id);
+        let place = self.place_of(id);
+        self.beside.put(id, place);
+    }
+
+    /// Between which addresses a reservation has its streams, and when; none where it is over, or they are not known.
+    fn place_of(&self, id: ReservationId) -> Option<beside::Streams> {
+        let (detail, reservation) = self.reservation(id).filter(|_| !self.over.contains_key(&id))?;
+        let (start, end) = told::span(reservation);
+        Some(beside::Streams {
+            from: detail.from.address?,
+            to: detail.to.address?,
+            span: Window::new(start, end),
+        })
     }
 
     /// Takes a map in the place of the one before; whether anything is different in it.
@@ -319,7 +373,7 @@ impl Desk {
     /// # Errors
     /// The book does not take what it says is due.
     pub fn pass(&mut self, now: Moment, records: &mut Vec<Record>) -> Result<bool, DeskError> {
-        let due = self.book.due(now);
+        let due = self.book.due_first(now, MAX_DUE + 1);
         let mut is_more = due.len() > MAX_DUE;
         for change in due.into_iter().take(MAX_DUE) {
             let timed_out = match &change {
@@ -351,7 +405,7 @@ impl Desk {
             }
             self.write(Change::Forgotten { id }, BTreeMap::new(), now, records)?;
         }
-        Ok(is_more || !self.book.due(now).is_empty())
+        Ok(is_more || self.book.next_due().is_some_and(|due| due <= now))
     }
 
     /// When time has something to pass next.

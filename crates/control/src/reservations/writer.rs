@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_circuits::admit::Counter;
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::map::Map;
 use longhaul_control_api::reservations::Reserved;
@@ -60,6 +61,8 @@ pub struct Writer {
     led: watch::Sender<Option<i64>>,
     /// Sites whose nodes are set up.
     managed: Arc<BTreeSet<String>>,
+    /// Whether offers are looked for.
+    counter: Counter,
     /// Says so when the book has changed.
     changed: watch::Sender<u64>,
     /// Why the journal is none, where that is so: nothing is done any more.
@@ -102,6 +105,7 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
         leadership: watch::channel(Leadership::Alone).1,
         led,
         managed: Arc::default(),
+        counter: Counter::Offer,
         changed,
         broken: None,
         due: None,
@@ -123,6 +127,12 @@ impl Writer {
     #[must_use]
     pub fn led_by(self, leadership: watch::Receiver<Leadership>) -> Self {
         Self { leadership, ..self }
+    }
+
+    /// The same, where offers are looked for, or not, for what is refused.
+    #[must_use]
+    pub fn countering(self, counter: Counter) -> Self {
+        Self { counter, ..self }
     }
 
     /// Writes until `end` is true and what was asked until then is answered.
@@ -345,7 +355,7 @@ impl Writer {
                 // What the journal says of the map may be older than the map.
                 self.taken = None;
                 let desk = Desk::new().map_err(|error| unreadable(error.to_string()))?;
-                desk.managing(self.managed.clone())
+                desk.managing(self.managed.clone()).countering(self.counter)
             }
         };
         loop {

@@ -222,6 +222,23 @@ fn another_rate_changes_what_is_there() {
 }
 
 #[test]
+fn what_has_changed_is_taken_and_all_else_stays() {
+    let (mut reconciler, mut network) = (reconciler(), Network::default());
+    reconciler.want([circuit("c", 5, START, END), circuit("d", 2, START, END)]);
+    network.run(&mut reconciler, START, START, &mut Answers::good());
+    reconciler.want_instead([(name("d"), None), (name("e"), Some(circuit("e", 1, START, END)))]);
+    reconciler.want_instead([(name("c"), Some(circuit("c", 5, START, END))), (name("x"), None)]);
+    assert_eq!(
+        standing(&reconciler, START),
+        Standing::Provisioned,
+        "it is what it was"
+    );
+    network.run(&mut reconciler, START + 1, START + 1, &mut Answers::good());
+    assert_eq!(network.rates("us"), [5, 1, 5, 1]);
+    assert_eq!(reconciler.standing(&name("d"), START + 1), None);
+}
+
+#[test]
 fn what_is_no_circuit_fails_and_is_not_asked_for() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 0, START, END)]);

@@ -59,6 +59,17 @@ proptest! {
     }
 
     #[test]
+    fn wider_prefixes_hold_it_and_are_read_as_they_are_written(prefix in any_prefix(), other in any_prefix()) {
+        let wider: Vec<Prefix> = prefix.wider().collect();
+        prop_assert_eq!(wider.len(), usize::from(prefix.length()));
+        for one in &wider {
+            prop_assert!(one.holds(prefix) && *one != prefix);
+            prop_assert_eq!(one.to_string().parse::<Prefix>(), Ok(*one));
+        }
+        prop_assert_eq!(wider.contains(&other), other.holds(prefix) && other != prefix);
+    }
+
+    #[test]
     fn any_text_gives_a_prefix_or_an_error(text in ".{0,80}") {
         if let Ok(prefix) = text.parse::<Prefix>() {
             prop_assert_eq!(prefix.to_string().parse::<Prefix>(), Ok(prefix));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_circuits::admit::{Answer, Counter, Refusal as Short};
+use longhaul_circuits::admit::{Answer, Refusal as Short};
 use longhaul_circuits::book::{Change, Reservation, Terms};
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::{Event, Life, Reserve};
@@ -26,15 +26,15 @@ struct Asking<'a> {
     is_end: bool,
 }
 
-fn terms(limits: Limits) -> Terms {
-    Terms {
-        limits,
-        hold: HOLD_MS,
-        counter: Counter::Offer,
-    }
-}
-
 impl Desk {
+    fn terms(&self, limits: Limits) -> Terms {
+        Terms {
+            limits,
+            hold: HOLD_MS,
+            counter: self.counter,
+        }
+    }
+
     /// Does what is asked, with records for the journal; reservations as they are then.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl Desk {
         let asked = wanted::request(&self.names, request, asking.from, asking.to, first)?;
         let mut refused = None;
         for limits in limits {
-            match self.book.decide_all(&asked, &windows, &terms(limits), now) {
+            match self.book.decide_all(&asked, &windows, &self.terms(limits), now) {
                 Ok((_, change)) => {
                     return self.hold_all(asking, change, now, records);
                 }
@@ -164,7 +164,7 @@ impl Desk {
         let asked = told::asked(&self.names, detail, &request, change.hold);
         let mut refused = None;
         for limits in limits {
-            let decision = self.book.decide_change(id, &request, &terms(limits), now)?;
+            let decision = self.book.decide_change(id, &request, &self.terms(limits), now)?;
             if let Some(held) = decision.change {
                 self.keeps_ports(id, &held)?;
                 self.write(held, BTreeMap::new(), now, records)?;

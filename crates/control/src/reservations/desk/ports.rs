@@ -70,32 +70,18 @@ impl Desk {
         }
     }
 
-    /// Reservations that share addresses and time with these.
+    /// Reservations that share addresses and time with these, by number.
     fn beside<'a>(
         &'a self,
-        from: &'a Place,
-        to: &'a Place,
-        windows: &'a [Window],
+        from: &Place,
+        to: &Place,
+        windows: &[Window],
     ) -> impl Iterator<Item = (ReservationId, &'a Detail)> {
-        let shares = |one: &Place, other: &Place| {
-            one.address
-                .zip(other.address)
-                .is_some_and(|(one, other)| one.overlaps(other))
+        let found = match from.address.zip(to.address) {
+            Some((from, to)) => self.beside.those(from, to, windows),
+            None => BTreeSet::new(),
         };
-        // All details are looked at for every request: what costs least, and leaves most out, comes first.
-        let alike = self
-            .details
-            .iter()
-            .filter(move |(_, detail)| shares(&detail.from, from) && shares(&detail.to, to));
-        alike.filter_map(move |(id, detail)| {
-            let reservation = self
-                .book
-                .reservation(*id)
-                .filter(|_| !self.over.contains_key(id))?;
-            let (start, end) = told::span(reservation);
-            let span = Window::new(start, end);
-            let is_beside = windows.iter().any(|window| window.overlaps(span));
-            is_beside.then_some((*id, detail))
-        })
+        let details = found.into_iter();
+        details.filter_map(|id| Some((id, self.details.get(&id)?)))
     }
 }

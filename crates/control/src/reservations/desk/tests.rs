@@ -1,5 +1,7 @@
 //! A desk in virtual time: what is asked in names is granted in names, by those who may, and the journal makes the same desk.
 
+use std::sync::Arc;
+
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::time::{Moment, Window};
 use longhaul_control_api::map::Map;
@@ -8,13 +10,15 @@ use longhaul_control_api::reservations::{
     Disjoint, LifeState, Proof, ProvisionState, Refusal, Reservation, ReservationChange, ReservationQuery,
     ReservationRequest, ReserveState, Reserved, Wish,
 };
+use longhaul_setup::streams::Prefix;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::{Command, Desk, DeskError, HOLD_MS, KEEP_MS, Record, Settled};
 use crate::authority::builtin_roles;
-use crate::reservations::Asker;
+use crate::circuits::following::{Different, Following};
 use crate::reservations::wanted::Place;
+use crate::reservations::{Asker, told};
 
 const HOUR: i64 = 3_600_000;
 
@@ -131,7 +135,7 @@ impl Kept {
 
     /// The journal, written, read and applied anew, makes the same desk.
     fn replayed(&self) {
-        let mut again = Desk::new().unwrap();
+        let mut again = Desk::new().unwrap().managing(self.desk.managed.clone());
         for record in &self.journal {
             let text = serde_json::to_string(record).unwrap();
             again.apply(&serde_json::from_str(&text).unwrap()).unwrap();
@@ -588,11 +592,41 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Addresses by which ends are known, of which some hold others.
+const ADDRESSES: [Option<&str>; 4] = [None, Some("10.1.0.0/16"), Some("10.1.0.1"), Some("10.2.0.1")];
+
+/// What is brought up to date by each change is what a look at everything finds.
+fn up_to_date(desk: &Desk, following: &mut Following) {
+    following.take(desk);
+    let mut anew = Following::default();
+    assert_eq!(anew.take(desk), Different::All);
+    assert_eq!(*following, anew);
+    let windows = [Window::new(0, 20 * 60_000), Window::new(40 * 60_000, HOUR)];
+    let prefixes = ADDRESSES
+        .iter()
+        .flatten()
+        .map(|text| text.parse::<Prefix>().unwrap());
+    for address in prefixes {
+        let found = desk.beside.those(address, address, &windows);
+        let all = desk.reservations().filter(|(id, detail, reservation)| {
+            let shares = |place: &Place| place.address.is_some_and(|known| known.overlaps(address));
+            let (start, end) = told::span(reservation);
+            let span = Window::new(start, end);
+            let is_in_time = windows.iter().any(|window| window.overlaps(span));
+            !desk.over.contains_key(id) && is_in_time && shares(&detail.from) && shares(&detail.to)
+        });
+        assert_eq!(found, all.map(|(id, ..)| id).collect());
+    }
+}
+
 proptest! {
-    /// Whatever is asked, by whomever, whenever: what is refused changes nothing, and the journal makes the same desk.
+    /// Whatever is asked, by whomever, whenever: what is refused changes nothing, the journal makes the same desk, and whoever follows it by its
+    /// changes knows the same as whoever looks at all of it.
     #[test]
     fn the_same_journal_makes_the_same_desk(steps in proptest::collection::vec(step(), 1..40)) {
         let mut kept = Kept::new(&map(10e9));
+        kept.desk = kept.desk.managing(Arc::new(["west".to_owned()].into()));
+        let mut following = Following::default();
         let askers = [operator(), reserver("ana"), reserver("ben")];
         let minute = 60_000;
         let mut now = 0;
@@ -605,7 +639,19 @@ proptest! {
                     let window = Window::new(start, start + length * minute);
                     let windows = [window, window.from_start(window.end)];
                     let count = if amount % 2 == 0 { 2 } else { 1 };
-                    drop(kept.reserve(&askers[usize::from(who)], &asked, &windows[..count], now));
+                    let at = |site: &str, place: usize| Place {
+                        address: ADDRESSES[place % ADDRESSES.len()].map(|text| text.parse().unwrap()),
+                        ..self::place(site)
+                    };
+                    let (who, place) = (usize::from(who), usize::try_from(ahead).unwrap());
+                    let command = Command::Reserve {
+                        request: Box::new(asked),
+                        from: at("west", place),
+                        to: at("east", place / 2 + who),
+                        windows: windows[..count].to_vec(),
+                        is_end: false,
+                    };
+                    drop(kept.act(&askers[who], &command, now));
                 }
                 Step::Change(id, amount, hold) => {
                     let change = ReservationChange { wish: Some(rate(amount * 1_000_000_000)), hold, ..Default::default() };
@@ -630,6 +676,7 @@ proptest! {
                     kept.pass(now);
                 }
             }
+            up_to_date(&kept.desk, &mut following);
         }
         kept.replayed();
         kept.pass(now + 2 * KEEP_MS as i64);
@@ -642,7 +689,7 @@ proptest! {
 fn managed() -> (Kept, Command) {
     let mut kept = Kept::new(&map(10e9));
     let sites = std::collections::BTreeSet::from(["west".to_owned()]);
-    kept.desk = kept.desk.managing(std::sync::Arc::new(sites));
+    kept.desk = kept.desk.managing(Arc::new(sites));
     let at = |site: &str, address: &str| Place {
         address: Some(address.parse().unwrap()),
         ..place(site)

@@ -1,0 +1,47 @@
+//! What is taken over from one stretch to another is what would be found anew.
+
+use proptest::prelude::*;
+
+use super::filling::Before;
+use crate::network::{LinkId, Network, NodeId};
+use crate::path::{Diversity, Ends, Field, Preference};
+use crate::split::{Ask, widest_behind, widest_first};
+use crate::testing::small;
+use crate::time::Rate;
+
+/// Networks, and what is left on each of their links in one stretch and in another.
+fn stretches() -> impl Strategy<Value = (Network, Vec<(Rate, Rate)>)> {
+    small().prop_flat_map(|network| {
+        let links = network.links().len();
+        let alike = (0..12_u64).prop_map(|room| (room, room));
+        let rooms = prop_oneof![4 => alike, 1 => (0..12_u64, 0..12_u64)];
+        prop::collection::vec(rooms, links).prop_map(move |rooms| (network.clone(), rooms))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn paths_that_are_taken_over_are_the_widest_still(
+        (network, rooms) in stretches(),
+        paths in 1..4_usize,
+        diversity in 0..3_u8,
+        (want, other) in (1..40_u64, 1..40_u64),
+    ) {
+        let field = |of: fn(&(Rate, Rate)) -> Rate| {
+            Field::new(&network, |link: LinkId| rooms.get(link.index()).map(of))
+        };
+        let ask = Ask {
+            ends: Ends { from: NodeId(0), to: NodeId(network.nodes() - 1) },
+            paths,
+            diversity: [Diversity::Any, Diversity::Links, Diversity::Nodes][usize::from(diversity)],
+            preference: Preference::FewestHops,
+        };
+        let (one, next) = (field(|rooms| rooms.0), field(|rooms| rooms.1));
+        let before = Before::of(&one, want, widest_first(&one, &ask, want));
+        let known = before.known_in(&next, other);
+        let routes = widest_behind(known, &next, &ask, other);
+        prop_assert_eq!(routes, widest_first(&next, &ask, other));
+    }
+}

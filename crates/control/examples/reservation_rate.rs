@@ -1,0 +1,237 @@
+//! How many requests for reservations a second are decided, written to the disk and answered with many reservations on the books, and how long each
+//! waits: by a writer on SQLite, on real networks.
+//!
+//! `cargo run --release -p longhaul-control --example reservation_rate -- [NETWORK] [RESERVATIONS] [REQUESTS]`; the file is made in the working directory
+//! and removed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a measurement that cannot go on has failed"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longhaul_circuit_trials::load::Requests;
+use longhaul_circuit_trials::networks;
+use longhaul_circuits::admit::Counter;
+use longhaul_circuits::network::NodeId;
+use longhaul_circuits::request::Request;
+use longhaul_control::Store;
+use longhaul_control::reservations::names::Names;
+use longhaul_control::reservations::wanted::Place;
+use longhaul_control::reservations::writer::{AskError, open};
+use longhaul_control::reservations::{Asker, Book, Command, Desk, DeskError, told};
+use longhaul_control::store::reservations::Batch;
+use longhaul_control_api::map::Map;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Records that are appended at once where the books are filled.
+const RECORDS_AT_ONCE: usize = 10_000;
+/// Small requests for each reservation that is wanted on the books, at most.
+const MAX_TRIES: usize = 4;
+/// Askers at a time, each of which waits for its answer before it goes on.
+const ASKERS: usize = 8;
+/// Requests that arrive in a second, whether those before are answered or not.
+const ARRIVALS: u32 = 1_000;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let wanted = arguments.next();
+    let mut number = |or: usize| arguments.next().map_or(or, |text| text.parse().unwrap());
+    let (reservations, requests) = (number(100_000), number(4_000));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for name in networks::NAMES {
+        if wanted.as_ref().is_none_or(|wanted| wanted == name) {
+            runtime.block_on(network(name, reservations, requests));
+        }
+    }
+}
+
+fn operator() -> Asker {
+    Asker {
+        owner: "operator".to_owned(),
+        name: "operator".to_owned(),
+        rights: None,
+    }
+}
+
+/// A request as it comes, in names.
+fn command(names: &Names, request: &Request) -> Command {
+    let place = |node: NodeId| Place {
+        name: names.site(node).to_owned(),
+        site: names.site(node).to_owned(),
+        access: None,
+        address: None,
+    };
+    let (from, to) = (place(request.ends.from), place(request.ends.to));
+    let asked = json!({
+        "from": from.name, "to": to.name, "paths": request.paths, "end_ms": request.window.end,
+        "wish": told::wish(request.wish),
+    });
+    Command::Reserve {
+        request: Box::new(serde_json::from_value(asked).unwrap()),
+        from,
+        to,
+        windows: vec![request.window],
+        is_end: false,
+    }
+}
+
+async fn network(name: &'static str, reservations: usize, requests: usize) {
+    let map = networks::map(name).unwrap();
+    let dir = Path::new("reservation-rate.tmp");
+    std::fs::create_dir_all(dir).unwrap();
+    let store = Store::sqlite(&dir.join("control.sqlite")).await.unwrap();
+    let began = Instant::now();
+    // For each of two ways to ask, with and without offers.
+    let (booked, asks) = fill(&store, &map, reservations, 4 * requests).await;
+    let mut asks = asks.into_iter();
+    println!(
+        "{name}: {booked} reservations on the books, in {:.0} s",
+        began.elapsed().as_secs_f64()
+    );
+    for counter in [Counter::Refuse, Counter::Offer] {
+        let (_sender, maps) = watch::channel(Arc::new(map.clone()));
+        let (book, writer) = open(store.clone(), maps, Arc::new(|| 0));
+        let (end, ends) = watch::channel(false);
+        let writing = tokio::spawn(writer.countering(counter).run(ends));
+        // What is not read yet is waited for.
+        let names = book.read(|desk, _| desk.names().clone()).await.unwrap();
+        let offers = match counter {
+            Counter::Offer => "with offers",
+            Counter::Refuse => "without offers",
+        };
+        let commands = asks.by_ref().take(requests).map(|asked| command(&names, &asked));
+        let closed = in_turn(&book, commands.collect()).await;
+        println!("  {offers}, {ASKERS} askers in turn: {closed}");
+        let commands = asks.by_ref().take(requests).map(|asked| command(&names, &asked));
+        let open = arriving(&book, commands.collect()).await;
+        println!("  {offers}, {ARRIVALS} a second arriving: {open}");
+        end.send_replace(true);
+        writing.await.unwrap();
+    }
+    store.close().await;
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// Fills the journal; how many reservations are in it, and what is asked next.
+async fn fill(store: &Store, map: &Map, reservations: usize, timed_requests: usize) -> (usize, Vec<Request>) {
+    let mut desk = Desk::new().unwrap().countering(Counter::Refuse);
+    let mut records = Vec::new();
+    desk.take_map(map, &mut records).unwrap();
+    let names = desk.names().clone();
+    let network = names.network().unwrap();
+    let mut asked = Requests::new(&network, 1);
+    let epoch = store.lead_reservations().await.unwrap();
+    let (mut booked, mut first) = (0, 1);
+    for _ in 0..MAX_TRIES * reservations {
+        let is_enough = booked >= reservations;
+        if records.len() >= RECORDS_AT_ONCE || is_enough {
+            let batch = Batch {
+                epoch,
+                first,
+                records: &records,
+                answers: &[],
+                now: 0,
+            };
+            store.append_reservations(&batch).await.unwrap();
+            first += i64::try_from(records.len()).unwrap();
+            records.clear();
+        }
+        if is_enough {
+            break;
+        }
+        let small = command(&names, &asked.small());
+        booked += usize::from(desk.act(&operator(), &small, 0, &mut records).is_ok());
+    }
+    let timed = std::iter::repeat_with(|| asked.timed());
+    (booked, timed.take(timed_requests).collect())
+}
+
+/// How requests were answered.
+struct Took {
+    seconds: f64,
+    granted: usize,
+    waits: Vec<Duration>,
+}
+
+impl Took {
+    fn of(seconds: f64, answers: Vec<(bool, Duration)>) -> Self {
+        let mut waits: Vec<Duration> = answers.iter().map(|(_, wait)| *wait).collect();
+        waits.sort_unstable();
+        Self {
+            seconds,
+            granted: answers.iter().filter(|(granted, _)| *granted).count(),
+            waits,
+        }
+    }
+}
+
+impl std::fmt::Display for Took {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count = self.waits.len();
+        let at = |share: usize| {
+            let place = count.saturating_sub(1) * share / 100;
+            self.waits.get(place).map_or(0.0, Duration::as_secs_f64) * 1e3
+        };
+        write!(
+            f,
+            "{:.0} requests/s, {:.0} % granted; one waits {:.1} ms (median), {:.1} ms (p99), {:.1} ms (longest)",
+            count as f64 / self.seconds,
+            self.granted as f64 * 100.0 / count as f64,
+            at(50),
+            at(99),
+            at(100),
+        )
+    }
+}
+
+/// Asks; whether it was granted, and how long that took.
+async fn ask(book: Book, command: Command) -> (bool, Duration) {
+    let began = Instant::now();
+    let granted = match book.ask(operator(), command, None).await {
+        Ok(_) => true,
+        Err(AskError::Desk(DeskError::NoRoom(_))) => false,
+        Err(error) => panic!("{error}"),
+    };
+    (granted, began.elapsed())
+}
+
+/// So many askers at a time.
+async fn in_turn(book: &Book, commands: Vec<Command>) -> Took {
+    let began = Instant::now();
+    let mut askers = JoinSet::new();
+    let part = commands.len().div_ceil(ASKERS).max(1);
+    for of_one in commands.chunks(part) {
+        let (book, of_one) = (book.clone(), of_one.to_vec());
+        askers.spawn(async move {
+            let mut answers = Vec::with_capacity(of_one.len());
+            for command in of_one {
+                answers.push(ask(book.clone(), command).await);
+            }
+            answers
+        });
+    }
+    let answers = askers.join_all().await.into_iter().flatten().collect();
+    Took::of(began.elapsed().as_secs_f64(), answers)
+}
+
+/// So many a second.
+async fn arriving(book: &Book, commands: Vec<Command>) -> Took {
+    let began = Instant::now();
+    let mut next = interval(Duration::from_secs(1) / ARRIVALS);
+    next.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut asked = JoinSet::new();
+    for command in commands {
+        next.tick().await;
+        asked.spawn(ask(book.clone(), command));
+    }
+    let answers = asked.join_all().await;
+    Took::of(began.elapsed().as_secs_f64(), answers)
+}
