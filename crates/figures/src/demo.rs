@@ -235,7 +235,7 @@ impl Crossings {
                 (setting::mnemonic_untuned(Mnemonic::Short), 1),
                 (setting::mnemonic_untuned(Mnemonic::Long), 1),
                 (setting::mnemonic_tuned(Mnemonic::Short, "reno"), 2),
-                (setting::mnemonic_tuned(Mnemonic::Long, "reno"), 2),
+                (setting::mnemonic_tuned(Mnemonic::Long, "reno"), 1),
             ],
         }
     }
