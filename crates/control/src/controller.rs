@@ -43,6 +43,8 @@ const RETENTION_PAUSE: Duration = Duration::from_millis(200);
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
 /// How long the start waits until it is known who leads.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause before the map and rights are read again by one that is to lead and could not read them.
+const FOLLOW_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Measurements that forecasts are rebuilt from at the start: the newest.
 const REBUILD_MEASUREMENTS: i64 = 1_000_000;
 /// Reports that scores are rebuilt from at the start: the newest.
@@ -164,7 +166,8 @@ impl Controller {
             name: settings.name.clone(),
             url: settings.advertise.clone(),
         };
-        let (candidate, leadership) = Candidate::new(store.clone(), me);
+        let (candidate, elected) = Candidate::new(store.clone(), me);
+        let (lead, leadership) = watch::channel(elected.borrow().clone());
         let circuits = CircuitsView::default();
         let (kept, hears) = mpsc::unbounded_channel();
         let (ingest, writer) = ingest(store.clone(), kept);
@@ -210,6 +213,7 @@ impl Controller {
         others.spawn(this.clone().look(stop.clone()));
         others.spawn(this.clone().keep_forgetting(stop.clone()));
         others.spawn(keeper.run(stop.clone()));
+        others.spawn(this.clone().take_lead(elected, lead, stop.clone()));
         others.spawn(this.clone().count_terms(leadership, stop.clone()));
         let (end_candidate, candidate_end) = watch::channel(false);
         let mut candidates = tokio::task::JoinSet::new();
@@ -572,6 +576,52 @@ impl Controller {
             if self.places().is_old(now_ms()) {
                 self.make_places();
             }
+        }
+    }
+
+    /// Has it lead when it was elected, once it knows the map and the rights that the one before it knew: they decide what is granted.
+    async fn take_lead(
+        self,
+        mut elected: watch::Receiver<Leadership>,
+        lead: watch::Sender<Leadership>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        loop {
+            let now = elected.borrow_and_update().clone();
+            let known = async {
+                if matches!(now, Leadership::Leading { .. }) {
+                    self.follow_at_last().await;
+                }
+            };
+            tokio::select! {
+                () = known => lead.send_if_modified(|known| {
+                    let is_new = *known != now;
+                    known.clone_from(&now);
+                    is_new
+                }),
+                () = leader::changed(&mut elected) => {
+                    elected.mark_changed();
+                    false
+                }
+                () = told(&mut stop) => return,
+            };
+            tokio::select! {
+                () = leader::changed(&mut elected) => {}
+                () = told(&mut stop) => return,
+            }
+        }
+    }
+
+    /// Knows what others have changed, however long that takes.
+    async fn follow_at_last(&self) {
+        loop {
+            match self.0.store.unless_given_up(self.follow()).await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "it does not lead yet: the map and rights could not be read");
+                }
+            }
+            sleep(FOLLOW_RETRY_PAUSE).await;
         }
     }
 

@@ -194,8 +194,15 @@ fn known(socket: &Path) -> Vec<Value> {
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
         let path = format!("/reservations?limit=1000{after}");
-        let (status, page) = ask(socket, true, "GET", &path, "").unwrap();
-        assert_eq!(status, 200, "{page}");
+        let began = Instant::now();
+        let page = loop {
+            // After a blow it may not have found its store again.
+            match answer(socket, "GET", &path, "", None) {
+                Some((200, page)) => break page,
+                Some((503, _)) | None if began.elapsed() < NEVER => thread::sleep(PAUSE),
+                other => panic!("{other:?}"),
+            }
+        };
         found.extend(page["items"].as_array().unwrap().iter().cloned());
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),

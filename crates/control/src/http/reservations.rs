@@ -185,6 +185,12 @@ pub async fn reserve(
     Body(request): Body<ReservationRequest>,
 ) -> Result<(StatusCode, Json<Reserved>), Refused> {
     check(&request).map_err(invalid)?;
+    let leadership = controller.leadership();
+    if leadership.term().is_none() {
+        // One that follows may not know the map of today.
+        let leader = leadership.elsewhere().map(str::to_owned);
+        return Err(AskError::Store(StoreError::NotLeading { leader }).into());
+    }
     let places = controller.places();
     let (mut from, mut to) = (
         place(&places, "from", &request.from)?,
