@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use drs::Tally;
 use longhaul_session::{FlowWatch, Seen};
@@ -181,6 +182,14 @@ impl StreamCounters {
     /// Whether there is something to tell.
     pub(crate) fn tells(&self) -> bool {
         self.tells && self.ends.locked().watch.is_some()
+    }
+
+    /// The least round trip that this end knows of its connection; zero before there is one.
+    pub(crate) fn min_rtt(&self) -> Duration {
+        let ends = self.ends.locked();
+        ends.watch
+            .as_ref()
+            .map_or(Duration::ZERO, |watch| watch.min_rtt())
     }
 
     /// What both ends have seen.

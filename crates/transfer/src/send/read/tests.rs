@@ -162,6 +162,7 @@ fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
             reports: &heard,
             stream: 0,
             resume: false,
+            min_rtt: Duration::ZERO,
             clear: false,
             announced: &mut announced,
             out: &mut out,
@@ -316,5 +317,29 @@ fn an_offer_is_of_what_was_read_or_what_the_walk_found() {
     for source in [changed, longer] {
         let (framed, said) = read(&source, vec![vec![Work::ReadOffer(entry(5))]]);
         assert_eq!((framed.len(), said), (0, vec!["not offered".to_owned()]));
+    }
+}
+
+#[test]
+fn blocks_are_smaller_over_far_paths_and_never_larger_than_a_frame() {
+    let near = [Duration::ZERO, Duration::from_micros(4999)];
+    let far = [FAR_FROM_RTT, Duration::from_millis(300)];
+    for (mib, log2_near, log2_far) in [
+        (1, 16, 16),
+        (16, 16, 16),
+        (17, 18, 16),
+        (64, 18, 16),
+        (65, 18, 18),
+        (1 << 10, 18, 18),
+        (1 << 16, 20, 18),
+        ((1 << 16) + 1, 20, 20),
+        (1 << 30, 20, 20),
+    ] {
+        let log2 = |rtts: [Duration; 2]| rtts.map(|rtt| block_log2(mib << 20, rtt));
+        assert_eq!(
+            (log2(near), log2(far)),
+            ([log2_near; 2], [log2_far; 2]),
+            "{mib} MiB"
+        );
     }
 }

@@ -131,6 +131,23 @@ impl<F> OpenLog<F> {
         Ok(Recorded::All)
     }
 
+    /// The same in the blocks of `header`, written anew: what was recorded of smaller ones that make no whole one is left out.
+    pub(super) fn in_other_blocks<S: Storage<File = F>>(
+        self,
+        storage: &S,
+        names: &Names,
+        header: &Header,
+    ) -> Result<Self, Errno> {
+        let mut tree = header.tree();
+        for subtree in self.tree.subtrees() {
+            // Refused where it is smaller than a block.
+            let _ = tree.insert_subtree(subtree);
+        }
+        let log = replace(storage, names, header, tree.subtrees())?;
+        storage.sync_dir()?;
+        Ok(log)
+    }
+
     fn compact<S: Storage<File = F>>(
         &mut self,
         storage: &S,

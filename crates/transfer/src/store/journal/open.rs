@@ -16,8 +16,8 @@ const MAX_OPEN_TRIES: u32 = 8;
 
 impl<S: Storage> Journal<S> {
     /// Goes on with the file that an earlier copy began of this source to `target`, a name in the directory of `storage`; otherwise
-    /// begins it. The file is `size` bytes long, in blocks of `1 << block_log2` bytes (10 to 63). What is not in the
-    /// [`ResumePoint`] reads as zeros. Blocking.
+    /// begins it. The file is `size` bytes long, in blocks of `1 << block_log2` bytes (10 to 63), also where the earlier copy had others: of smaller ones, those
+    /// count that make whole ones. What is not in the [`ResumePoint`] reads as zeros. Blocking.
     ///
     /// # Errors
     /// The data file cannot be made, or what there is cannot be read. [`FailureKind::RefusedPath`] if `target` is no plain name.
@@ -101,12 +101,14 @@ impl<S: Storage> Journal<S> {
         };
         let same = Header {
             data: contents.header.data,
+            block_log2: contents.header.block_log2,
             ..header.clone()
         };
         if contents.header != same || storage.size(&data)? != header.size {
             storage.remove(&data_name)?;
             return Self::begin(storage, header, Log::Stale(file));
         }
+        let block_log2 = header.block_log2;
         let Contents {
             header,
             tree,
@@ -122,8 +124,22 @@ impl<S: Storage> Journal<S> {
         // After a `kill -9` neither the journal nor its name need be on disk yet, and what is appended relies on both.
         storage.sync_data(&file)?;
         storage.sync_dir()?;
+        let open = OpenLog {
+            file,
+            end: valid_bytes,
+            encoder,
+            tree,
+        };
+        let (header, open) = match header.block_log2 == block_log2 {
+            true => (header, open),
+            false => {
+                let header = Header { block_log2, ..header };
+                let open = open.in_other_blocks(&storage, &names, &header)?;
+                (header, open)
+            }
+        };
         let resume = ResumePoint {
-            subtrees: tree.subtrees().collect(),
+            subtrees: open.tree.subtrees().collect(),
             size: header.size,
         };
         let mut cleared = 0;
@@ -136,13 +152,7 @@ impl<S: Storage> Journal<S> {
         if cleared < header.size {
             storage.clear(&data, cleared, header.size)?;
         }
-        let log = Log::Open(OpenLog {
-            file,
-            end: valid_bytes,
-            encoder,
-            tree,
-        });
-        Ok((Self::new(storage, header, data, log), resume))
+        Ok((Self::new(storage, header, data, Log::Open(open)), resume))
     }
 
     fn new(storage: S, header: Header, data: S::File, log: Log<S::File>) -> Self {

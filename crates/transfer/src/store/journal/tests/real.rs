@@ -5,20 +5,25 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{BLOCK, BLOCK_LOG2, TICK, block_of, content, identity, subtree_of};
+use super::{BLOCK, BLOCK_LOG2, TICK, block_of, content, identity, is_true, subtree_of};
 use crate::store::confine::Dir;
 use crate::store::journal::names::Names;
 use crate::store::journal::{Action, DirStorage, Flushed, Journal, ResumePoint};
+use crate::tree_hash::BlockHasher;
 
 const SIZE: usize = 50 * BLOCK + 7;
 
 pub(in crate::store::journal) fn open(dir: &Path) -> (Journal, ResumePoint) {
+    open_in_blocks(dir, BLOCK_LOG2)
+}
+
+fn open_in_blocks(dir: &Path, block_log2: u8) -> (Journal, ResumePoint) {
     let storage = DirStorage(Arc::new(Dir::open(dir).unwrap()));
     Journal::open_or_create(
         storage,
         OsStr::new("target"),
         &identity(),
-        BLOCK_LOG2,
+        block_log2,
         SIZE as u64,
     )
     .unwrap()
@@ -84,6 +89,39 @@ fn a_copy_goes_on_where_it_was_left() {
     }
     assert_eq!(journal.poll(TICK * 10), Action::Flush);
     assert_eq!(journal.flush(|| TICK * 10), Ok(Flushed::Recorded));
+    journal.finish(false).unwrap();
+    assert_eq!(names_in(tmp.path()), ["target"]);
+    assert_eq!(std::fs::read(tmp.path().join("target")).unwrap(), content);
+}
+
+#[test]
+fn a_copy_in_other_blocks_goes_on_with_what_makes_whole_ones() {
+    let tmp = tempfile::tempdir().unwrap();
+    leave(tmp.path(), 22);
+    let content = content(SIZE, 1);
+    // Larger: 22 blocks are five of four, and two more that count no longer.
+    let (journal, resume) = open_in_blocks(tmp.path(), BLOCK_LOG2 + 2);
+    assert_eq!(resume.ranges(), [0..20 * BLOCK as u64]);
+    assert!(resume.subtrees.iter().all(|subtree| is_true(&content, subtree)));
+    let (start, end) = (20 * BLOCK, 24 * BLOCK);
+    journal.write_at(&content[start..end], start as u64).unwrap();
+    let mut hasher = BlockHasher::new(start as u64, (end - start) as u64, SIZE as u64);
+    hasher.update(&content[start..end]);
+    journal.written(
+        TICK,
+        hasher.finish().subtree(start as u64, u32::from(BLOCK_LOG2) + 2),
+    );
+    assert_eq!(journal.leave(), Ok(Flushed::Recorded));
+    drop(journal);
+    // Smaller again: all counts, and what is recorded now is found by the next one.
+    let (journal, resume) = open(tmp.path());
+    assert_eq!(resume.ranges(), [0..24 * BLOCK as u64]);
+    for n in 24..51 {
+        journal
+            .write_at(block_of(&content, n), (n * BLOCK) as u64)
+            .unwrap();
+        journal.written(TICK, subtree_of(&content, n));
+    }
     journal.finish(false).unwrap();
     assert_eq!(names_in(tmp.path()), ["target"]);
     assert_eq!(std::fs::read(tmp.path().join("target")).unwrap(), content);

@@ -135,8 +135,10 @@ fn a_source_that_changed_is_not_gone_on_with() {
     };
     assert_eq!(open(b"another", BLOCK_LOG2, bytes(20)), 0);
     assert_eq!(open(b"the source", BLOCK_LOG2, bytes(20)), bytes(3));
-    // The same source in other blocks: begun anew, and what there was goes.
-    assert_eq!(open(b"the source", BLOCK_LOG2 + 1, bytes(20)), 0);
+    // In other blocks: what makes whole ones counts.
+    assert_eq!(open(b"the source", BLOCK_LOG2 + 1, bytes(20)), bytes(2));
+    // Of another size: begun anew, and what there was goes.
+    assert_eq!(open(b"the source", BLOCK_LOG2, bytes(21)), 0);
     assert_eq!(disk.names(), Vec::<String>::new());
 }
 
