@@ -7,13 +7,15 @@ use std::time::Duration;
 
 /// The age that what is at risk comes to at most, while flushes take no longer than a quarter of this and are made when they are due.
 pub const MAX_AGE_AT_RISK: Duration = Duration::from_secs(1);
-/// The age at which flushes are due, where the disk is quick: most files are whole by then, and never flushed ...
-const FLUSH_AGE: Duration = Duration::from_millis(250);
+/// The age at which the first flush of a file is due: most files are whole by then, and never flushed.
+const FIRST_FLUSH_AGE: Duration = Duration::from_millis(250);
+/// The age at which later ones are due, where the disk is quick ...
+const FLUSH_AGE: Duration = Duration::from_millis(125);
 /// ... and no sooner than after so many times what the last one took ...
-const FLUSH_AGE_FACTOR: u32 = 8;
-/// ... but no later than at this age. With a flush of [`QUICK_FLUSH`] it leaves a quarter of [`MAX_AGE_AT_RISK`] for what else a
+const FLUSH_AGE_FACTOR: u32 = 4;
+/// ... but no later than at this age. With a flush of [`QUICK_FLUSH`] it leaves a third of [`MAX_AGE_AT_RISK`] for what else a
 /// kill costs: what was on its way, and what setting up again carries.
-const MAX_FLUSH_AGE: Duration = Duration::from_millis(500);
+const MAX_FLUSH_AGE: Duration = Duration::from_millis(400);
 /// A flush that takes longer than this has to wait before the next one for as long as it took, so that a slow disk spends no
 /// more than half of its time on them.
 const QUICK_FLUSH: Duration = Duration::from_millis(250);
@@ -65,7 +67,7 @@ impl FlushPolicy {
     pub(super) fn due(&self) -> Option<Duration> {
         let waiting = self.waiting.filter(|_| self.flushing.is_none())?;
         let age = match self.took {
-            None => FLUSH_AGE,
+            None => FIRST_FLUSH_AGE,
             Some(took) => took
                 .saturating_mul(FLUSH_AGE_FACTOR)
                 .clamp(FLUSH_AGE, MAX_FLUSH_AGE),
@@ -195,9 +197,9 @@ mod tests {
     #[test]
     fn the_slower_a_disk_is_the_less_often_it_is_asked() {
         let flushes = |cost| run(|_| true, &[cost], 60_000).flushes;
-        assert!((230..=240).contains(&flushes(5)), "{}", flushes(5));
-        assert!((140..=155).contains(&flushes(50)), "{}", flushes(50));
-        assert!((110..=120).contains(&flushes(100)), "{}", flushes(100));
+        assert!((470..=480).contains(&flushes(5)), "{}", flushes(5));
+        assert!((295..=300).contains(&flushes(50)), "{}", flushes(50));
+        assert!((145..=150).contains(&flushes(100)), "{}", flushes(100));
     }
 
     #[test]
