@@ -10,7 +10,9 @@ use std::{
 
 use bytes::BytesMut;
 use longhaul_hop::{Conn, Dialled, Options, Resolver, check_congestion, dial, unix_ms};
-use longhaul_proto::{Chain, ChainFailure, CircuitGrant, Endpoint, Open, Route, Service, SessionId};
+use longhaul_proto::{
+    Chain, ChainFailure, CircuitGrant, Endpoint, Open, Route, Service, SessionId, payload_rate,
+};
 use rustls::client::UnbufferedClientConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -163,12 +165,12 @@ async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Re
         })?;
     let Dialled { conn, address } = dialled;
     if let Some(grant) = &options.grant {
-        pace(&conn, options.rate.unwrap_or(grant.rate));
+        pace(&conn, payload_rate(options.rate.unwrap_or(grant.rate)));
     }
     initiate(conn, Some(address), options, route, deadline).await
 }
 
-/// Holds the first hop of a circuit to its rate, in bit/s, as the depots hold those behind it (LH-GRANT-4).
+/// Holds the first hop of a circuit to its rate, in bit/s of payload, as the depots hold those behind it (LH-GRANT-4).
 fn pace(conn: &Conn, rate: u64) {
     if let Err(error) = drs::set_max_pacing_rate(conn, Some((rate / BITS).max(1))) {
         // The depot holds it as well.

@@ -251,7 +251,7 @@ async fn a_session_with_a_grant_is_paced_and_does_not_fall_back() {
     grant.sign(controller.signing_key()).unwrap();
     options.grant = Some(Box::new(grant));
     options.fall_back = true;
-    for (stated, paced) in [(None, 1_000_000), (Some(4_000_000), 500_000)] {
+    for (stated, paced) in [(None, 956_406), (Some(4_000_000), 478_203)] {
         options.rate = stated;
         let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
         let session = connected.unwrap();

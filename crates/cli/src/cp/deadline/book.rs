@@ -101,7 +101,7 @@ impl Book {
     pub fn new(mut of: Of) -> Self {
         Self {
             controller: of.controller.take(),
-            paths: Paths::new(of.pins, of.push),
+            paths: Paths::new(of.server.host.clone(), of.pins, of.push),
             of,
             ends: None,
             id: None,

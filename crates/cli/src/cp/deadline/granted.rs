@@ -10,7 +10,7 @@ use longhaul_control_api::reservations::{
     CircuitStanding, LinkDirection, Offers, PathGrant, PathGrants, Reservation, ReservedPath, Wish,
 };
 use longhaul_deadline::{Moment, PathId, Piece, Refusal};
-use longhaul_proto::{CircuitGrant, Route};
+use longhaul_proto::{CircuitGrant, Hop, Host, Route};
 use longhaul_transfer::{Mark, Reserved};
 
 /// Most paths that are told apart in one copy: a reservation has eight at most, and changes few times.
@@ -26,6 +26,7 @@ pub struct Paths {
     granted: Vec<ByDepots>,
     pins: bool,
     push: bool,
+    server: Host,
 }
 
 #[derive(Debug)]
@@ -42,13 +43,14 @@ struct Path {
 }
 
 impl Paths {
-    /// None so far, of a copy that sends or not, and can have its streams leave from ports of its own or not.
-    pub const fn new(pins: bool, push: bool) -> Self {
+    /// None so far, of a copy with this server that sends or not, and can have its streams leave from ports of its own or not.
+    pub const fn new(server: Host, pins: bool, push: bool) -> Self {
         Self {
             known: Vec::new(),
             granted: Vec::new(),
             pins,
             push,
+            server,
         }
     }
 
@@ -65,11 +67,18 @@ impl Paths {
 
     fn by_depots(&self, item: &PathGrant) -> Option<ByDepots> {
         let route = item.route.as_ref()?.parse::<Route>().ok()?;
-        let route = match self.push {
-            true => route,
+        // A depot does not dial its own machine.
+        let mut hops: Vec<Hop> = route
+            .hops()
+            .iter()
+            .filter(|hop| hop.endpoint.host != self.server)
+            .cloned()
+            .collect();
+        if !self.push {
             // The route is as the bytes go; sessions begin at their end.
-            false => Route::new(route.hops().iter().rev().cloned().collect()).ok()?,
-        };
+            hops.reverse();
+        }
+        let route = Route::new(hops).ok()?;
         let grant = item.grant.as_ref()?.parse::<CircuitGrant>().ok()?;
         (!route.is_direct()).then(|| ByDepots {
             links: item.path.links.clone(),
@@ -198,6 +207,13 @@ mod tests {
 
     use super::*;
 
+    fn server() -> Host {
+        "store.example:7511"
+            .parse::<longhaul_proto::Endpoint>()
+            .unwrap()
+            .host
+    }
+
     fn reservation(pieces: serde_json::Value) -> Reservation {
         serde_json::from_value(serde_json::json!({
             "id": 1, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store", "wish": {"volume": {"bytes": 5}},
@@ -216,7 +232,7 @@ mod tests {
             {"start_ms": 5, "end_ms": 9, "paths": [
                 {"rate_bps": 20, "links": link("a"), "source_ports": {"first": 10240, "last": 10303}}]}
         ]));
-        let mut paths = Paths::new(true, true);
+        let mut paths = Paths::new(server(), true, true);
         let pieces = paths.pieces(&granted);
         let of: Vec<_> = pieces.into_iter().map(|piece| piece.paths).collect();
         assert_eq!(
@@ -234,13 +250,13 @@ mod tests {
         };
         assert_eq!(paths.over(&[link("b")]), BTreeSet::from([PathId(1)]));
         // What is fetched, for instance, does not leave from ports of this end.
-        let mut fetched = Paths::new(false, false);
+        let mut fetched = Paths::new(server(), false, false);
         fetched.pieces(&granted);
         assert_eq!(fetched.way(PathId(0), 3), None);
         // Ports that are none.
         let odd = serde_json::json!([{"start_ms": 1, "end_ms": 5, "paths": [
             {"rate_bps": 10, "links": [], "source_ports": {"first": 9, "last": 8}}]}]);
-        let mut paths = Paths::new(true, true);
+        let mut paths = Paths::new(server(), true, true);
         paths.pieces(&reservation(odd));
         assert_eq!(paths.way(PathId(0), 3), None);
     }
@@ -266,11 +282,12 @@ mod tests {
         };
         grant.sign(&controller).unwrap();
         let [one, two] = [&depot, &other].map(|key| format!("{}@depot.example:7510", key.public()));
+        let at_server = format!("{}@store.example:7510", holder.public());
         let grants: PathGrants = serde_json::from_value(serde_json::json!({"start_ms": 0, "end_ms": 80_000, "items": [
-            {"path": path, "depots": ["d"], "route": format!("{one},{two}"), "grant": grant.to_text().unwrap()}]}))
+            {"path": path, "depots": ["d"], "route": format!("{one},{two},{at_server}"), "grant": grant.to_text().unwrap()}]}))
         .unwrap();
         for (push, route) in [(true, format!("{one},{two}")), (false, format!("{two},{one}"))] {
-            let mut paths = Paths::new(push, push);
+            let mut paths = Paths::new(server(), push, push);
             paths.pieces(&granted);
             paths.grant(&grants);
             let way = paths.way(PathId(0), 70_000).unwrap();
@@ -288,7 +305,7 @@ mod tests {
         // What makes no sense does not count.
         let mut odd = grants;
         odd.items[0].grant = Some("lhg1:a".to_owned());
-        let mut paths = Paths::new(false, true);
+        let mut paths = Paths::new(server(), false, true);
         paths.pieces(&granted);
         paths.grant(&odd);
         assert_eq!(paths.way(PathId(0), 70_000), None);
