@@ -304,7 +304,9 @@ mod tests {
         }
         // What makes no sense does not count.
         let mut odd = grants;
-        odd.items[0].grant = Some("lhg1:a".to_owned());
+        for item in &mut odd.items {
+            item.grant = Some("lhg1:a".to_owned());
+        }
         let mut paths = Paths::new(server(), false, true);
         paths.pieces(&granted);
         paths.grant(&odd);

@@ -67,7 +67,7 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
     ];
     let resent = || Some([sent_again(depot?).ok()?, sent_again(sender?).ok()?]);
     let before = resent();
-    let (of_flow, of_cross) = sampled(server.filter(|_| flow.is_some()), sink)?;
+    let [of_flow, of_cross] = sampled(server.filter(|_| flow.is_some()), sink)?;
     let after = resent();
     if flow.is_some() {
         ensure!(after.is_some(), "longhaul perf ended before it was measured");
@@ -188,7 +188,7 @@ fn until_set_up(world: &Controlled<'_, '_, ()>, id: &str) -> Result<()> {
 }
 
 /// The rates of both in each [`SAMPLE`], in bit/s, as they come to the machines of these processes.
-fn sampled(flow: Option<u32>, cross: Option<u32>) -> Result<(Option<Vec<f64>>, Option<Vec<f64>>)> {
+fn sampled(flow: Option<u32>, cross: Option<u32>) -> Result<[Option<Vec<f64>>; 2]> {
     let processes = [flow, cross];
     let read = || -> Result<[u64; 2]> {
         let [flow, cross] = processes.map(|process| process.map_or(Ok(0), received));
@@ -208,7 +208,7 @@ fn sampled(flow: Option<u32>, cross: Option<u32>) -> Result<(Option<Vec<f64>>, O
         (last, at) = (found, now);
     }
     let [of_flow, of_cross] = rates;
-    Ok((flow.map(|_| of_flow), cross.map(|_| of_cross)))
+    Ok([flow.map(|_| of_flow), cross.map(|_| of_cross)])
 }
 
 /// Bytes that have come to the machine of a process, by proc_net(5), but for its loopback device.
