@@ -38,7 +38,8 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         Ok(Self {
             here,
             client_key: key("client")?,
-            controller_key: key("controller")?,
+            // Where it looks for its own.
+            controller_key: key("controller/state/control")?,
             depots: Vec::new(),
             services: Vec::new(),
         })

@@ -39,6 +39,9 @@ const RATE_BPS: u64 = 4_000_000;
 /// What a depot may have let through beside its rate, in bytes: its bucket's depth, and what was on the way.
 const BURST: u64 = 1 << 20;
 
+/// Where a controller whose home is `control` keeps its key.
+const CONTROLLER: &str = "control/state/control";
+
 struct Bed {
     // Dropped in this order: what runs in the lab first.
     depots: Vec<Service>,
@@ -60,13 +63,22 @@ impl Copy {
         loop {
             let mut line = String::new();
             let read = self.lines.read_line(&mut line).unwrap();
-            assert!(read > 0, "over without it: {:#?}", self.events);
+            assert!(read > 0, "over without it: {}", self.told());
             let event: Value = serde_json::from_str(&line).unwrap();
             self.events.push(event.clone());
             if pleases(&event) {
                 return event;
             }
         }
+    }
+
+    /// What says how its ways did.
+    fn told(&self) -> String {
+        let kinds = ["deadline", "route", "stream_opened", "stream_lost"];
+        let is_told = |event: &&Value| kinds.iter().any(|kind| event["event"] == *kind);
+        let lines = self.events.iter().filter(is_told).map(Value::to_string);
+        let last = self.events.last().map(|report| report["deadline"].to_string());
+        lines.chain(last).collect::<Vec<_>>().join("\n")
     }
 
     fn report(mut self) -> Value {
@@ -87,7 +99,7 @@ impl Bed {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("root")).unwrap();
         fs::write(dir.path().join("data"), crate::common::noise(BYTES, 7)).unwrap();
-        for name in ["client", "server", "near", "far", "control"] {
+        for name in ["client", "server", "near", "far", CONTROLLER] {
             new_key(&dir.path().join(name));
         }
         let server_key = key_of(&dir.path().join("server"));
@@ -127,7 +139,7 @@ impl Bed {
 
     fn start(&mut self, trusts_it: bool) {
         let client = self.key("client");
-        let controller = self.key(if trusts_it { "control" } else { "server" });
+        let controller = self.key(if trusts_it { CONTROLLER } else { "server" });
         let policy = self.home("policy.toml");
         let rule = format!(
             "controllers = [\"{controller}\"]\n[[allow]]\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
