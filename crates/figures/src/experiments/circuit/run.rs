@@ -140,7 +140,7 @@ fn prepared(
             "--rate",
             &format!("{rate:.0}"),
             "--for",
-            "10m",
+            "10min",
             "--provision",
             "--json",
         ],
