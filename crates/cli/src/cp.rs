@@ -409,6 +409,7 @@ impl Cp {
                 owner,
                 server: remote.server.clone(),
                 push,
+                joins: connector.is_planned(),
                 // The network tells the streams that are sent by the ports they leave from; what is fetched leaves from the server's.
                 pins: push && connector.is_planned(),
                 // Of one of several parts, nobody knows before the walk.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use longhaul_perf::{Limits, plan::Mtu};
+use longhaul_proto::CircuitGrant;
 use longhaul_session::{PublicKey, Route};
 use quantities::{ByteCount, Probability, Rate, Time, path::CongestionControl};
 
@@ -54,6 +55,9 @@ struct Measure {
     /// Depots to pass, in order, or `direct`.
     #[arg(long, value_name = "HOP[,HOP...]|direct", default_value = "direct")]
     route: Route,
+    /// What a controller granted of a circuit over the route's depots, as `longhaul reservations ID grants` shows it.
+    #[arg(long, value_name = "GRANT", requires = "route")]
+    grant: Option<CircuitGrant>,
     /// How long to send.
     #[arg(
         short,

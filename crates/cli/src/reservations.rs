@@ -52,6 +52,8 @@ enum Action {
     Provision,
     /// Have them torn down; it stays reserved.
     Release,
+    /// Show what lets this key use its paths at the depots on them: the route and the grant of each, as `longhaul perf` takes them.
+    Grants,
 }
 
 impl Reservations {
@@ -79,13 +81,22 @@ impl Reservations {
                 ));
             }
             (Some(id), None) => vec![in_runtime(async { Ok(controller.reservation(id).await?) })?],
+            (Some(id), Some(Action::Grants)) => {
+                let grants = in_runtime(async { Ok(controller.grants(id).await?) })?;
+                if self.json {
+                    answer::line(serde_json::to_string(&grants)?);
+                } else {
+                    answer::lines(show::grants(&grants).into_iter());
+                }
+                return Ok(Exit::Success);
+            }
             (Some(id), Some(action)) => {
                 let done = match action {
                     Action::Commit => Done::Commit,
                     Action::Abort => Done::Abort,
                     Action::Cancel { series } => Done::Cancel { series },
                     Action::Provision => Done::Provision,
-                    Action::Release => Done::Release,
+                    Action::Release | Action::Grants => Done::Release,
                 };
                 let key = SessionId::random()
                     .map_err(|error| anyhow!("cannot make an idempotency key: {error}"))?;

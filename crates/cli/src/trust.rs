@@ -9,7 +9,7 @@ use longhaul_proto::text::printable;
 use longhaul_session::{
     ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, Route, ServerTrust, Session, Verdict, connect,
 };
-use longhaul_transfer::{ConnectError, Connector, Pinned, RoutePlan, SessionConnector};
+use longhaul_transfer::{ConnectError, Connector, Reserved, RoutePlan, SessionConnector};
 
 use crate::home;
 
@@ -184,9 +184,9 @@ impl Remembering {
         self.sessions.use_beside(routes);
     }
 
-    /// See [`SessionConnector::use_pinned`].
-    pub fn use_pinned(&self, pinned: &[Pinned]) {
-        self.sessions.use_pinned(pinned);
+    /// See [`SessionConnector::use_reserved`].
+    pub fn use_reserved(&self, reserved: &[Reserved]) {
+        self.sessions.use_reserved(reserved);
     }
 
     /// See [`SessionConnector::is_planned`].

@@ -1,6 +1,6 @@
 //! Watches a copy: a progress line on a terminal, JSON lines for programs, and what the report needs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Event, Hash, Observer, Progress};
+use longhaul_transfer::{Event, Hash, Observer, Progress, is_reserved};
 use quantities::{ByteCount, Rate, Time};
 use serde_json::{Value, json};
 
@@ -19,6 +19,8 @@ use crate::report::{FailedEntry, Report, hex};
 const MAX_LISTED_FAILURES: usize = 1000;
 /// Changes of routes that the report lists.
 const MAX_JUDGED: usize = 100;
+/// Reserved ways of which it is kept why a stream was lost.
+const MAX_LOST: usize = 64;
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 const JSON_INTERVAL: Duration = Duration::from_millis(250);
 /// A copy shorter than this shows no progress line.
@@ -51,6 +53,8 @@ struct Seen {
     files: u64,
     last_hash: Option<Hash>,
     judged: Vec<Judged>,
+    /// Why a stream was lost last, by reserved way.
+    lost: BTreeMap<String, String>,
     /// Set when the report has been written: nothing may follow it.
     finished: bool,
 }
@@ -176,6 +180,11 @@ impl Watch {
         self.seen().judged.clone()
     }
 
+    /// Why a stream was lost last, or did not open, by the names of the reserved ways.
+    pub fn lost_on_reserved(&self) -> BTreeMap<String, String> {
+        self.seen().lost.clone()
+    }
+
     /// The hash of the one file copied, if it was one.
     pub fn only_file(&self) -> Option<Hash> {
         let seen = self.seen();
@@ -214,6 +223,12 @@ impl Observer for Watch {
                 reason,
             } => {
                 let reason = shown(reason);
+                if is_reserved(&route) {
+                    let mut seen = self.seen();
+                    if seen.lost.len() < MAX_LOST || seen.lost.contains_key(&route) {
+                        seen.lost.insert(route.clone(), reason.clone());
+                    }
+                }
                 if self.show.json {
                     self.line(
                         json!({ "event": "stream_lost", "stream": stream, "route": route, "reason": reason }),

@@ -360,6 +360,10 @@ pub struct PathGrant {
     pub path: ReservedPath,
     /// The depots for which it holds, by name.
     pub depots: Vec<String>,
+    /// The way over the path's depots in the direction in which the bytes go, one depot of each site that has any, in the form of `--route`: hops that must
+    /// follow directly, with their keys. None where no depot of the path has an address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
     /// The grant, signed by the controller, for the key that asked: `lhg1:` and base32 digits. None where no depot of the map stands on the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,

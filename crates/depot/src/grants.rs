@@ -10,7 +10,7 @@ use std::time::Duration;
 use longhaul_hop::RateLimit;
 use longhaul_policy::{Policy, RateLimits};
 use longhaul_proto::text::printable;
-use longhaul_proto::{CircuitGrant, Open, PublicKey, StatusCode};
+use longhaul_proto::{CircuitGrant, Open, PublicKey, StatusCode, payload_rate};
 use quantities::Rate;
 
 use crate::refusal::Refused;
@@ -42,7 +42,7 @@ pub(crate) struct GrantSession {
     grants: Arc<Grants>,
     key: Key,
     stated: u64,
-    /// Bits a second to which its hops are paced.
+    /// Bits a second of payload to which its hops are paced.
     paced: u64,
     limits: RateLimits,
     left: Duration,
@@ -101,13 +101,13 @@ impl Grants {
         account.stated += stated;
         account.end_unix_ms = grant.end_unix_ms;
         for limit in [&account.limits.forward, &account.limits.backward] {
-            limit.set(Some(grant.rate));
+            limit.set(Some(payload_rate(grant.rate)));
         }
         Ok(GrantSession {
             grants: Arc::clone(self),
             key,
             stated,
-            paced: rate.unwrap_or(grant.rate),
+            paced: payload_rate(rate.unwrap_or(grant.rate)),
             limits: account.limits.clone(),
             left: Duration::from_millis(grant.end_unix_ms.saturating_sub(now_unix_ms)),
         })
@@ -116,7 +116,7 @@ impl Grants {
 
 impl Account {
     fn new(grant: &CircuitGrant) -> Self {
-        let limit = || Arc::new(RateLimit::new(Some(grant.rate)));
+        let limit = || Arc::new(RateLimit::new(Some(payload_rate(grant.rate))));
         Self {
             sessions: 0,
             stated: 0,
@@ -141,7 +141,7 @@ impl GrantSession {
         self.limits.clone()
     }
 
-    /// Bytes a second to which its hops are paced.
+    /// Bytes a second of payload to which its hops are paced.
     pub(crate) fn paced(&self) -> u64 {
         (self.paced / BITS).max(1)
     }
@@ -203,12 +203,12 @@ mod tests {
             beyond.detail
         );
         let rest = grants.take(&grant(1_000), Some(30_000_000), 0).unwrap();
-        assert_eq!(rest.paced(), 3_750_000);
+        assert_eq!(rest.paced(), payload_rate(30_000_000) / 8);
         let third = grants.take(&grant(1_000), None, 0).unwrap_err();
         assert!(third.detail.contains("all 2 sessions"), "{}", third.detail);
         drop(whole);
         let again = grants.take(&grant(1_000), None, 0).unwrap();
-        assert_eq!(again.paced(), 10_000_000);
+        assert_eq!(again.paced(), 9_564_068, "of 10 MB/s, less what headers take");
         assert!(Arc::ptr_eq(&again.limits().forward, &rest.limits().forward));
         assert_eq!((rest.carried(5), again.carried(6)), (5, 11));
     }

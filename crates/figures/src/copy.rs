@@ -209,10 +209,19 @@ pub fn serve_with(
 /// # Errors
 /// It does not start: the error quotes what it printed.
 pub fn start_depot(tools: &Tools, lab: &Lab, node: &str) -> Result<Server> {
+    start_depot_with(tools, lab, node, &[])
+}
+
+/// The same with these options of `depot` as well.
+///
+/// # Errors
+/// As [`start_depot`].
+pub fn start_depot_with(tools: &Tools, lab: &Lab, node: &str, options: &[&str]) -> Result<Server> {
     let mut command = in_node(tools, lab, node, &tools.identities.depot_home(node))?;
     command
         .args(["depot", "--listen", &format!("0.0.0.0:{DEPOT_PORT}"), "--policy"])
-        .arg(&tools.identities.depot_policy);
+        .arg(&tools.identities.depot_policy)
+        .args(options);
     Server::start(command, "longhaul depot", "listening")
 }
 

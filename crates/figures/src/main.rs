@@ -4,6 +4,7 @@
 //! `fit` for the loss rates that the LSL scenarios state.
 
 mod children;
+mod controlled;
 mod copy;
 mod dataset;
 mod demo;

@@ -54,7 +54,7 @@ pub struct CircuitGrant {
     pub start_unix_ms: u64,
     /// Until, and without, this one; later than the start.
     pub end_unix_ms: u64,
-    /// Bits a second that all sessions may have together, each way; at least 1.
+    /// Bits a second that all sessions may have together, each way, with the headers of their packets ([`payload_rate`]); at least 1.
     pub rate: u64,
     /// Sessions at a time; at least 1.
     pub sessions: u16,
@@ -95,6 +95,17 @@ pub enum GrantFault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no grant of a circuit: {0}")]
 pub struct NoGrant(&'static str);
+
+/// A full TCP segment with timestamps (RFC 7323) over Ethernet, in bytes: its payload, and its frame.
+const SEGMENT_PAYLOAD: u128 = 1448;
+const SEGMENT_FRAME: u128 = 1514;
+
+/// What payload may have of a circuit's rate, in bit/s: what is reserved counts packets with their headers, as the nodes of a network do.
+#[must_use]
+pub const fn payload_rate(rate: u64) -> u64 {
+    // It is less than the rate.
+    (rate as u128 * SEGMENT_PAYLOAD / SEGMENT_FRAME) as u64
+}
 
 impl CircuitGrant {
     /// Makes `key` the issuer and signs (LH-GRANT-1).

@@ -10,7 +10,9 @@ use std::{
 
 use bytes::BytesMut;
 use longhaul_hop::{Conn, Dialled, Options, Resolver, check_congestion, dial, unix_ms};
-use longhaul_proto::{Chain, ChainFailure, CircuitGrant, Endpoint, Open, Route, Service, SessionId};
+use longhaul_proto::{
+    Chain, ChainFailure, CircuitGrant, Endpoint, Open, Route, Service, SessionId, payload_rate,
+};
 use rustls::client::UnbufferedClientConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -23,6 +25,9 @@ use crate::{
     secured::Secured,
     tls::{self, ServerKey},
 };
+
+/// Bits of a byte.
+const BITS: u64 = 8;
 
 /// What names were found to be is kept for all sessions of this process.
 static RESOLVER: LazyLock<Resolver> = LazyLock::new(Resolver::new);
@@ -46,7 +51,7 @@ pub struct ConnectOptions {
     pub source_ports: Option<RangeInclusive<u16>>,
     /// Time for everything up to the secure session, a fall-back included.
     pub setup_timeout: Duration,
-    /// Whether to connect directly when the route fails and nothing went on (LH-FALLBACK-1).
+    /// Whether to connect directly when the route fails and nothing went on (LH-FALLBACK-1). Never with a grant.
     pub fall_back: bool,
     /// What the server is asked for.
     pub service: Service,
@@ -118,7 +123,8 @@ impl ConnectOptions {
 pub async fn connect(options: &ConnectOptions) -> Result<Session, Error> {
     let now = Instant::now();
     let deadline = now + options.setup_timeout;
-    if !options.fall_back || options.route.is_direct() {
+    // Without the depots it would not be the circuit (LH-GRANT-4).
+    if !options.fall_back || options.route.is_direct() || options.grant.is_some() {
         return along(options, &options.route, deadline).await;
     }
     // A silent route must leave time for the direct way.
@@ -146,19 +152,30 @@ async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Re
     if let Some(name) = &options.congestion {
         check_congestion(name)?;
     }
-    let Dialled { conn, address } =
-        reach(first, options, deadline)
-            .await
-            .map_err(|source| Error::NotConnected {
-                endpoint: first.clone(),
-                place: match (route.is_direct(), &options.onward) {
-                    (false, _) => FirstPlace::Depot,
-                    (true, Some(_)) => FirstPlace::Offramp,
-                    (true, None) => FirstPlace::Server,
-                },
-                source,
-            })?;
+    let dialled = reach(first, options, deadline)
+        .await
+        .map_err(|source| Error::NotConnected {
+            endpoint: first.clone(),
+            place: match (route.is_direct(), &options.onward) {
+                (false, _) => FirstPlace::Depot,
+                (true, Some(_)) => FirstPlace::Offramp,
+                (true, None) => FirstPlace::Server,
+            },
+            source,
+        })?;
+    let Dialled { conn, address } = dialled;
+    if let Some(grant) = &options.grant {
+        pace(&conn, payload_rate(options.rate.unwrap_or(grant.rate)));
+    }
     initiate(conn, Some(address), options, route, deadline).await
+}
+
+/// Holds the first hop of a circuit to its rate, in bit/s of payload, as the depots hold those behind it (LH-GRANT-4).
+fn pace(conn: &Conn, rate: u64) {
+    if let Err(error) = drs::set_max_pacing_rate(conn, Some((rate / BITS).max(1))) {
+        // The depot holds it as well.
+        tracing::debug!(%error, "the first hop of a circuit can't be paced");
+    }
 }
 
 /// Opens a session as its initiator over a connection to the server that stands already, whichever end dialled it. There is no route

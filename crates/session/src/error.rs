@@ -212,6 +212,16 @@ impl Error {
         }
     }
 
+    /// Whether a depot or the server did not take the grant of a circuit (LH-GRANT-2, LH-GRANT-3).
+    #[must_use]
+    pub fn is_about_grant(&self) -> bool {
+        let Self::Hop(failure) = self else { return false };
+        matches!(
+            failure.kind,
+            FailureKind::Depot(StatusCode::GrantRefused) | FailureKind::Acceptor(StatusCode::GrantRefused)
+        )
+    }
+
     /// The hop that is to blame, as far as it is known: whom a depot could not reach, else who refused or fell silent.
     #[must_use]
     pub fn endpoint(&self) -> Option<&Endpoint> {

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Admission, FailureKind, Hop, Next, Open, OpenDecoder, Route, Service, Status, StatusCode,
+    Admission, CircuitGrant, FailureKind, Hop, Next, Open, OpenDecoder, Route, Service, Status, StatusCode,
 };
 use longhaul_session::{ConnectOptions, Error, Identity, ListenOptions, Listener, ServerTrust, connect};
 use tokio::{
@@ -228,6 +228,45 @@ async fn it_falls_back_only_when_nothing_went_on() {
             );
         }
     }
+}
+
+/// LH-GRANT-4: what has a grant is paced from the first hop on, and goes by its depots or not at all.
+#[tokio::test]
+async fn a_session_with_a_grant_is_paced_and_does_not_fall_back() {
+    let controller = Identity::generate().unwrap();
+    let (listener, mut options) = ends(&[relay(Manner::Relays).await]).await;
+    let mut grant = CircuitGrant {
+        circuit: b"12".to_vec(),
+        holder: options.identity.public(),
+        from: "a".to_owned(),
+        to: "b".to_owned(),
+        start_unix_ms: 0,
+        end_unix_ms: u64::MAX,
+        rate: 8_000_000,
+        sessions: 1,
+        depots: vec![controller.public()],
+        issuer: controller.public(),
+        signature: [0; 64],
+    };
+    grant.sign(controller.signing_key()).unwrap();
+    options.grant = Some(Box::new(grant));
+    options.fall_back = true;
+    for (stated, paced) in [(None, 956_406), (Some(4_000_000), 478_203)] {
+        options.rate = stated;
+        let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
+        let session = connected.unwrap();
+        assert_eq!(session.tcp_info().unwrap().max_pacing_rate, Some(paced));
+        accepted.unwrap();
+    }
+    let refuses = relay(Manner::Answers(StatusCode::GrantRefused, false)).await;
+    let (_listener, mut refused) = ends(&[refuses]).await;
+    refused.grant = options.grant;
+    refused.fall_back = true;
+    let error = connect(&refused).await.unwrap_err();
+    assert!(
+        error.is_about_grant() && matches!(error, Error::Hop(_)),
+        "{error}"
+    );
 }
 
 /// The second relay is dead: the error names it, by the word of the first.

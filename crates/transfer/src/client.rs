@@ -104,8 +104,10 @@ impl ConnectError {
 /// Which routes a copy uses beside the direct one, by their numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoutePlan {
-    /// Those that are used.
+    /// Those that are used, and held against the direct one.
     pub beside: Vec<usize>,
+    /// Those that were reserved, and are used in addition.
+    pub reserved: Vec<usize>,
 }
 
 /// Opens streams to one server over several routes.

@@ -36,7 +36,9 @@ pub use explain::{Picture, explain};
 pub use grants::{Access, GrantError, Grants, GrantsInForce};
 pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, MIN_OPEN_FILES, STREAM_BYTES};
 pub use local::copy_local;
-pub use over_sessions::{Pinned, SessionConnector, depots_of, is_pinned, serve_files, serve_session};
+pub use over_sessions::{
+    Mark, Reserved, SessionConnector, depots_of, is_reserved, serve_files, serve_session,
+};
 pub use part::{MAX_PARTS, Part, PartError, Portion};
 pub use progress::{Ends, Event, Observer, Progress, RouteStanding, StreamCounters};
 pub use remembered::StreamMemory;

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
-use longhaul_proto::{PublicKey, Route};
+use longhaul_proto::text::printable;
+use longhaul_proto::{CircuitGrant, PublicKey, Route};
 use longhaul_session::{Clear, ConnectOptions, FlowWatch, Session, connect};
 
 use tokio::sync::watch;
@@ -18,19 +19,21 @@ use crate::server::Server;
 const FROM: &str = " from ";
 /// The same where streams leave from ports that were granted.
 const FROM_PORTS: &str = " from ports ";
+/// The same where a circuit was granted at the depots.
+const BY_CIRCUIT: &str = " by circuit ";
 
 /// The depots in the name of a route, as [`SessionConnector`] gives it.
 #[must_use]
 pub fn depots_of(route_name: &str) -> &str {
-    route_name
-        .split_once(FROM)
-        .map_or(route_name, |(depots, _)| depots)
+    let cut = |name: &'_ str, at: &str| name.find(at).unwrap_or(name.len());
+    let end = cut(route_name, FROM).min(cut(route_name, BY_CIRCUIT));
+    route_name.get(..end).unwrap_or(route_name)
 }
 
-/// Whether the streams of a route of that name leave from [pinned](Pinned) ports.
+/// Whether a route of that name is [reserved](Reserved).
 #[must_use]
-pub fn is_pinned(route_name: &str) -> bool {
-    route_name.contains(FROM_PORTS)
+pub fn is_reserved(route_name: &str) -> bool {
+    route_name.contains(FROM_PORTS) || route_name.contains(BY_CIRCUIT)
 }
 
 impl Transport for Session {
@@ -56,25 +59,32 @@ pub struct SessionConnector {
     unknown: Mutex<Option<PublicKey>>,
 }
 
-/// A way that was reserved: the network tells its streams from others by the ports that they leave from.
+/// A way that was reserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pinned {
+pub struct Reserved {
     /// The depots to pass.
     pub route: Route,
-    /// The ports of this host that sessions begin at.
-    pub ports: RangeInclusive<u16>,
+    /// What tells its streams from others.
+    pub mark: Mark,
 }
 
-impl Pinned {
-    /// What the route is called in events and reports.
+/// What tells the streams of a reserved way from others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mark {
+    /// The network knows them by the ports of this host that they leave from.
+    Ports(RangeInclusive<u16>),
+    /// The depots on the way know them by this grant, which their OPENs carry (LH-GRANT-1).
+    Grant(Arc<CircuitGrant>),
+}
+
+impl Reserved {
+    /// What the route is called in events and reports. A circuit keeps its name when more or less of it is granted.
     #[must_use]
     pub fn name(&self) -> String {
-        format!(
-            "{}{FROM_PORTS}{}-{}",
-            self.route,
-            self.ports.start(),
-            self.ports.end()
-        )
+        match &self.mark {
+            Mark::Ports(ports) => format!("{}{FROM_PORTS}{}-{}", self.route, ports.start(), ports.end()),
+            Mark::Grant(grant) => format!("{}{BY_CIRCUIT}{}", self.route, printable(&grant.circuit)),
+        }
     }
 }
 
@@ -83,7 +93,7 @@ impl Pinned {
 struct Paths {
     all: Vec<Path>,
     chosen: Vec<usize>,
-    pinned: Vec<usize>,
+    reserved: Vec<usize>,
 }
 
 impl Paths {
@@ -99,23 +109,33 @@ impl Paths {
     }
 
     /// What is used beside the first.
-    fn beside(&self) -> Vec<usize> {
-        let mut beside = self.chosen.clone();
-        let others = self.pinned.iter().filter(|number| !self.chosen.contains(number));
-        beside.extend(others);
-        beside
+    fn plan(&self) -> RoutePlan {
+        let once = |numbers: &[usize]| {
+            let mut once: Vec<usize> = Vec::new();
+            for number in numbers {
+                if !once.contains(number) {
+                    once.push(*number);
+                }
+            }
+            once
+        };
+        RoutePlan {
+            beside: once(&self.chosen),
+            reserved: once(&self.reserved),
+        }
     }
 }
 
-/// Most routes that one copy hears of.
-const MAX_ROUTES: usize = 32;
+/// Most ways that one copy hears of. A reserved one whose rate or end changes is another one.
+const MAX_ROUTES: usize = 256;
 
-/// One way to the server: the depots to pass, and the address and ports of this host to begin at, where they are not the system's choice.
+/// One way to the server: the depots to pass, the address of this host to begin at, where that is not the system's choice, and what marks its streams as
+/// those of a reserved way.
 #[derive(Clone, PartialEq, Eq)]
 struct Path {
     route: Route,
     source: Option<IpAddr>,
-    ports: Option<RangeInclusive<u16>>,
+    mark: Option<Mark>,
 }
 
 impl SessionConnector {
@@ -133,7 +153,7 @@ impl SessionConnector {
             let path = |source| Path {
                 route: route.clone(),
                 source,
-                ports: None,
+                mark: None,
             };
             match sources {
                 [] => vec![path(base.source)],
@@ -168,7 +188,7 @@ impl SessionConnector {
                 paths.number(Path {
                     route: route.clone(),
                     source,
-                    ports: None,
+                    mark: None,
                 })
             });
             let numbers: Vec<usize> = numbers.collect();
@@ -178,21 +198,21 @@ impl SessionConnector {
 
     /// From now on, these reserved ways are used besides whatever is [chosen](Self::use_beside), and no other reserved ones; as there, they join and leave
     /// a copy that is under way.
-    pub fn use_pinned(&self, pinned: &[Pinned]) {
+    pub fn use_reserved(&self, reserved: &[Reserved]) {
         self.use_ways(|paths, source| {
-            let numbers = pinned.iter().filter_map(|pinned| {
+            let numbers = reserved.iter().filter_map(|reserved| {
                 paths.number(Path {
-                    route: pinned.route.clone(),
+                    route: reserved.route.clone(),
                     source,
-                    ports: Some(pinned.ports.clone()),
+                    mark: Some(reserved.mark.clone()),
                 })
             });
             let numbers: Vec<usize> = numbers.collect();
-            paths.pinned = numbers;
+            paths.reserved = numbers;
         });
     }
 
-    /// Whether ways can [join](Self::use_pinned) at all.
+    /// Whether ways can [join](Self::use_reserved) at all.
     pub fn is_planned(&self) -> bool {
         self.plan.is_some()
     }
@@ -201,16 +221,11 @@ impl SessionConnector {
         let Some(plan) = &self.plan else { return };
         let mut paths = self.paths.locked();
         set(&mut paths, self.base.source);
-        let mut beside: Vec<usize> = Vec::new();
-        for number in paths.beside() {
-            if !beside.contains(&number) {
-                beside.push(number);
-            }
-        }
+        let planned = paths.plan();
         drop(paths);
         plan.send_if_modified(|now| {
-            let is_new = now.beside != beside;
-            now.beside = beside;
+            let is_new = *now != planned;
+            *now = planned;
             is_new
         });
     }
@@ -225,10 +240,10 @@ impl Connector for SessionConnector {
     type Stream = Session;
 
     fn routes(&self) -> Vec<String> {
-        let name = |path: &Path| match (&path.ports, path.source) {
-            (Some(ports), _) => Pinned {
+        let name = |path: &Path| match (&path.mark, path.source) {
+            (Some(mark), _) => Reserved {
                 route: path.route.clone(),
-                ports: ports.clone(),
+                mark: mark.clone(),
             }
             .name(),
             (None, None) => path.route.to_string(),
@@ -245,7 +260,12 @@ impl Connector for SessionConnector {
         let mut options = self.base.clone();
         let path = self.paths.locked().all.get(route).cloned();
         if let Some(path) = path {
-            (options.route, options.source, options.source_ports) = (path.route, path.source, path.ports);
+            (options.route, options.source) = (path.route, path.source);
+            match path.mark {
+                Some(Mark::Ports(ports)) => options.source_ports = Some(ports),
+                Some(Mark::Grant(grant)) => options.grant = Some(Box::new(CircuitGrant::clone(&grant))),
+                None => {}
+            }
         }
         connect(&options).await.map_err(|error| {
             if let longhaul_session::Error::UnknownServer { found, .. } = &error {
@@ -257,7 +277,8 @@ impl Connector for SessionConnector {
                     error if error.is_about_the_service() => ConnectFailure::NotOffered,
                     _ => ConnectFailure::NoRoute,
                 },
-                retry: is_worth_a_retry(&error),
+                // A depot may take a grant later that it does not take yet: its clock may be behind, and sessions of the circuit end.
+                retry: is_worth_a_retry(&error) || (options.grant.is_some() && error.is_about_grant()),
                 message: error.to_string(),
             }
         })

@@ -6,8 +6,9 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{Timestamp, Zoned};
 use longhaul_control_api::reservations::Offers;
@@ -30,6 +31,7 @@ mod kept;
 mod looks;
 mod options;
 mod report;
+mod ways;
 
 pub use kept::{give_back, left};
 pub use options::{DeadlineOptions, Wanted};
@@ -37,6 +39,7 @@ pub use report::DeadlineReport;
 
 use book::Book;
 use looks::Looks;
+use ways::{Streams, WayReport, Ways};
 
 /// How often the copy is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,6 +58,8 @@ pub struct Of {
     pub owner: String,
     pub server: Endpoint,
     pub push: bool,
+    /// Whether reserved ways can join the copy.
+    pub joins: bool,
     /// Whether streams of reserved ways leave from ports of their own: else all streams between the ends are the reservation's.
     pub pins: bool,
     /// Bytes, where they are known before the walk.
@@ -81,6 +86,7 @@ struct Shared {
     offers: Option<Offers>,
     error: Option<String>,
     steps: Vec<String>,
+    ways: Vec<WayReport>,
 }
 
 impl Deadline {
@@ -96,6 +102,7 @@ impl Deadline {
             offers: None,
             error: None,
             steps: Vec::new(),
+            ways: Vec::new(),
         }));
         let (over, is_over) = flag::channel(false);
         let wanted = of.wanted.clone();
@@ -103,6 +110,7 @@ impl Deadline {
             shared: shared.clone(),
             looks: Looks::new(&of, watch.progress.clone()),
             book: Book::new(of),
+            ways: Ways::default(),
             connector,
             watch,
             is_over,
@@ -147,6 +155,7 @@ impl Deadline {
             offers: shared.offers.as_ref(),
             error: shared.error.as_deref(),
             steps: shared.steps.clone(),
+            ways: shared.ways.clone(),
         };
         DeadlineReport::new(said, ended, is_done)
     }
@@ -157,6 +166,7 @@ struct Keeper {
     shared: Arc<Mutex<Shared>>,
     looks: Looks,
     book: Book,
+    ways: Ways,
     connector: Arc<Remembering>,
     watch: Arc<Watch>,
     is_over: flag::Receiver<bool>,
@@ -182,7 +192,7 @@ impl Keeper {
                 // Its sender lives as long as the copy; when it is gone, that is over as well.
                 () = async { drop(is_over.wait_for(|over| *over).await) } => {
                     self.tell(Event::Over).await;
-                    self.connector.use_pinned(&[]);
+                    self.connector.use_reserved(&[]);
                     return;
                 }
             }
@@ -198,15 +208,49 @@ impl Keeper {
         for event in self.book.judged(&self.watch.judged()) {
             self.tell(event).await;
         }
-        let now = unix_ms();
         let is_reserved = self.with(|shared| shared.planner.promise().is_some());
         let look = self.looks.look(is_reserved);
         self.tell(Event::Look(look)).await;
-        let pinned = self.with(|shared| match shared.planner.promise() {
-            Some(promise) => self.book.pinned(promise, now),
+        self.use_ways().await;
+    }
+
+    /// Has the copy go by what is promised now, and tells the planner which of the ways carry nothing.
+    async fn use_ways(&mut self) {
+        self.book.ask_for_grants(unix_ms()).await;
+        let used = self.with(|shared| match shared.planner.promise() {
+            Some(promise) => self.book.ways(promise, unix_ms()),
             None => Vec::new(),
         });
-        self.connector.use_pinned(&pinned);
+        let reserved: Vec<_> = used.iter().map(|(_, way, _)| way.clone()).collect();
+        self.connector.use_reserved(&reserved);
+        let streams = self.watch.progress.streams();
+        let open = streams
+            .iter()
+            .filter(|stream| stream.open.load(Ordering::Relaxed));
+        let seen = Streams {
+            open: open.map(|stream| stream.route.clone()).collect(),
+            lost: self.watch.lost_on_reserved(),
+        };
+        let changed = self.ways.look(Instant::now(), &used, &seen);
+        let report = self.ways.report();
+        self.with(|shared| shared.ways = report);
+        for changed in changed {
+            self.step(&changed.line);
+            let state = if changed.works { "way-back" } else { "way-failed" };
+            self.watch.event(json!({
+                "event": "deadline", "state": state, "reservation": self.book.id(), "message": changed.line, "error": null,
+            }));
+            let (path, works) = (changed.path, changed.works);
+            self.tell(Event::Path { path, works }).await;
+        }
+    }
+
+    fn step(&self, line: &str) {
+        self.with(|shared| {
+            if shared.steps.len() < MAX_STEPS {
+                shared.steps.push(line.to_owned());
+            }
+        });
     }
 
     fn with<T>(&self, what: impl FnOnce(&mut Shared) -> T) -> T {
@@ -238,9 +282,10 @@ impl Keeper {
     }
 
     /// Keeps what is reported, and tells programs of it.
-    fn note(&self, action: &Action, done: &book::Done) {
+    fn note(&mut self, action: &Action, done: &book::Done) {
         let line = self.book.line(action, done);
         let (reservation, ends) = (self.book.id(), self.book.ends().cloned());
+        let mut is_new = false;
         self.with(|shared| {
             shared.reservation = reservation.or(shared.reservation);
             shared.ends = ends;
@@ -251,6 +296,7 @@ impl Keeper {
                 shared.error = Some(error.clone());
             }
             if matches!(done.event, Event::Committed) {
+                is_new = true;
                 shared.error = None;
                 shared.offers = None;
             }
@@ -260,6 +306,9 @@ impl Keeper {
                 shared.steps.push(line.clone());
             }
         });
+        if is_new {
+            self.ways.look_anew();
+        }
         if let Some(state) = done.state {
             self.watch.event(json!({
                 "event": "deadline", "state": state, "reservation": reservation, "message": line, "error": done.error,

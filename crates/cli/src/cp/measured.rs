@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_control_api::measurements::{Conditions, Measurement, Quantity, Source};
-use longhaul_transfer::{Ends, StreamCounters, is_pinned};
+use longhaul_transfer::{Ends, StreamCounters, is_reserved};
 
 use crate::of_path::{OfPath, limit_of, loss_share};
 
@@ -52,7 +52,7 @@ pub fn measured(
 ) -> Vec<Measurement> {
     let mut routes = BTreeMap::<&str, OfRoute>::new();
     // What a reserved way carries is no forecast of what others find there.
-    for stream in streams.iter().filter(|stream| !is_pinned(&stream.route)) {
+    for stream in streams.iter().filter(|stream| !is_reserved(&stream.route)) {
         let (ends, bytes) = (stream.ends(), stream.bytes.load(Ordering::Relaxed));
         routes
             .entry(&stream.route)

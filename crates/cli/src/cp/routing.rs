@@ -15,7 +15,7 @@ use longhaul_hop::unix_ms;
 use longhaul_proto::{Endpoint, Route, SessionId, SigningKey};
 use longhaul_route_source::belief::SMALL_BYTES;
 use longhaul_route_source::{Choice, ChosenRoute, ClientSource, Origin, Question, Spread};
-use longhaul_transfer::{Progress, RouteStanding, depots_of, is_pinned};
+use longhaul_transfer::{Progress, RouteStanding, depots_of, is_reserved};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -344,7 +344,7 @@ impl Routing {
 fn failed(judged: &[Judged]) -> Vec<String> {
     let mut failed: Vec<String> = Vec::new();
     // What the network does with reserved ways says nothing of routes.
-    for one in judged.iter().filter(|one| !is_pinned(&one.route)) {
+    for one in judged.iter().filter(|one| !is_reserved(&one.route)) {
         failed.retain(|route| *route != one.route);
         if one.standing.is_bad() {
             failed.push(one.route.clone());

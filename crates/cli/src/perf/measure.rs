@@ -159,6 +159,7 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, Firs
     };
     let mut options = ConnectOptions {
         congestion: perf.congestion.clone(),
+        grant: perf.measure.grant.clone().map(Box::new),
         ..ConnectOptions::new(
             Service::PERF,
             perf.measure.route.clone(),

@@ -5,8 +5,8 @@
 use jiff::civil::Date;
 use jiff::{Timestamp, Zoned};
 use longhaul_control_api::reservations::{
-    Circuit, CircuitStanding, FullLink, LifeState, LinkDirection, Offer, Piece, Proof, ProvisionState,
-    Refusal, Reservation, ReserveState, SourcePortRange, Wish,
+    Circuit, CircuitStanding, FullLink, LifeState, LinkDirection, Offer, PathGrants, Piece, Proof,
+    ProvisionState, Refusal, Reservation, ReserveState, SourcePortRange, Wish,
 };
 use longhaul_proto::text::printable;
 use quantities::{ByteCount, Rate};
@@ -24,6 +24,21 @@ fn text(text: &str) -> String {
 
 fn rate(bps: u64) -> Rate {
     Rate::nearest(bps as f64)
+}
+
+/// What lets sessions use the paths at the depots on them.
+pub fn grants(grants: &PathGrants) -> Vec<String> {
+    let lines = grants.items.iter().flat_map(|item| {
+        let shown = rate(item.path.rate_bps);
+        match (&item.route, &item.grant) {
+            (Some(route), Some(grant)) => vec![
+                format!("{shown}: --route {}", text(route)),
+                format!("  --grant {}", text(grant)),
+            ],
+            _ => vec![format!("{shown}: no depot of the map stands on this path")],
+        }
+    });
+    lines.collect()
 }
 
 /// What is reserved, in a word or two.

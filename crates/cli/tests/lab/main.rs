@@ -11,5 +11,6 @@ mod onramp;
 mod own_addresses;
 mod path;
 mod perf;
+mod reserved;
 mod round_trips;
 mod routing;

@@ -1,8 +1,8 @@
 //! What can be asked of a controller about reservations. What is sent again because no answer came has the same idempotency key: it counts once.
 
 use longhaul_control_api::reservations::{
-    RefusedProblem, Reservation, ReservationChange, ReservationPage, ReservationQuery, ReservationRequest,
-    Reserved,
+    PathGrants, RefusedProblem, Reservation, ReservationChange, ReservationPage, ReservationQuery,
+    ReservationRequest, Reserved,
 };
 use serde::Serialize;
 
@@ -92,6 +92,15 @@ impl Controller {
     /// [`ClientError`].
     pub async fn reservation(&self, id: u64) -> Result<Reservation, ClientError> {
         self.ask("GET", &format!("/reservations/{id}"), None::<&()>).await
+    }
+
+    /// What lets this key's sessions use a reservation's paths at the depots on them, now or in the next stretch of its time.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn grants(&self, id: u64) -> Result<PathGrants, ClientError> {
+        self.ask("GET", &format!("/reservations/{id}/grants"), None::<&()>)
+            .await
     }
 
     /// All reservations that are asked for, page by page.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_control_api::map::Map;
+use longhaul_control_api::map::{Depot, DepotAddress, Map, Transport};
 use longhaul_control_api::reservations::{
     LifeState, PathGrant, PathGrants, ProvisionState, Reservation, ReservedPath,
 };
 use longhaul_proto::text::printable;
-use longhaul_proto::{CircuitGrant, MAX_GRANT_DEPOTS, PublicKey, SigningKey};
+use longhaul_proto::{CircuitGrant, Endpoint, Hop, MAX_GRANT_DEPOTS, PublicKey, Route, SigningKey};
 
 use crate::reservations::streams::PORTS_OF_PATH;
 
@@ -55,7 +55,7 @@ pub fn grants(
     let piece = piece.ok_or(NoGrants::Over(reservation.id))?;
     let is_one = piece.paths.len() == 1;
     let items = piece.paths.iter().zip(1..).map(|(path, place): (_, usize)| {
-        let (names, keys) = depots(path, map);
+        let on_it = OnPath::of(path, map);
         let circuit = match is_one {
             true => reservation.id.to_string(),
             false => format!("{}.{place}", reservation.id),
@@ -70,7 +70,7 @@ pub fn grants(
             rate: path.rate_bps,
             // As many as have source ports.
             sessions: PORTS_OF_PATH,
-            depots: keys.into_iter().collect(),
+            depots: on_it.keys().into_iter().collect(),
             issuer: signer.public(),
             signature: [0; 64],
         };
@@ -86,7 +86,8 @@ pub fn grants(
         };
         Ok(PathGrant {
             path: path.clone(),
-            depots: names,
+            depots: on_it.names(),
+            route: on_it.route().map(|route| route.to_string()),
             grant: text,
         })
     });
@@ -97,18 +98,77 @@ pub fn grants(
     })
 }
 
-/// The depots at the sites of a path, by name and by key.
-fn depots(path: &ReservedPath, map: &Map) -> (Vec<String>, BTreeSet<PublicKey>) {
-    let sites = path.links.iter().flat_map(|link| [&link.from, &link.to]);
-    let sites: BTreeSet<&String> = sites.collect();
-    let on_it = map
-        .depots
-        .iter()
-        .filter(|depot| depot.site.as_ref().is_some_and(|site| sites.contains(site)));
-    on_it
-        .take(MAX_GRANT_DEPOTS)
-        .map(|depot| (depot.name.clone(), depot.key))
-        .unzip()
+/// The depots at the sites of a path.
+struct OnPath<'a> {
+    /// In the order in which the bytes pass the sites; of one site, in the map's order.
+    all: Vec<&'a Depot>,
+}
+
+impl<'a> OnPath<'a> {
+    fn of(path: &ReservedPath, map: &'a Map) -> Self {
+        let first = path.links.first().map(|link| &link.from);
+        let sites = first.into_iter().chain(path.links.iter().map(|link| &link.to));
+        let at = |site| {
+            map.depots
+                .iter()
+                .filter(move |depot| depot.site.as_ref() == Some(site))
+        };
+        Self {
+            all: sites.flat_map(at).collect(),
+        }
+    }
+
+    /// Those that a way passes: of each site the first that can be reached and is not known to be away.
+    fn passed(&self) -> Vec<&'a Depot> {
+        let mut passed: Vec<&Depot> = Vec::new();
+        for depot in &self.all {
+            let is_there = address(depot).is_some() && depot.state.usable();
+            let is_new = passed.last().is_none_or(|last| last.site != depot.site);
+            if is_there && is_new {
+                passed.push(depot);
+            }
+        }
+        passed
+    }
+
+    /// Those that the grant is for, by key.
+    fn keys(&self) -> BTreeSet<PublicKey> {
+        // Where there are more than one grant has room for, those that ways pass come first.
+        let passed = self.passed();
+        let others = self.all.iter().copied();
+        let mut keys = BTreeSet::new();
+        for depot in passed.into_iter().chain(others) {
+            if keys.len() < MAX_GRANT_DEPOTS {
+                keys.insert(depot.key);
+            }
+        }
+        keys
+    }
+
+    fn names(&self) -> Vec<String> {
+        let keys = self.keys();
+        let granted = self.all.iter().filter(|depot| keys.contains(&depot.key));
+        granted.map(|depot| depot.name.clone()).collect()
+    }
+
+    /// The way over them; none without depots, and beyond what a route has room for (LH-ROUTE-4).
+    fn route(&self) -> Option<Route> {
+        let hops = self.passed().into_iter().filter_map(|depot| {
+            Some(Hop {
+                endpoint: address(depot)?.clone(),
+                strict: true,
+                key: Some(depot.key),
+            })
+        });
+        let route = Route::new(hops.collect()).ok()?;
+        (!route.is_direct()).then_some(route)
+    }
+}
+
+/// Where a depot is dialled.
+fn address(depot: &Depot) -> Option<&Endpoint> {
+    let takes_tcp = |address: &&DepotAddress| address.transports.contains(&Transport::Tcp);
+    Some(&depot.addresses.iter().find(takes_tcp)?.endpoint)
 }
 
 /// An end's name as grants have it.
@@ -157,6 +217,7 @@ mod tests {
             (found.start_ms, found.items[0].depots.clone()),
             (50, vec!["on-it".to_owned()])
         );
+        assert_eq!(found.items[0].route, None, "nobody knows where it listens");
         let grant: CircuitGrant = found.items[0].grant.as_ref().unwrap().parse().unwrap();
         assert_eq!((grant.rate, &grant.circuit[..]), (5, &b"12"[..]));
         let trusts = |issuer: &PublicKey| *issuer == signer.public();
@@ -165,5 +226,35 @@ mod tests {
             |reservation: &Reservation, now| grants(reservation, &map, holder, &signer, now).unwrap_err();
         assert_eq!(none(&reservation("released"), 60), NoGrants::Released(12));
         assert_eq!(none(&reservation("provisioned"), 100), NoGrants::Over(12));
+    }
+
+    #[test]
+    fn a_way_passes_one_depot_of_each_site_in_the_order_of_the_path() {
+        let path: ReservedPath = serde_json::from_value(json!({"rate_bps": 4, "links": [
+            {"link": "ca", "from": "c", "to": "a"}, {"link": "ab", "from": "a", "to": "b"}]}))
+        .unwrap();
+        let keys = [(); 5].map(|()| SigningKey::generate().unwrap().public());
+        let depot = |at: usize, name: &str, site: &str, is_stale: bool| {
+            let state = match is_stale {
+                true => json!({"state": "stale", "heard": 0.0, "until": 1.0}),
+                false => json!({"state": "listed"}),
+            };
+            json!({"name": name, "key": keys[at].to_string(), "site": site, "state": state,
+                "addresses": [{"endpoint": format!("{name}.example:7510")}]})
+        };
+        let map: Map = serde_json::from_value(json!({
+            "sites": [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}],
+            "depots": [depot(0, "a0", "a", true), depot(1, "a1", "a", false), depot(2, "a2", "a", false), depot(3, "c0", "c", false),
+                depot(4, "d0", "d", false)],
+        }))
+        .unwrap();
+        let on_it = OnPath::of(&path, &map);
+        assert_eq!(on_it.names(), ["c0", "a0", "a1", "a2"]);
+        let [c0, a1] = [(3, "c0"), (1, "a1")]
+            .map(|(at, name): (usize, &str)| format!("{}@{name}.example:7510", keys[at]));
+        let way = on_it.route().map(|route| route.to_string());
+        assert_eq!(way, Some(format!("{c0},{a1}")));
+        let nowhere = OnPath { all: Vec::new() };
+        assert_eq!(nowhere.route(), None);
     }
 }

@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod attacks;
 pub mod beside;
+pub mod circuit;
 pub mod classify;
 pub mod copies;
 pub mod copy;
@@ -57,5 +58,6 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(forecast::Forecast),
         Box::new(admission::Admission),
         Box::new(deadlines::DEADLINES),
+        Box::new(circuit::Circuit),
     ]
 }

@@ -15,6 +15,9 @@
 //! - **Even**: it is neither after [`PROBATION_SPANS`]. From now on the streams are spread evenly.
 //! - **Gone**: no attempt can succeed.
 //!
+//! A **reserved** way is apart from that: what it may carry was promised by the network, and is no measure for others. It has up to [`RESERVED_STREAMS`]
+//! streams in addition to all others, and is only given up where it is late, stalled or gone.
+//!
 //! No clock and no socket in here; the supervisor feeds it and opens, retires and gives up what follows.
 
 use std::time::Duration;
@@ -30,6 +33,10 @@ const LATE_LEAST: Duration = Duration::from_millis(100);
 /// stream does twice as often.)
 const STALL: Duration = Duration::from_secs(1);
 const STALL_RTTS: u32 = 6;
+/// The same in time of a reserved way, which may be held to a low rate.
+const RESERVED_STALL: Duration = Duration::from_secs(5);
+/// Streams of a reserved way. Its rate is known, so there is nothing to find out; with several, a lost packet holds back a part of it.
+const RESERVED_STREAMS: usize = 4;
 /// Over which time routes are compared, in round trips and in time.
 const SPAN_RTTS: u32 = 4;
 const MIN_SPAN: Duration = Duration::from_millis(300);
@@ -79,6 +86,7 @@ pub(super) struct Judged {
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     used: bool,
+    reserved: bool,
     tried: Option<Duration>,
     opened: Option<Duration>,
     /// Bytes at the last look at which they had grown, and when that was.
@@ -130,15 +138,21 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// These routes are used from now on, beside the direct one; others no longer.
-    pub(super) fn set_used(&mut self, beside: &[usize]) {
-        let most = beside.iter().copied().max().unwrap_or(DIRECT);
+    /// These routes and these reserved ways are used from now on, beside the direct one; others no longer.
+    pub(super) fn set_used(&mut self, beside: &[usize], reserved: &[usize]) {
+        let most = beside.iter().chain(reserved).copied().max().unwrap_or(DIRECT);
         if self.routes.len() <= most {
             self.routes.resize(most + 1, Known::default());
         }
         for (number, route) in self.routes.iter_mut().enumerate() {
-            route.used = number == DIRECT || beside.contains(&number);
+            route.reserved = number != DIRECT && reserved.contains(&number);
+            route.used = number == DIRECT || route.reserved || beside.contains(&number);
         }
+    }
+
+    /// Whether a route is a reserved way.
+    pub(super) fn is_reserved(&self, route: usize) -> bool {
+        self.routes.get(route).is_some_and(|known| known.reserved)
     }
 
     /// The routes that are used, the direct one first.
@@ -154,6 +168,8 @@ impl Steering {
         };
         match known.standing {
             Standing::Gone => 0,
+            Standing::Late | Standing::Stalled if known.reserved => 1,
+            _ if known.reserved => RESERVED_STREAMS,
             Standing::Slower | Standing::Late | Standing::Stalled => 1,
             Standing::Trial { .. } => (streams / 2).max(1),
             _ if route != DIRECT => usize::MAX,
@@ -164,20 +180,26 @@ impl Steering {
         }
     }
 
-    /// How many streams there are in all, where there would be so many over one route: as many again for each route on probation, and one for each
-    /// route that keeps one to be measured by.
+    /// How many streams there are in all, where there would be so many over one route: as many again for each route on probation, one for each
+    /// route that keeps one to be measured by, and those of reserved ways.
     pub(super) fn in_all(&self, streams: usize) -> usize {
         let is_new = |other: &&Known| matches!(other.standing, Standing::Probation(_));
         let measured = self
             .used()
-            .filter(|route| self.most(*route, streams) == 1)
+            .filter(|route| !self.is_reserved(*route) && self.most(*route, streams) == 1)
             .count();
+        let reserved = self.used().filter(|route| self.is_reserved(*route));
+        let reserved: usize = reserved.map(|route| self.most(route, streams)).sum();
         let times = 1 + self.others().filter(is_new).count();
-        streams.saturating_mul(times).saturating_add(measured)
+        streams
+            .saturating_mul(times)
+            .saturating_add(measured)
+            .saturating_add(reserved)
     }
 
     fn others(&self) -> impl Iterator<Item = &Known> {
-        self.routes.iter().skip(DIRECT + 1).filter(|other| other.used)
+        let others = self.routes.iter().skip(DIRECT + 1);
+        others.filter(|other| other.used && !other.reserved)
     }
 
     /// Looks at all routes, by their numbers, with the round trip over the longest of them. What stands differently is returned.
@@ -289,7 +311,8 @@ impl Steering {
         let (known, look) = (self.routes.get(route)?, looks.get(route)?);
         let direct = self.routes.get(DIRECT)?;
         let silent = now.saturating_sub(known.grew.1);
-        let bound = STALL.max(rtt.saturating_mul(STALL_RTTS));
+        let least = if known.reserved { RESERVED_STALL } else { STALL };
+        let bound = least.max(rtt.saturating_mul(STALL_RTTS));
         let direct_moves = direct.grew.1 > known.grew.1 && now.saturating_sub(direct.grew.1) < silent / 2;
         if known.standing == Standing::Stalled {
             let moves = look.open > 0 && silent.is_zero() && look.moved > known.marked.moved;
@@ -327,6 +350,9 @@ impl Steering {
             let (Some(known), Some(look)) = (self.routes.get(route).copied(), looks.get(route)) else {
                 continue;
             };
+            if known.reserved {
+                continue;
+            }
             let (Some(here), Some(one)) = (carried(&known, look), each(&known, look)) else {
                 continue;
             };

@@ -15,17 +15,19 @@ use longhaul_deadline::{Action, Ask, Event, Moment, PathId, Promise};
 use longhaul_hop::unix_ms;
 use longhaul_proto::SessionId;
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Pinned, RouteStanding};
+use longhaul_transfer::{Reserved as ReservedWay, RouteStanding};
 use quantities::{ByteCount, Rate};
 
 use super::Of;
 use super::ends::{self, Ends};
-use super::granted::{Paths, refusal};
+use super::granted::{Paths, is_held_by_network, refusal};
 use super::kept::{Kept, Reserved};
 use crate::cp::routing::Judged;
 
 /// How often it is asked how a reservation stands.
 const STANDING_AFTER: Duration = Duration::from_secs(10);
+/// Grants that could not be had are asked for again after this long.
+const GRANTS_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Paths at once, of a copy whose streams can be told apart by their ports; else one.
 const PATHS: u32 = 4;
 
@@ -79,8 +81,19 @@ pub struct Book {
     paths: Paths,
     looked: Option<Instant>,
     failed: BTreeSet<PathId>,
+    /// When to ask for grants.
+    grants_due: Option<GrantsDue>,
     /// Verdicts on routes that the planner has heard of.
     judged: usize,
+}
+
+/// When grants are asked for.
+#[derive(Debug, Clone, Copy)]
+enum GrantsDue {
+    /// As soon as can be, or from then on.
+    After(Instant),
+    /// When those that there are end.
+    At(Moment),
 }
 
 impl Book {
@@ -88,7 +101,7 @@ impl Book {
     pub fn new(mut of: Of) -> Self {
         Self {
             controller: of.controller.take(),
-            paths: Paths::new(of.pins),
+            paths: Paths::new(of.server.host.clone(), of.pins, of.push),
             of,
             ends: None,
             id: None,
@@ -96,6 +109,7 @@ impl Book {
             kept: None,
             looked: None,
             failed: BTreeSet::new(),
+            grants_due: None,
             judged: 0,
         }
     }
@@ -234,6 +248,7 @@ impl Book {
             Event::Returned => {
                 self.looked = Some(Instant::now());
                 self.failed.clear();
+                self.grants_due = Some(GrantsDue::After(Instant::now()));
                 Done::new(Event::Committed, done.state)
             }
             _ => done,
@@ -252,6 +267,7 @@ impl Book {
             return done;
         }
         self.id = None;
+        self.forget_grants();
         if let Some(kept) = self.kept.take() {
             kept.forget();
         }
@@ -287,6 +303,7 @@ impl Book {
         self.id = None;
         self.looked = None;
         self.failed.clear();
+        self.forget_grants();
         if let Some(kept) = self.kept.take() {
             kept.forget();
         }
@@ -332,9 +349,45 @@ impl Book {
         events
     }
 
-    /// The ways of a moment.
-    pub fn pinned(&self, promise: &Promise, now: Moment) -> Vec<Pinned> {
-        let ways = promise.at(now).filter_map(|(path, _)| self.paths.pinned(path));
+    fn forget_grants(&mut self) {
+        self.grants_due = None;
+        self.paths.forget_grants();
+    }
+
+    /// Asks for grants of what is promised, where that is due and they can be used.
+    pub async fn ask_for_grants(&mut self, now: Moment) {
+        let is_due = match self.grants_due {
+            Some(GrantsDue::After(due)) => due <= Instant::now(),
+            Some(GrantsDue::At(due)) => due <= now,
+            None => false,
+        };
+        let (Some(id), Some((controller, ..)), true, true) =
+            (self.id, &self.controller, is_due, self.of.joins)
+        else {
+            return;
+        };
+        let asked = tokio::join!(controller.reservation(id), controller.grants(id));
+        self.grants_due = match asked {
+            (Ok(reservation), Ok(grants)) => {
+                match is_held_by_network(&reservation) {
+                    true => self.paths.forget_grants(),
+                    false => self.paths.grant(&grants),
+                }
+                Some(GrantsDue::At(grants.end_ms))
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::info!(%error, "no grants for the depots on the reserved paths");
+                // Nothing is said of those that there are.
+                Some(GrantsDue::After(Instant::now() + GRANTS_AGAIN_AFTER))
+            }
+        };
+    }
+
+    /// The ways of a moment, each with its rate in bit/s.
+    pub fn ways(&self, promise: &Promise, now: Moment) -> Vec<(PathId, ReservedWay, f64)> {
+        let ways = promise
+            .at(now)
+            .filter_map(|(path, bps)| Some((path, self.paths.way(path, now)?, bps)));
         ways.collect()
     }
 

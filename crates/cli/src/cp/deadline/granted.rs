@@ -4,20 +4,36 @@
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use longhaul_control_api::reservations::{LinkDirection, Offers, Reservation, ReservedPath, Wish};
+use longhaul_control_api::reservations::{
+    CircuitStanding, LinkDirection, Offers, PathGrant, PathGrants, Reservation, ReservedPath, Wish,
+};
 use longhaul_deadline::{Moment, PathId, Piece, Refusal};
-use longhaul_proto::Route;
-use longhaul_transfer::Pinned;
+use longhaul_proto::{CircuitGrant, Hop, Host, Route};
+use longhaul_transfer::{Mark, Reserved};
 
 /// Most paths that are told apart in one copy: a reservation has eight at most, and changes few times.
 const MAX_PATHS: usize = 1024;
+/// So long before the end of a grant its way is left, or an eighth of its time if that is less: what is under way is delivered before depots reset it.
+const LEFT_BEFORE_MS: Moment = 2000;
 
 /// Paths that were granted so far; their places are their numbers.
 #[derive(Debug)]
 pub struct Paths {
     known: Vec<Path>,
+    /// The ways over depots, as they were granted last.
+    granted: Vec<ByDepots>,
     pins: bool,
+    push: bool,
+    server: Host,
+}
+
+#[derive(Debug)]
+struct ByDepots {
+    links: Vec<LinkDirection>,
+    route: Route,
+    grant: Arc<CircuitGrant>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -27,12 +43,48 @@ struct Path {
 }
 
 impl Paths {
-    /// None so far, of a copy that can have its streams leave from ports of its own, or not.
-    pub const fn new(pins: bool) -> Self {
+    /// None so far, of a copy with this server that sends or not, and can have its streams leave from ports of its own or not.
+    pub const fn new(server: Host, pins: bool, push: bool) -> Self {
         Self {
             known: Vec::new(),
+            granted: Vec::new(),
             pins,
+            push,
+            server,
         }
+    }
+
+    /// From now on these grants count. Those that make no sense do not.
+    pub fn grant(&mut self, grants: &PathGrants) {
+        let by_depots = grants.items.iter().filter_map(|item| self.by_depots(item));
+        self.granted = by_depots.collect();
+    }
+
+    /// No grants count any more.
+    pub fn forget_grants(&mut self) {
+        self.granted.clear();
+    }
+
+    fn by_depots(&self, item: &PathGrant) -> Option<ByDepots> {
+        let route = item.route.as_ref()?.parse::<Route>().ok()?;
+        // A depot does not dial its own machine.
+        let mut hops: Vec<Hop> = route
+            .hops()
+            .iter()
+            .filter(|hop| hop.endpoint.host != self.server)
+            .cloned()
+            .collect();
+        if !self.push {
+            // The route is as the bytes go; sessions begin at their end.
+            hops.reverse();
+        }
+        let route = Route::new(hops).ok()?;
+        let grant = item.grant.as_ref()?.parse::<CircuitGrant>().ok()?;
+        (!route.is_direct()).then(|| ByDepots {
+            links: item.path.links.clone(),
+            route,
+            grant: Arc::new(grant),
+        })
     }
 
     /// What is granted: what is held, if anything is, and else what is promised.
@@ -67,20 +119,38 @@ impl Paths {
         u32::try_from(place).ok().map(PathId)
     }
 
-    /// The way by which a copy uses a path; none where the network does not tell its streams from others by their ports.
-    pub fn pinned(&self, path: PathId) -> Option<Pinned> {
-        let path = self.known.get(usize::try_from(path.0).ok()?)?;
-        Some(Pinned {
-            route: Route::direct(),
-            ports: path.ports.clone()?,
-        })
+    /// The way by which a copy uses a path at a moment: over the depots on it, where there is a grant for them; else by the ports by which the network tells
+    /// its streams from others.
+    pub fn way(&self, path: PathId, now: Moment) -> Option<Reserved> {
+        let known = self.known.get(usize::try_from(path.0).ok()?)?;
+        let Some(by_depots) = self.over_depots(known) else {
+            return Some(Reserved {
+                route: Route::direct(),
+                mark: Mark::Ports(known.ports.clone()?),
+            });
+        };
+        let (start, end) = (by_depots.grant.start_unix_ms, by_depots.grant.end_unix_ms);
+        let left = end.saturating_sub(LEFT_BEFORE_MS.min(end.saturating_sub(start) / 8));
+        (start..left).contains(&now).then(|| by_depots.way())
+    }
+
+    fn over_depots(&self, path: &Path) -> Option<&ByDepots> {
+        self.granted.iter().find(|granted| granted.links == path.links)
     }
 
     /// The paths that a way stands for, by the way's name.
     pub fn named(&self, name: &str) -> Vec<PathId> {
-        let all = (0..).map(PathId).take(self.known.len());
-        all.filter(|path| self.pinned(*path).is_some_and(|pinned| pinned.name() == name))
-            .collect()
+        let is_named = |path: &Path| match (self.over_depots(path), &path.ports) {
+            (Some(by_depots), _) => by_depots.way().name() == name,
+            (None, Some(ports)) => {
+                let (route, mark) = (Route::direct(), Mark::Ports(ports.clone()));
+                Reserved { route, mark }.name() == name
+            }
+            (None, None) => false,
+        };
+        let numbered = (0..).map(PathId).zip(&self.known);
+        let found = numbered.filter(|(_, path)| is_named(path)).map(|(id, _)| id);
+        found.collect()
     }
 
     /// The paths that pass one of these links.
@@ -92,6 +162,27 @@ impl Paths {
             .map(|(id, _)| id)
             .collect()
     }
+}
+
+impl ByDepots {
+    fn way(&self) -> Reserved {
+        Reserved {
+            route: self.route.clone(),
+            mark: Mark::Grant(self.grant.clone()),
+        }
+    }
+}
+
+/// Whether the nodes of the network hold all of a reservation's circuit. Then streams go by their ports: depots would bring others to the same nodes, whose
+/// addresses these do not know.
+pub fn is_held_by_network(reservation: &Reservation) -> bool {
+    reservation.circuit.as_ref().is_some_and(|circuit| {
+        let is_managed = matches!(
+            circuit.standing,
+            CircuitStanding::Waiting | CircuitStanding::SettingUp | CircuitStanding::SetUp
+        );
+        is_managed && circuit.not_set_up.is_empty()
+    })
 }
 
 /// The source ports by which the network knows the streams of a path.
@@ -112,7 +203,16 @@ pub fn refusal(offers: &Offers) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_proto::SigningKey;
+
     use super::*;
+
+    fn server() -> Host {
+        "store.example:7511"
+            .parse::<longhaul_proto::Endpoint>()
+            .unwrap()
+            .host
+    }
 
     fn reservation(pieces: serde_json::Value) -> Reservation {
         serde_json::from_value(serde_json::json!({
@@ -132,17 +232,17 @@ mod tests {
             {"start_ms": 5, "end_ms": 9, "paths": [
                 {"rate_bps": 20, "links": link("a"), "source_ports": {"first": 10240, "last": 10303}}]}
         ]));
-        let mut paths = Paths::new(true);
+        let mut paths = Paths::new(server(), true, true);
         let pieces = paths.pieces(&granted);
         let of: Vec<_> = pieces.into_iter().map(|piece| piece.paths).collect();
         assert_eq!(
             of,
             [vec![(PathId(0), 10.0), (PathId(1), 5.0)], vec![(PathId(0), 20.0)]]
         );
-        let pinned = paths.pinned(PathId(0)).unwrap();
+        let pinned = paths.way(PathId(0), 3).unwrap();
         assert_eq!(pinned.name(), "direct from ports 10240-10303");
         assert_eq!(paths.named(&pinned.name()), [PathId(0)]);
-        assert_eq!(paths.pinned(PathId(1)), None);
+        assert_eq!(paths.way(PathId(1), 3), None);
         let link = |name: &str| LinkDirection {
             link: name.to_owned(),
             from: "west".to_owned(),
@@ -150,14 +250,82 @@ mod tests {
         };
         assert_eq!(paths.over(&[link("b")]), BTreeSet::from([PathId(1)]));
         // What is fetched, for instance, does not leave from ports of this end.
-        let mut fetched = Paths::new(false);
+        let mut fetched = Paths::new(server(), false, false);
         fetched.pieces(&granted);
-        assert_eq!(fetched.pinned(PathId(0)), None);
+        assert_eq!(fetched.way(PathId(0), 3), None);
         // Ports that are none.
         let odd = serde_json::json!([{"start_ms": 1, "end_ms": 5, "paths": [
             {"rate_bps": 10, "links": [], "source_ports": {"first": 9, "last": 8}}]}]);
-        let mut paths = Paths::new(true);
+        let mut paths = Paths::new(server(), true, true);
         paths.pieces(&reservation(odd));
-        assert_eq!(paths.pinned(PathId(0)), None);
+        assert_eq!(paths.way(PathId(0), 3), None);
+    }
+
+    #[test]
+    fn a_path_with_granted_depots_is_a_way_over_them_for_as_long_as_the_grant_lasts() {
+        let [controller, depot, other, holder] = [(); 4].map(|()| SigningKey::generate().unwrap());
+        let links = serde_json::json!([{"link": "a", "from": "west", "to": "east"}]);
+        let path = serde_json::json!({"rate_bps": 10, "links": links, "source_ports": {"first": 10240, "last": 10303}});
+        let granted = reservation(serde_json::json!([{"start_ms": 0, "end_ms": 80_000, "paths": [path]}]));
+        let mut grant = CircuitGrant {
+            circuit: b"1".to_vec(),
+            holder: holder.public(),
+            from: "dtn1".to_owned(),
+            to: "store".to_owned(),
+            start_unix_ms: 0,
+            end_unix_ms: 80_000,
+            rate: 10,
+            sessions: 4,
+            depots: vec![depot.public()],
+            issuer: controller.public(),
+            signature: [0; 64],
+        };
+        grant.sign(&controller).unwrap();
+        let [one, two] = [&depot, &other].map(|key| format!("{}@depot.example:7510", key.public()));
+        let at_server = format!("{}@store.example:7510", holder.public());
+        let grants: PathGrants = serde_json::from_value(serde_json::json!({"start_ms": 0, "end_ms": 80_000, "items": [
+            {"path": path, "depots": ["d"], "route": format!("{one},{two},{at_server}"), "grant": grant.to_text().unwrap()}]}))
+        .unwrap();
+        for (push, route) in [(true, format!("{one},{two}")), (false, format!("{two},{one}"))] {
+            let mut paths = Paths::new(server(), push, push);
+            paths.pieces(&granted);
+            paths.grant(&grants);
+            let way = paths.way(PathId(0), 70_000).unwrap();
+            assert_eq!(way.name(), format!("{route} by circuit 1"));
+            assert_eq!(way.mark, Mark::Grant(Arc::new(grant.clone())));
+            assert_eq!(paths.named(&way.name()), [PathId(0)]);
+            assert_eq!(paths.way(PathId(0), 79_000), None, "it is about to end");
+            paths.forget_grants();
+            assert_eq!(
+                paths.way(PathId(0), 70_000).is_some(),
+                push,
+                "by its ports, if at all"
+            );
+        }
+        // What makes no sense does not count.
+        let mut odd = grants;
+        for item in &mut odd.items {
+            item.grant = Some("lhg1:a".to_owned());
+        }
+        let mut paths = Paths::new(server(), false, true);
+        paths.pieces(&granted);
+        paths.grant(&odd);
+        assert_eq!(paths.way(PathId(0), 70_000), None);
+    }
+
+    #[test]
+    fn a_circuit_that_the_network_holds_whole_is_told() {
+        let mut one = reservation(serde_json::json!([]));
+        assert!(!is_held_by_network(&one));
+        for (standing, not_set_up, is_held) in [
+            ("set-up", serde_json::json!([]), true),
+            ("setting-up", serde_json::json!([]), true),
+            ("set-up", serde_json::json!(["east"]), false),
+            ("unmanaged", serde_json::json!([]), false),
+        ] {
+            let circuit = serde_json::json!({"standing": standing, "not_set_up": not_set_up});
+            one.circuit = serde_json::from_value(circuit).unwrap();
+            assert_eq!(is_held_by_network(&one), is_held, "{standing}");
+        }
     }
 }

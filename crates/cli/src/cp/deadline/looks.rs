@@ -9,7 +9,7 @@ use longhaul_control_api::routes::{RouteAnswer, RouteOption, RouteQuestion};
 use longhaul_control_client::Controller;
 use longhaul_deadline::{Look, Measured, Rates};
 use longhaul_proto::{Endpoint, Route};
-use longhaul_transfer::{Progress, is_pinned};
+use longhaul_transfer::{Progress, is_reserved};
 
 use super::Of;
 
@@ -98,9 +98,9 @@ impl Looks {
     }
 
     /// Looks; while something is reserved, nothing is measured of best effort.
-    pub fn look(&mut self, is_reserved: bool) -> Look {
+    pub fn look(&mut self, is_promised: bool) -> Look {
         let (left, is_all) = self.left();
-        let measured = self.measured(Instant::now(), is_reserved);
+        let measured = self.measured(Instant::now(), is_promised);
         Look {
             left,
             is_all,
@@ -109,13 +109,13 @@ impl Looks {
         }
     }
 
-    fn measured(&mut self, now: Instant, is_reserved: bool) -> Option<Measured> {
+    fn measured(&mut self, now: Instant, is_promised: bool) -> Option<Measured> {
         let streams = self.progress.streams();
-        let by_best_effort = streams.iter().filter(|stream| !is_pinned(&stream.route));
+        let by_best_effort = streams.iter().filter(|stream| !is_reserved(&stream.route));
         let bytes = by_best_effort
             .map(|stream| stream.bytes.load(Ordering::Relaxed))
             .fold(0, u64::saturating_add);
-        if is_reserved || bytes == 0 {
+        if is_promised || bytes == 0 {
             self.samples.clear();
             self.flows_since = None;
             return None;

@@ -8,6 +8,7 @@ use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
 use super::ends::Ends;
+use super::ways::WayReport;
 
 /// In the report of a copy.
 #[derive(Debug, Serialize)]
@@ -32,6 +33,8 @@ pub struct DeadlineReport {
     pub returned_bytes: u64,
     /// The most paths at once.
     pub paths: usize,
+    /// The reserved ways of the copy.
+    pub ways: Vec<WayReport>,
     /// How often the controller was asked for room.
     pub requests: u32,
     /// What best effort was expected to carry when that was looked at last, in bit/s.
@@ -60,6 +63,7 @@ pub struct Said<'a> {
     pub error: Option<&'a str>,
     /// In one line each, as it happened.
     pub steps: Vec<String>,
+    pub ways: Vec<WayReport>,
 }
 
 impl DeadlineReport {
@@ -92,6 +96,7 @@ impl DeadlineReport {
             reserved_bytes: bytes(account.reserved),
             returned_bytes: bytes(account.returned),
             paths: account.paths,
+            ways: said.ways,
             requests: planner.requests(),
             best_effort_bps: planner.expected().map(|rates| Spread {
                 p10: rates.p10,
@@ -153,7 +158,9 @@ impl DeadlineReport {
         });
         let first = format!("deadline: {}", self.decision);
         let steps = self.lines.iter().map(|line| format!("  {line}"));
-        std::iter::once(first).chain(expected).chain(steps).collect()
+        let ways = self.ways.iter().map(|way| format!("  {}", way.line()));
+        let lines = std::iter::once(first).chain(expected);
+        lines.chain(steps).chain(ways).collect()
     }
 }
 

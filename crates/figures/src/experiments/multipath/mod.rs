@@ -1,11 +1,14 @@
-//! Several paths at once: each alone, pairs, all three, and paths that go and come in mid-copy.
+//! Several paths at once: each alone, pairs, all three, shared out by hand, reserved by the copy itself, and paths that go and come in mid-copy.
 
+mod by_hand;
 mod page;
+mod reserved;
 mod run;
+mod tables;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::sized_file;
@@ -13,6 +16,8 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;
+use by_hand::{Congestion, How, Split, Streams};
+use reserved::{Reserve, ReservedSeen};
 
 /// The experiment.
 pub struct Multipath;
@@ -40,6 +45,10 @@ pub enum Change {
     ComesBack,
     /// The depot of A is started [`AWAY_SECONDS`] after the copy.
     Joins,
+    /// A's far link carries half, from [`CHANGED_AT`] until [`CHANGED_BACK_AT`].
+    Halved,
+    /// It carries nothing.
+    Cut,
 }
 
 /// One copy.
@@ -49,10 +58,16 @@ pub struct Cell {
     paths: Vec<Path>,
     /// What befalls A.
     change: Change,
+    /// How data and streams are shared out, where they are given; else the copy finds both by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    split: Option<Split>,
+    /// What the copy reserves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reserve: Option<Reserve>,
 }
 
 /// What one copy came to.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
     /// From the start of the command to the verified end.
     seconds: f64,
@@ -66,6 +81,12 @@ pub struct Seen {
     around_change: Option<[f64; 3]>,
     /// The same of all paths together.
     all_around_change: Option<[f64; 3]>,
+    /// How long each of several copies took that were made at once, in seconds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    took_s: Vec<f64>,
+    /// What became of what was reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reserved: Option<ReservedSeen>,
 }
 
 /// Bytes of a file: what 100 Mbit/s carry in 20 s.
@@ -79,6 +100,9 @@ const FILES_OF_CHANGES: u64 = 5;
 const AWAY_SECONDS: f64 = 3.0;
 /// How long after A's return its rate counts: a stream is opened again after pauses of up to 4 s, and then grows.
 const SETTLE_SECONDS: f64 = 5.0;
+/// When A's link changes, and changes back, in seconds after the lab came up: a copy begins some three seconds after that, and lasts until some 25 s.
+const CHANGED_AT: f64 = 11.0;
+const CHANGED_BACK_AT: f64 = 18.0;
 
 impl Path {
     const ALL: [Self; 3] = [Self::A, Self::B, Self::C];
@@ -111,8 +135,10 @@ impl Cell {
     /// How many files it copies.
     fn files(&self) -> u64 {
         match self.change {
-            Change::None => (SECONDS * self.mbps() * 1e6 / 8.0 / FILE_BYTES as f64).round() as u64,
-            _ => FILES_OF_CHANGES,
+            Change::None | Change::Halved | Change::Cut => {
+                (SECONDS * self.mbps() * 1e6 / 8.0 / FILE_BYTES as f64).round() as u64
+            }
+            Change::Dies | Change::ComesBack | Change::Joins => FILES_OF_CHANGES,
         }
     }
 
@@ -125,7 +151,57 @@ impl Cell {
         Self {
             paths: paths.to_vec(),
             change: Change::None,
+            split: None,
+            reserve: None,
         }
+    }
+
+    fn split(paths: &[Path], how: How, streams: Streams, congestion: Congestion) -> Self {
+        Self {
+            split: Some(Split {
+                how,
+                streams,
+                congestion,
+            }),
+            ..Self::of(paths)
+        }
+    }
+
+    fn reserving(reserve: Reserve) -> Self {
+        Self {
+            reserve: Some(reserve),
+            ..Self::of(&Path::ALL)
+        }
+    }
+
+    /// How long it takes, about, in seconds, beside set-up.
+    fn seconds(&self) -> f64 {
+        let Some(split) = self.split else {
+            return 9.0 * (self.files() * FILE_BYTES) as f64 / (1e6 * self.mbps());
+        };
+        let slowest = self
+            .paths
+            .iter()
+            .map(|path| path.mbps())
+            .fold(f64::INFINITY, f64::min);
+        let share = match split.how {
+            How::Pulled => return by_hand::SECONDS as f64,
+            How::Even => 1.0 / self.paths.len() as f64,
+            How::ThirtySeventy => 0.3,
+        };
+        (by_hand::SECONDS as f64 * share * self.mbps() / slowest).max(by_hand::SECONDS as f64)
+    }
+
+    /// The trace of A's far link, by which data comes, as `wanbed` reads it; none where nothing befalls it.
+    fn trace(&self) -> Option<String> {
+        let changed = match self.change {
+            Change::Halved => "200 Mbit/s",
+            Change::Cut => "0 bit/s",
+            _ => return None,
+        };
+        Some(format!(
+            "at, rate, delay, loss\n0 s, 400 Mbit/s, 14.25 ms,\n{CHANGED_AT} s, {changed},,\n{CHANGED_BACK_AT} s, 400 Mbit/s,,\n"
+        ))
     }
 
     fn changing(change: Change) -> Self {
@@ -139,6 +215,19 @@ impl Cell {
     pub fn demonstrated() -> Self {
         Self::changing(Change::ComesBack)
     }
+}
+
+/// Everything that befalls A.
+const CHANGES: [Change; 5] = [
+    Change::Dies,
+    Change::ComesBack,
+    Change::Joins,
+    Change::Halved,
+    Change::Cut,
+];
+
+fn trace_file(root: &std::path::Path, change: Change) -> PathBuf {
+    root.join(format!("{change:?}.csv"))
 }
 
 /// The combinations of the paper, in its order.
@@ -167,20 +256,38 @@ impl Experiment for Multipath {
 
     fn cells(&self) -> Vec<Cell> {
         let combinations = COMBINATIONS.iter().map(|paths| Cell::of(paths));
-        let changes = [Change::Dies, Change::ComesBack, Change::Joins].map(Cell::changing);
-        combinations.chain(changes).collect()
+        let changes = CHANGES.map(Cell::changing);
+        let mut splits = Vec::new();
+        for congestion in Congestion::ALL {
+            for streams in Streams::ALL {
+                let one = |how| move |paths: &&[Path]| Cell::split(paths, how, streams, congestion);
+                let together = || COMBINATIONS.iter().filter(|paths| paths.len() > 1);
+                splits.extend(COMBINATIONS.iter().map(one(How::Pulled)));
+                splits.extend(together().map(one(How::Even)));
+                if streams == Streams::Ten {
+                    let pairs = together().filter(|paths| paths.len() == 2);
+                    splits.extend(pairs.map(one(How::ThirtySeventy)));
+                }
+            }
+        }
+        let reserving = Reserve::ALL.map(Cell::reserving);
+        combinations
+            .chain(changes)
+            .chain(splits)
+            .chain(reserving)
+            .collect()
     }
 
     /// By default each path alone, and all; `--seeds 1` is all of it.
     fn seeds(&self, cell: &Cell) -> u64 {
-        u64::from(matches!(cell.change, Change::None) && cell.paths.len() != 2)
+        let is_plain = cell.split.is_none() && cell.reserve.is_none();
+        u64::from(matches!(cell.change, Change::None) && cell.paths.len() != 2 && is_plain)
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
-        let bytes = (cell.files() * FILE_BYTES) as f64;
         Cost {
             share: 1.0,
-            seconds: 3.0 + 9.0 * bytes / (1e6 * cell.mbps()),
+            seconds: 3.0 + cell.seconds(),
         }
     }
 
@@ -190,16 +297,40 @@ impl Experiment for Multipath {
         for file in 0..most {
             sized_file(&root.join(file.to_string()), FILE_BYTES, file)?;
         }
+        for file in 0..by_hand::files(&Path::ALL) {
+            // Other seeds than those of the large ones.
+            sized_file(
+                &root.join(by_hand::file_name(file)),
+                by_hand::FILE_BYTES,
+                most + file,
+            )?;
+        }
+        for change in CHANGES {
+            if let Some(trace) = Cell::changing(change).trace() {
+                std::fs::write(trace_file(&root, change), trace).context("cannot write a trace")?;
+            }
+        }
         Ok(root)
     }
 
-    fn network(&self, tools: &Tools, _root: &PathBuf, cell: &Cell, _seed: u64) -> Result<Network> {
+    fn network(&self, tools: &Tools, root: &PathBuf, cell: &Cell, _seed: u64) -> Result<Network> {
         let relays: Vec<&str> = cell.paths.iter().map(|path| path.node()).collect();
-        Ok(Network::of(tools, "multipath.toml")?.relays(&relays))
+        let network = Network::of(tools, "multipath.toml")?.relays(&relays);
+        Ok(match cell.trace() {
+            Some(_) => {
+                let file = trace_file(root, cell.change);
+                network.set("links.a-far.trace", format!("{:?}", file.to_string_lossy()))
+            }
+            None => network,
+        })
     }
 
     fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
-        run::run(here, cell)
+        match (cell.split, cell.reserve) {
+            (Some(split), _) => by_hand::run(here, cell, split),
+            (None, Some(reserve)) => reserved::run(here, cell, reserve),
+            (None, None) => run::run(here, cell),
+        }
     }
 
     fn outcome(&self, seen: &Seen) -> String {
@@ -208,8 +339,20 @@ impl Experiment for Multipath {
             .iter()
             .map(|bytes| format!("{:.1}", 8e-6 * *bytes as f64 / seen.seconds))
             .collect();
+        let reserved = seen.reserved.as_ref().map_or(String::new(), |reserved| {
+            let mbps = |of: [f64; 3]| of.map(|bps| format!("{:.0}", bps / 1e6)).join(" + ");
+            format!(
+                ", of {} Mbit/s reserved {} were carried, beside {:.0}; met: {:?}, returned {:.0} of {:.0} MB",
+                mbps(reserved.reserved_bps),
+                mbps(reserved.carried_bps),
+                reserved.best_effort_bps / 1e6,
+                reserved.met,
+                reserved.returned_bytes as f64 / 1e6,
+                reserved.reserved_bytes as f64 / 1e6,
+            )
+        });
         format!(
-            "{:.1} Mbit/s ({}), {:.1} s, {} streams",
+            "{:.1} Mbit/s ({}), {:.1} s, {} streams{reserved}",
             seen.mbps(),
             carried.join(" + "),
             seen.seconds,

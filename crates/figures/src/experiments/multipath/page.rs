@@ -1,8 +1,13 @@
 //! The tables: combinations beside the sum of their paths alone, and changes in mid-copy.
 
-use super::{AWAY_SECONDS, COMBINATIONS, Cell, Change, Path, Seen};
+use super::{
+    AWAY_SECONDS, CHANGED_AT, CHANGED_BACK_AT, CHANGES, COMBINATIONS, Cell, Change, Path, Seen, tables,
+};
 use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
+
+/// How long a link carries less, or nothing.
+const CHANGED_SECONDS: f64 = CHANGED_BACK_AT - CHANGED_AT;
 
 /// The page.
 pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
@@ -50,7 +55,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
         "all while away",
         "all after",
     ]);
-    for change in [Change::Dies, Change::ComesBack, Change::Joins] {
+    for change in CHANGES {
         let one = Cell::changing(change);
         let Some(record) = runs.cell(&one).first().copied() else {
             continue;
@@ -60,7 +65,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
             let there = match change {
                 Change::Dies => [true, true, false],
                 Change::Joins => [false, true, true],
-                Change::None | Change::ComesBack => [true; 3],
+                Change::None | Change::ComesBack | Change::Halved | Change::Cut => [true; 3],
             };
             let around = around.unwrap_or_default().into_iter().zip(there);
             row.extend(around.map(|(mbps, is)| number(Some(mbps).filter(|_| is), 0)));
@@ -69,9 +74,15 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
     }
     Page::new(HEAD)
         .table(&table)
+        .heading("Shared out by hand")
+        .paragraph(tables::BY_HAND)
+        .table(&tables::by_hand(runs))
         .heading("Paths that go and come")
-        .paragraph(CHANGES)
+        .paragraph(CHANGED)
         .table(&changes)
+        .heading("Paths that the copy reserves")
+        .paragraph(&tables::reserved_text())
+        .table(&tables::reserved(runs))
 }
 
 /// What documents quote.
@@ -88,10 +99,11 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
                 format!("{:.1} % ({mbps:.0} Mbit/s)", 100.0 * share),
             ))
         });
-    figures.collect()
+    figures.chain(tables::figures(runs)).collect()
 }
 
-fn name(paths: &[Path]) -> String {
+/// The paths' names, with plus signs between.
+pub fn name(paths: &[Path]) -> String {
     let names: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
     names.join("+")
 }
@@ -102,6 +114,8 @@ fn words(change: Change) -> String {
         Change::Dies => "A dies after a third of the bytes".to_owned(),
         Change::ComesBack => format!("A dies after a third, and is back {AWAY_SECONDS:.0} s later"),
         Change::Joins => format!("A's depot is started {AWAY_SECONDS:.0} s after the copy"),
+        Change::Halved => format!("A's link carries half for {CHANGED_SECONDS:.0} s"),
+        Change::Cut => format!("A's link carries nothing for {CHANGED_SECONDS:.0} s"),
     }
 }
 
@@ -122,8 +136,8 @@ const HEAD: &str = "Files of 250 MB, as many as the paths carry in 20 s, pulled 
      A 57 ms and 400 Mbit/s, B 75 ms and 100 Mbit/s, C 48 ms and 400 Mbit/s. Goodput of whole copies in Mbit/s, from the start of the command to the verified end, set-up and slow start included. In the paper, two paths together, \
      each given half of the streams and of the data, came to less than their faster one alone (A with B 78 %, B with C 76 %).";
 
-const CHANGES: &str = "Depots are killed with SIGKILL. The rates are means of those in the progress events (`bps` and `routes_bps`, Mbit/s). A lost stream's work goes over the other paths at once; the path is tried again with pauses of up to \
-     4 s, so *after* begins 5 s after its depot is back, and the first two seconds of each part are left out because the events' rates are smoothed over them.";
+const CHANGED: &str = "Depots are killed with SIGKILL. The rates are means of those in the progress events (`bps` and `routes_bps`, Mbit/s). A lost stream's work goes over the other paths at once; the path is tried again with pauses of up to \
+     4 s, so *after* begins 5 s after its depot is back, and the first two seconds of each part are left out because the events' rates are smoothed over them. A link that is halved or cut is A's far one, by a trace; its depot stays.";
 
 #[cfg(test)]
 mod tests {
@@ -138,8 +152,7 @@ mod tests {
                 goodput_bps: mbps * 1e6,
                 streams: 4,
                 carried: vec![1; paths.len()],
-                around_change: None,
-                all_around_change: None,
+                ..Seen::default()
             };
             record(Cell::of(paths), 1, seen, true)
         };

@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{AWAY_SECONDS, Cell, Change, FILE_BYTES, Path, SETTLE_SECONDS, Seen};
+use super::{
+    AWAY_SECONDS, CHANGED_AT, CHANGED_BACK_AT, Cell, Change, FILE_BYTES, Path, SETTLE_SECONDS, Seen,
+};
 use crate::children::Server;
 use crate::copy::{DEPOT_PORT, SERVER_PORT, first_copy, serve, start_depot};
 use crate::experiment::Here;
@@ -47,11 +49,19 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
     }
     // A directory of its own: the folder of the run is this program's.
     command.arg(format!("{}/", here.folder.join("arrived").display()));
+    let lab_seconds = lab.links()?.seconds;
     let mut copy = WatchedCopy::start(command)?;
     let mut away = None;
     let seconds_so_far = |copy: &WatchedCopy| copy.events.last().map_or(0.0, |(seconds, _)| *seconds);
     match cell.change {
         Change::None => {}
+        Change::Halved | Change::Cut => {
+            // The link changes by the lab's clock.
+            if lab_seconds > CHANGED_AT - 4.0 {
+                bail!("the copy began {lab_seconds:.1} s after the lab: too late to see A before its change");
+            }
+            away = Some((CHANGED_AT - lab_seconds, CHANGED_BACK_AT - lab_seconds));
+        }
         Change::Dies | Change::ComesBack => {
             let third = |event: &Value| event["bytes"].as_u64() >= Some(cell.files() * FILE_BYTES / 3);
             if copy.until(COPY_TIMEOUT, |event| event["event"] == "progress" && third(event)) != Heard::It {
@@ -98,6 +108,7 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
         carried: routes.iter().map(carried).collect(),
         around_change: away.map(|away| around(&events, away, |event| event["routes_bps"][first?].as_f64())),
         all_around_change: away.map(|away| around(&events, away, |event| event["bps"].as_f64())),
+        ..Seen::default()
     })
 }
 

@@ -49,7 +49,7 @@ struct Went {
 fn copy(roads: &[Road], streams: usize, bytes: f64) -> Went {
     let mut steering = Steering::default();
     let beside: Vec<usize> = (1..roads.len()).collect();
-    steering.set_used(&beside);
+    steering.set_used(&beside, &[]);
     let mut open: Vec<Stream> = Vec::new();
     let mut moved = vec![0.0; roads.len()];
     let (mut tried, mut opened) = (vec![false; roads.len()], vec![false; roads.len()]);
@@ -245,13 +245,51 @@ fn without_a_direct_route_the_others_carry_all() {
 #[test]
 fn routes_join_and_leave() {
     let mut steering = Steering::default();
-    steering.set_used(&[]);
+    steering.set_used(&[], &[]);
     assert_eq!(steering.used().collect::<Vec<_>>(), [DIRECT]);
     assert_eq!((steering.most(DIRECT, 8), steering.most(2, 8)), (usize::MAX, 0));
-    steering.set_used(&[2]);
+    steering.set_used(&[2], &[]);
     assert_eq!(steering.used().collect::<Vec<_>>(), [DIRECT, 2]);
     assert_eq!((steering.most(1, 8), steering.most(2, 8)), (0, usize::MAX));
-    steering.set_used(&[1]);
+    steering.set_used(&[1], &[]);
     assert_eq!(steering.used().collect::<Vec<_>>(), [DIRECT, 1]);
     assert_eq!(steering.most(2, 8), 0);
+}
+
+#[test]
+fn a_reserved_way_is_no_measure_for_others_and_has_streams_of_its_own() {
+    let mut steering = Steering::default();
+    steering.set_used(&[], &[1]);
+    assert!(steering.is_reserved(1) && !steering.is_reserved(DIRECT));
+    assert_eq!(
+        (steering.most(1, 8), steering.in_all(8)),
+        (RESERVED_STREAMS, 8 + RESERVED_STREAMS)
+    );
+    // It carries ten times as much a stream: the direct route keeps its streams.
+    let look = |moved: u64| RouteLook {
+        tried: true,
+        opened: true,
+        open: 4,
+        moved,
+        busy: true,
+        gone: false,
+    };
+    let mut now = Duration::ZERO;
+    for step in 1..400 {
+        now += LOOK;
+        let judged = steering.look(now, RTT, &[look(step * 10_000), look(step * 100_000)]);
+        assert_eq!(judged, []);
+    }
+    assert_eq!(steering.most(DIRECT, 8), usize::MAX);
+    // It moves nothing any more, for as long as one that is held to a low rate might.
+    let mut stalled = None;
+    for step in 400..1000 {
+        now += LOOK;
+        let judged = steering.look(now, RTT, &[look(step * 10_000), look(40_000_000)]);
+        stalled = stalled.or((!judged.is_empty()).then_some((step, judged)));
+    }
+    let (step, judged) = stalled.unwrap();
+    assert_eq!(judged[0].standing, RouteStanding::Stalled);
+    assert!(LOOK * (step as u32 - 400) >= RESERVED_STALL - LOOK, "{step}");
+    assert_eq!(steering.most(1, 8), 1);
 }

@@ -33,7 +33,8 @@ impl<C: Connector> Supervisor<'_, C> {
             slot.failures = 0;
             self.ever_open = true;
         }
-        let route = self.routes.get(slot.route).cloned().unwrap_or_default();
+        let number = slot.route;
+        let route = self.routes.get(number).cloned().unwrap_or_default();
         let (error, retry) = match ended.result {
             Ok(StreamEnd::Finished) => return Ok(()),
             // What it still carried has gone back to the queue, whichever way it ended.
@@ -69,7 +70,10 @@ impl<C: Connector> Supervisor<'_, C> {
         } else {
             SlotState::Failed
         };
-        // What was said of who asks, or by the hop itself, tells more than a later echo.
+        // What was said of who asks, or by the hop itself, tells more than a later echo. What befalls reserved ways is not what a copy ends by.
+        if self.is_reserved(number) && self.ever_open {
+            return Ok(());
+        }
         if !matches!(
             (&self.last_error, &error),
             (

@@ -198,7 +198,12 @@ impl<C: Connector> Supervisor<'_, C> {
         for slot in self.slots.iter().filter(|slot| slot.open().is_some()) {
             *open.entry(slot.route).or_default() += 1;
         }
-        self.retire_of(|slot| open.get(&slot.route).is_some_and(|open| *open > 1))
+        // How many a reserved way has does not depend on what the copy turns out to need.
+        let reserved: Vec<bool> = (0..self.routes.len())
+            .map(|route| self.is_reserved(route))
+            .collect();
+        let is_reserved = |slot: &Slot| reserved.get(slot.route).is_some_and(|reserved| *reserved);
+        self.retire_of(|slot| !is_reserved(slot) && open.get(&slot.route).is_some_and(|open| *open > 1))
     }
 
     /// The same, of those that may go.

@@ -26,6 +26,13 @@ impl<C: Connector> Supervisor<'_, C> {
             .map_or(usize::MAX, |steering| steering.most(route, self.count.wanted()))
     }
 
+    /// Whether a route is a reserved way.
+    pub(super) fn is_reserved(&self, route: usize) -> bool {
+        self.steering
+            .as_ref()
+            .is_some_and(|steering| steering.is_reserved(route))
+    }
+
     /// Has routes join and leave, when the plan has changed.
     pub(super) fn follow_plan(&mut self) {
         let (Some(plan), Some(steering)) = (&mut self.plan, &mut self.steering) else {
@@ -33,7 +40,7 @@ impl<C: Connector> Supervisor<'_, C> {
         };
         let before: Vec<usize> = steering.used().collect();
         let plan = plan.borrow_and_update().clone();
-        steering.set_used(&plan.beside);
+        steering.set_used(&plan.beside, &plan.reserved);
         let after: Vec<usize> = steering.used().collect();
         if before == after {
             return;

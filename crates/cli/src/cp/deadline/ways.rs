@@ -1,0 +1,213 @@
+//! The reserved ways of a copy: which of them carry streams, and which have failed. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use longhaul_deadline::PathId;
+use longhaul_transfer::{Mark, Reserved};
+use quantities::Rate;
+use serde::Serialize;
+
+/// A way over depots that has no stream for so long, while other streams are open, has failed: attempts are at most 4 s apart.
+const FAILED_AFTER: Duration = Duration::from_secs(5);
+/// Ways that are reported.
+const MAX_WAYS: usize = 64;
+
+/// In the report of a copy.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WayReport {
+    /// As among `routes`, which have what it carried.
+    pub route: String,
+    /// The most that was reserved there at once, in bit/s.
+    pub rate_bps: f64,
+    /// Why a stream was not opened, or was lost, last; null where none was.
+    pub error: Option<String>,
+    /// Whether it carries none now although it should.
+    pub failed: bool,
+}
+
+impl WayReport {
+    /// For people.
+    pub fn line(&self) -> String {
+        let rate = Rate::nearest(self.rate_bps);
+        let said = match (&self.error, self.failed) {
+            (Some(error), true) => format!("; failed: {error}"),
+            (Some(error), false) => format!("; a stream was lost: {error}"),
+            (None, true) => "; failed".to_owned(),
+            (None, false) => String::new(),
+        };
+        format!("{}: {rate}{said}", self.route)
+    }
+}
+
+/// What is seen of a copy's streams.
+#[derive(Debug, Default)]
+pub struct Streams {
+    /// Names of the routes on which one is open.
+    pub open: BTreeSet<String>,
+    /// Why one was lost last, by the names of their routes.
+    pub lost: BTreeMap<String, String>,
+}
+
+/// That a way does otherwise from now on.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Changed {
+    pub path: PathId,
+    pub works: bool,
+    /// For people.
+    pub line: String,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Ways {
+    ways: BTreeMap<String, Way>,
+}
+
+#[derive(Debug)]
+struct Way {
+    rate_bps: f64,
+    /// Since when it has no stream.
+    without: Option<Instant>,
+    failed: bool,
+    error: Option<String>,
+}
+
+impl Ways {
+    /// Looks at the ways that are used now, each with its rate in bit/s.
+    pub fn look(
+        &mut self,
+        now: Instant,
+        used: &[(PathId, Reserved, f64)],
+        streams: &Streams,
+    ) -> Vec<Changed> {
+        let names: Vec<String> = used.iter().map(|(_, way, _)| way.name()).collect();
+        let others_open = streams.open.iter().any(|open| !names.contains(open));
+        for (name, way) in &mut self.ways {
+            if !names.contains(name) {
+                (way.without, way.failed) = (None, false);
+            }
+        }
+        let mut changed = Vec::new();
+        for ((path, reserved, rate_bps), name) in used.iter().zip(names) {
+            if self.ways.len() >= MAX_WAYS && !self.ways.contains_key(&name) {
+                continue;
+            }
+            let way = self.ways.entry(name.clone()).or_insert_with(|| Way {
+                rate_bps: 0.0,
+                without: None,
+                failed: false,
+                error: None,
+            });
+            way.rate_bps = way.rate_bps.max(*rate_bps);
+            if let Some(lost) = streams.lost.get(&name) {
+                way.error = Some(lost.clone());
+            }
+            if streams.open.contains(&name) {
+                way.without = None;
+                if std::mem::take(&mut way.failed) {
+                    changed.push(Changed {
+                        path: *path,
+                        works: true,
+                        line: format!("{name} carries again"),
+                    });
+                }
+                continue;
+            }
+            // What goes by ports takes the way that all take: if that fails, so does the copy.
+            let is_by_depots = matches!(reserved.mark, Mark::Grant(_));
+            if !is_by_depots || !others_open {
+                way.without = None;
+                continue;
+            }
+            let since = *way.without.get_or_insert(now);
+            if now.duration_since(since) >= FAILED_AFTER && !std::mem::replace(&mut way.failed, true) {
+                let why = way.error.as_deref().unwrap_or("no stream opens");
+                changed.push(Changed {
+                    path: *path,
+                    works: false,
+                    line: format!("{name} carries nothing: {why}"),
+                });
+            }
+        }
+        changed
+    }
+
+    /// Something else is promised: what has failed is found out anew.
+    pub fn look_anew(&mut self) {
+        for way in self.ways.values_mut() {
+            (way.without, way.failed) = (None, false);
+        }
+    }
+
+    /// For the report.
+    pub fn report(&self) -> Vec<WayReport> {
+        let ways = self.ways.iter().map(|(name, way)| WayReport {
+            route: name.clone(),
+            rate_bps: way.rate_bps,
+            error: way.error.clone(),
+            failed: way.failed,
+        });
+        ways.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use longhaul_proto::{CircuitGrant, PublicKey};
+
+    use super::*;
+
+    fn way() -> Reserved {
+        let grant = CircuitGrant {
+            circuit: b"7".to_vec(),
+            holder: PublicKey::from_bytes([1; 32]),
+            from: "a".to_owned(),
+            to: "b".to_owned(),
+            start_unix_ms: 0,
+            end_unix_ms: 9,
+            rate: 5,
+            sessions: 1,
+            depots: vec![PublicKey::from_bytes([2; 32])],
+            issuer: PublicKey::from_bytes([3; 32]),
+            signature: [0; 64],
+        };
+        Reserved {
+            route: "192.0.2.1:7510".parse().unwrap(),
+            mark: Mark::Grant(Arc::new(grant)),
+        }
+    }
+
+    #[test]
+    fn a_way_without_streams_has_failed_and_works_again_with_one() {
+        let (mut ways, used, name) = (Ways::default(), [(PathId(3), way(), 5.0)], way().name());
+        let begun = Instant::now();
+        let mut streams = Streams {
+            open: BTreeSet::from(["direct".to_owned()]),
+            lost: BTreeMap::from([(name.clone(), "grant refused".to_owned())]),
+        };
+        let at = |ways: &mut Ways, seconds: u64, streams: &Streams| {
+            ways.look(begun + Duration::from_secs(seconds), &used, streams)
+        };
+        assert_eq!(at(&mut ways, 0, &streams), []);
+        assert_eq!(at(&mut ways, 4, &streams), []);
+        let failed = at(&mut ways, 5, &streams);
+        assert_eq!((failed[0].path, failed[0].works), (PathId(3), false));
+        assert_eq!(failed[0].line, format!("{name} carries nothing: grant refused"));
+        assert_eq!(at(&mut ways, 20, &streams), [], "it is told once");
+        assert!(
+            ways.report()[0]
+                .line()
+                .ends_with("5 bit/s; failed: grant refused"),
+            "{}",
+            ways.report()[0].line()
+        );
+        streams.open.insert(name);
+        assert!(at(&mut ways, 21, &streams)[0].works);
+        // A copy that has no stream at all says nothing of its ways.
+        assert_eq!(at(&mut ways, 30, &Streams::default()), []);
+        assert_eq!(at(&mut ways, 60, &Streams::default()), []);
+    }
+}

@@ -1,0 +1,351 @@
+//! Copies that go over the depots on paths which they reserved: a controller, two depots that take its grants, and what befalls them in mid-copy.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use wanbed::{Lab, Overrides, Scenario};
+
+use crate::common::{Service, has_labs, key_of, new_key, started};
+use crate::path::quiet;
+
+/// client - near - far - server. The last link is so narrow that a copy takes some ten seconds by whichever way, so that ways join and leave while it lasts.
+const NETWORK: &str = r#"
+title = "two depots on the way"
+[nodes.client]
+[nodes.near]
+[nodes.far]
+[nodes.server]
+[links.first]
+ends = ["client", "near"]
+delay = "2 ms"
+rate = "1 Gbit/s"
+[links.middle]
+ends = ["near", "far"]
+delay = "5 ms"
+rate = "1 Gbit/s"
+[links.last]
+ends = ["far", "server"]
+delay = "2 ms"
+rate = "20 Mbit/s"
+"#;
+
+const BYTES: usize = 24 << 20;
+/// What is reserved, in bit/s.
+const RATE_BPS: u64 = 4_000_000;
+/// What a depot may have let through beside its rate, in bytes: its bucket's depth, and what was on the way.
+const BURST: u64 = 1 << 20;
+
+/// Where a controller whose home is `control` keeps its key.
+const CONTROLLER: &str = "control/state/control";
+
+struct Bed {
+    // Dropped in this order: what runs in the lab first.
+    depots: Vec<Service>,
+    servers: Vec<Service>,
+    lab: Lab,
+    dir: tempfile::TempDir,
+    server_key: String,
+}
+
+/// A copy under way.
+struct Copy {
+    child: Child,
+    events: Vec<Value>,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Copy {
+    fn until(&mut self, pleases: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let mut line = String::new();
+            let read = self.lines.read_line(&mut line).unwrap();
+            assert!(read > 0, "over without it: {}", self.told());
+            let event: Value = serde_json::from_str(&line).unwrap();
+            self.events.push(event.clone());
+            if pleases(&event) {
+                return event;
+            }
+        }
+    }
+
+    /// What says how its ways did.
+    fn told(&self) -> String {
+        let kinds = ["deadline", "route", "stream_opened", "stream_lost"];
+        let is_told = |event: &&Value| kinds.iter().any(|kind| event["event"] == *kind);
+        let lines = self.events.iter().filter(is_told).map(Value::to_string);
+        let last = self.events.last().map(|report| report["deadline"].to_string());
+        lines.chain(last).collect::<Vec<_>>().join("\n")
+    }
+
+    fn report(mut self) -> Value {
+        let report = self.until(|event| event["event"] == "report");
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{report:#}");
+        assert_eq!(report["deadline"]["returned"], true, "{report:#}");
+        report
+    }
+}
+
+impl Bed {
+    /// With depots that take the grants of the controller that there is, or of another one.
+    fn up(trusts_it: bool) -> Option<Self> {
+        if !has_labs() {
+            return None;
+        }
+        let lab = Lab::up(&Scenario::from_text("reserved", NETWORK), &Overrides::default()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("root")).unwrap();
+        fs::write(dir.path().join("data"), crate::common::noise(BYTES, 7)).unwrap();
+        for name in ["client", "server", "near", "far", CONTROLLER] {
+            new_key(&dir.path().join(name));
+        }
+        let server_key = key_of(&dir.path().join("server"));
+        let mut bed = Self {
+            depots: Vec::new(),
+            servers: Vec::new(),
+            lab,
+            dir,
+            server_key,
+        };
+        bed.start(trusts_it);
+        Some(bed)
+    }
+
+    fn home(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn key(&self, name: &str) -> String {
+        key_of(&self.home(name))
+    }
+
+    fn address(&self, node: &str) -> String {
+        self.lab.address(node).unwrap().to_string()
+    }
+
+    /// `longhaul` on a node, as whose home it is.
+    fn longhaul(&self, node: &str, home: &str) -> Command {
+        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        command
+            .env("LONGHAUL_HOME", self.home(home))
+            .env("LONGHAUL_STATE", self.home(home).join("state"))
+            .env("TZ", "UTC")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn start(&mut self, trusts_it: bool) {
+        let client = self.key("client");
+        let controller = self.key(if trusts_it { CONTROLLER } else { "server" });
+        let policy = self.home("policy.toml");
+        let rule = format!(
+            "controllers = [\"{controller}\"]\n[[allow]]\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
+        );
+        fs::write(&policy, rule).unwrap();
+        for node in ["near", "far"] {
+            let mut depot = self.longhaul(node, node);
+            depot
+                .args(["depot", "--listen", "0.0.0.0:7510", "--policy"])
+                .arg(&policy);
+            let depot = started(quiet(depot));
+            self.depots.push(depot);
+        }
+        let mut serve = self.longhaul("server", "server");
+        serve
+            .args(["serve", "--listen", "0.0.0.0:7511", "--root"])
+            .arg(self.home("root"));
+        serve.args(["--read", &client, "--create", &client]);
+        let serve = started(quiet(serve));
+        self.servers.push(serve);
+        self.start_controller();
+    }
+
+    fn start_controller(&mut self) {
+        let mut control = self.longhaul("near", "control");
+        control.args(["control", "--listen", &format!("{}:7513", self.address("near"))]);
+        let mut child = quiet(control).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        self.servers.push(Service(child));
+        let map = self.home("map.json");
+        fs::write(&map, self.map().to_string()).unwrap();
+        self.run("near", "control", &["map", "import", map.to_str().unwrap()]);
+        for role in ["client", "reserver"] {
+            self.run(
+                "near",
+                "control",
+                &["control", "grant", &self.key("client"), role, "--name", "client"],
+            );
+        }
+        let url = format!("https://{}:7513", self.address("near"));
+        self.run("client", "client", &["controller", "use", &url, "--accept-new"]);
+    }
+
+    /// It says more of the last link than is true, so that whatever a copy asks for is granted.
+    fn map(&self) -> Value {
+        let capacity = |bps: f64| json!({"capacity": {"rate_bps": bps}});
+        let link = |name: &str, from: &str, to: &str, bps: f64| json!({"name": name, "from": from, "to": to, "forward": capacity(bps), "backward": capacity(bps)});
+        let depot = |node: &str, site: &str| json!({"name": node, "key": self.key(node), "site": site, "addresses": [{"endpoint": format!("{}:7510", self.address(node))}]});
+        json!({
+            "sites": [{"name": "west"}, {"name": "middle"}, {"name": "mountain"}, {"name": "east"}],
+            "hosts": [
+                {"name": "client", "site": "west", "addresses": [self.address("client")]},
+                {"name": "server", "site": "east", "addresses": [self.address("server")]},
+            ],
+            "depots": [depot("far", "mountain"), depot("near", "middle")],
+            "links": [
+                link("first", "west", "middle", 1e9), link("middle", "middle", "mountain", 1e9), link("last", "mountain", "east", 1e9),
+            ],
+        })
+    }
+
+    fn run(&self, node: &str, home: &str, arguments: &[&str]) -> String {
+        let output = self.longhaul(node, home).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complained = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}{complained}");
+        said
+    }
+
+    fn copy(&self, options: &[&str], from: &str, to: &str) -> Copy {
+        let mut cp = self.longhaul("client", "client");
+        cp.args(["cp", "--json", "--host-key", &self.server_key])
+            .args(options)
+            .args([from, to]);
+        let mut child = cp.stdout(Stdio::piped()).spawn().unwrap();
+        Copy {
+            lines: BufReader::new(child.stdout.take().unwrap()),
+            child,
+            events: Vec::new(),
+        }
+    }
+
+    /// Sends the data.
+    fn sends(&self, options: &[&str]) -> Copy {
+        let there = format!("lh://{}/there", self.address("server"));
+        self.copy(options, self.home("data").to_str().unwrap(), &there)
+    }
+
+    fn is_there(&self) -> bool {
+        fs::read(self.home("root/there")).unwrap() == fs::read(self.home("data")).unwrap()
+    }
+
+    /// The name of the way over these depots, but for the circuit.
+    fn way(&self, depots: [&str; 2]) -> String {
+        let hops = depots.map(|node| format!("{}@{}:7510", self.key(node), self.address(node)));
+        format!("{} by circuit ", hops.join(","))
+    }
+}
+
+fn is_on(way: &str) -> impl Fn(&Value) -> bool {
+    let way = way.to_owned();
+    move |of: &Value| of["route"].as_str().is_some_and(|route| route.starts_with(&way))
+}
+
+fn opens(way: &str) -> impl Fn(&Value) -> bool {
+    let is_on = is_on(way);
+    move |event: &Value| event["event"] == "stream_opened" && is_on(event)
+}
+
+/// Bytes that a way carried, which its depots hold to what was reserved, however fast this machine is.
+fn held_bytes(report: &Value, way: &str) -> u64 {
+    let is_on = is_on(way);
+    let routes = report["routes"].as_array().unwrap();
+    let bytes: u64 = routes
+        .iter()
+        .filter(|route| is_on(route))
+        .map(|route| route["bytes"].as_u64().unwrap())
+        .sum();
+    let most = report["seconds"].as_f64().unwrap() * RATE_BPS as f64 / 8.0;
+    assert!(
+        bytes > 0 && bytes <= most as u64 + BURST,
+        "{bytes} of {most}: {report:#}"
+    );
+    bytes
+}
+
+#[test]
+fn a_copy_goes_over_the_depots_on_the_path_that_it_reserved() {
+    let Some(bed) = Bed::up(true) else { return };
+    let there = bed.way(["near", "far"]);
+    let rate = RATE_BPS.to_string();
+    let mut copy = bed.sends(&["--reserve", &rate]);
+    copy.until(opens(&there));
+    let report = copy.report();
+    assert!(bed.is_there());
+    held_bytes(&report, &there);
+    let ways = report["deadline"]["ways"].as_array().unwrap();
+    assert_eq!(ways.len(), 1, "{ways:?}");
+    assert_eq!(
+        (&ways[0]["rate_bps"], &ways[0]["error"]),
+        (&json!(RATE_BPS as f64), &Value::Null),
+        "{ways:?}"
+    );
+    // What is fetched goes over them as well, from this end on.
+    let from = format!("lh://{}/there", bed.address("server"));
+    let mut copy = bed.copy(
+        &["--reserve", &rate],
+        &from,
+        bed.home("fetched").to_str().unwrap(),
+    );
+    copy.until(opens(&there));
+    let report = copy.report();
+    assert_eq!(
+        fs::read(bed.home("fetched")).unwrap(),
+        fs::read(bed.home("data")).unwrap()
+    );
+    held_bytes(&report, &there);
+}
+
+#[test]
+fn depots_that_refuse_the_grant_cost_nothing_and_are_named() {
+    let Some(bed) = Bed::up(false) else { return };
+    let copy = bed.sends(&["--reserve", &RATE_BPS.to_string()]);
+    let report = copy.report();
+    assert!(bed.is_there());
+    let ways = report["deadline"]["ways"].as_array().unwrap();
+    let error = ways[0]["error"].as_str().unwrap();
+    assert!(error.contains("which is no controller of this depot"), "{error}");
+    let routes = report["routes"].as_array().unwrap();
+    assert!(
+        routes.iter().all(|route| route["route"] == "direct"),
+        "{routes:?}"
+    );
+}
+
+#[test]
+fn a_depot_that_dies_costs_no_byte_and_its_way_is_told_to_carry_nothing() {
+    let Some(mut bed) = Bed::up(true) else { return };
+    let way = bed.way(["near", "far"]);
+    let mut copy = bed.sends(&["--reserve", &RATE_BPS.to_string()]);
+    copy.until(opens(&way));
+    // As by a machine that fails: it is killed.
+    drop(bed.depots.pop());
+    copy.until(|event| event["event"] == "deadline" && event["state"] == "way-failed");
+    let report = copy.report();
+    assert!(bed.is_there());
+    let ways = report["deadline"]["ways"].as_array().unwrap();
+    assert!(
+        ways[0]["error"].is_string() && ways[0]["failed"] == true,
+        "{ways:?}"
+    );
+}
+
+#[test]
+fn a_way_is_left_before_its_grant_ends_and_the_copy_goes_on() {
+    let Some(bed) = Bed::up(true) else { return };
+    let way = bed.way(["near", "far"]);
+    // What is reserved ends by then, and the link alone takes longer.
+    let mut copy = bed.sends(&["--by", "+6s"]);
+    copy.until(opens(&way));
+    let is_on = is_on(&way);
+    copy.until(|event| event["event"] == "route" && event["standing"] == "left" && is_on(event));
+    let report = copy.report();
+    assert!(bed.is_there());
+    assert_eq!(report["deadline"]["met"], false, "{report:#}");
+}

@@ -1,0 +1,174 @@
+//! A controller in a lab: what experiments with reservations have in common. It has keys of its own, and so has whoever copies: homes that other runs use must
+//! not come to know it.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::children::{Server, succeed_within};
+use crate::copy::{DEPOT_PORT, in_node};
+use crate::experiment::Here;
+use crate::identities::new_key;
+
+/// A command of preparation takes less.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+const CONTROLLER_PORT: u16 = 7513;
+
+/// A client, depots and a controller that know each other, in the folder of a run.
+pub struct Controlled<'a, 'h, S> {
+    here: &'a Here<'h, S>,
+    /// The client's key.
+    pub client_key: String,
+    /// The controller's.
+    pub controller_key: String,
+    depots: Vec<Server>,
+    services: Vec<Server>,
+}
+
+impl<'a, 'h, S> Controlled<'a, 'h, S> {
+    /// Makes the keys; nothing runs yet.
+    ///
+    /// # Errors
+    /// A key cannot be made.
+    pub fn new(here: &'a Here<'h, S>) -> Result<Self> {
+        let key = |name: &str| new_key(&here.tools.longhaul, &here.folder.join(name));
+        Ok(Self {
+            here,
+            client_key: key("client")?,
+            // Where it looks for its own.
+            controller_key: key("controller/state/control")?,
+            depots: Vec::new(),
+            services: Vec::new(),
+        })
+    }
+
+    /// `longhaul` in a node, with the keys and the memory of `home`.
+    ///
+    /// # Errors
+    /// The lab has no such node.
+    pub fn longhaul(&self, node: &str, home: &str) -> Result<Command> {
+        let home = self.here.folder.join(home);
+        let mut command = in_node(self.here.tools, self.here.lab, node, &home)?;
+        command.env("LONGHAUL_STATE", home.join("state")).env("TZ", "UTC");
+        Ok(command)
+    }
+
+    /// The address of a node, in text.
+    ///
+    /// # Errors
+    /// The lab has no such node.
+    pub fn address(&self, node: &str) -> Result<String> {
+        Ok(self.here.lab.address(node)?.to_string())
+    }
+
+    /// Runs a command of the client's or the controller's, and gives what it says.
+    ///
+    /// # Errors
+    /// It fails.
+    pub fn ask(&self, node: &str, home: &str, arguments: &[&str]) -> Result<String> {
+        let mut command = self.longhaul(node, home)?;
+        command.args(arguments);
+        succeed_within(command, arguments.first().unwrap_or(&"longhaul"), COMMAND_TIMEOUT)
+    }
+
+    /// Starts a depot in a node, which lets the client through and takes the controller's grants; its place on the map.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn depot(&mut self, node: &str, options: &[&str]) -> Result<Value> {
+        let policy = self.path("policy.toml");
+        let rule = format!(
+            "controllers = [\"{}\"]\n[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n",
+            self.controller_key, self.client_key
+        );
+        std::fs::write(&policy, rule).context("cannot write the depots' policy")?;
+        let home = format!("depot-{node}");
+        let key = new_key(&self.here.tools.longhaul, &self.path(&home))?;
+        let mut command = self.longhaul(node, &home)?;
+        command.args(["depot", "--listen", &format!("0.0.0.0:{DEPOT_PORT}"), "--policy"]);
+        command.arg(&policy).args(options);
+        self.depots
+            .push(Server::start(command, "longhaul depot", "listening")?);
+        let address = format!("{}:{DEPOT_PORT}", self.address(node)?);
+        Ok(serde_json::json!({"name": node, "key": key, "site": node, "addresses": [{"endpoint": address}]}))
+    }
+
+    /// The process of the depot that was started at this place.
+    pub fn depot_process(&self, place: usize) -> Option<u32> {
+        self.depots.get(place).map(Server::process)
+    }
+
+    /// Has something run for as long as this.
+    pub fn keep(&mut self, server: Server) {
+        self.services.push(server);
+    }
+
+    /// Starts the agent of a Linux router in a node, for the link by which packets leave it for another; what the controller's configuration says of it.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn router(&mut self, node: &str, to: &str, link: &str, rate_bps: f64, share: f64) -> Result<String> {
+        let (interface, gateways) = self.leaves(node, to)?;
+        let config = serde_json::json!({"owner": "longhaul", "links": {link: {
+            "interface": interface, "gateways": gateways, "rate": rate_bps as u64, "reservable": (share * 1e6) as u64}}});
+        let file = self.path(&format!("router-{node}.json"));
+        std::fs::write(&file, config.to_string()).context("cannot write the router's configuration")?;
+        let agent = self.path(&format!("router-{node}/agent")).display().to_string();
+        let mut router = self.longhaul(node, &format!("router-{node}-home"))?;
+        router.args(["router", "--config"]).arg(&file);
+        router
+            .arg("--state")
+            .arg(self.path(&format!("router-{node}-state")));
+        router.arg("--listen").arg(format!("unix:{agent}"));
+        self.services
+            .push(Server::start(router, "longhaul router", "listening")?);
+        Ok(format!("[setup.nodes.{node}]\nagent = \"unix:{agent}\"\n"))
+    }
+
+    /// By which interface and next router packets leave a node for another.
+    fn leaves(&self, node: &str, to: &str) -> Result<(String, Vec<String>)> {
+        let mut ip = self.here.lab.command(node, "ip")?;
+        ip.args(["-j", "route", "get", &self.address(to)?]);
+        let routes: Value =
+            serde_json::from_str(&succeed_within(ip, "ip route", COMMAND_TIMEOUT)?).context("ip route")?;
+        let text = |field: &str| routes[0][field].as_str().map(str::to_owned);
+        let interface = text("dev").context("ip route names no interface")?;
+        Ok((interface, text("gateway").into_iter().collect()))
+    }
+
+    /// Starts the controller in a node, with this map and configuration, and lets the client of that node reserve.
+    ///
+    /// # Errors
+    /// It does not start, or refuses the map.
+    pub fn controller(&mut self, node: &str, client: &str, map: &Value, setup: &str) -> Result<()> {
+        let [map_file, setup_file] = ["map.json", "control.toml"].map(|name| self.path(name));
+        std::fs::write(&map_file, map.to_string()).context("cannot write the map")?;
+        std::fs::write(&setup_file, setup).context("cannot write the controller's configuration")?;
+        let listen = format!("{}:{CONTROLLER_PORT}", self.address(node)?);
+        let mut control = self.longhaul(node, "controller")?;
+        control
+            .args(["control", "--listen", &listen, "--config"])
+            .arg(&setup_file);
+        self.services
+            .push(Server::start(control, "longhaul control", "is ready")?);
+        self.ask(
+            node,
+            "controller",
+            &["map", "import", &map_file.to_string_lossy()],
+        )?;
+        for role in ["client", "reserver"] {
+            let grant = ["control", "grant", &self.client_key, role, "--name", client];
+            self.ask(node, "controller", &grant)?;
+        }
+        let url = format!("https://{listen}");
+        self.ask(client, "client", &["controller", "use", &url, "--accept-new"])?;
+        Ok(())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.here.folder.join(name)
+    }
+}

@@ -1,0 +1,205 @@
+//! A circuit beside best effort: a hop between two depots that is paced by a grant, alone and beside others' flows on the link that they share, with a router
+//! that keeps its rate free and without.
+
+mod network;
+mod page;
+mod run;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::page::{Figure, Page};
+use crate::runs::Runs;
+use crate::tools::{Tools, installed};
+
+/// The experiment.
+pub struct Circuit;
+
+/// A path of the papers', scaled down in rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Path {
+    /// The Land Speed Record's, at a tenth.
+    Lsr,
+    /// MNEMONIC's, at a quarter.
+    Mnemonic25,
+    Mnemonic10,
+}
+
+impl Path {
+    const ALL: [Self; 3] = [Self::Lsr, Self::Mnemonic25, Self::Mnemonic10];
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Lsr => "Land Speed Record, 180 ms, 240 Mbit/s",
+            Self::Mnemonic25 => "MNEMONIC 25/100/25 ms, 250 Mbit/s",
+            Self::Mnemonic10 => "MNEMONIC 10/50/10 ms, 250 Mbit/s",
+        }
+    }
+
+    /// What the shared link carries, in bit/s.
+    const fn shared_bps(self) -> f64 {
+        match self {
+            Self::Lsr => 240e6,
+            Self::Mnemonic25 | Self::Mnemonic10 => 250e6,
+        }
+    }
+}
+
+/// What goes over the depots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Flow {
+    /// Nothing, and nothing is reserved.
+    None,
+    /// Nothing, though it is reserved.
+    Idle,
+    /// A flow with a grant, whose rate the router keeps free.
+    Circuit,
+    /// A flow with a grant, and no router that knows of it.
+    Granted,
+    /// A flow without.
+    BestEffort,
+}
+
+impl Flow {
+    const fn title(self) -> &'static str {
+        match self {
+            Self::None => "nothing",
+            Self::Idle => "reserved, unused",
+            Self::Circuit => "circuit: grant and router",
+            Self::Granted => "grant alone",
+            Self::BestEffort => "best effort",
+        }
+    }
+
+    /// Whether the router keeps a rate free.
+    const fn has_class(self) -> bool {
+        matches!(self, Self::Idle | Self::Circuit)
+    }
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    path: Path,
+    flow: Flow,
+    /// Whether others' flows are beside it.
+    cross: bool,
+}
+
+/// What was seen in [`MEASURED_SECONDS`], after [`SETTLE_SECONDS`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Seen {
+    /// What is reserved, in bit/s, with the headers of packets; none where nothing is.
+    reserved_bps: Option<f64>,
+    /// What came of the flow, with the headers of packets, in bit/s.
+    flow_bps: Option<f64>,
+    /// The standard deviation of its rates over each tenth of a second, in percent of their mean.
+    deviation_percent: Option<f64>,
+    /// Its least and its greatest rate over a second, in bit/s.
+    second_bps: Option<[f64; 2]>,
+    /// Segments that the depot before the shared link sent again, and those that the sender did.
+    resent: Option<[u64; 2]>,
+    /// What came of the others' flows, likewise.
+    cross_bps: Option<f64>,
+}
+
+/// What of the shared link is reserved.
+const RESERVED: f64 = 0.4;
+/// What a router gives out of what its link carries: a little less, so that what waits, waits there.
+const ROUTED: f64 = 0.99;
+/// Others' flows.
+const CROSS_FLOWS: u32 = 4;
+/// Slow start and its end, and the first round trips of the flow beside others.
+const SETTLE_SECONDS: f64 = 6.0;
+const MEASURED_SECONDS: f64 = 15.0;
+
+impl Path {
+    /// What is reserved of it, in bit/s.
+    fn reserved_bps(self) -> f64 {
+        self.shared_bps() * RESERVED
+    }
+}
+
+impl Experiment for Circuit {
+    type Cell = Cell;
+    type Seen = Seen;
+    type Setup = ();
+
+    fn name(&self) -> &'static str {
+        "circuit"
+    }
+
+    fn title(&self) -> &'static str {
+        "A circuit beside best effort: a hop that a grant paces, with others on the shared link"
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let flows = [
+            (Flow::None, true),
+            (Flow::Idle, true),
+            (Flow::Circuit, false),
+            (Flow::Circuit, true),
+            (Flow::Granted, false),
+            (Flow::Granted, true),
+            (Flow::BestEffort, false),
+            (Flow::BestEffort, true),
+        ];
+        let of = |path| flows.map(|(flow, cross)| Cell { path, flow, cross });
+        Path::ALL.into_iter().flat_map(of).collect()
+    }
+
+    fn seeds(&self, _cell: &Cell) -> u64 {
+        1
+    }
+
+    fn cost(&self, _cell: &Cell) -> Cost {
+        Cost {
+            share: 1.0,
+            seconds: SETTLE_SECONDS + MEASURED_SECONDS + 8.0,
+        }
+    }
+
+    fn prepare(&self, _tools: &Tools) -> Result<()> {
+        installed("iperf3", "iperf3").map(|_| ())
+    }
+
+    fn network(&self, _tools: &Tools, _setup: &(), cell: &Cell, _seed: u64) -> Result<Network> {
+        let relays: &[&str] = if cell.flow == Flow::None {
+            &[]
+        } else {
+            &["west", "east"]
+        };
+        Ok(Network::of_text("circuit", &network::text(cell.path)).relays(relays))
+    }
+
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+        run::run(here, *cell)
+    }
+
+    fn outcome(&self, seen: &Seen) -> String {
+        let mbps = |bps: Option<f64>| bps.map_or("-".to_owned(), |bps| format!("{:.1}", bps / 1e6));
+        let [depot, sender] = seen.resent.unwrap_or_default();
+        format!(
+            "{} Mbit/s of {} reserved, deviation {:.1} %, sent again {depot} + {sender}; others {} Mbit/s",
+            mbps(seen.flow_bps),
+            mbps(seen.reserved_bps),
+            seen.deviation_percent.unwrap_or(f64::NAN),
+            mbps(seen.cross_bps),
+        )
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        false
+    }
+
+    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+        Ok(page::page(runs))
+    }
+
+    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+        page::figures(runs)
+    }
+}

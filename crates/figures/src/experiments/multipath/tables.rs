@@ -1,0 +1,183 @@
+//! The tables of shares by hand, and of what copies reserve.
+
+use super::by_hand::{Congestion, FILE_BYTES, How, SECONDS, Streams};
+use super::page::name;
+use super::reserved::{RATE_BPS, Reserve, ReservedSeen};
+use super::{COMBINATIONS, Cell, Path, Seen};
+use crate::page::{Figure, Table, cell, number};
+use crate::runs::Runs;
+
+/// What is said of shares by hand.
+pub const BY_HAND: &str = "What users did by hand, beside one copy whose streams pull: separate `longhaul cp` at the same time, each over one path, with an even share of files and streams, or 30 % for the slower path \
+     and 70 % for the other (of A with C, which carry the same, A has 30 %). All data by the time of the slowest copy. Files of 12.5 MB, as many as the paths carry in 6 s together, pulled; the number of streams is given (`--streams`), so nothing is found by itself here. The sum is that of each path alone with the same \
+     streams and congestion control, of server and depots.";
+
+fn median(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<f64> {
+    Some(runs.spread(cell, Seen::mbps)?.median)
+}
+
+fn sum_alone(
+    runs: &Runs<'_, Cell, Seen>,
+    paths: &[Path],
+    streams: Streams,
+    congestion: Congestion,
+) -> Option<f64> {
+    let alone = paths
+        .iter()
+        .map(|path| median(runs, &Cell::split(&[*path], How::Pulled, streams, congestion)));
+    alone.sum()
+}
+
+/// One row for each set of paths, number of streams and congestion control.
+pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
+    let mut table = Table::new([
+        "congestion control",
+        "streams",
+        "paths",
+        "sum of each alone, Mbit/s",
+        "one copy",
+        "of the sum, %",
+        "even split",
+        "of the sum, %",
+        "30/70 split",
+        "of the sum, %",
+    ]);
+    for congestion in Congestion::ALL {
+        for streams in Streams::ALL {
+            for paths in COMBINATIONS.iter().filter(|paths| paths.len() > 1) {
+                let sum = sum_alone(runs, paths, streams, congestion);
+                let of = |how| Cell::split(paths, how, streams, congestion);
+                if median(runs, &of(How::Pulled)).is_none() {
+                    continue;
+                }
+                let mut row = vec![
+                    congestion.title().to_owned(),
+                    streams.title().to_owned(),
+                    name(paths),
+                    number(sum, 1),
+                ];
+                for how in [How::Pulled, How::Even, How::ThirtySeventy] {
+                    let share = median(runs, &of(how)).zip(sum);
+                    row.push(cell(runs.spread(&of(how), Seen::mbps), 1));
+                    row.push(number(share.map(|(mbps, sum)| 100.0 * mbps / sum), 1));
+                }
+                table.row(row);
+            }
+        }
+    }
+    table
+}
+
+/// What is said of reserved paths.
+pub fn reserved_text() -> String {
+    format!(
+        "Nine files of 250 MB are sent, with nothing but the options named. A controller knows the map and may promise nine tenths of each link; depots on A, B and C take its grants. What the copy reserves it uses by itself, over the \
+         depots with a grant in each OPEN, beside best effort over the shortest path, which is C's. At {} Mbit/s for all, the least is reserved of B. *Carried* is content of the files from the first stream's opening on; the rate of a grant counts the records of TLS as well. \
+         Returned is what was given back before its time.",
+        RATE_BPS / 1_000_000
+    )
+}
+
+/// One row for each way of reserving.
+pub fn reserved(runs: &Runs<'_, Cell, Seen>) -> Table {
+    let mut table = Table::new([
+        "",
+        "seconds",
+        "met",
+        "A reserved, Mbit/s",
+        "A carried",
+        "B reserved",
+        "B carried",
+        "C reserved",
+        "C carried",
+        "best effort",
+        "first reserved stream after, s",
+        "reserved, MB",
+        "returned, MB",
+        "all returned",
+        "runs",
+    ]);
+    for reserve in Reserve::ALL {
+        let one = Cell::reserving(reserve);
+        let all = runs.cell(&one);
+        let found: Vec<&ReservedSeen> = all
+            .iter()
+            .filter_map(|record| record.seen.reserved.as_ref())
+            .collect();
+        if found.is_empty() {
+            continue;
+        }
+        let spread = |value: &dyn Fn(&ReservedSeen) -> f64, digits| {
+            let of = |seen: &Seen| seen.reserved.as_ref().map_or(f64::NAN, value);
+            cell(runs.spread(&one, of), digits)
+        };
+        let count = |is: &dyn Fn(&ReservedSeen) -> bool| found.iter().filter(|seen| is(seen)).count();
+        let met = match found.iter().any(|seen| seen.met.is_some()) {
+            true => format!("{} of {}", count(&|seen| seen.met == Some(true)), found.len()),
+            false => "-".to_owned(),
+        };
+        let mut row = vec![
+            reserve.title(),
+            cell(runs.spread(&one, |seen| seen.seconds), 1),
+            met,
+        ];
+        for place in 0..3 {
+            row.push(spread(&|seen| seen.reserved_bps[place] / 1e6, 0));
+            row.push(spread(&|seen| seen.carried_bps[place] / 1e6, 0));
+        }
+        row.push(spread(&|seen| seen.best_effort_bps / 1e6, 0));
+        let joined = found.iter().all(|seen| seen.joined_s.is_some());
+        row.push(match joined {
+            true => spread(&|seen| seen.joined_s.unwrap_or(f64::NAN), 1),
+            false => "-".to_owned(),
+        });
+        row.push(spread(&|seen| seen.reserved_bytes as f64 / 1e6, 0));
+        row.push(spread(&|seen| seen.returned_bytes as f64 / 1e6, 0));
+        row.push(format!("{} of {}", count(&|seen| seen.returned), found.len()));
+        row.push(found.len().to_string());
+        table.row(row);
+    }
+    table
+}
+
+/// The least share of the sum that one copy came to, and what splits came to at best and at worst.
+pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    let shares = |how: How| -> Vec<f64> {
+        let mut shares = Vec::new();
+        for congestion in Congestion::ALL {
+            for streams in Streams::ALL {
+                for paths in COMBINATIONS.iter().filter(|paths| paths.len() > 1) {
+                    let mbps = median(runs, &Cell::split(paths, how, streams, congestion));
+                    let share = mbps.zip(sum_alone(runs, paths, streams, congestion));
+                    shares.extend(share.map(|(mbps, sum)| 100.0 * mbps / sum));
+                }
+            }
+        }
+        shares.sort_by(f64::total_cmp);
+        shares
+    };
+    let of = |key: &str, title: &str, how: How| {
+        let shares = shares(how);
+        let (least, most) = (shares.first()?, shares.last()?);
+        Some(Figure::new(
+            key,
+            format!(
+                "{title}, share of the sum of each path alone, least and greatest of {} cells",
+                shares.len()
+            ),
+            format!("{least:.1} to {most:.1} %"),
+        ))
+    };
+    let figures = [
+        of(
+            "pulled",
+            "one copy over several paths, streams given",
+            How::Pulled,
+        ),
+        of("even", "even split by hand", How::Even),
+        of("thirty-seventy", "30/70 split by hand", How::ThirtySeventy),
+    ];
+    figures.into_iter().flatten().collect()
+}
+
+const _: () = assert!(FILE_BYTES == 12_500_000 && SECONDS == 6, "as the text says");
