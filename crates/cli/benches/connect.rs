@@ -1,15 +1,18 @@
 //! What `longhaul run` adds to a connection that is direct: the time of `connect` to a listener on this machine, with the preload object and
-//! without. Prints one line of JSON for each way: in microseconds the time of a `connect`, and what the way adds to the median of one
-//! without the object (`added`).
+//! without. Prints one line of JSON for each way: in microseconds the time of a `connect`, what the way adds to the median of one to the same
+//! destinations without the object (`added`), and the least and greatest of that over the rounds (`added_by_round`).
 //!
 //!     cargo build --release -p longhaul-cli -p longhaul-preload-object && cargo bench -p longhaul-cli --bench connect
+//!
+//! A destination that was answered for is remembered for some seconds. So that the on-ramp is asked for each connection, some ways go to so
+//! many ports that no answer is there any more when its port has its turn again.
 //!
 //! The ways take turns, round by round, so that what else the machine does meets all of them. Once it stands, a direct connection is the
 //! program's own and the kernel's alone, so nothing is added to what it carries.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -19,70 +22,85 @@ use std::time::Instant;
 const ROUNDS: usize = 5;
 /// Connections that are timed in each turn; before them a tenth as many that are not.
 const CONNECTIONS: usize = 1000;
-/// Says to this program, started again, where to connect to.
+/// Ports of those ways whose connections are all asked for: far more than the answers that a process remembers.
+const PORTS: usize = 512;
+/// Says to this program, started again, where to connect to: addresses, with commas between.
 const CONNECT_TO: &str = "BENCH_CONNECT_TO";
 
-/// How the program is run, and where it connects to.
+/// How the program is run, and where it connects to: in each turn to other ports, for the kernel looks long for a port of its own towards one
+/// that was connected to thousands of times just now.
 struct Way {
     name: &'static str,
     /// The arguments of `longhaul`; none to run the program by itself.
     run: Vec<OsString>,
     /// Whether the object is loaded all the same, with nothing to do.
     is_loaded: bool,
-    to: SocketAddr,
-    /// Each connection's time, in microseconds.
-    times: Vec<f64>,
+    host: IpAddr,
+    ports: usize,
+    /// Each connection's time, in microseconds, by round.
+    times: Vec<Vec<f64>>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     if let Ok(to) = std::env::var(CONNECT_TO) {
-        return time_connections(to.parse()?);
+        return time_connections(&to);
     }
-    let far = TcpListener::bind(SocketAddr::new(own_address()?, 0))?;
-    let near = TcpListener::bind("127.0.0.1:0")?;
-    let (far_at, near_at) = (far.local_addr()?, near.local_addr()?);
-    for listener in [far, near] {
-        thread::spawn(move || listener.incoming().for_each(drop));
-    }
+    let (far, near) = (own_address()?, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let home = tempfile::tempdir()?;
     let rules = home.path().join("rules.toml");
     std::fs::write(
         &rules,
         format!(
-            "[[route]]\nto = [\"{}\"]\n[[route]]\nto = [\"*.example\"]\nofframp = \"gateway.example\"\n",
-            far_at.ip()
+            "[[route]]\nto = [\"{far}\"]\n[[route]]\nto = [\"*.example\"]\nofframp = \"gateway.example\"\n",
         ),
     )?;
-    let way = |name, run: &[&OsStr], to| Way {
+    let way = |name, run: &[&OsStr], host, ports| Way {
         name,
         run: run.iter().map(|word| (*word).to_owned()).collect(),
         is_loaded: false,
-        to,
+        host,
+        ports,
         times: Vec::new(),
     };
     let word = OsStr::new;
     let mut ways = [
-        way("not loaded", &[], far_at),
+        way("not loaded", &[], far, 1),
         Way {
             is_loaded: true,
-            ..way("loaded, with nothing to do", &[], far_at)
+            ..way("loaded, with nothing to do", &[], far, 1)
         },
-        way("loaded, no routes at all", &[word("run"), word("--")], far_at),
+        way("loaded, no routes at all", &[word("run"), word("--")], far, 1),
         way(
             "loaded, a rule says direct",
             &[word("run"), word("--routes"), rules.as_os_str(), word("--")],
-            far_at,
+            far,
+            1,
         ),
         way(
             "loaded, no routes at all, right-sized",
             &[word("run"), word("--right-size"), word("--")],
-            far_at,
+            far,
+            1,
         ),
-        way("not loaded, on loopback", &[], near_at),
+        way("not loaded, many ports", &[], far, PORTS),
+        way(
+            "loaded, no routes at all, each is asked for",
+            &[word("run"), word("--")],
+            far,
+            PORTS,
+        ),
+        way(
+            "loaded, a rule says direct, each is asked for",
+            &[word("run"), word("--routes"), rules.as_os_str(), word("--")],
+            far,
+            PORTS,
+        ),
+        way("not loaded, on loopback", &[], near, 1),
         way(
             "loaded, on loopback, where nothing is asked",
             &[word("run"), word("--")],
-            near_at,
+            near,
+            1,
         ),
     ];
     for _ in 0..ROUNDS {
@@ -90,33 +108,55 @@ fn main() -> Result<(), Box<dyn Error>> {
             way.turn(home.path())?;
         }
     }
-    let mut plain = 0.0;
-    for way in &mut ways {
-        way.times.sort_unstable_by(f64::total_cmp);
-        let at = |part: usize| {
-            way.times
-                .get(way.times.len() * part / 100)
-                .copied()
-                .unwrap_or_default()
-        };
+    let mut plain = Vec::new();
+    for way in &ways {
+        let medians: Vec<f64> = way.times.iter().map(|round| at(round, 50)).collect();
+        let times = way.times.concat();
         if way.run.is_empty() && !way.is_loaded {
-            plain = at(50);
+            plain.clone_from(&way.times);
         }
+        let added = medians
+            .iter()
+            .zip(&plain)
+            .map(|(median, plain)| median - at(plain, 50));
+        let (least, most) = added.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), added| {
+            (least.min(added), most.max(added))
+        });
         println!(
-            "{{\"way\":\"{}\",\"median\":{:.1},\"p10\":{:.1},\"p90\":{:.1},\"added\":{:.1}}}",
+            "{{\"way\":\"{}\",\"median\":{:.1},\"p10\":{:.1},\"p90\":{:.1},\"added\":{:.1},\"added_by_round\":[{least:.1},{most:.1}]}}",
             way.name,
-            at(50),
-            at(10),
-            at(90),
-            at(50) - plain
+            at(&times, 50),
+            at(&times, 10),
+            at(&times, 90),
+            at(&times, 50) - at(&plain.concat(), 50)
         );
     }
     Ok(())
 }
 
+/// The value below which so many hundredths of them are.
+fn at(times: &[f64], part: usize) -> f64 {
+    let mut times = times.to_vec();
+    times.sort_unstable_by(f64::total_cmp);
+    times.get(times.len() * part / 100).copied().unwrap_or_default()
+}
+
 impl Way {
     fn turn(&mut self, home: &Path) -> Result<(), Box<dyn Error>> {
         let own = std::env::current_exe()?;
+        let listeners = (0..self.ports).map(|_| TcpListener::bind((self.host, 0)));
+        let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
+        let addresses = listeners
+            .iter()
+            .map(|listener| Ok(listener.local_addr()?.to_string()));
+        let addresses = addresses.collect::<std::io::Result<Vec<_>>>()?.join(",");
+        let accepting = thread::spawn(move || {
+            // Each of many has room for its few connections.
+            if let [one] = listeners.as_slice() {
+                one.incoming().take(CONNECTIONS + CONNECTIONS / 10).for_each(drop);
+            }
+            listeners
+        });
         let longhaul = Path::new(env!("CARGO_BIN_EXE_longhaul"));
         let object = longhaul.with_file_name("liblonghaul_preload_object.so");
         let mut command = if self.run.is_empty() {
@@ -131,16 +171,17 @@ impl Way {
             command.env("LD_PRELOAD", &object).env("DRS_MODE", "off");
         }
         let output = command
-            .env(CONNECT_TO, self.to.to_string())
+            .env(CONNECT_TO, addresses)
             .env("LONGHAUL_PRELOAD", object)
             .stderr(Stdio::inherit())
             .output()?;
         if !output.status.success() {
             return Err(format!("{}: {}", self.name, output.status).into());
         }
-        for line in String::from_utf8(output.stdout)?.lines() {
-            self.times.push(line.parse()?);
-        }
+        drop(accepting.join());
+        let lines = String::from_utf8(output.stdout)?;
+        let times = lines.lines().map(str::parse).collect::<Result<Vec<f64>, _>>()?;
+        self.times.push(times);
         Ok(())
     }
 }
@@ -154,9 +195,13 @@ fn own_address() -> Result<IpAddr, Box<dyn Error>> {
 }
 
 /// Prints how long each connection took, in microseconds.
-fn time_connections(to: SocketAddr) -> Result<(), Box<dyn Error>> {
+fn time_connections(to: &str) -> Result<(), Box<dyn Error>> {
+    let to = to
+        .split(',')
+        .map(str::parse)
+        .collect::<Result<Vec<SocketAddr>, _>>()?;
     let mut times = Vec::with_capacity(CONNECTIONS);
-    for number in 0..CONNECTIONS + CONNECTIONS / 10 {
+    for (number, to) in to.iter().cycle().take(CONNECTIONS + CONNECTIONS / 10).enumerate() {
         let began = Instant::now();
         let stream = TcpStream::connect(to)?;
         let took = began.elapsed();

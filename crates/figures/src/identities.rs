@@ -23,7 +23,7 @@ pub struct Identities {
     pub client_key: String,
     /// The server's public key.
     pub server_key: String,
-    /// A policy that lets the client through, and nobody else.
+    /// A policy that lets the client and the server through, and nobody else.
     pub depot_policy: PathBuf,
     dir: PathBuf,
 }
@@ -41,7 +41,7 @@ impl Identities {
             new_key(longhaul, &depot_home(dir, depot))?;
         }
         let depot_policy = dir.join("policy.toml");
-        fs::write(&depot_policy, policy(&client_key))
+        fs::write(&depot_policy, policy(&client_key, &server_key))
             .with_context(|| format!("cannot write {}", depot_policy.display()))?;
         Ok(Self {
             client_home: home("client"),
@@ -76,9 +76,9 @@ pub fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
     }
 }
 
-/// Who may pass where: the client, to the server of any lab, by way of any of its depots.
-fn policy(client_key: &str) -> String {
+/// Who may pass where: the client, to the server of any lab, by way of any of its depots, and the server to the client.
+fn policy(client_key: &str, server_key: &str) -> String {
     format!(
-        "[[allow]]\nprincipals = [\"{client_key}\"]\nto = [\"{LAB}\"]\nnext_hops = [\"direct\", \"{LAB}\"]\n"
+        "[[allow]]\nprincipals = [\"{client_key}\", \"{server_key}\"]\nto = [\"{LAB}\"]\nnext_hops = [\"direct\", \"{LAB}\"]\n"
     )
 }

@@ -91,6 +91,7 @@ impl Wishes {
             closed: self.closed,
             acceptor: false,
             key: None,
+            remembers: false,
         });
         let asked = async {
             let control = UnixSeqpacket::connect(&self.ramp).await.ok()?;

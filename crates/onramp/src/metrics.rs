@@ -91,8 +91,13 @@ impl Metrics {
     }
 
     pub(crate) fn count(&self, entry: &'static str, outcome: Outcome) {
+        self.count_many(entry, outcome, 1);
+    }
+
+    pub(crate) fn count_many(&self, entry: &'static str, outcome: Outcome, connections: u64) {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        *listed.entry((entry, outcome)).or_default() += 1;
+        let counted = listed.entry((entry, outcome)).or_default();
+        *counted = counted.saturating_add(connections);
     }
 
     pub(crate) fn moved(&self, sent: u64, received: u64) {

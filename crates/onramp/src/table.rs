@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_config::routes::{RouteTable, RoutesError};
+use tokio::sync::watch;
 
 use crate::metrics::Metrics;
 
 /// How often the file is looked at, at most.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What tells one state of a file from the next.
 type Stamp = Option<(u64, i64, i64, u64)>;
@@ -20,6 +21,8 @@ type Stamp = Option<(u64, i64, i64, u64)>;
 pub(crate) struct Table {
     file: PathBuf,
     state: Mutex<State>,
+    /// Says when the rules have become others.
+    changes: watch::Sender<()>,
     metrics: Arc<Metrics>,
 }
 
@@ -57,6 +60,7 @@ impl Table {
                 stamp,
                 looked: Instant::now(),
             }),
+            changes: watch::channel(()).0,
             metrics,
         })
     }
@@ -71,6 +75,11 @@ impl Table {
             age: state.read.elapsed(),
             problem: state.problem.clone(),
         }
+    }
+
+    /// Sees when the rules become others. That the file has changed is seen when somebody asks for the rules.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     /// The rules in force.
@@ -103,6 +112,7 @@ impl Table {
                 );
                 state.rules = Arc::new(rules);
                 (state.read, state.problem) = (Instant::now(), None);
+                self.changes.send_replace(());
                 self.metrics.reloaded("loaded");
             }
             Err(error) => {

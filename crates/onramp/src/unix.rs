@@ -15,6 +15,7 @@ use longhaul_ramp::{Ask, MAX_MESSAGE, Reply};
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, timeout};
 use tokio_seqpacket::{UnixSeqpacket, UnixSeqpacketListener};
 
 use crate::destination::{Destination, Wish};
@@ -26,6 +27,7 @@ use crate::metrics::Outcome;
 use crate::peers::Peers;
 use crate::route::NamedRoute;
 use crate::status::parts;
+use crate::table::{LOOK_EVERY, Table};
 use crate::waiting::WaitingRoom;
 
 /// Its name in the log.
@@ -38,6 +40,10 @@ const MAX_CONVERSATIONS: usize = 16_384;
 const MAX_TICKETS: usize = 64;
 /// What is thrown away at once of what a program put in front.
 const DISCARDED_AT_ONCE: usize = 16 * 1024;
+
+/// For how long a program may remember that a destination is connected to directly. It is told when rules change; this is for what else is
+/// weighed, such as what connections to a destination have carried.
+const REMEMBER_FOR: Duration = Duration::from_secs(10);
 
 /// What all programs' connections share.
 #[derive(Debug)]
@@ -141,6 +147,8 @@ impl Socket {
                 socket: Arc::new(socket),
                 tickets: HashMap::new(),
                 next_ticket: 1,
+                remembers_until: None,
+                rules: programs.engine.table().changes(),
                 gone: watch::channel(false).0,
             };
             tokio::spawn(program.serve(place, phases.clone()));
@@ -181,6 +189,10 @@ struct Program {
     socket: Arc<UnixSeqpacket>,
     tickets: HashMap<u64, (Request, Plan)>,
     next_ticket: u64,
+    /// Until when the program may go by an answer that it remembers.
+    remembers_until: Option<Instant>,
+    /// Says when rules are not those any more by which it was answered.
+    rules: watch::Receiver<()>,
     /// Says to what is under way that the program has closed the socket.
     gone: watch::Sender<bool>,
 }
@@ -193,6 +205,13 @@ impl Program {
                 read = self.socket.recv(&mut packet) => read,
                 // What is under way has its own task.
                 () = phases.reached(Phase::Draining) => return,
+                changed = changed(self.programs.engine.table(), &mut self.rules, self.remembers_until) => {
+                    self.remembers_until = None;
+                    if changed {
+                        tell(&self.socket, Reply::Forget).await;
+                    }
+                    continue;
+                }
             };
             let length = match read {
                 Ok(read) if read.bytes_read() > 0 && !read.truncated() => read.bytes_read(),
@@ -226,6 +245,12 @@ impl Program {
                     let rtt = Duration::from_micros(round_trip);
                     self.programs.engine.measured(address, rtt);
                 }
+                longhaul_ramp::Request::Remembered { connections } => {
+                    self.programs
+                        .engine
+                        .metrics
+                        .count_many(ENTRY, Outcome::Direct, connections);
+                }
                 longhaul_ramp::Request::Status => {
                     let text = self.programs.engine.status().to_string();
                     let parts = parts(&text);
@@ -247,17 +272,28 @@ impl Program {
             Ok(request) => request,
             Err(failed) => return refuse(&self.socket, &failed).await,
         };
+        if self.remembers_until.is_none() {
+            // From here on: an answer is never by older rules than those that are seen to change.
+            self.rules.mark_unchanged();
+        }
         let plan = self.programs.engine.decide(&request);
         if !matches!(plan.exit, PlannedExit::Direct) {
             plan.log(&request);
         }
         match plan.exit {
             PlannedExit::Direct => {
+                let measure = self.programs.engine.would_measure(&request.destination);
+                // What is to be measured is asked for again.
+                let remember = (ask.remembers && !measure).then_some(REMEMBER_FOR);
                 let direct = Reply::Direct {
                     reason: &plan.reason,
-                    measure: self.programs.engine.would_measure(&request.destination),
+                    measure,
+                    remember: remember.and_then(|time| time.as_millis().try_into().ok()),
                 };
                 tell(&self.socket, direct).await;
+                if let Some(time) = remember {
+                    self.remembers_until = Some(Instant::now() + time);
+                }
                 self.programs.engine.metrics.count(ENTRY, Outcome::Direct);
                 // The program waits for its answer, not for the log.
                 plan.log(&request);
@@ -311,6 +347,21 @@ impl Program {
         };
         tokio::spawn(attempt.run());
     }
+}
+
+/// Completes when the rules have become others, with `true`, or when nobody goes by answers from before any more. Never where nobody does.
+async fn changed(table: &Table, rules: &mut watch::Receiver<()>, until: Option<Instant>) -> bool {
+    let Some(until) = until else {
+        return std::future::pending().await;
+    };
+    while Instant::now() < until {
+        if let Ok(changed) = timeout(LOOK_EVERY, rules.changed()).await {
+            return changed.is_ok();
+        }
+        // Programs that remember do not ask, and nobody else may: the file is looked at all the same.
+        table.current();
+    }
+    false
 }
 
 /// What a program asked for, understood.

@@ -130,6 +130,9 @@ pub fn ending() {
         if let Some(right_sizing) = &process.right_sizing {
             right_sizing.ending(&process.log);
         }
+        if let Some(routes) = &process.routes {
+            routes.ending();
+        }
     });
 }
 

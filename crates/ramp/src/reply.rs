@@ -13,6 +13,7 @@ const PEER: u8 = 133;
 const LISTENING: u8 = 134;
 const ACCEPTED: u8 = 135;
 const STATUS: u8 = 136;
+const FORGET: u8 = 137;
 
 const ADDRESS: u8 = 1;
 const TICKET: u8 = 2;
@@ -23,6 +24,7 @@ const MEASURE: u8 = 6;
 const PART: u8 = 7;
 const MORE: u8 = 8;
 const LOCAL: u8 = 9;
+const REMEMBER: u8 = 10;
 
 /// What the on-ramp answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,9 @@ pub enum Reply<'a> {
         reason: &'a str,
         /// Whether the on-ramp would know how long a round trip takes.
         measure: bool,
+        /// For so long, in milliseconds, the same question has this answer, unless [`Reply::Forget`] comes before, or the connection that
+        /// this came over ends. `None`: ask each time.
+        remember: Option<u64>,
     },
     /// There is to be no connection, or what was asked for can't be done.
     Refuse {
@@ -83,6 +88,8 @@ pub enum Reply<'a> {
         /// Whether more follows, in the next packet.
         more: bool,
     },
+    /// What was to be remembered does not hold any more. Not an answer: it comes whenever that is so, before an answer too.
+    Forget,
 }
 
 impl<'a> Reply<'a> {
@@ -96,10 +103,15 @@ impl<'a> Reply<'a> {
             out
         };
         match *self {
-            Self::Direct { reason, measure } => {
+            Self::Direct {
+                reason,
+                measure,
+                remember,
+            } => {
                 let mut out = MessageBytes::begin(DIRECT);
                 out.text(REASON, Some(cut(reason)));
                 out.number(MEASURE, measure.then_some(1));
+                out.number(REMEMBER, remember);
                 out
             }
             Self::Refuse { errno, reason } => failed(REFUSE, errno, reason),
@@ -140,6 +152,7 @@ impl<'a> Reply<'a> {
                 out.number(MORE, more.then_some(1));
                 out
             }
+            Self::Forget => MessageBytes::begin(FORGET),
         }
     }
 
@@ -150,7 +163,7 @@ impl<'a> Reply<'a> {
     pub fn decode(packet: &'a [u8]) -> Result<Self, Malformed> {
         let (kind, given) = fields::open(packet)?;
         let (mut address, mut ticket, mut errno, mut reason, mut key) = (None, None, None, "", None);
-        let (mut measure, mut part, mut more, mut local) = (false, "", false, None);
+        let (mut measure, mut part, mut more, mut local, mut remember) = (false, "", false, None, None);
         for field in given {
             let (tag, value) = field?;
             match tag {
@@ -164,6 +177,7 @@ impl<'a> Reply<'a> {
                 KEY => key = Some(fields::key(value)?),
                 MEASURE => measure = fields::number(value)? != 0,
                 PART => part = fields::text(value, MAX_STATUS_PART)?,
+                REMEMBER => remember = Some(fields::number(value)?),
                 LOCAL => local = Some(fields::address(value)?),
                 MORE => more = fields::number(value)? != 0,
                 _ => {}
@@ -172,7 +186,11 @@ impl<'a> Reply<'a> {
         let address = address.ok_or(Malformed("no address"));
         let errno = errno.ok_or(Malformed("no error's number"));
         Ok(match kind {
-            DIRECT => Self::Direct { reason, measure },
+            DIRECT => Self::Direct {
+                reason,
+                measure,
+                remember,
+            },
             // 0 would say that what is refused has succeeded.
             REFUSE => match errno? {
                 0 => return Err(Malformed("a refusal without an error")),
@@ -195,6 +213,7 @@ impl<'a> Reply<'a> {
                 local,
             },
             STATUS => Self::Status { part, more },
+            FORGET => Self::Forget,
             _ => return Err(Malformed("an unknown kind")),
         })
     }

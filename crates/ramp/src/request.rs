@@ -11,6 +11,7 @@ const PEER: u8 = 3;
 const LISTEN: u8 = 4;
 const MEASURED: u8 = 5;
 const STATUS: u8 = 6;
+const REMEMBERED: u8 = 7;
 
 const ADDRESS: u8 = 1;
 const NAME: u8 = 2;
@@ -26,6 +27,7 @@ const FILL: u8 = 11;
 const LOCAL: u8 = 12;
 const ROUND_TRIP: u8 = 13;
 const KEY: u8 = 14;
+const CONNECTIONS: u8 = 15;
 
 /// The program's socket is one of IPv6.
 const FLAG_V6: u64 = 1;
@@ -33,6 +35,8 @@ const FLAG_V6: u64 = 1;
 const FLAG_CLOSED: u64 = 2;
 /// The destination speaks the session protocol itself.
 const FLAG_ACCEPTOR: u64 = 4;
+/// The program can remember an answer, and be told to forget it.
+const FLAG_REMEMBERS: u64 = 8;
 
 /// What a connection is for, as far as its program knows. It rides to the depots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,6 +72,8 @@ pub struct Ask<'a> {
     pub acceptor: bool,
     /// The key that the destination must show; one that must show a key speaks the session protocol.
     pub key: Option<[u8; 32]>,
+    /// Whether the program can remember an answer, and reads [`Reply::Forget`](crate::Reply::Forget) on this connection.
+    pub remembers: bool,
 }
 
 /// What a program asks.
@@ -103,6 +109,11 @@ pub enum Request<'a> {
     },
     /// What does the on-ramp say of itself?
     Status,
+    /// Direct connections that were made by remembered answers since the last time. Not answered.
+    Remembered {
+        /// How many.
+        connections: u64,
+    },
 }
 
 impl<'a> Request<'a> {
@@ -121,8 +132,10 @@ impl<'a> Request<'a> {
                 out.number(RATE, ask.wish.rate);
                 out.number(DURATION, ask.wish.duration);
                 let flag = |set: bool, flag| if set { flag } else { 0 };
-                let flags =
-                    flag(ask.v6, FLAG_V6) | flag(ask.closed, FLAG_CLOSED) | flag(ask.acceptor, FLAG_ACCEPTOR);
+                let flags = flag(ask.v6, FLAG_V6)
+                    | flag(ask.closed, FLAG_CLOSED)
+                    | flag(ask.acceptor, FLAG_ACCEPTOR)
+                    | flag(ask.remembers, FLAG_REMEMBERS);
                 out.number(FLAGS, (flags != 0).then_some(flags));
                 if let Some(key) = &ask.key {
                     out.field(KEY, key);
@@ -153,6 +166,11 @@ impl<'a> Request<'a> {
                 out
             }
             Self::Status => MessageBytes::begin(STATUS),
+            Self::Remembered { connections } => {
+                let mut out = MessageBytes::begin(REMEMBERED);
+                out.number(CONNECTIONS, Some(*connections));
+                out
+            }
         }
     }
 
@@ -164,7 +182,7 @@ impl<'a> Request<'a> {
         let (kind, given) = fields::open(packet)?;
         let mut ask = Ask::default();
         let (mut ticket, mut local, mut fill, mut port) = (None, None, 0, None);
-        let mut round_trip = None;
+        let (mut round_trip, mut connections) = (None, None);
         for field in given {
             let (tag, value) = field?;
             match tag {
@@ -184,8 +202,10 @@ impl<'a> Request<'a> {
                     ask.v6 = flags & FLAG_V6 != 0;
                     ask.closed = flags & FLAG_CLOSED != 0;
                     ask.acceptor = flags & FLAG_ACCEPTOR != 0;
+                    ask.remembers = flags & FLAG_REMEMBERS != 0;
                 }
                 KEY => ask.key = Some(fields::key(value)?),
+                CONNECTIONS => connections = Some(fields::number(value)?),
                 TICKET => ticket = Some(fields::number(value)?),
                 FILL => {
                     let bytes = u32::try_from(fields::number(value)?).ok();
@@ -221,6 +241,9 @@ impl<'a> Request<'a> {
                 round_trip: round_trip.ok_or(Malformed("no round trip"))?,
             },
             STATUS => Self::Status,
+            REMEMBERED => Self::Remembered {
+                connections: connections.ok_or(Malformed("no number of connections"))?,
+            },
             _ => return Err(Malformed("an unknown kind")),
         })
     }

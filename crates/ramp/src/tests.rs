@@ -25,10 +25,10 @@ proptest! {
     fn an_ask_is_read_as_it_was_written(
         (address, name, port, route) in (any::<Option<IpAddr>>(), words(MAX_NAME), 1u16.., words(MAX_ROUTE)),
         (purpose, size, rate, duration) in (words(MAX_PURPOSE), any::<Option<u64>>(), any::<Option<u64>>(), any::<Option<u64>>()),
-        (v6, closed, acceptor, key) in any::<(bool, bool, bool, Option<[u8; 32]>)>(),
+        (v6, closed, acceptor, key, remembers) in any::<(bool, bool, bool, Option<[u8; 32]>, bool)>(),
     ) {
         let wish = Wish { purpose: Some(&purpose), size, rate, duration };
-        let ask = Request::Ask(Ask { address, name: Some(&name), port, route: Some(&route), wish, v6, closed, acceptor, key });
+        let ask = Request::Ask(Ask { address, name: Some(&name), port, route: Some(&route), wish, v6, closed, acceptor, key, remembers });
         let bytes = ask.encode();
         prop_assert_eq!(Request::decode(bytes.finished().unwrap()), Ok(ask));
     }
@@ -41,6 +41,7 @@ proptest! {
             Request::Listen { at: local },
             Request::Measured { address: local.ip(), round_trip },
             Request::Status,
+            Request::Remembered { connections: ticket },
         ] {
             let bytes = request.encode();
             prop_assert_eq!(Request::decode(bytes.finished().unwrap()), Ok(request));
@@ -53,8 +54,9 @@ proptest! {
     ) {
         let reason = reason.as_str();
         for reply in [
-            Reply::Direct { reason, measure: false },
-            Reply::Direct { reason, measure: true },
+            Reply::Direct { reason, measure: false, remember: None },
+            Reply::Direct { reason, measure: true, remember: Some(ticket) },
+            Reply::Forget,
             Reply::Status { part: reason, more: false },
             Reply::Status { part: reason, more: true },
             Reply::Refuse { errno, reason },
@@ -114,6 +116,7 @@ fn what_is_too_long_is_not_sent() {
     let bytes = Reply::Direct {
         reason: &reason,
         measure: false,
+        remember: None,
     }
     .encode();
     let Ok(Reply::Direct { reason, .. }) = Reply::decode(bytes.finished().unwrap()) else {

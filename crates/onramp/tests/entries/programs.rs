@@ -27,6 +27,7 @@ const FAR: Ask<'static> = Ask {
     closed: false,
     acceptor: false,
     key: None,
+    remembers: false,
 };
 
 #[tokio::test]
@@ -82,6 +83,48 @@ async fn a_rule_sends_by_its_route_from_when_it_is_read() {
     user.write("routes.toml", "");
     onramp.reload();
     assert_eq!(program.ask(FAR).await, Said::Direct);
+}
+
+/// Only who says so may remember an answer, once its destination's distance is known; it is told when rules change, asked for or not.
+#[tokio::test]
+async fn who_remembers_is_told_when_rules_change() {
+    let user = User::new();
+    let onramp = user.start();
+    let program = Program::at(&user).await;
+    let remembers = Ask {
+        remembers: true,
+        ..FAR
+    };
+    assert_eq!(program.ask(remembers).await, Said::Direct, "it is to be measured");
+    program
+        .say(&Request::Measured {
+            address: FAR.address.unwrap(),
+            round_trip: 80_000,
+        })
+        .await;
+    assert!(matches!(program.ask(remembers).await, Said::Remember(1..)));
+    assert_eq!(program.ask(FAR).await, Said::Direct, "who does not say so asks");
+    let rule = "[[route]]\nto = [\"192.0.2.0/24\"]\nofframp = \"gateway.example\"\n";
+    user.write("routes.toml", "[[route]]\n");
+    onramp.reload();
+    // A mistake changes nothing: what comes next is for the rules that follow it, which nobody asks to have read.
+    user.write("routes.toml", rule);
+    assert_eq!(program.heard().await, Some(Said::Forget));
+    assert!(matches!(program.ask(remembers).await, Said::Via(..)));
+    // Nobody remembers anything now.
+    user.write("routes.toml", "");
+    onramp.reload();
+    assert!(matches!(program.ask(remembers).await, Said::Remember(1..)));
+    program.say(&Request::Remembered { connections: 7 }).await;
+    let socket = user.path("onramp/socket");
+    assert!(
+        matches!(program.ask(remembers).await, Said::Remember(1..)),
+        "it was heard"
+    );
+    let asked = tokio::task::spawn_blocking(move || longhaul_onramp::status(&socket));
+    let status: serde_json::Value = serde_json::from_str(&asked.await.unwrap().unwrap()).unwrap();
+    assert_eq!(status["connections"][0]["count"], 5 + 7);
+    assert_eq!(status["connections"][0]["outcome"], "direct");
 }
 
 #[tokio::test]

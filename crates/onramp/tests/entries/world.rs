@@ -64,6 +64,9 @@ pub struct Program(UnixSeqpacket);
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
     Direct,
+    /// For so many milliseconds.
+    Remember(u64),
+    Forget,
     Refuse(i32, String),
     Via(SocketAddr, u64),
     Done(i32, String),
@@ -75,7 +78,11 @@ pub enum Said {
 impl From<Reply<'_>> for Said {
     fn from(reply: Reply<'_>) -> Self {
         match reply {
+            Reply::Direct {
+                remember: Some(time), ..
+            } => Self::Remember(time),
             Reply::Direct { .. } => Self::Direct,
+            Reply::Forget => Self::Forget,
             Reply::Refuse { errno, reason } => Self::Refuse(errno, reason.to_owned()),
             Reply::Via { listener, ticket, .. } => Self::Via(listener, ticket),
             Reply::Done { errno, reason } => Self::Done(errno, reason.to_owned()),

@@ -4,10 +4,12 @@
 //! of its own and does not wait. Nobody else has it: a child of a fork closes its copy and opens its own, and so does a program that is
 //! executed. A connection that takes a route takes the line with it as its control; the next question opens another.
 
+use std::cell::UnsafeCell;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::ramp::drop_kept;
+use super::remembered::Remembered;
 use crate::claim::Claim;
 use crate::process::borrow;
 
@@ -21,19 +23,25 @@ pub struct Line {
     /// The socket's identity: a program may close descriptors that it does not know, and get their numbers for its own.
     device: AtomicU64,
     inode: AtomicU64,
+    /// What was said over this very connection, and holds as long as that does.
+    remembered: UnsafeCell<Remembered>,
 }
+
+// SAFETY: `remembered` is touched only by who holds `state`.
+unsafe impl Sync for Line {}
 
 /// The line, held by this thread. It goes back when this is dropped.
 pub struct HeldLine<'a>(&'a Line);
 
 impl Line {
     /// No connection.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             state: Claim::new(FREE),
             descriptor: AtomicI32::new(-1),
             device: AtomicU64::new(0),
             inode: AtomicU64::new(0),
+            remembered: UnsafeCell::new(Remembered::new()),
         }
     }
 
@@ -79,6 +87,12 @@ impl Line {
         if self.state.is_orphan() {
             self.state.put(FREE);
         }
+        // Where this thread itself holds it, it finds no connection, and forgets.
+        if let Some(mut held) = self.hold() {
+            let remembered = held.remembered();
+            remembered.forget();
+            remembered.untold = 0;
+        }
     }
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {
@@ -96,8 +110,15 @@ impl HeldLine<'_> {
         self.0.socket()
     }
 
+    /// What the on-ramp has said over it. Where there is no connection, nothing of it holds.
+    pub fn remembered(&mut self) -> &mut Remembered {
+        // SAFETY: this thread holds the line, through this alone.
+        unsafe { &mut *self.0.remembered.get() }
+    }
+
     /// Keeps a new connection, in place of which there is none now.
-    pub fn keep(&self, socket: OwnedFd) {
+    pub fn keep(&mut self, socket: OwnedFd) {
+        self.remembered().forget();
         if let Ok(stat) = rustix::fs::fstat(&socket) {
             self.0.device.store(stat.st_dev, Ordering::Relaxed);
             self.0.inode.store(stat.st_ino, Ordering::Relaxed);
@@ -106,7 +127,8 @@ impl HeldLine<'_> {
     }
 
     /// Takes the connection out: there is none from here on.
-    pub fn take(&self) -> Option<OwnedFd> {
+    pub fn take(&mut self) -> Option<OwnedFd> {
+        self.remembered().forget();
         let stands = self.0.stands();
         let descriptor = self.0.descriptor.swap(-1, Ordering::AcqRel);
         // SAFETY: the line's own socket, which it does not know any more.
@@ -133,7 +155,7 @@ mod tests {
     #[test]
     fn one_asks_at_a_time_and_nobody_waits() {
         let line = Line::new();
-        let held = line.hold().unwrap();
+        let mut held = line.hold().unwrap();
         for _ in 0..2 {
             assert!(
                 line.hold().is_none(),
@@ -152,7 +174,7 @@ mod tests {
         let line = Line::new();
         let (kept, other) = (socket(), socket());
         let number = kept.as_raw_fd();
-        let held = line.hold().unwrap();
+        let mut held = line.hold().unwrap();
         held.keep(kept);
         // SAFETY: the test's own number.
         let mut replaced = unsafe { OwnedFd::from_raw_fd(number) };
@@ -163,7 +185,7 @@ mod tests {
     #[test]
     fn it_moves_where_its_number_is_wanted() {
         let line = Line::new();
-        let held = line.hold().unwrap();
+        let mut held = line.hold().unwrap();
         held.keep(socket());
         drop(held);
         let before = line.descriptor();
@@ -179,7 +201,7 @@ mod tests {
     #[test]
     fn a_child_has_none() {
         let line = Line::new();
-        let held = line.hold().unwrap();
+        let mut held = line.hold().unwrap();
         held.keep(socket());
         line.after_fork();
         assert!(held.socket().is_none() && line.hold().is_none());

@@ -12,6 +12,7 @@ mod connect;
 mod line;
 mod names;
 mod ramp;
+mod remembered;
 mod socket;
 
 use std::net::{IpAddr, SocketAddr};
@@ -167,6 +168,11 @@ impl Routes {
         self.table.after_fork();
         self.names.after_fork();
         self.ramp.line.after_fork();
+    }
+
+    /// When the process ends in order.
+    pub fn ending(&self) {
+        self.ramp.account();
     }
 
     /// A descriptor is about to be closed.
@@ -361,6 +367,8 @@ impl Routes {
             closed: self.settings.closed,
             acceptor: false,
             key: None,
+            // With `closed` there is none that is direct.
+            remembers: !self.settings.closed,
         })
     }
 }

@@ -62,6 +62,15 @@ enum Unanswered {
     Silent,
 }
 
+impl Unanswered {
+    fn by(error: Errno) -> Self {
+        match error {
+            Errno::AGAIN => Self::Silent,
+            _ => Self::Closed,
+        }
+    }
+}
+
 /// How far an attempt has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Result {
@@ -115,14 +124,34 @@ impl Ramp {
         })
     }
 
+    /// Whether the answer is remembered that this destination is connected to directly. The on-ramp is then not asked.
+    fn recalls(&self, ask: &Ask<'_>) -> bool {
+        let Some(mut line) = self.line.hold() else {
+            return false;
+        };
+        if !line.remembered().knows(ask, now()) || !still_holds(&mut line) {
+            return false;
+        }
+        line.remembered().untold += 1;
+        true
+    }
+
+    /// Tells the on-ramp of connections by remembered answers, where it does not know of them.
+    pub fn account(&self) {
+        if let Some(mut line) = self.line.hold() {
+            tell_untold(&mut line);
+        }
+    }
+
     /// Asks over the line, or over a connection of its own where the line is in use, or cannot be kept.
     fn ask(&self, request: &Request<'_>) -> Option<Answer<'_>> {
         let bytes = request.encode();
         let bytes = bytes.finished().ok()?;
         let mut room = [0; MAX_REPLY];
-        let line = self.line.hold();
-        if let Some(held) = &line {
-            match exchange(|| held.socket(), bytes, &mut room) {
+        let mut line = self.line.hold();
+        if let Some(held) = &mut line {
+            tell_untold(held);
+            match exchange_over(held, bytes, &mut room) {
                 Ok(length) => {
                     return line.map(|line| Answer {
                         room,
@@ -141,7 +170,7 @@ impl Ramp {
         let (socket, is_high) = self.call()?;
         let length = exchange(|| Some(socket.as_fd()), bytes, &mut room).ok()?;
         let over = match line {
-            Some(line) if is_high => {
+            Some(mut line) if is_high => {
                 line.keep(socket);
                 Over::Line(line)
             }
@@ -152,9 +181,22 @@ impl Ramp {
 
     /// Asks how to reach a destination. `None` when nobody answers.
     pub fn way(&self, ask: Ask<'_>) -> Option<Way> {
+        if self.recalls(&ask) {
+            return Some(Way::Direct { measure: false });
+        }
+        let asked_at = now();
         let Answer { room, length, over } = self.ask(&Request::Ask(ask))?;
         match room.get(..length).map(Reply::decode) {
-            Some(Ok(Reply::Direct { measure, .. })) => Some(Way::Direct { measure }),
+            Some(Ok(Reply::Direct {
+                measure, remember, ..
+            })) => {
+                // From before it was asked, so that the on-ramp does not cease to tell of changes before this ends.
+                let until = remember.map(|time| asked_at.saturating_add(time.saturating_mul(1_000_000)));
+                if let (Some(until), Over::Line(mut line)) = (until, over) {
+                    line.remembered().remember(&ask, until);
+                }
+                Some(Way::Direct { measure })
+            }
             Some(Ok(Reply::Refuse { errno, .. })) => Some(Way::Refused(errno)),
             Some(Ok(Reply::Via { listener, ticket, .. }))
                 if listener.ip().to_canonical().is_loopback() && listener.is_ipv6() == ask.v6 =>
@@ -196,10 +238,64 @@ impl Over<'_> {
     /// The connection, for something else than questions.
     fn take(self) -> Option<OwnedFd> {
         match self {
-            Self::Line(line) => line.take(),
+            Self::Line(mut line) => line.take(),
             Self::Own(socket) => Some(socket),
         }
     }
+}
+
+/// The time, in nanoseconds since the machine was started: what is remembered does not outlive a night in which it was suspended.
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let part = |number: i64, scale: u64| u64::try_from(number).unwrap_or(0).saturating_mul(scale);
+    part(time.tv_sec, 1_000_000_000).saturating_add(part(time.tv_nsec, 1))
+}
+
+/// Whether what was said over the line holds: the on-ramp has said nothing since, and is still there.
+fn still_holds(line: &mut HeldLine<'_>) -> bool {
+    let mut room = [0; MAX_REPLY];
+    let heard = again(|| {
+        let socket = line.socket().ok_or(Errno::BADF)?;
+        recv(socket, &mut room, RecvFlags::DONTWAIT)
+    });
+    match heard {
+        Err(Errno::AGAIN) => true,
+        // Nothing else is said without a question.
+        Ok((1.., _)) => {
+            line.remembered().forget();
+            false
+        }
+        _ => {
+            drop(line.take());
+            false
+        }
+    }
+}
+
+/// Tells the on-ramp of connections by remembered answers, if there are such that it does not know of.
+#[inline(never)] // so that its room on the stack is free again for what follows
+fn tell_untold(line: &mut HeldLine<'_>) {
+    let connections = std::mem::take(&mut line.remembered().untold);
+    if connections > 0
+        && let Some(socket) = line.socket()
+        && let Ok(bytes) = (Request::Remembered { connections }).encode().finished()
+    {
+        let _ = send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    }
+}
+
+/// Says something over the line, and hears the answer, before which it may be told to forget.
+fn exchange_over(
+    line: &mut HeldLine<'_>,
+    bytes: &[u8],
+    room: &mut [u8; MAX_REPLY],
+) -> core::result::Result<usize, Unanswered> {
+    let mut length = exchange(|| line.socket(), bytes, room)?;
+    while let Some(Ok(Reply::Forget)) = room.get(..length).map(Reply::decode) {
+        line.remembered().forget();
+        length = hear(&|| line.socket().ok_or(Errno::BADF), room)?;
+    }
+    Ok(length)
 }
 
 /// Says something, and hears the answer; its length in bytes. The socket is looked up before each use.
@@ -209,12 +305,16 @@ fn exchange<'a>(
     room: &mut [u8; MAX_REPLY],
 ) -> core::result::Result<usize, Unanswered> {
     let socket = || socket().ok_or(Errno::BADF);
-    let unanswered = |error| match error {
-        Errno::AGAIN => Unanswered::Silent,
-        _ => Unanswered::Closed,
-    };
-    again(|| send(socket()?, bytes, SendFlags::NOSIGNAL)).map_err(unanswered)?;
-    let (_, length) = again(|| recv(socket()?, &mut *room, RecvFlags::TRUNC)).map_err(unanswered)?;
+    again(|| send(socket()?, bytes, SendFlags::NOSIGNAL)).map_err(Unanswered::by)?;
+    hear(&socket, room)
+}
+
+/// Hears an answer; its length in bytes.
+fn hear<'a>(
+    socket: &impl Fn() -> rustix::io::Result<BorrowedFd<'a>>,
+    room: &mut [u8; MAX_REPLY],
+) -> core::result::Result<usize, Unanswered> {
+    let (_, length) = again(|| recv(socket()?, &mut *room, RecvFlags::TRUNC)).map_err(Unanswered::by)?;
     match length {
         0 => Err(Unanswered::Closed),
         1..=MAX_REPLY => Ok(length),

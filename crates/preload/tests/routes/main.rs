@@ -207,6 +207,18 @@ fn a_process_asks_over_one_connection_which_is_its_own() {
 }
 
 #[test]
+fn what_may_be_remembered_is_asked_once_until_it_is_to_be_forgotten() {
+    let onramp = OnRamp::start();
+    assert_eq!(seen(&onramp, &["remembers"]), "done\n");
+    let asked = onramp.asked();
+    let asked: Vec<&str> = asked.iter().filter_map(|words| words.split(' ').next()).collect();
+    // After each that changes something; once by the child.
+    let all = ["10", "11", "10", "12", "10", "10", "9", "10"];
+    assert_eq!(asked, all.map(|octet| format!("192.0.2.{octet}:80")));
+    assert_eq!(onramp.remembered(6), 6);
+}
+
+#[test]
 fn questions_of_signal_handlers_threads_and_children_are_all_answered() {
     let onramp = OnRamp::start();
     assert_eq!(

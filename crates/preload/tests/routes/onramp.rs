@@ -30,6 +30,9 @@ struct State {
     /// Whose round-trip time programs have told.
     measured: Mutex<Vec<IpAddr>>,
     changed_measured: Condvar,
+    /// How many connections programs have told of that were made without a question.
+    remembered: Mutex<u64>,
+    changed_remembered: Condvar,
     waiting: Mutex<Waiting>,
     changed_waiting: Condvar,
     /// Where connections lead, by the program's address.
@@ -103,6 +106,15 @@ impl OnRamp {
         measured.clone()
     }
 
+    /// Waits until programs have told of so many connections that were made without a question; of how many they have.
+    pub fn remembered(&self, count: u64) -> u64 {
+        let mut remembered = self.state.remembered.lock().unwrap();
+        while *remembered < count {
+            remembered = self.state.changed_remembered.wait(remembered).unwrap();
+        }
+        *remembered
+    }
+
     /// What they were said to be for, in order.
     pub fn wishes(&self) -> Vec<String> {
         self.state.wishes.lock().unwrap().clone()
@@ -151,6 +163,7 @@ impl State {
                         say(Reply::Direct {
                             reason: "another port",
                             measure: true,
+                            remember: None,
                         });
                         continue;
                     }
@@ -162,7 +175,23 @@ impl State {
                         4 => say(Reply::Direct {
                             reason: "near",
                             measure: false,
+                            remember: None,
                         }),
+                        // To be remembered, and forgotten before or after.
+                        octet @ 10..=12 => {
+                            assert!(ask.remembers);
+                            if octet == 11 {
+                                say(Reply::Forget);
+                            }
+                            say(Reply::Direct {
+                                reason: "no rule",
+                                measure: false,
+                                remember: Some(3_600_000),
+                            });
+                            if octet == 12 {
+                                say(Reply::Forget);
+                            }
+                        }
                         // As one that is stopped once it has answered.
                         9 => {
                             say(Reply::Refuse {
@@ -214,6 +243,10 @@ impl State {
                     assert!(round_trip > 0);
                     self.measured.lock().unwrap().push(address);
                     self.changed_measured.notify_all();
+                }
+                Request::Remembered { connections } => {
+                    *self.remembered.lock().unwrap() += connections;
+                    self.changed_remembered.notify_all();
                 }
                 Request::Listen { .. } | Request::Status => return,
             }

@@ -611,6 +611,59 @@ static void distances(const char *text, int port)
     }
 }
 
+/* A direct connection, of which nothing is sent: the socket's own address is one that leads nowhere else. */
+static void direct(const char *text)
+{
+    struct sockaddr_in loopback;
+    int fd = new_socket(text, 0);
+
+    memset(&loopback, 0, sizeof loopback);
+    loopback.sin_family = AF_INET;
+    loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    must(bind(fd, (struct sockaddr *)&loopback, sizeof loopback) == 0, "bind");
+    must(to(fd, text) == -1 && (errno == EINVAL || errno == ENETUNREACH), "what the kernel says");
+    close(fd);
+}
+
+/* Something is to be read at the line, or it has ended. */
+static void line_speaks(void)
+{
+    struct pollfd line = { 1000, POLLIN, 0 };
+
+    while (fcntl(line.fd, F_GETFD) < 0)
+        must(++line.fd < 1010, "a line");
+    must(poll(&line, 1, -1) == 1, "poll");
+}
+
+/* Answers that are remembered, and the questions that are asked again. */
+static void remembers(void)
+{
+    int status;
+
+    for (int each = 0; each < 4; each++)
+        direct("192.0.2.10");
+    /* Told to forget before the answer, and after. */
+    direct("192.0.2.11");
+    direct("192.0.2.10");
+    direct("192.0.2.10");
+    direct("192.0.2.12");
+    line_speaks();
+    direct("192.0.2.10");
+    /* A child does not go by what its parent was told. */
+    if (fork() == 0) {
+        direct("192.0.2.10");
+        direct("192.0.2.10");
+        _exit(0);
+    }
+    must(wait(&status) > 0 && status == 0, "the child");
+    /* The on-ramp has gone. */
+    must(asks("192.0.2.9"), "the last question");
+    line_speaks();
+    direct("192.0.2.10");
+    direct("192.0.2.10");
+    puts("done");
+}
+
 static void connect_only(const char *text)
 {
     int fd = new_socket(text, SOCK_NONBLOCK);
@@ -654,6 +707,8 @@ int main(int count, char **words)
         return !asks("192.0.2.3");
     else if (strcmp(what, "interruptions") == 0)
         interruptions();
+    else if (strcmp(what, "remembers") == 0)
+        remembers();
     else if (strcmp(what, "distances") == 0)
         distances(words[2], atoi(words[3]));
     else if (strcmp(what, "connect") == 0)

@@ -33,6 +33,8 @@ pub enum Entry {
     Socks,
     /// Told of the on-ramp's HTTP CONNECT entry, by the program's own option.
     Connect,
+    /// Started by `longhaul run`, and an on-ramp beside the server takes the server's own connections back.
+    BothEnds,
 }
 
 /// One program by one way.
@@ -55,12 +57,13 @@ pub struct Seen {
 
 impl Entry {
     /// All, in the order of the table.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Run,
         Self::Isolate,
         Self::Redirect,
         Self::Socks,
         Self::Connect,
+        Self::BothEnds,
     ];
 
     fn words(self) -> &'static str {
@@ -70,6 +73,7 @@ impl Entry {
             Self::Redirect => "redirected",
             Self::Socks => "SOCKS5",
             Self::Connect => "HTTP CONNECT",
+            Self::BothEnds => "`longhaul run`, and an on-ramp at the server",
         }
     }
 }
@@ -79,6 +83,13 @@ struct Case {
     program: &'static str,
     streams: Option<u32>,
     direction: Direction,
+}
+
+impl Case {
+    /// Whether its server connects to the client.
+    fn is_connected_to(&self) -> bool {
+        self.direction == Direction::Fetch && self.streams.is_some_and(|streams| streams > 1)
+    }
 }
 
 /// The lines of the table.
@@ -143,12 +154,14 @@ impl Experiment for Programs {
 
     fn cells(&self) -> Vec<Cell> {
         let cells = |case: Case| {
+            let is_connected_to = case.is_connected_to();
             Entry::ALL
                 .into_iter()
                 .filter(move |entry| match entry {
                     Entry::Run | Entry::Isolate | Entry::Redirect => true,
                     Entry::Socks => peer(case.program).is_ok_and(|peer| peer.abilities().socks),
                     Entry::Connect => fetchers::tunnels(case.program),
+                    Entry::BothEnds => is_connected_to,
                 })
                 .map(move |entry| Cell {
                     program: case.program.to_owned(),
@@ -262,9 +275,10 @@ fn direction(case: &Case) -> &'static str {
 
 const HEAD: &str = "Programs of the distribution, none of them changed, move a file of 8 MiB between a client and a server over 70 ms, through two depots and an off-ramp beside the server, and every byte is compared. The server's side has nothing of \
     Longhaul; the packet filter of the client's host rejects whatever would go to the server directly, so what arrives has taken the route. *`longhaul run`* starts the program with the preload library, *`longhaul run --isolate`* in a network namespace of its own; *redirected*, the packet filter sends \
-    its connections to the on-ramp's transparent entry; *SOCKS5* and *HTTP CONNECT* are entries that a program's own option names. `-`: the program has no such option.";
+    its connections to the on-ramp's transparent entry; *SOCKS5* and *HTTP CONNECT* are entries that a program's own option names. With *an on-ramp at the server*, the packet filter of the server's host sends the connections that the server itself makes to the client to an on-ramp there, which brings them through both depots to an off-ramp beside \
+    the client. `-`: the program has no such option, or no need of it.";
 
-const FOOT: &str = "GridFTP with one stream uses stream mode, with 4 and 8 extended block mode (`-fast`), which has the sender open the data connections: to the client, that is the server, on whose side nothing takes them onto the route. There an on-ramp beside the server is needed as well.";
+const FOOT: &str = "GridFTP with one stream uses stream mode, with 4 and 8 extended block mode (`-fast`), which has the sender open the data connections: to the client, that is the server, on whose side nothing takes them onto the route unless an on-ramp does.";
 
 #[cfg(test)]
 mod tests {
@@ -300,7 +314,7 @@ mod tests {
         let runs = Runs::of(&records);
         let text = Programs.page(&runs).unwrap().text;
         assert!(
-            text.contains("| curl | to the client | yes | - | - | no (1) | - |"),
+            text.contains("| curl | to the client | yes | - | - | no (1) | - | - |"),
             "{text}"
         );
         assert!(text.contains("(1) it is away"));

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Cell, Entry, Seen};
 use crate::children::{Server, output_within};
-use crate::copy::Source;
+use crate::copy::{DEPOT_PORT, Source, in_node};
 use crate::experiment::Here;
 use crate::gateways::{Gateways, OFFRAMP_PORT};
 use crate::peers::one_copy::Direction;
@@ -74,8 +74,9 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
     let _servers = gateways.start()?;
     let routes = gateways.routes("fall_back = false\n")?;
     let _onramp = match cell.entry {
-        Entry::Run | Entry::Isolate => None,
-        _ => Some(onramp(&gateways, &routes)?),
+        Entry::Run | Entry::Isolate => Vec::new(),
+        Entry::BothEnds => bring_back(here)?,
+        _ => vec![onramp(&gateways, &routes)?],
     };
     reject_direct(here, cell.entry)?;
     let local = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
@@ -103,7 +104,7 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
         fetchers::tunnel(&cell.program, &mut command, local(HTTP_PORT));
     }
     match cell.entry {
-        Entry::Run => command = under_run(&gateways, &routes, &[], &command)?,
+        Entry::Run | Entry::BothEnds => command = under_run(&gateways, &routes, &[], &command)?,
         Entry::Isolate => command = under_run(&gateways, &routes, &["--isolate"], &command)?,
         _ => {}
     }
@@ -135,6 +136,64 @@ fn onramp(gateways: &Gateways<'_>, routes: &Path) -> Result<Server> {
         .arg("--routes")
         .arg(routes);
     Server::start(command, "longhaul onramp", "takes what a firewall brings")
+}
+
+/// An on-ramp at the server, to which the packet filter there sends what goes to the client, and an off-ramp at the client, where it arrives.
+fn bring_back(here: &Here<'_, Source>) -> Result<Vec<Server>> {
+    let (keys, client) = (&here.tools.identities, here.lab.address("client")?);
+    let write = |name: &str, text: String| {
+        let file = here.folder.join(name);
+        std::fs::write(&file, text).with_context(|| format!("cannot write {name}"))?;
+        anyhow::Ok(file)
+    };
+    let policy = write(
+        "client-offramp.toml",
+        format!(
+            "[[allow]]\nprincipals = [\"{}\"]\nservers = [\"{client}\"]\nports = [\"any\"]\n",
+            keys.server_key
+        ),
+    )?;
+    let mut offramp = in_node(here.tools, here.lab, "client", &keys.client_home)?;
+    offramp
+        .args([
+            "offramp",
+            "--listen",
+            &format!("0.0.0.0:{OFFRAMP_PORT}"),
+            "--policy",
+        ])
+        .arg(policy);
+    let depot = |node| Ok::<_, anyhow::Error>(format!("{}:{DEPOT_PORT}", here.lab.address(node)?));
+    let routes = write(
+        "server-routes.toml",
+        format!(
+            "[[route]]\nto = [\"{client}\"]\nvia = \"{},{}\"\nofframp = \"{}@{client}:{OFFRAMP_PORT}\"\nalways = true\nfall_back = false\n",
+            depot("gw2")?,
+            depot("gw1")?,
+            keys.client_key
+        ),
+    )?;
+    let mut onramp = in_node(here.tools, here.lab, "server", &keys.server_home)?;
+    onramp
+        .env("LONGHAUL_STATE", here.folder.join("server-state"))
+        .args([
+            "onramp",
+            "--redirect",
+            &format!("127.0.0.1:{REDIRECT_PORT}"),
+            "--routes",
+        ])
+        .arg(routes);
+    let servers = vec![
+        Server::start(offramp, "longhaul offramp", "listening")?,
+        Server::start(onramp, "longhaul onramp", "takes what a firewall brings")?,
+    ];
+    filter(
+        here,
+        "server",
+        &format!(
+            "table ip longhaul {{ chain nat {{ type nat hook output priority -100; ip daddr {client} meta l4proto tcp redirect to :{REDIRECT_PORT}; }}; }}\n"
+        ),
+    )?;
+    Ok(servers)
 }
 
 /// The same program with the same arguments, started by `longhaul run`.
@@ -170,7 +229,12 @@ fn reject_direct(here: &Here<'_, Source>, entry: Entry) -> Result<()> {
     let rules = format!(
         "table ip longhaul {{\n{redirect}chain direct {{ type filter hook output priority 100; ip daddr {server} meta l4proto tcp reject with tcp reset; }}\n}}\n"
     );
-    let mut command = here.lab.command("client", FILTER.find()?)?;
+    filter(here, "client", &rules)
+}
+
+/// Gives these rules to a node's packet filter.
+fn filter(here: &Here<'_, Source>, node: &str, rules: &str) -> Result<()> {
+    let mut command = here.lab.command(node, FILTER.find()?)?;
     let mut filter = command
         .args(["-f", "-"])
         .stdin(Stdio::piped())

@@ -1,0 +1,179 @@
+//! Answers that hold for some time: destinations that are connected to directly, so that the on-ramp is not asked for each connection.
+//!
+//! What is remembered came over the process's line, and holds as long as nothing else comes over it: the on-ramp says so there when its rules
+//! change, and the line ends where the on-ramp does. So an answer belongs to one line ([`Self::forget`] is called where that is not the
+//! same any more), and it is used, and kept, only by who holds the line. Of fixed size: nothing is allocated once it is made.
+
+use std::net::IpAddr;
+
+use longhaul_ramp::{Ask, MAX_NAME};
+
+/// Answers that are kept. One takes the place of another whose question has the same hash.
+const ANSWERS: usize = 64;
+
+/// The answers.
+pub struct Remembered {
+    answers: Box<[Answer]>,
+    /// Answers of other generations are forgotten. Never zero, as those in fresh memory are.
+    generation: u64,
+    /// Connections by remembered answers that the on-ramp does not know of.
+    pub untold: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Answer {
+    generation: u64,
+    /// When it ends, in nanoseconds of the clock that is asked.
+    until: u64,
+    question: Question,
+}
+
+/// What an answer depends on. All else in an [`Ask`] is the same for all questions of a process.
+#[derive(Clone, Copy)]
+struct Question {
+    address: [u8; 16],
+    port: u16,
+    length: u8,
+    name: [u8; MAX_NAME],
+}
+
+impl Question {
+    /// `None` for one that only the on-ramp can answer.
+    fn of(ask: &Ask<'_>) -> Option<Self> {
+        let address = match ask.address? {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+            IpAddr::V6(ip) => ip.octets(),
+        };
+        let given = ask.name.unwrap_or("").as_bytes();
+        let mut name = [0; MAX_NAME];
+        name.get_mut(..given.len())?.copy_from_slice(given);
+        Some(Self {
+            address,
+            port: ask.port,
+            length: u8::try_from(given.len()).ok()?,
+            name,
+        })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.address == other.address
+            && self.port == other.port
+            && self.length == other.length
+            && self.name == other.name
+    }
+
+    fn slot(&self) -> usize {
+        // FNV-1a. The name is left out: an address has one at a time.
+        let bytes = self.address.into_iter().chain(self.port.to_ne_bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        usize::try_from(hash >> 40).unwrap_or(0) % ANSWERS
+    }
+}
+
+impl Remembered {
+    /// Nothing is remembered.
+    pub fn new() -> Self {
+        Self {
+            // SAFETY: numbers.
+            answers: unsafe { Box::new_zeroed_slice(ANSWERS).assume_init() },
+            generation: 1,
+            untold: 0,
+        }
+    }
+
+    /// Whether the answer to this is known, at this time.
+    pub fn knows(&self, ask: &Ask<'_>, now: u64) -> bool {
+        let Some(question) = Question::of(ask) else {
+            return false;
+        };
+        self.answers.get(question.slot()).is_some_and(|answer| {
+            answer.generation == self.generation && now < answer.until && answer.question.is(&question)
+        })
+    }
+
+    /// Remembers the answer to this until then.
+    pub fn remember(&mut self, ask: &Ask<'_>, until: u64) {
+        let Some(question) = Question::of(ask) else { return };
+        if let Some(answer) = self.answers.get_mut(question.slot()) {
+            *answer = Answer {
+                generation: self.generation,
+                until,
+                question,
+            };
+        }
+    }
+
+    /// No answer holds any more.
+    pub fn forget(&mut self) {
+        self.generation += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASK: Ask<'_> = Ask {
+        address: Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1))),
+        name: Some("one.example"),
+        port: 80,
+        route: None,
+        wish: longhaul_ramp::Wish {
+            purpose: None,
+            size: None,
+            rate: None,
+            duration: None,
+        },
+        v6: false,
+        closed: false,
+        acceptor: false,
+        key: None,
+        remembers: true,
+    };
+
+    #[test]
+    fn an_answer_is_for_its_question_and_its_time() {
+        let mut remembered = Remembered::new();
+        assert!(!remembered.knows(&ASK, 0));
+        remembered.remember(&ASK, 10);
+        assert!(remembered.knows(&ASK, 9) && !remembered.knows(&ASK, 10));
+        for other in [
+            Ask { name: None, ..ASK },
+            Ask {
+                name: Some("two.example"),
+                ..ASK
+            },
+            Ask { port: 81, ..ASK },
+            Ask {
+                address: Some("192.0.2.2".parse().unwrap()),
+                ..ASK
+            },
+            Ask { address: None, ..ASK },
+        ] {
+            assert!(!remembered.knows(&other, 0), "{other:?}");
+        }
+        let mapped = Ask {
+            address: Some("::ffff:192.0.2.1".parse().unwrap()),
+            ..ASK
+        };
+        assert!(remembered.knows(&mapped, 0), "the same destination");
+    }
+
+    #[test]
+    fn all_is_forgotten_at_once() {
+        let mut remembered = Remembered::new();
+        let ask = |port| Ask { port, ..ASK };
+        for port in 1..1000 {
+            remembered.remember(&ask(port), 10);
+            assert!(remembered.knows(&ask(port), 0), "the last is known");
+        }
+        let known = (1..1000).filter(|port| remembered.knows(&ask(*port), 0)).count();
+        assert!((2..=ANSWERS).contains(&known), "{known}");
+        remembered.forget();
+        assert!((1..1000).all(|port| !remembered.knows(&ask(port), 0)));
+        remembered.remember(&ASK, 10);
+        assert!(remembered.knows(&ASK, 0));
+    }
+}
