@@ -4,6 +4,7 @@
 mod acts;
 mod beside;
 mod changes;
+mod open;
 mod ports;
 mod provision;
 mod show;
@@ -31,6 +32,8 @@ use super::wanted::{Place, WantedFault};
 use crate::authority::{Refused, Subject};
 use beside::Beside;
 use changes::Changes;
+
+pub use open::{Denied, Found, Open, Snapshot};
 
 /// For how long what is granted is held until it is committed, in milliseconds.
 pub const HOLD_MS: u64 = 60_000;
@@ -197,7 +200,7 @@ impl From<Fault> for DeskError {
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desk {
-    names: Names,
+    names: Arc<Names>,
     book: Book,
     /// Sites whose nodes are set up. No part of the journal.
     managed: Arc<BTreeSet<String>>,
@@ -222,7 +225,7 @@ impl Desk {
     pub fn new() -> Result<Self, DeskError> {
         let nothing = Network::new(0, Vec::new()).map_err(|fault| DeskError::Fault(fault.to_string()))?;
         Ok(Self {
-            names: Names::default(),
+            names: Arc::default(),
             book: Book::new(nothing),
             managed: Arc::default(),
             counter: Counter::Offer,
@@ -281,7 +284,7 @@ impl Desk {
 
     /// What sites and links are called.
     #[must_use]
-    pub const fn names(&self) -> &Names {
+    pub fn names(&self) -> &Names {
         &self.names
     }
 
@@ -297,7 +300,7 @@ impl Desk {
                     .map_err(|fault| DeskError::Fault(fault.to_string()))?;
                 let renewed = self.book.renew(network);
                 renewed.map_err(|unlike| DeskError::Fault(unlike.to_string()))?;
-                self.names = names.clone();
+                self.names = Arc::new(names.clone());
                 self.changes.all();
             }
             Record::Entry { entry, details } => {
@@ -359,7 +362,7 @@ impl Desk {
     /// It is larger than anything that is planned with: the one before stays.
     pub fn take_map(&mut self, map: &Map, records: &mut Vec<Record>) -> Result<bool, DeskError> {
         let names = self.names.with(map);
-        if names == self.names {
+        if names == *self.names {
             return Ok(false);
         }
         let record = Record::Network(names);

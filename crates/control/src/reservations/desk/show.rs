@@ -136,9 +136,11 @@ pub(super) fn in_a_line(refusal: &Refusal) -> String {
         .map(|place| format!("window {place}: "))
         .unwrap_or_default();
     let offers = &refusal.offers;
-    let else_what = match offers.later.is_some() || offers.slower.is_some() || offers.volume.is_some() {
-        true => "ask for one of the offers",
-        false => "ask for less, or at another time",
+    let is_any = offers.later.is_some() || offers.slower.is_some() || offers.volume.is_some();
+    let else_what = match (is_any, offers.left_out) {
+        (true, _) => "ask for one of the offers",
+        (false, true) => "ask again for offers, for less, or at another time",
+        (false, false) => "ask for less, or at another time",
     };
     format!("{which}no room: {what}; {else_what}")
 }
