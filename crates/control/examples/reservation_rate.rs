@@ -80,6 +80,7 @@ fn command(names: &Names, request: &Request) -> Command {
         to,
         windows: vec![request.window],
         is_end: false,
+        document: None,
     }
 }
 

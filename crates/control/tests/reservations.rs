@@ -67,6 +67,7 @@ fn reserve(name: &str, bps: u64, hold: bool) -> Command {
         to: place("east"),
         windows: vec![Window::new(0, HOUR)],
         is_end: false,
+        document: None,
     }
 }
 
@@ -301,6 +302,7 @@ async fn offers_are_good_at_the_record_that_they_name(store: Store) {
                 to,
                 windows: vec![Window::new(start, end)],
                 is_end: false,
+                document: None,
             };
             let granted = desk.clone().act(&operator(), &command, 0, &mut Vec::new());
             assert_eq!(granted.unwrap().reservations[0].pieces, offer.pieces);

@@ -68,6 +68,9 @@ pub struct Detail {
     /// Whether its paths are to be set up in its window as soon as it is committed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub provision: bool,
+    /// The signed document that it was asked for by; of several that were granted together, the first that is still known has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -122,6 +125,8 @@ pub enum Command {
         windows: Vec<Window>,
         /// Whether the asker speaks for one of the ends.
         is_end: bool,
+        /// The signed document that asks for it, if one does.
+        document: Option<String>,
     },
     /// Change a reservation.
     Change {
@@ -314,13 +319,25 @@ impl Desk {
                     Change::Changing { hold, .. } => self.look_at(hold.id, entry.at),
                     Change::Event { id, .. } | Change::Returned { id, .. } => self.look_at(*id, entry.at),
                     Change::Forgotten { id } => {
-                        self.details.remove(id);
+                        if let Some(gone) = self.details.remove(id) {
+                            self.hand_on(*id, gone);
+                        }
                         self.look_at(*id, entry.at);
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Gives the document of one that is forgotten to the next that was granted together with it.
+    fn hand_on(&mut self, id: ReservationId, gone: Detail) {
+        let next = self.details.range_mut(id..).next();
+        if let Some((_, next)) = next.filter(|(_, next)| gone.series.is_some() && next.series == gone.series)
+            && next.document.is_none()
+        {
+            next.document = gone.document;
+        }
     }
 
     /// Notes that a reservation has changed, whether it is over, and beside which others it is.

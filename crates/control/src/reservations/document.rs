@@ -38,9 +38,7 @@ pub enum DocumentFault {
     #[error("the document's header is not taken: {0}")]
     Header(String),
     /// It is not what was signed.
-    #[error(
-        "the document's signature does not fit: it was altered, or another key signed it; sign it again"
-    )]
+    #[error("the document's signature does not fit: it was altered, or another key signed it; sign it again")]
     Signature,
     /// Its certificates lead nowhere.
     #[error(
@@ -154,12 +152,7 @@ enum Audience {
 ///
 /// # Errors
 /// [`DocumentFault`]: it is none, was altered, is for another one than `audience`, or does not hold at `now_ms`, in milliseconds since the Unix epoch.
-pub fn read(
-    text: &str,
-    roots: &Roots,
-    audience: &PublicKey,
-    now_ms: i64,
-) -> Result<Document, DocumentFault> {
+pub fn read(text: &str, roots: &Roots, audience: &PublicKey, now_ms: i64) -> Result<Document, DocumentFault> {
     let form = |why: &dyn std::fmt::Display| DocumentFault::Form(why.to_string());
     let Flattened {
         protected,
@@ -170,8 +163,8 @@ pub fn read(
         let decoded = BASE64URL_NOPAD.decode(part.as_bytes());
         decoded.map_err(|error| form(&error))
     };
-    let header: Header =
-        serde_json::from_slice(&decoded(&protected)?).map_err(|error| DocumentFault::Header(error.to_string()))?;
+    let header: Header = serde_json::from_slice(&decoded(&protected)?)
+        .map_err(|error| DocumentFault::Header(error.to_string()))?;
     let now_s = now_ms.div_euclid(1_000);
     let key = signer(&header, roots, now_s)?;
     let signature: [u8; 64] = decoded(&signature)?
@@ -286,7 +279,9 @@ fn holds(claims: &Claims, audience: &PublicKey, now_s: i64) -> Result<(), Docume
         return Err(DocumentFault::Long(left));
     }
     if !(1..=MAX_ID_BYTES).contains(&claims.jti.len()) {
-        return Err(DocumentFault::Content(format!("jti has 1 to {MAX_ID_BYTES} bytes")));
+        return Err(DocumentFault::Content(format!(
+            "jti has 1 to {MAX_ID_BYTES} bytes"
+        )));
     }
     Ok(())
 }

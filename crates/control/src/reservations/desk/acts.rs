@@ -24,6 +24,7 @@ struct Asking<'a> {
     from: &'a Place,
     to: &'a Place,
     is_end: bool,
+    document: Option<&'a String>,
 }
 
 impl Desk {
@@ -69,6 +70,7 @@ impl Desk {
                 to,
                 windows,
                 is_end,
+                document,
             } => {
                 let asking = Asking {
                     asker,
@@ -76,6 +78,7 @@ impl Desk {
                     from,
                     to,
                     is_end: *is_end,
+                    document: document.as_ref(),
                 };
                 self.reserve(&asking, windows, now, records)?
             }
@@ -149,10 +152,15 @@ impl Desk {
             ports,
             pinned,
             provision: asking.request.provision,
+            document: None,
             failure: None,
             created: now,
         };
-        let details = ids.iter().map(|id| (*id, detail.clone())).collect();
+        let mut details: BTreeMap<ReservationId, Detail> =
+            ids.iter().map(|id| (*id, detail.clone())).collect();
+        if let Some(mut first) = details.first_entry() {
+            first.get_mut().document = asking.document.cloned();
+        }
         self.write(change, details, now, records)?;
         if !asking.request.hold {
             self.commit(&ids, now, records)?;

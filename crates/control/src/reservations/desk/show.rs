@@ -41,6 +41,20 @@ impl Desk {
         self.one(id, now).ok_or_else(unknown)
     }
 
+    /// The signed document that a reservation was asked for by, if one did.
+    ///
+    /// # Errors
+    /// There is no such reservation, or the asker may not see it.
+    pub fn document(&self, asker: &Asker, id: ReservationId) -> Result<Option<&str>, DeskError> {
+        let (detail, _) = self.seen(asker, id)?;
+        let first = detail.series.unwrap_or(id);
+        let together = self.details.range(first..).take_while(|(other, of_other)| {
+            **other == id || of_other.series.is_some() && of_other.series == detail.series
+        });
+        let mut found = together.filter_map(|(_, of_one)| of_one.document.as_deref());
+        Ok(found.next())
+    }
+
     /// Reservations with numbers above `after` that the asker may see, by number, at most so many; and whether more follow.
     #[must_use]
     pub fn list(

@@ -2,12 +2,14 @@
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use jsonwebtoken::jwk::{
-    AlgorithmParameters, CommonParameters, EllipticCurve, Jwk as ForeignJwk, OctetKeyPairParameters, OctetKeyPairType,
+    AlgorithmParameters, CommonParameters, EllipticCurve, Jwk as ForeignJwk, OctetKeyPairParameters,
+    OctetKeyPairType,
 };
 use jsonwebtoken::{Algorithm, EncodingKey, Header as ForeignHeader, encode};
 use longhaul_proto::SigningKey;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, PKCS_ED25519, date_time_ymd,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    PKCS_ED25519, date_time_ymd,
 };
 use serde_json::{Value, json};
 
@@ -72,7 +74,12 @@ impl Holder {
     }
 
     fn sign_with(&self, header: &ForeignHeader, claims: &Value) -> String {
-        encode(header, claims, &EncodingKey::from_ed_der(&self.key.serialize_der())).unwrap()
+        encode(
+            header,
+            claims,
+            &EncodingKey::from_ed_der(&self.key.serialize_der()),
+        )
+        .unwrap()
     }
 
     fn sign(&self, claims: &Value) -> String {
@@ -120,7 +127,10 @@ fn a_request_is_of_whoever_signed_it_by_a_chain_to_a_root_or_by_a_key() {
         serde_json::to_value(&document.request).unwrap()["wish"]["rate"]["rate_bps"],
         5_000_000_000_u64
     );
-    assert_eq!(read_now(&flattened(&text).to_string(), &authority.roots()), Ok(document.clone()));
+    assert_eq!(
+        read_now(&flattened(&text).to_string(), &authority.roots()),
+        Ok(document.clone())
+    );
     let several = but("aud", json!(["another", controller().to_string()]));
     assert!(read_now(&ana.sign(&several), &authority.roots()).is_ok());
     // A key of this project's own, and no certificate.
@@ -179,9 +189,11 @@ fn certificates_that_lead_to_no_root_or_do_not_hold_are_refused() {
     chain(&old.sign(&claims()), &roots);
     let early = authority.certify(|params| params.not_before = date_time_ymd(2100, 1, 1));
     chain(&early.sign(&claims()), &roots);
-    let server = authority.certify(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
+    let server =
+        authority.certify(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
     chain(&server.sign(&claims()), &roots);
-    let client = authority.certify(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]);
+    let client =
+        authority.certify(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]);
     assert!(read_now(&client.sign(&claims()), &roots).is_ok());
     let alone = Holder {
         key: ana.key,
@@ -191,10 +203,16 @@ fn certificates_that_lead_to_no_root_or_do_not_hold_are_refused() {
     // One who is certified certifies nobody.
     let issuer = Issuer::new(CertificateParams::new(Vec::new()).unwrap(), alone.key);
     let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-    let certificate = CertificateParams::new(Vec::new()).unwrap().signed_by(&key, &issuer).unwrap();
+    let certificate = CertificateParams::new(Vec::new())
+        .unwrap()
+        .signed_by(&key, &issuer)
+        .unwrap();
     let mut chain_of_it = vec![BASE64.encode(certificate.der())];
     chain_of_it.extend(ana.chain.clone());
-    let holder = Holder { key, chain: chain_of_it };
+    let holder = Holder {
+        key,
+        chain: chain_of_it,
+    };
     chain(&holder.sign(&claims()), &roots);
     assert!(Roots::of_pem(b"").is_err());
     assert!(Roots::of_pem(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_err());
@@ -213,8 +231,16 @@ fn what_is_for_another_or_for_another_time_is_refused() {
     assert_eq!(fault(&but("iat", NOW_S + 61)), DocumentFault::Early(61));
     let long = NOW_S + MAX_LIFE_S + 1;
     assert_eq!(fault(&but("exp", long)), DocumentFault::Long(MAX_LIFE_S + 1));
-    for (name, value) in [("jti", json!("")), ("jti", json!("x".repeat(129))), ("jti", Value::Null), ("reservation", json!({}))] {
-        assert!(matches!(fault(&but(name, value)), DocumentFault::Content(_)), "{name}");
+    for (name, value) in [
+        ("jti", json!("")),
+        ("jti", json!("x".repeat(129))),
+        ("jti", Value::Null),
+        ("reservation", json!({})),
+    ] {
+        assert!(
+            matches!(fault(&but(name, value)), DocumentFault::Content(_)),
+            "{name}"
+        );
     }
     assert!(matches!(fault(&json!({"aud": "x"})), DocumentFault::Content(_)));
 }
@@ -242,12 +268,24 @@ fn other_headers_and_forms_are_refused() {
         json!({"alg": "EdDSA", "jwk": {"kty": "OKP", "crv": "Ed25519", "x": "AAAA"}}),
     ] {
         let fault = read_now(&sign(header.clone()), &Roots::default());
-        assert!(matches!(fault, Err(DocumentFault::Header(_))), "{header}: {fault:?}");
+        assert!(
+            matches!(fault, Err(DocumentFault::Header(_))),
+            "{header}: {fault:?}"
+        );
     }
     let mut unprotected = flattened(&good);
     unprotected["header"] = json!({"kid": "x"});
     let long = format!("{good}{}", "A".repeat(MAX_DOCUMENT_BYTES));
-    for text in ["", "a.b", "a.b.c.d", "{}", "{", "!.!.!", &unprotected.to_string(), &long] {
+    for text in [
+        "",
+        "a.b",
+        "a.b.c.d",
+        "{}",
+        "{",
+        "!.!.!",
+        &unprotected.to_string(),
+        &long,
+    ] {
         let fault = read_now(text, &Roots::default());
         assert!(matches!(fault, Err(DocumentFault::Form(_))), "{text}: {fault:?}");
     }

@@ -47,6 +47,7 @@ fn reserve(gigabits: u64, hour: i64) -> Command {
         to: place("east"),
         windows: vec![window],
         is_end: false,
+        document: None,
     }
 }
 
