@@ -1,5 +1,7 @@
 //! The store: SQLite in a file, or PostgreSQL by its URL. One set of queries serves both, with `$1` for what is bound.
 
+mod checkpoints;
+
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,13 +13,16 @@ use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use checkpoints::Checkpoints;
+
 /// Connections at once: a service asks little, and each of them costs memory.
 const MAX_CONNECTIONS: u32 = 4;
 /// How long a request waits for a connection, and in SQLite for another writer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What each connection to SQLite begins with: readers beside a writer, and what was committed is on the disk.
+/// What each connection to SQLite begins with: readers beside a writer, and what was committed is on the disk. The log is brought into the file by
+/// [`Checkpoints`]; only if that falls behind by so many pages (of 4 KiB), by whoever commits.
 const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 10000; \
-    PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 256; PRAGMA cache_size = -2048";
+    PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -2048";
 
 /// How a server is to see that whoever has a connection is gone without a word, in settings of each session: what a transaction has locked is
 /// free again within seconds, and so is the connection. A server that does not know one of them goes without.
@@ -65,6 +70,8 @@ pub struct Database {
     options: AnyConnectOptions,
     pool: Arc<RwLock<AnyPool>>,
     kind: Kind,
+    /// Of SQLite.
+    checkpoints: Option<Checkpoints>,
     /// How often connections were given up.
     given_up: watch::Sender<u64>,
 }
@@ -104,10 +111,15 @@ impl Database {
         first.close().await?;
         let pool = pool(&options, kind);
         migrations.run(&pool).await?;
+        let checkpoints = match kind {
+            Kind::Sqlite => Some(Checkpoints::begin(options.clone(), SQLITE_SETTINGS)),
+            Kind::Postgres => None,
+        };
         Ok(Self {
             options,
             pool: Arc::new(RwLock::new(pool)),
             kind,
+            checkpoints,
             given_up: watch::Sender::new(0),
         })
     }
@@ -168,6 +180,10 @@ impl Database {
     /// # Errors
     /// The store does not answer.
     pub async fn write(&self) -> sqlx::Result<Transaction<'static, Any>> {
+        if let Some(checkpoints) = &self.checkpoints {
+            // What this one writes is taken into account by the next one.
+            checkpoints.written();
+        }
         match self.kind {
             Kind::Sqlite => self.pool().begin_with("BEGIN IMMEDIATE").await,
             Kind::Postgres => self.pool().begin().await,
@@ -206,6 +222,10 @@ impl Database {
 
     /// Closes it, when all that was begun has ended.
     pub async fn close(&self) {
+        // The last connection that is closed takes the log with it.
+        if let Some(checkpoints) = &self.checkpoints {
+            checkpoints.end().await;
+        }
         self.pool().close().await;
     }
 }
@@ -214,6 +234,8 @@ fn pool(options: &AnyConnectOptions, kind: Kind) -> AnyPool {
     AnyPoolOptions::new()
         .max_connections(MAX_CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        // A file does not go away; a server may.
+        .test_before_acquire(kind == Kind::Postgres)
         .after_connect(move |connection, _| Box::pin(prepare(connection, kind)))
         .connect_lazy_with(options.clone())
 }

@@ -3,19 +3,24 @@
 
 mod offer;
 mod over_time;
+mod search;
 #[cfg(test)]
 mod tests;
 mod until;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::{ReservationId, View};
+use crate::ledger::{Ledger, ReservationId, View};
 use crate::network::LinkId;
 use crate::path::Field;
 use crate::policy::{Limits, PolicyRefusal};
 use crate::request::{Plan, Request, RequestFault, Wish};
 use crate::split::{Cut, Known, reach};
 use crate::time::{Moment, Rate, Volume, Window};
+
+pub use search::Search;
 
 /// What becomes of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,39 +127,67 @@ pub enum Counter {
     Offer,
     /// They aren't, which is quicker.
     Refuse,
+    /// They aren't yet: whoever asks is told how to look for them ([`Search`]).
+    Later,
 }
 
-/// Decides a request against what is left.
+/// Decides a request against what is left by a ledger, which says who has the rest.
 #[must_use]
-pub fn decide(view: &View<'_>, request: &Request, limits: &Limits, now: Moment, counter: Counter) -> Answer {
+pub fn decide(
+    view: &View<'_>,
+    ledger: &Ledger,
+    request: &Request,
+    limits: &Limits,
+    now: Moment,
+    counter: Counter,
+) -> Answer {
+    let (mut answer, search) = open(view, ledger, request, limits, now);
+    if let (Counter::Offer, Some(search), Answer::Refused(Refusal::NoRoom(none))) =
+        (counter, search, &mut answer)
+    {
+        none.offers = search.offers_in(&narrowed(view, limits));
+    }
+    answer
+}
+
+/// The same without offers, with what finds them where there is no room: that takes longer than the rest, and may be done elsewhere.
+#[must_use]
+pub fn open(
+    view: &View<'_>,
+    ledger: &Ledger,
+    request: &Request,
+    limits: &Limits,
+    now: Moment,
+) -> (Answer, Option<Search>) {
+    let refused = |refusal| (Answer::Refused(refusal), None);
     if let Err(fault) = request.check(view.network()) {
-        return Answer::Refused(Refusal::Fault(fault));
+        return refused(Refusal::Fault(fault));
     }
     if request.window.start < now {
         let start = request.window.start;
-        return Answer::Refused(Refusal::Fault(RequestFault::Past { start, now }));
+        return refused(Refusal::Fault(RequestFault::Past { start, now }));
     }
     if let Err(refusal) = limits.check(request, now) {
-        return Answer::Refused(Refusal::Policy(refusal));
+        return refused(Refusal::Policy(refusal));
     }
-    let narrowed;
-    let view = match limits.share {
-        Some(share) => {
-            narrowed = view.clone().with_share(share);
-            &narrowed
-        }
-        None => view,
-    };
-    let short = match grant(view, request, limits) {
-        Ok(plan) => return Answer::Granted(plan),
+    let view = narrowed(view, limits);
+    let short = match grant(&view, request, limits) {
+        Ok(plan) => return (Answer::Granted(plan), None),
         Err(short) => short,
     };
-    let proof = proof(view, request, &short);
-    let offers = match counter {
-        Counter::Offer => offer::offers(view, request, limits, now, (&short, &proof)),
-        Counter::Refuse => Offers::default(),
-    };
-    Answer::Refused(Refusal::NoRoom(Box::new(NoRoom { proof, offers })))
+    let proof = proof((&view, ledger), request, &short);
+    let search = Search::new(&view, request, limits, now, (short, &proof));
+    let offers = Offers::default();
+    let none = Box::new(NoRoom { proof, offers });
+    (Answer::Refused(Refusal::NoRoom(none)), Some(search))
+}
+
+/// What is left to whoever has these limits.
+fn narrowed<'a>(view: &'a View<'a>, limits: &Limits) -> Cow<'a, View<'a>> {
+    match limits.share {
+        Some(share) => Cow::Owned(view.clone().with_share(share)),
+        None => Cow::Borrowed(view),
+    }
 }
 
 /// Why a request that was checked is not granted.
@@ -190,13 +223,13 @@ fn grant(view: &View<'_>, request: &Request, limits: &Limits) -> Result<Plan, Sh
     }
 }
 
-fn proof(view: &View<'_>, request: &Request, short: &Short) -> Proof {
+fn proof((view, ledger): (&View<'_>, &Ledger), request: &Request, short: &Short) -> Proof {
     let full = |cut: &Cut| -> Vec<Full> {
         let links = cut.links.iter();
         links
             .map(|link| {
                 let peak = view.peak(*link, request.window);
-                let by = view.ledger().holders(*link, peak.at).into_keys().collect();
+                let by = ledger.holders(*link, peak.at).into_keys().collect();
                 Full {
                     link: *link,
                     left: view.ceiling(*link).saturating_sub(peak.rate),

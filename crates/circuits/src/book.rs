@@ -10,9 +10,10 @@ mod renewal;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::admit::{Answer, Counter, decide};
-use crate::ledger::{Ledger, ReservationId, View};
+use crate::admit::{Answer, Counter, Search, decide, open};
+use crate::ledger::{Ledger, ReservationId, Snapshot, View};
 use crate::machine::{Event, Life, Machine, Reserve};
 use crate::network::Network;
 use crate::policy::Limits;
@@ -48,12 +49,25 @@ pub struct Reservation {
 }
 
 /// What becomes of a request, and the change that makes it so.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Decision {
     /// What the asker is told.
     pub answer: Answer,
     /// What is to be journalled and applied where it is granted.
     pub change: Option<Change>,
+    /// What finds offers, with [`Counter::Later`], where there is no room.
+    pub search: Option<Box<Search>>,
+}
+
+/// Why not all of several windows are granted.
+#[derive(Debug, Clone)]
+pub struct Short {
+    /// The place of the first that is refused.
+    pub place: usize,
+    /// Why. Offers are for that window, beside those before it.
+    pub answer: Answer,
+    /// What finds them, with [`Counter::Later`], where there is no room.
+    pub search: Option<Box<Search>>,
 }
 
 /// How a request is decided.
@@ -70,7 +84,7 @@ pub struct Terms {
 /// All reservations, and what they take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Book {
-    network: Network,
+    network: Arc<Network>,
     ledger: Ledger,
     reservations: BTreeMap<ReservationId, Reservation>,
     /// When something of a reservation is over: what is held, or its window.
@@ -89,7 +103,7 @@ impl Book {
     pub fn new(network: Network) -> Self {
         let ledger = Ledger::new(&network);
         Self {
-            network,
+            network: Arc::new(network),
             ledger,
             reservations: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -101,7 +115,7 @@ impl Book {
 
     /// The network.
     #[must_use]
-    pub const fn network(&self) -> &Network {
+    pub fn network(&self) -> &Network {
         &self.network
     }
 
@@ -113,8 +127,34 @@ impl Book {
 
     /// What is left.
     #[must_use]
-    pub const fn view(&self) -> View<'_> {
+    pub fn view(&self) -> View<'_> {
         View::new(&self.network, &self.ledger)
+    }
+
+    /// What is taken now, to look at while the book goes on.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.network.clone(), &self.ledger)
+    }
+
+    /// Decides in what a view says is left, with what finds offers where they are looked for later.
+    fn answer(
+        &self,
+        view: &View<'_>,
+        request: &Request,
+        terms: &Terms,
+        now: Moment,
+    ) -> (Answer, Option<Box<Search>>) {
+        let Terms { limits, counter, .. } = terms;
+        match counter {
+            Counter::Later => {
+                let (answer, search) = open(view, &self.ledger, request, limits, now);
+                (answer, search.map(Box::new))
+            }
+            Counter::Offer | Counter::Refuse => {
+                (decide(view, &self.ledger, request, limits, now, *counter), None)
+            }
+        }
     }
 
     /// A reservation.
@@ -143,7 +183,7 @@ impl Book {
     /// Decides a request; nothing is held before the change is applied.
     #[must_use]
     pub fn decide(&self, request: &Request, terms: &Terms, now: Moment) -> Decision {
-        let answer = decide(&self.view(), request, &terms.limits, now, terms.counter);
+        let (answer, search) = self.answer(&self.view(), request, terms, now);
         let change = match &answer {
             Answer::Granted(plan) => Some(Change::Held {
                 holds: vec![Hold {
@@ -155,20 +195,24 @@ impl Book {
             }),
             Answer::Refused(_) => None,
         };
-        Decision { answer, change }
+        Decision {
+            answer,
+            change,
+            search,
+        }
     }
 
     /// Decides the same request for each of several windows: all of them, or the first that is refused, with its place and the answer to it.
     ///
     /// # Errors
-    /// The place of the first window that is refused, and why. Offers are for that window, beside those before it.
+    /// [`Short`]: the first window that is refused, and why.
     pub fn decide_all(
         &self,
         request: &Request,
         windows: &[Window],
         terms: &Terms,
         now: Moment,
-    ) -> Result<(Vec<Plan>, Change), (usize, Answer)> {
+    ) -> Result<(Vec<Plan>, Change), Short> {
         let mut view = self.view();
         let (mut plans, mut holds) = (Vec::new(), Vec::new());
         for ((place, window), number) in windows.iter().enumerate().zip(self.next_id..) {
@@ -176,8 +220,8 @@ impl Book {
                 window: *window,
                 ..request.clone()
             };
-            match decide(&view, &request, &terms.limits, now, terms.counter) {
-                Answer::Granted(plan) => {
+            match self.answer(&view, &request, terms, now) {
+                (Answer::Granted(plan), _) => {
                     view = view.with(&plan);
                     plans.push(plan.clone());
                     holds.push(Hold {
@@ -186,7 +230,13 @@ impl Book {
                         plan,
                     });
                 }
-                refused @ Answer::Refused(_) => return Err((place, refused)),
+                (answer @ Answer::Refused(_), search) => {
+                    return Err(Short {
+                        place,
+                        answer,
+                        search,
+                    });
+                }
             }
         }
         Ok((
@@ -215,7 +265,7 @@ impl Book {
         let mut request = request.clone();
         request.window.start = request.window.start.max(now);
         let view = self.view().without(&reservation.plan);
-        let answer = decide(&view, &request, &terms.limits, now, terms.counter);
+        let (answer, search) = self.answer(&view, &request, terms, now);
         let change = match &answer {
             Answer::Granted(plan) => {
                 let mut whole = reservation.plan.until(now);
@@ -234,7 +284,11 @@ impl Book {
             }
             Answer::Refused(_) => None,
         };
-        Ok(Decision { answer, change })
+        Ok(Decision {
+            answer,
+            change,
+            search,
+        })
     }
 
     /// What is over by now: holds that time out and windows that end, each as a change to be journalled.

@@ -1,9 +1,11 @@
 //! What is taken of each link, when, and by whom.
 
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +13,9 @@ use crate::network::{LinkId, Network, Share};
 use crate::request::Plan;
 use crate::steps::{Peak, Steps};
 use crate::time::{Moment, Rate, Volume, Window};
+
+pub(crate) use snapshot::Seen;
+pub use snapshot::Snapshot;
 
 /// A reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -22,7 +27,6 @@ type Claim = (Moment, Moment, ReservationId, Rate);
 
 #[derive(Debug, Clone, Default)]
 struct OfLink {
-    steps: Steps,
     /// Each with how often it is there.
     claims: BTreeMap<Claim, u32>,
     /// How long the longest claim is, or was that was given back, in milliseconds: whatever holds at a moment ends within this behind it.
@@ -32,15 +36,36 @@ struct OfLink {
 impl PartialEq for OfLink {
     fn eq(&self, other: &Self) -> bool {
         // The longest there was depends on what was given back, and says nothing.
-        (&self.steps, &self.claims) == (&other.steps, &other.claims)
+        self.claims == other.claims
     }
 }
 
 impl Eq for OfLink {}
 
-/// What is taken of each link.
+/// How much is taken of each link, and when: shared between a copy and what it was made of, link by link, until one of the two changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Taken(Vec<Arc<Steps>>);
+
+impl Taken {
+    fn steps(&self, link: LinkId) -> Option<&Steps> {
+        self.0.get(link.index()).map(AsRef::as_ref)
+    }
+
+    fn steps_mut(&mut self, link: LinkId) -> Option<&mut Steps> {
+        self.0.get_mut(link.index()).map(Arc::make_mut)
+    }
+
+    /// The moment from which nothing is taken any more; none where nothing is.
+    fn end(&self) -> Option<Moment> {
+        self.0.iter().filter_map(|steps| steps.end()).max()
+    }
+}
+
+/// What is taken of each link, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
+    taken: Taken,
+    /// By whom, of each link.
     links: Vec<OfLink>,
 }
 
@@ -48,8 +73,10 @@ impl Ledger {
     /// Of a network of which nothing is taken.
     #[must_use]
     pub fn new(network: &Network) -> Self {
+        let links = network.links().len();
         Self {
-            links: vec![OfLink::default(); network.links().len()],
+            taken: Taken(vec![Arc::default(); links]),
+            links: vec![OfLink::default(); links],
         }
     }
 
@@ -57,6 +84,7 @@ impl Ledger {
     pub(crate) fn grow(&mut self, network: &Network) {
         let links = network.links().len().max(self.links.len());
         self.links.resize_with(links, OfLink::default);
+        self.taken.0.resize_with(links, Arc::default);
     }
 
     /// Takes what a plan claims.
@@ -78,8 +106,8 @@ impl Ledger {
     }
 
     pub(crate) fn claim(&mut self, id: ReservationId, link: LinkId, window: Window, rate: Rate) {
-        if let Some(of_link) = self.links.get_mut(link.index()) {
-            of_link.steps.add(window, rate);
+        if let (Some(of_link), Some(steps)) = (self.links.get_mut(link.index()), self.taken.steps_mut(link)) {
+            steps.add(window, rate);
             of_link.longest = of_link.longest.max(window.length());
             *of_link
                 .claims
@@ -97,14 +125,16 @@ impl Ledger {
             if *count == 0 {
                 of_link.claims.remove(&claim);
             }
-            of_link.steps.remove(window, rate);
+            if let Some(steps) = self.taken.steps_mut(link) {
+                steps.remove(window, rate);
+            }
         }
     }
 
     /// What is taken of a link, as steps.
     #[must_use]
     pub fn steps(&self, link: LinkId) -> Option<&Steps> {
-        self.links.get(link.index()).map(|of_link| &of_link.steps)
+        self.taken.steps(link)
     }
 
     /// Who has how much of a link at a moment, by number.
@@ -128,7 +158,12 @@ impl Ledger {
     /// The moment from which nothing is taken any more; none where nothing is.
     #[must_use]
     pub fn end(&self) -> Option<Moment> {
-        self.links.iter().filter_map(|of_link| of_link.steps.end()).max()
+        self.taken.end()
+    }
+
+    /// How much is taken, as it is now.
+    fn taken(&self) -> Taken {
+        self.taken.clone()
     }
 }
 
@@ -136,11 +171,13 @@ impl Ledger {
 #[derive(Debug, Clone)]
 pub struct View<'a> {
     network: &'a Network,
-    ledger: &'a Ledger,
+    taken: &'a Taken,
     share: Share,
-    /// What is there besides, or is not: in bit/s, of each link in any order.
-    besides: BTreeMap<LinkId, Vec<(Window, i64)>>,
+    besides: Besides,
 }
+
+/// What is there besides what is booked, or is not: in bit/s, of each link in any order.
+type Besides = BTreeMap<LinkId, Vec<(Window, i64)>>;
 
 impl<'a> View<'a> {
     /// To somebody for whom all that may be reserved of a link is there.
@@ -148,7 +185,7 @@ impl<'a> View<'a> {
     pub const fn new(network: &'a Network, ledger: &'a Ledger) -> Self {
         Self {
             network,
-            ledger,
+            taken: &ledger.taken,
             share: Share::WHOLE,
             besides: BTreeMap::new(),
         }
@@ -190,10 +227,10 @@ impl<'a> View<'a> {
         self.network
     }
 
-    /// What is booked.
+    /// What is taken of a link, as steps, but for what is there besides.
     #[must_use]
-    pub const fn ledger(&self) -> &'a Ledger {
-        self.ledger
+    pub fn steps(&self, link: LinkId) -> Option<&'a Steps> {
+        self.taken.steps(link)
     }
 
     /// What may be reserved of a link, in bit/s.
@@ -211,7 +248,7 @@ impl<'a> View<'a> {
             at: window.start,
             until: Moment::MAX,
         };
-        let Some(steps) = self.ledger.steps(link) else {
+        let Some(steps) = self.steps(link) else {
             return none;
         };
         let Some(besides) = self.besides.get(&link) else {
@@ -250,7 +287,7 @@ impl<'a> View<'a> {
     /// What is left of a link throughout a window, in bit/s.
     #[must_use]
     pub fn left(&self, link: LinkId, window: Window) -> Rate {
-        let taken = match (self.besides.contains_key(&link), self.ledger.steps(link)) {
+        let taken = match (self.besides.contains_key(&link), self.steps(link)) {
             (false, Some(steps)) => steps.most(window),
             _ => self.peak(link, window).rate,
         };
@@ -266,7 +303,6 @@ impl<'a> View<'a> {
             .link(link)
             .map_or(0, crate::network::Link::reservable);
         let mut taken = self
-            .ledger
             .steps(link)
             .map(|steps| steps.carried(window))
             .unwrap_or_default();
@@ -285,7 +321,7 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn changes(&self, link: LinkId, window: Window) -> Vec<(Moment, Rate)> {
         let ceiling = self.ceiling(link);
-        let booked = self.ledger.steps(link).into_iter();
+        let booked = self.steps(link).into_iter();
         let booked = booked.flat_map(|steps| steps.changes_within(window));
         let Some(besides) = self.besides.get(&link) else {
             return booked
@@ -310,6 +346,6 @@ impl<'a> View<'a> {
             .flatten()
             .map(|(window, _)| window.end)
             .max();
-        self.ledger.end().max(besides)
+        self.taken.end().max(besides)
     }
 }

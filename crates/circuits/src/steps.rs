@@ -4,9 +4,14 @@
 //! in which an insertion takes about the square root of the number of changes, and the maximum over a window a block at each end of it and
 //! one look at each block between. Each question of a busy network is about other memory than the one before: what is looked at together
 //! lies together.
+//!
+//! Blocks are shared between a copy and what it was made of until one of the two changes: a copy costs a word for each block, and a change
+//! behind it a block.
 
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use crate::time::{Moment, Rate, Volume, Window};
 
@@ -116,7 +121,7 @@ impl Block {
 #[derive(Debug, Clone, Default)]
 pub struct Steps {
     /// None of them empty.
-    blocks: Vec<Block>,
+    blocks: Vec<Arc<Block>>,
     /// The moment of the first change of each of them.
     firsts: Vec<Moment>,
     /// The level before the first change of each of them.
@@ -162,12 +167,12 @@ impl Steps {
 
     fn change(&mut self, at: Moment, by: i64, added: bool) {
         if self.blocks.is_empty() && added {
-            self.blocks.push(Block::default());
+            self.blocks.push(Arc::default());
             self.firsts.push(at);
             self.bases.push(0);
         }
         let place = self.block_of(at);
-        let Some(block) = self.blocks.get_mut(place) else {
+        let Some(block) = self.blocks.get_mut(place).map(Arc::make_mut) else {
             return;
         };
         if !block.change(at, by, added) {
@@ -189,7 +194,7 @@ impl Steps {
             let rest = block.divide();
             let base = self.bases.get(place).map_or(0, |base| base + block.by());
             let first = rest.changes.first().map_or(at, |change| change.at);
-            self.blocks.insert(place + 1, rest);
+            self.blocks.insert(place + 1, Arc::new(rest));
             self.firsts.insert(place + 1, first);
             self.bases.insert(place + 1, base);
         }
@@ -208,7 +213,7 @@ impl Steps {
         let from = self.blocks.iter().skip(place);
         let bases = self.firsts.iter().zip(&self.bases).skip(place);
         from.zip(bases)
-            .map(|(block, (first, base))| (block, *first, *base))
+            .map(|(block, (first, base))| (block.as_ref(), *first, *base))
     }
 
     /// The changes behind a moment, in order, each with the level from there on.
@@ -337,6 +342,13 @@ impl Steps {
                 let is_new = std::mem::replace(&mut before, level) != level;
                 is_new.then_some((at, rate(level)))
             })
+    }
+
+    /// Whether the rate is the same as another's at each moment of a window.
+    #[must_use]
+    pub fn is_alike(&self, other: &Self, window: Window) -> bool {
+        self.at(window.start) == other.at(window.start)
+            && self.changes_within(window).eq(other.changes_within(window))
     }
 
     /// How many moments there are at which a booking starts or ends.

@@ -80,6 +80,7 @@ fn command(names: &Names, request: &Request) -> Command {
         to,
         windows: vec![request.window],
         is_end: false,
+        document: None,
     }
 }
 
@@ -89,14 +90,14 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
     std::fs::create_dir_all(dir).unwrap();
     let store = Store::sqlite(&dir.join("control.sqlite")).await.unwrap();
     let began = Instant::now();
-    // For each of two ways to ask, with and without offers.
-    let (booked, asks) = fill(&store, &map, reservations, 4 * requests).await;
+    // For each of two ways to ask, and each of three to counter.
+    let (booked, asks) = fill(&store, &map, reservations, 6 * requests).await;
     let mut asks = asks.into_iter();
     println!(
         "{name}: {booked} reservations on the books, in {:.0} s",
         began.elapsed().as_secs_f64()
     );
-    for counter in [Counter::Refuse, Counter::Offer] {
+    for counter in [Counter::Refuse, Counter::Later, Counter::Offer] {
         let (_sender, maps) = watch::channel(Arc::new(map.clone()));
         let (book, writer) = open(store.clone(), maps, Arc::new(|| 0));
         let (end, ends) = watch::channel(false);
@@ -104,8 +105,9 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
         // What is not read yet is waited for.
         let names = book.read(|desk, _| desk.names().clone()).await.unwrap();
         let offers = match counter {
-            Counter::Offer => "with offers",
             Counter::Refuse => "without offers",
+            Counter::Later => "with offers beside the writer",
+            Counter::Offer => "with offers by the writer itself",
         };
         let commands = asks.by_ref().take(requests).map(|asked| command(&names, &asked));
         let closed = in_turn(&book, commands.collect()).await;
@@ -157,50 +159,68 @@ async fn fill(store: &Store, map: &Map, reservations: usize, timed_requests: usi
 /// How requests were answered.
 struct Took {
     seconds: f64,
-    granted: usize,
-    waits: Vec<Duration>,
+    /// Of those that were granted, refused, and refused with offers left out.
+    waits: [Vec<Duration>; 3],
+}
+
+/// What one request was answered.
+#[derive(Clone, Copy)]
+enum Answered {
+    Granted,
+    Refused,
+    WithoutOffers,
 }
 
 impl Took {
-    fn of(seconds: f64, answers: Vec<(bool, Duration)>) -> Self {
-        let mut waits: Vec<Duration> = answers.iter().map(|(_, wait)| *wait).collect();
-        waits.sort_unstable();
-        Self {
-            seconds,
-            granted: answers.iter().filter(|(granted, _)| *granted).count(),
-            waits,
+    fn of(seconds: f64, answers: &[(Answered, Duration)]) -> Self {
+        let mut waits: [Vec<Duration>; 3] = Default::default();
+        for (answered, wait) in answers {
+            if let Some(waits) = waits.get_mut(*answered as usize) {
+                waits.push(*wait);
+            }
         }
+        waits.iter_mut().for_each(|waits| waits.sort_unstable());
+        Self { seconds, waits }
     }
+}
+
+/// The wait of which so many per cent are at most as long, in milliseconds.
+fn percentile(waits: &[Duration], share: usize) -> f64 {
+    let place = waits.len().saturating_sub(1) * share / 100;
+    waits.get(place).map_or(0.0, Duration::as_secs_f64) * 1e3
 }
 
 impl std::fmt::Display for Took {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let count = self.waits.len();
-        let at = |share: usize| {
-            let place = count.saturating_sub(1) * share / 100;
-            self.waits.get(place).map_or(0.0, Duration::as_secs_f64) * 1e3
-        };
+        let [granted, refused, without] = &self.waits;
+        let mut all = self.waits.concat();
+        all.sort_unstable();
+        let share = |waits: &[Duration]| waits.len() as f64 * 100.0 / all.len() as f64;
         write!(
             f,
-            "{:.0} requests/s, {:.0} % granted; one waits {:.1} ms (median), {:.1} ms (p99), {:.1} ms (longest)",
-            count as f64 / self.seconds,
-            self.granted as f64 * 100.0 / count as f64,
-            at(50),
-            at(99),
-            at(100),
+            "{:.0} requests/s; one waits {:.1} ms (median), {:.1} ms (p99), {:.1} ms (longest); {:.0} % granted, p99 {:.1} ms; refused p99 {:.1} ms, {:.1} % with offers left out",
+            all.len() as f64 / self.seconds,
+            percentile(&all, 50),
+            percentile(&all, 99),
+            percentile(&all, 100),
+            share(granted),
+            percentile(granted, 99),
+            percentile(refused, 99),
+            share(without),
         )
     }
 }
 
-/// Asks; whether it was granted, and how long that took.
-async fn ask(book: Book, command: Command) -> (bool, Duration) {
+/// Asks; what was answered, and how long that took.
+async fn ask(book: Book, command: Command) -> (Answered, Duration) {
     let began = Instant::now();
-    let granted = match book.ask(operator(), command, None).await {
-        Ok(_) => true,
-        Err(AskError::Desk(DeskError::NoRoom(_))) => false,
+    let answered = match book.ask(operator(), command, None).await {
+        Ok(_) => Answered::Granted,
+        Err(AskError::Desk(DeskError::NoRoom(refusal))) if refusal.offers.left_out => Answered::WithoutOffers,
+        Err(AskError::Desk(DeskError::NoRoom(_))) => Answered::Refused,
         Err(error) => panic!("{error}"),
     };
-    (granted, began.elapsed())
+    (answered, began.elapsed())
 }
 
 /// So many askers at a time.
@@ -218,8 +238,8 @@ async fn in_turn(book: &Book, commands: Vec<Command>) -> Took {
             answers
         });
     }
-    let answers = askers.join_all().await.into_iter().flatten().collect();
-    Took::of(began.elapsed().as_secs_f64(), answers)
+    let answers: Vec<_> = askers.join_all().await.into_iter().flatten().collect();
+    Took::of(began.elapsed().as_secs_f64(), &answers)
 }
 
 /// So many a second.
@@ -233,5 +253,5 @@ async fn arriving(book: &Book, commands: Vec<Command>) -> Took {
         asked.spawn(ask(book.clone(), command));
     }
     let answers = asked.join_all().await;
-    Took::of(began.elapsed().as_secs_f64(), answers)
+    Took::of(began.elapsed().as_secs_f64(), &answers)
 }

@@ -28,6 +28,7 @@ use crate::leader::candidate::Candidate;
 use crate::leader::{self, Leader, Leadership};
 use crate::metrics::Metrics;
 use crate::places::{Places, Speaker, seconds};
+use crate::reservations::document::Roots;
 use crate::reservations::writer::open;
 use crate::reservations::{Asker, Book, Clock};
 use crate::store::measurements::{Ingest, Kept, ingest};
@@ -67,6 +68,8 @@ pub struct Settings {
     pub registrations: RegistrationPolicy,
     /// Which nodes are set up, and how.
     pub setup: SetupConfig,
+    /// Roots that certificates in signed requests may lead to.
+    pub roots: Roots,
     /// Where it answers other machines, as a URL: for those who ask another controller while this one leads.
     pub advertise: Option<String>,
 }
@@ -291,6 +294,17 @@ impl Controller {
             owner: key.to_string(),
             name: caller.user.clone(),
             rights: Some(rights.unwrap_or_default()),
+        }
+    }
+
+    /// Whoever has signed a document with this key.
+    #[must_use]
+    pub fn caller(&self, key: PublicKey) -> Caller {
+        let authorities = read(&self.0.authorities);
+        let name = authorities.by_key.get(&key).map(|(name, _)| name.clone());
+        Caller {
+            user: name.unwrap_or_else(|| key.to_string()),
+            key: Some(key),
         }
     }
 

@@ -132,6 +132,7 @@ fn api() -> Router<Controller> {
         .route("/reservations/{id}/abort", post(reservations::abort))
         .route("/reservations/{id}/provision", post(reservations::provision))
         .route("/reservations/{id}/release", post(reservations::release))
+        .route("/reservations/{id}/document", get(reservations::document))
         .route("/reservations/{id}/grants", get(grants::list))
         .route("/transfers", get(transfers::list).post(transfers::take))
         .route("/transfers/score", get(transfers::score))

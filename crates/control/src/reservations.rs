@@ -4,6 +4,7 @@
 //! | room | what it does |
 //! |---|---|
 //! | [`asker`] | who asks, and what that one may do |
+//! | [`document`] | requests that stay signed, with the certificates of who signed |
 //! | [`names`] | sites and links of the map as a network, under numbers that stay |
 //! | [`recurrence`] | windows of a recurrence rule (RFC 5545) |
 //! | [`wanted`] | what is asked for, in the terms of the network |
@@ -14,6 +15,7 @@
 
 pub mod asker;
 pub mod desk;
+pub mod document;
 pub mod names;
 pub mod recurrence;
 pub mod streams;

@@ -26,7 +26,7 @@ use longhaul_control::store::reservations::Batch;
 use longhaul_control::store::{Once, StoreError};
 use longhaul_control::{Store, reservations};
 use longhaul_control_api::map::Map;
-use longhaul_control_api::reservations::{ReservationQuery, ReserveState, Reserved};
+use longhaul_control_api::reservations::{Offers, ReservationQuery, ReserveState, Reserved};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -67,6 +67,7 @@ fn reserve(name: &str, bps: u64, hold: bool) -> Command {
         to: place("east"),
         windows: vec![Window::new(0, HOUR)],
         is_end: false,
+        document: None,
     }
 }
 
@@ -260,6 +261,57 @@ async fn holds_time_out_in_the_journal_also_when_nobody_was_there(store: Store) 
     );
 }
 
+/// What is offered beside the writer is granted on the book as its record left it, whatever was decided meanwhile.
+async fn offers_are_good_at_the_record_that_they_name(store: Store) {
+    let time = Time::default();
+    let writing = Writing::begin(&store, &time);
+    let mut tasks = JoinSet::new();
+    for number in 0..60_u64 {
+        let book = writing.book.clone();
+        let bps = 300_000_000 + 200_000_000 * (number % 11);
+        tasks.spawn(async move {
+            match book.ask(operator(), reserve("a", bps, false), None).await {
+                Err(AskError::Desk(DeskError::NoRoom(refusal))) => Some(refusal.offers),
+                Ok(_) => None,
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
+    let refused: Vec<Offers> = tasks.join_all().await.into_iter().flatten().collect();
+    writing.finish().await;
+    let journal = journal(&store).await;
+    let mut taken = 0;
+    for offers in refused {
+        if offers.left_out && offers.record.is_none() {
+            continue;
+        }
+        let mut desk = Desk::new().unwrap();
+        let record = i64::try_from(offers.record.unwrap()).unwrap();
+        for (_, record) in journal.iter().take_while(|(number, _)| *number <= record) {
+            desk.apply(record).unwrap();
+        }
+        for offer in [offers.later, offers.slower, offers.volume].into_iter().flatten() {
+            let Command::Reserve { from, to, .. } = reserve("a", 1, false) else {
+                panic!()
+            };
+            let [start, end] = [offer.request.start_ms.unwrap(), offer.request.end_ms]
+                .map(|moment| i64::try_from(moment).unwrap());
+            let command = Command::Reserve {
+                request: Box::new(offer.request),
+                from,
+                to,
+                windows: vec![Window::new(start, end)],
+                is_end: false,
+                document: None,
+            };
+            let granted = desk.clone().act(&operator(), &command, 0, &mut Vec::new());
+            assert_eq!(granted.unwrap().reservations[0].pieces, offer.pieces);
+            taken += 1;
+        }
+    }
+    assert!(taken > 0, "nothing was offered");
+}
+
 /// Two controllers that both write, on one store: whoever is asked takes the lead, and no bandwidth is promised twice.
 async fn two_writers_promise_nothing_twice(store: Store) {
     let time = Time::default();
@@ -377,6 +429,7 @@ async fn a_writer_that_is_killed_anywhere_loses_and_doubles_nothing(store: Store
 on_both!(
     a_writer_that_has_a_newer_one_beside_it_appends_nothing,
     what_many_ask_at_once_is_decided_one_after_the_other,
+    offers_are_good_at_the_record_that_they_name,
     the_same_key_reserves_once_whenever_it_comes,
     holds_time_out_in_the_journal_also_when_nobody_was_there,
     two_writers_promise_nothing_twice,

@@ -1,7 +1,7 @@
 //! What could be had instead.
 
 use super::over_time::Found;
-use super::{Offer, Offers, Proof, Short, field, grant, over_time, until};
+use super::{Offer, Offers, Short, field, grant, over_time, until};
 use crate::ledger::View;
 use crate::policy::Limits;
 use crate::request::{Pace, Plan, Request, Wish};
@@ -14,13 +14,14 @@ const MAX_STARTS: usize = 48;
 /// Starts that are tried although no cut says that the ones before were too early, at most: each may take a search.
 const MAX_SEARCHED: usize = 4;
 
-/// What could be had instead of a request that is short of room.
+/// What could be had instead of a request that is short of room. `frees` is until when the cut of its proof is too narrow, where that is a cut: none
+/// inside where it always is.
 pub(super) fn offers(
     view: &View<'_>,
     request: &Request,
     limits: &Limits,
     now: Moment,
-    (short, proof): (&Short, &Proof),
+    (short, frees): (&Short, Option<Option<Moment>>),
 ) -> Offers {
     let good = |request: Request| offer(view, request, limits, now);
     let carried = |found: &Found, most| {
@@ -32,7 +33,7 @@ pub(super) fn offers(
     };
     match (short, request.wish) {
         (Short::Rate(short), Wish::Rate(rate)) => Offers {
-            later: later(view, request, limits, now, (rate, &short.known, proof)),
+            later: later(view, request, limits, now, (rate, &short.known, frees)),
             slower: slower(view, request, limits, now, (rate, &short.routes)),
             volume: carried(&over_time::most(view, request, limits.rate), None),
         },
@@ -84,15 +85,15 @@ fn later(
     request: &Request,
     limits: &Limits,
     now: Moment,
-    (rate, known, proof): (Rate, &Known, &Proof),
+    (rate, known, frees): (Rate, &Known, Option<Option<Moment>>),
 ) -> Option<Offer> {
     let network = view.network();
     let mut asked = request.clone();
     let mut known = known.clone();
     // The proof says until when its cut is too narrow.
-    let mut first = match proof {
-        Proof::Cut { until, .. } => Some((*until)?),
-        _ => None,
+    let mut first = match frees {
+        Some(until) => Some(until?),
+        None => None,
     };
     let mut searched = 0;
     for _ in 0..MAX_STARTS {

@@ -13,7 +13,14 @@ use crate::time::{Moment, Window};
 const NOW: Moment = 0;
 
 fn asked(network: &Network, ledger: &Ledger, request: &Request, limits: &Limits) -> Answer {
-    decide(&View::new(network, ledger), request, limits, NOW, Counter::Offer)
+    decide(
+        &View::new(network, ledger),
+        ledger,
+        request,
+        limits,
+        NOW,
+        Counter::Offer,
+    )
 }
 
 fn refused(answer: Answer) -> NoRoom {

@@ -1,5 +1,7 @@
 //! A network that has changed beneath what is booked.
 
+use std::sync::Arc;
+
 use super::Book;
 use crate::network::{LinkId, Network, NodeId};
 use crate::request::Plan;
@@ -49,7 +51,7 @@ impl Book {
             return Err(Unlike::Link(id));
         }
         self.ledger.grow(&network);
-        self.network = network;
+        self.network = Arc::new(network);
         Ok(())
     }
 

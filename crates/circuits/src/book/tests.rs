@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Book, Change, Entry, Fault, Terms, difference};
+use super::{Book, Change, Entry, Fault, Short, Terms, difference};
 use crate::admit::{Answer, Counter};
 use crate::check::Checker;
 use crate::ledger::ReservationId;
@@ -216,11 +216,11 @@ fn all_windows_are_granted_or_the_first_that_is_not_is_named() {
         Window::new(45, 55),
         Window::new(60, 70),
     ];
-    let (place, answer) = kept.book.decide_all(&asked, &days, &TERMS, 0).unwrap_err();
+    let Short { place, answer, .. } = kept.book.decide_all(&asked, &days, &TERMS, 0).unwrap_err();
     assert!(matches!(answer, Answer::Refused(_)));
     assert_eq!(place, 2);
     // Instances that overlap count beside each other.
-    let (place, _) = kept
+    let Short { place, .. } = kept
         .book
         .decide_all(&asked, &[days[0], days[0], days[0]], &TERMS, 0)
         .unwrap_err();

@@ -1,10 +1,12 @@
 //! The checker finds what is wrong; and on small networks, every answer is right by an exact search.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::{Checker, Verdict};
-use crate::admit::{Answer, Counter, NoRoom, Offers, Proof, Refusal, decide};
-use crate::ledger::{Ledger, ReservationId, View};
+use crate::admit::{Answer, Counter, NoRoom, Offers, Proof, Refusal, decide, open};
+use crate::ledger::{Ledger, ReservationId, Snapshot, View};
 use crate::network::{Network, NodeId};
 use crate::path::{Diversity, Ends, Preference};
 use crate::policy::Limits;
@@ -15,6 +17,7 @@ use crate::time::{Volume, Window};
 fn answer(network: &Network, ledger: &Ledger, request: &Request) -> Answer {
     decide(
         &View::new(network, ledger),
+        ledger,
         request,
         &Limits::default(),
         0,
@@ -210,5 +213,49 @@ proptest! {
             }
         }
         prop_assert_eq!(checker.overbooked(), None);
+    }
+
+    #[test]
+    fn offers_that_are_looked_for_later_are_the_same_and_are_renewed_or_dropped((network, requests) in world()) {
+        let shared = Arc::new(network.clone());
+        let mut ledger = Ledger::new(&network);
+        let (mut found, mut kept) = (Vec::new(), Vec::new());
+        let limits = Limits::default();
+        for (request, id) in requests.iter().zip((0..).map(ReservationId)) {
+            let (opened, search) = open(&View::new(&network, &ledger), &ledger, request, &limits, 0);
+            match (answer(&network, &ledger, request), opened, search) {
+                (Answer::Granted(plan), Answer::Granted(same), None) => {
+                    prop_assert_eq!(&plan, &same);
+                    ledger.take(id, &plan);
+                    kept.push((id, plan));
+                    // Now and then the one that has been there for the longest leaves.
+                    if kept.len() > 3 {
+                        let (id, plan) = kept.remove(0);
+                        ledger.free(id, &plan);
+                    }
+                }
+                (Answer::Refused(Refusal::NoRoom(none)), Answer::Refused(Refusal::NoRoom(opened)), Some(search)) => {
+                    prop_assert_eq!(&none.proof, &opened.proof);
+                    prop_assert_eq!(opened.offers, Offers::default());
+                    found.push((search, Snapshot::new(shared.clone(), &ledger), none.offers));
+                }
+                (one, other, None) => prop_assert_eq!(one, other, "what can't be asked"),
+                other => prop_assert!(false, "{other:?}"),
+            }
+        }
+        let newest = Snapshot::new(shared, &ledger);
+        for (search, decided, at_once) in found {
+            // The ledger has gone on since, and what was seen of it then has not.
+            prop_assert_eq!(&search.offers(&decided), &at_once);
+            for offer in [at_once.later, at_once.slower, at_once.volume].into_iter().flatten() {
+                match (search.renewed(&offer, &decided, &newest), answer(&network, &ledger, &offer.request)) {
+                    (Some(renewed), Answer::Granted(plan)) => {
+                        prop_assert_eq!((&renewed.request, &renewed.plan), (&offer.request, &plan));
+                    }
+                    (None, Answer::Refused(_)) => {}
+                    other => prop_assert!(false, "{other:?}"),
+                }
+            }
+        }
     }
 }

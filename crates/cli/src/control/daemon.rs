@@ -98,6 +98,7 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
     let listens = elsewhere
         .as_ref()
         .and_then(|(listener, _)| listener.local_addr().ok());
+    let said = setup::read(service.config.as_deref(), dir)?;
     let settings = Settings {
         name: service.name.clone().unwrap_or_else(host_name),
         key: identity.public(),
@@ -107,7 +108,8 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
             ..Retention::default()
         },
         registrations: Default::default(),
-        setup: setup::read(service.config.as_deref(), dir)?,
+        setup: said.setup,
+        roots: said.roots,
         advertise: advertised(service, listens)?,
     };
     let (stop, stopped) = watch::channel(false);

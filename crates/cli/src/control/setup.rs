@@ -1,8 +1,9 @@
-//! Which nodes the controller has set up: the operator's `control.toml`.
+//! Which nodes the controller has set up, and whose certificates it trusts: the operator's `control.toml`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use longhaul_control::reservations::document::Roots;
 use longhaul_setup::nodes::SetupConfig;
 use serde::Deserialize;
 
@@ -18,15 +19,35 @@ struct ControlFile {
     /// Which nodes are set up, and how.
     #[serde(default)]
     setup: SetupConfig,
+    /// What is said of reservations.
+    #[serde(default)]
+    reservations: Reservations,
+}
+
+/// What an operator says of reservations.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reservations {
+    /// A file of certificates in PEM: roots that those in signed requests may lead to.
+    roots: Option<PathBuf>,
+}
+
+/// What the file says.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// Which nodes are set up, and how.
+    pub setup: SetupConfig,
+    /// Roots that certificates in signed requests may lead to.
+    pub roots: Roots,
 }
 
 /// Reads the file that is named; where none is, the one in the directory, if it is there.
-pub fn read(named: Option<&Path>, dir: &Path) -> Result<SetupConfig> {
+pub fn read(named: Option<&Path>, dir: &Path) -> Result<Said> {
     let usual = dir.join(FILE);
     let file = match named {
         Some(file) => file,
         None if usual.exists() => &usual,
-        None => return Ok(SetupConfig::default()),
+        None => return Ok(Said::default()),
     };
     let shown = home::shown(file);
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
@@ -37,5 +58,18 @@ pub fn read(named: Option<&Path>, dir: &Path) -> Result<SetupConfig> {
     })?;
     // What makes no sense is reported with the file's name, before anything begins.
     config.setup.drivers().with_context(|| shown.clone())?;
-    Ok(config.setup)
+    let roots = match &config.reservations.roots {
+        None => Roots::default(),
+        Some(named) => {
+            // As the file itself stands there.
+            let named = file.parent().unwrap_or(dir).join(named);
+            let shown = home::shown(&named);
+            let pem = std::fs::read(&named).with_context(|| format!("cannot read {shown}"))?;
+            Roots::of_pem(&pem).with_context(|| shown.clone())?
+        }
+    };
+    Ok(Said {
+        setup: config.setup,
+        roots,
+    })
 }

@@ -222,6 +222,9 @@ pub fn refusal(refusal: &Refusal, now: &Zoned) -> Vec<String> {
                 .map(|found| format!("offer, {what}: {}", offer(found, now))),
         );
     }
+    if offers.left_out {
+        lines.push("there may be other offers: ask again".to_owned());
+    }
     lines
 }
 
@@ -330,6 +333,8 @@ fn bar(day: Date, reservation: &Reservation, now: &Zoned) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_control_api::reservations::Offers;
+
     use super::*;
 
     fn reservation(id: u64, hours: std::ops::Range<u64>) -> Reservation {
@@ -393,6 +398,14 @@ mod tests {
                 "full until Fri 27 Nov 01:00",
                 "offer, slower: --rate 5 (5 bit/s) --from 2026-11-27T00:00:00Z --until 2026-11-27T01:00:00Z, Fri 27 Nov 00:00 - 01:00",
             ]
+        );
+        let busy = Refusal {
+            offers: Offers::left_out(),
+            ..refused
+        };
+        assert_eq!(
+            refusal(&busy, &now())[2..],
+            ["there may be other offers: ask again"]
         );
     }
 }

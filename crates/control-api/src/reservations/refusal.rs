@@ -80,6 +80,23 @@ pub struct Offers {
     /// The largest volume by the end of the window, as far as it is found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<Offer>,
+    /// The record of the journal behind which they were good, where they were looked for beside what was decided meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<u64>,
+    /// Whether there may be more: none were looked for because others were being looked for, or some went to others meanwhile. Asking again may tell.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
+}
+
+impl Offers {
+    /// None, because none were looked for.
+    #[must_use]
+    pub fn left_out() -> Self {
+        Self {
+            left_out: true,
+            ..Self::default()
+        }
+    }
 }
 
 /// Why there is no room, and what there is instead.

@@ -58,6 +58,7 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
         reservations::reserve,
         reservations::list,
         reservations::show,
+        reservations::document,
         reservations::change,
         reservations::cancel,
         reservations::commit,

@@ -1,6 +1,6 @@
 //! Reservations of bandwidth.
 
-use axum::extract::State;
+use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
@@ -16,12 +16,13 @@ use serde::Serialize;
 use super::{invalid, limit, once};
 use crate::controller::Controller;
 use crate::places::Places;
+use crate::reservations::document;
 use crate::reservations::recurrence::windows;
 use crate::reservations::streams::{AskedEnd, addresses};
 use crate::reservations::wanted::{Place, WantedFault, window};
 use crate::reservations::writer::AskError;
 use crate::reservations::{Command, DeskError, book_moment, told};
-use crate::store::StoreError;
+use crate::store::{Once, StoreError};
 
 /// Longest name of an end, a site or a link, in bytes.
 const MAX_NAME_BYTES: usize = 253;
@@ -33,6 +34,9 @@ const MAX_DESCRIPTION_BYTES: usize = 200;
 const USUAL_LIMIT: u32 = 100;
 /// And at most.
 const MOST_LIMIT: u32 = 1000;
+
+/// What signed requests are called, compact and flattened (RFC 7515, section 9.2.1).
+const SIGNED: [&str; 2] = ["application/jose", "application/jose+json"];
 
 /// When to ask again where another controller leads, or none yet, in seconds.
 const RETRY_AFTER_S: &str = "1";
@@ -141,6 +145,15 @@ async fn ask(
         // Only the writer of reservations keeps answers under these.
         once.principal.insert_str(0, "reservations ");
     }
+    ask_once(controller, caller, once, command).await
+}
+
+async fn ask_once(
+    controller: &Controller,
+    caller: &Caller,
+    once: Option<Once>,
+    command: Command,
+) -> Result<Reserved, Refused> {
     let mut reserved = controller
         .book()
         .ask(controller.asker(caller), command, once)
@@ -175,15 +188,75 @@ pub(super) fn read_id(id: &str) -> Result<ReservationId, Problem> {
     read.ok_or_else(|| Problem::new(ProblemKind::NotFound, "no such reservation: a number is expected"))
 }
 
-/// Asks for bandwidth between two ends. Answered when what is granted is on the disk.
-#[utoipa::path(post, path = "/api/v1/reservations", request_body = ReservationRequest,
+/// What is asked for.
+#[derive(Debug)]
+pub enum Wanted {
+    /// By whoever sends it.
+    Plain(ReservationRequest),
+    /// By whoever signed it.
+    Signed(String),
+}
+
+impl<S: Send + Sync> FromRequest<S> for Wanted {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if !SIGNED.iter().any(|signed| kind.eq_ignore_ascii_case(signed)) {
+            let Body(request) = Body::from_request(request, state).await?;
+            return Ok(Self::Plain(request));
+        }
+        let text = String::from_request(request, state).await;
+        text.map(Self::Signed)
+            .map_err(|rejection| invalid(rejection.body_text()))
+    }
+}
+
+/// Asks for bandwidth between two ends; by a signed document (JWS, RFC 7515), as whoever signed it. Answered when what is granted is on the disk.
+#[utoipa::path(post, path = "/api/v1/reservations",
+    request_body(content((ReservationRequest = "application/json"), (String = "application/jose"), (String = "application/jose+json"))),
     responses((status = CREATED, body = Reserved), (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"), (status = SERVICE_UNAVAILABLE, body = NotLeadingProblem, content_type = "application/problem+json"), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn reserve(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    Body(request): Body<ReservationRequest>,
+    wanted: Wanted,
 ) -> Result<(StatusCode, Json<Reserved>), Refused> {
+    let reserved = match wanted {
+        Wanted::Plain(request) => {
+            let command = wish(&controller, &caller, request.clone(), None).await?;
+            ask(&controller, &caller, &headers, &("reserve", &request), command).await?
+        }
+        Wanted::Signed(text) => {
+            let now = book_moment(controller.book().now());
+            let settings = controller.settings();
+            let read = document::read(&text, &settings.roots, &settings.key, now);
+            let document = read.map_err(|fault| invalid(fault.to_string()))?;
+            let signer = controller.caller(document.key);
+            // The same document says the same again, whoever brings it, and for as long as it holds.
+            let content = serde_json::to_vec(&document.request).unwrap_or_default();
+            let once = Once::of(&format!("documents {}", document.key), &document.id, &content);
+            let command = wish(&controller, &signer, document.request, Some(text)).await?;
+            tracing::info!(
+                by = caller.user,
+                signed = signer.user,
+                "a signed request was brought"
+            );
+            ask_once(&controller, &signer, Some(once), command).await?
+        }
+    };
+    Ok((StatusCode::CREATED, Json(reserved)))
+}
+
+/// What is asked for, as the map has its ends.
+async fn wish(
+    controller: &Controller,
+    caller: &Caller,
+    request: ReservationRequest,
+    document: Option<String>,
+) -> Result<Command, Refused> {
     check(&request).map_err(invalid)?;
     let leadership = controller.leadership();
     if leadership.term().is_none() {
@@ -196,8 +269,8 @@ pub async fn reserve(
         place(&places, "from", &request.from)?,
         place(&places, "to", &request.to)?,
     );
-    address(&places, &caller, &request, &mut from, &mut to).map_err(|fault| invalid(fault.to_string()))?;
-    let speaker = controller.speaker(&caller);
+    address(&places, caller, &request, &mut from, &mut to).map_err(|fault| invalid(fault.to_string()))?;
+    let speaker = controller.speaker(caller);
     let is_end = speaker.is_some_and(|speaker| speaker.is(&from.name) || speaker.is(&to.name));
     let now = book_moment(controller.book().now());
     let first = window(request.start_ms, request.end_ms, now).map_err(|fault| invalid(fault.to_string()))?;
@@ -210,16 +283,14 @@ pub async fn reserve(
             found.map_err(|fault| invalid(fault.to_string()))?
         }
     };
-    let content = ("reserve", &request);
-    let command = Command::Reserve {
-        request: Box::new(request.clone()),
+    Ok(Command::Reserve {
+        request: Box::new(request),
         from,
         to,
         windows,
         is_end,
-    };
-    let reserved = ask(&controller, &caller, &headers, &content, command).await?;
-    Ok((StatusCode::CREATED, Json(reserved)))
+        document,
+    })
 }
 
 /// Whether it can be asked, but for what the book knows.
@@ -310,6 +381,31 @@ pub async fn show(
     let mut found = found.map_err(AskError::from)?;
     controller.circuits().dress(&mut found);
     Ok(Json(found))
+}
+
+/// The signed document that it was asked for by, as it was brought: proof of who asked for what.
+#[utoipa::path(get, path = "/api/v1/reservations/{id}/document", params(("id" = u64, Path)), responses((status = OK, body = String, content_type = "application/jose"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn document(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<String>,
+) -> Result<Response, Refused> {
+    let id = read_id(&id)?;
+    let asker = controller.asker(&caller);
+    let look =
+        |desk: &crate::reservations::Desk, _| desk.document(&asker, id).map(|found| found.map(str::to_owned));
+    let found = controller.book().read(look).await?.map_err(AskError::from)?;
+    let text = found
+        .ok_or_else(|| Problem::new(ProblemKind::NotFound, "it was not asked for by a signed document"))?;
+    let [compact, flattened] = SIGNED.map(HeaderValue::from_static);
+    let kind = if text.trim_start().starts_with('{') {
+        flattened
+    } else {
+        compact
+    };
+    let mut response = text.into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Ok(response)
 }
 
 /// Changes one: what is promised holds until the change is granted and committed.

@@ -4,6 +4,7 @@
 mod acts;
 mod beside;
 mod changes;
+mod open;
 mod ports;
 mod provision;
 mod show;
@@ -31,6 +32,8 @@ use super::wanted::{Place, WantedFault};
 use crate::authority::{Refused, Subject};
 use beside::Beside;
 use changes::Changes;
+
+pub use open::{Denied, Found, Open, Snapshot};
 
 /// For how long what is granted is held until it is committed, in milliseconds.
 pub const HOLD_MS: u64 = 60_000;
@@ -65,6 +68,9 @@ pub struct Detail {
     /// Whether its paths are to be set up in its window as soon as it is committed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub provision: bool,
+    /// The signed document that it was asked for by; of several that were granted together, the first that is still known has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub document: Option<String>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -119,6 +125,8 @@ pub enum Command {
         windows: Vec<Window>,
         /// Whether the asker speaks for one of the ends.
         is_end: bool,
+        /// The signed document that asks for it, if one does.
+        document: Option<String>,
     },
     /// Change a reservation.
     Change {
@@ -197,7 +205,7 @@ impl From<Fault> for DeskError {
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desk {
-    names: Names,
+    names: Arc<Names>,
     book: Book,
     /// Sites whose nodes are set up. No part of the journal.
     managed: Arc<BTreeSet<String>>,
@@ -222,7 +230,7 @@ impl Desk {
     pub fn new() -> Result<Self, DeskError> {
         let nothing = Network::new(0, Vec::new()).map_err(|fault| DeskError::Fault(fault.to_string()))?;
         Ok(Self {
-            names: Names::default(),
+            names: Arc::default(),
             book: Book::new(nothing),
             managed: Arc::default(),
             counter: Counter::Offer,
@@ -281,7 +289,7 @@ impl Desk {
 
     /// What sites and links are called.
     #[must_use]
-    pub const fn names(&self) -> &Names {
+    pub fn names(&self) -> &Names {
         &self.names
     }
 
@@ -297,7 +305,7 @@ impl Desk {
                     .map_err(|fault| DeskError::Fault(fault.to_string()))?;
                 let renewed = self.book.renew(network);
                 renewed.map_err(|unlike| DeskError::Fault(unlike.to_string()))?;
-                self.names = names.clone();
+                self.names = Arc::new(names.clone());
                 self.changes.all();
             }
             Record::Entry { entry, details } => {
@@ -311,13 +319,25 @@ impl Desk {
                     Change::Changing { hold, .. } => self.look_at(hold.id, entry.at),
                     Change::Event { id, .. } | Change::Returned { id, .. } => self.look_at(*id, entry.at),
                     Change::Forgotten { id } => {
-                        self.details.remove(id);
+                        if let Some(gone) = self.details.remove(id) {
+                            self.hand_on(*id, gone);
+                        }
                         self.look_at(*id, entry.at);
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Gives the document of one that is forgotten to the next that was granted together with it.
+    fn hand_on(&mut self, id: ReservationId, gone: Detail) {
+        let next = self.details.range_mut(id..).next();
+        if let Some((_, next)) = next.filter(|(_, next)| gone.series.is_some() && next.series == gone.series)
+            && next.document.is_none()
+        {
+            next.document = gone.document;
+        }
     }
 
     /// Notes that a reservation has changed, whether it is over, and beside which others it is.
@@ -359,7 +379,7 @@ impl Desk {
     /// It is larger than anything that is planned with: the one before stays.
     pub fn take_map(&mut self, map: &Map, records: &mut Vec<Record>) -> Result<bool, DeskError> {
         let names = self.names.with(map);
-        if names == self.names {
+        if names == *self.names {
             return Ok(false);
         }
         let record = Record::Network(names);

@@ -87,17 +87,24 @@ pub fn refusal(
     none: &NoRoom,
     seen: &dyn Fn(ReservationId) -> bool,
 ) -> Refusal {
-    let offer = |offer: &Option<admit::Offer>| offer.as_ref().map(|found| self::offer(names, asked, found));
     Refusal {
         occurrence: place.map(|place| u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1)),
         start_ms: told_moment(window.start),
         end_ms: told_moment(window.end),
         proof: proof(names, &none.proof, seen),
-        offers: Offers {
-            later: offer(&none.offers.later),
-            slower: offer(&none.offers.slower),
-            volume: offer(&none.offers.volume),
-        },
+        offers: offers(names, asked, &none.offers),
+    }
+}
+
+/// What could be had instead of what was asked for.
+#[must_use]
+pub fn offers(names: &Names, asked: &ReservationRequest, found: &admit::Offers) -> Offers {
+    let offer = |offer: &Option<admit::Offer>| offer.as_ref().map(|found| self::offer(names, asked, found));
+    Offers {
+        later: offer(&found.later),
+        slower: offer(&found.slower),
+        volume: offer(&found.volume),
+        ..Offers::default()
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod asking;
 mod deciding;
+mod offering;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use longhaul_circuits::admit::Counter;
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::map::Map;
 use longhaul_control_api::reservations::Reserved;
-use tokio::sync::{OwnedRwLockWriteGuard, RwLock, mpsc, watch};
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock, mpsc, oneshot, watch};
 use tokio::time::sleep;
 
 use super::desk::Desk;
@@ -27,7 +28,8 @@ use crate::store::{Once, Store, StoreError};
 
 pub use asking::{AskError, Book};
 use asking::{State, Waiting};
-use deciding::{Asked, decide};
+use deciding::{Answer, Asked, decide};
+use offering::{Offering, Published, Refused};
 
 /// Requests that wait to be decided; more are turned away.
 const MAX_WAITING: usize = 4_096;
@@ -63,6 +65,8 @@ pub struct Writer {
     managed: Arc<BTreeSet<String>>,
     /// Whether offers are looked for.
     counter: Counter,
+    /// Where they are.
+    offering: Offering,
     /// Says so when the book has changed.
     changed: watch::Sender<u64>,
     /// Why the journal is none, where that is so: nothing is done any more.
@@ -86,6 +90,7 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
     let state = Arc::new(RwLock::new(State::default()));
     let (changed, changes) = watch::channel(0);
     let (led, leads) = watch::channel(None);
+    let offering = Offering::new(sender.downgrade());
     let book = Book {
         sender,
         changes,
@@ -105,7 +110,8 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
         leadership: watch::channel(Leadership::Alone).1,
         led,
         managed: Arc::default(),
-        counter: Counter::Offer,
+        counter: Counter::Later,
+        offering,
         changed,
         broken: None,
         due: None,
@@ -129,7 +135,7 @@ impl Writer {
         Self { leadership, ..self }
     }
 
-    /// The same, where offers are looked for, or not, for what is refused.
+    /// The same, where offers are looked for, or not, for what is refused: beside the writer, unless this is called.
     #[must_use]
     pub fn countering(self, counter: Counter) -> Self {
         Self { counter, ..self }
@@ -150,7 +156,7 @@ impl Writer {
                 }
                 first = self.receiver.recv() => match first {
                     Some(first) => Some(first),
-                    None => return,
+                    None => break,
                 },
                 // Nothing more is taken; what is there is received still.
                 _ = end.wait_for(|end| *end), if !self.receiver.is_closed() => {
@@ -169,6 +175,7 @@ impl Writer {
             }
             self.turn(batch).await;
         }
+        self.offering.finish().await;
     }
 
     fn pause(&self) -> Duration {
@@ -197,7 +204,7 @@ impl Writer {
                 continue;
             }
             asked.push((waiting.asker, waiting.command, waiting.once));
-            answers.push(waiting.answer);
+            answers.push((waiting.answer, waiting.tries));
         }
         if leadership == Leadership::Lost {
             // Whoever reads reads what is known: nobody waits for a store that does not answer.
@@ -217,6 +224,17 @@ impl Writer {
             match store.unless_given_up(attempt).await {
                 Ok(decided) => {
                     let has_changed = state.seen != seen;
+                    let snapshot = state
+                        .desk
+                        .as_ref()
+                        .filter(|_| has_changed || !self.offering.is_published())
+                        .map(Desk::snapshot);
+                    if let Some(snapshot) = snapshot {
+                        self.offering.publish(Published {
+                            record: state.seen,
+                            snapshot,
+                        });
+                    }
                     // Whoever is answered finds it there.
                     drop(state);
                     if has_changed || *self.changed.borrow() == 0 {
@@ -226,9 +244,10 @@ impl Writer {
                         self.led
                             .send_if_modified(|led| std::mem::replace(led, term) != term);
                     }
-                    for (answer, decided) in answers.into_iter().zip(decided) {
-                        // Whoever asked may be gone.
-                        let _ = answer.send(decided);
+                    for (((answer, tries), decided), asked) in
+                        answers.into_iter().zip(decided).zip(asked.iter())
+                    {
+                        self.answer(answer, tries, decided, asked);
                     }
                     return;
                 }
@@ -250,7 +269,7 @@ impl Writer {
         if self.broken.is_none() {
             tracing::warn!(error = %failed, requests = answers.len(), "reservations could not be written");
         }
-        for answer in answers {
+        for (answer, _) in answers {
             let error = match &failed {
                 StoreError::Busy => StoreError::Busy,
                 StoreError::NotLeading { .. } => StoreError::NotLeading { leader: None },
@@ -260,13 +279,39 @@ impl Writer {
         }
     }
 
+    /// Answers, now or when offers are found.
+    fn answer(
+        &self,
+        answer: oneshot::Sender<Result<Reserved, AskError>>,
+        tries: usize,
+        decided: Answer,
+        asked: &Asked,
+    ) {
+        let decided = match decided {
+            Err((error, Some(open))) => {
+                let asked = asked.clone();
+                return self.offering.look(Refused {
+                    error,
+                    open,
+                    asked,
+                    tries,
+                    answer,
+                });
+            }
+            Err((error, None)) => Err(error),
+            Ok(done) => Ok(done),
+        };
+        // Whoever asked may be gone.
+        let _ = answer.send(decided);
+    }
+
     /// Reads what is new, decides, appends. What is answered is true only if this comes to its end.
     async fn attempt(
         &mut self,
         state: &mut State,
         asked: &Arc<Vec<Asked>>,
         leadership: &Leadership,
-    ) -> Result<Vec<Result<Reserved, AskError>>, StoreError> {
+    ) -> Result<Vec<Answer>, StoreError> {
         if self.epoch.is_some()
             && self.store.is_shared()
             && self.store.reservation_epoch().await? != self.epoch.unwrap_or(0)

@@ -63,6 +63,7 @@ impl Store {
     /// [`StoreError::Fenced`] where there is a newer writer, or the store does not answer: then it is not known whether they are there, unless the
     /// journal is read again.
     pub async fn append_reservations(&self, batch: &Batch<'_>) -> Result<(), StoreError> {
+        let rows = rows(batch)?;
         let mut writing = self.write().await?;
         let select = format!(
             "SELECT value FROM counters WHERE name = $1{}",
@@ -76,7 +77,7 @@ impl Store {
         if newest != batch.epoch {
             return Err(StoreError::Fenced);
         }
-        insert(&mut writing.transaction, batch).await?;
+        insert(&mut writing.transaction, batch, &rows).await?;
         for (once, answer) in batch.answers {
             self.remember(&mut writing.transaction, once, answer, batch.now)
                 .await?;
@@ -129,16 +130,25 @@ impl Store {
     }
 }
 
-async fn insert(transaction: &mut Transaction<'static, Any>, batch: &Batch<'_>) -> Result<(), StoreError> {
-    let mut rows: Vec<(i64, String)> = Vec::with_capacity(batch.records.len());
-    for (number, record) in (batch.first..).zip(batch.records) {
+/// Records as they are kept, by number.
+fn rows(batch: &Batch<'_>) -> Result<Vec<(i64, String)>, StoreError> {
+    let numbered = (batch.first..).zip(batch.records);
+    let row = |(number, record)| {
         let content = serde_json::to_string(record).map_err(|error| StoreError::Unreadable {
             what: "record of reservations",
             why: error.to_string(),
         })?;
-        rows.push((number, content));
-    }
-    let mut rest = rows.as_slice();
+        Ok((number, content))
+    };
+    numbered.map(row).collect()
+}
+
+async fn insert(
+    transaction: &mut Transaction<'static, Any>,
+    batch: &Batch<'_>,
+    rows: &[(i64, String)],
+) -> Result<(), StoreError> {
+    let mut rest = rows;
     for at_once in ROWS_OF_STATEMENTS {
         while let Some((now, later)) = rest.split_at_checked(at_once) {
             rest = later;

@@ -55,6 +55,7 @@ impl Bench {
             retention: Default::default(),
             registrations: Default::default(),
             setup: Default::default(),
+            roots: Default::default(),
             advertise: None,
         };
         let (stop, stopped) = watch::channel(false);

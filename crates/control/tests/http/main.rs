@@ -4,6 +4,7 @@
 
 mod archives;
 mod bench;
+mod documents;
 mod map;
 mod refused;
 mod reservations;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_circuits::admit::{Answer, Refusal as Short};
-use longhaul_circuits::book::{Change, Reservation, Terms};
+use longhaul_circuits::admit::{Answer, Refusal as Short, Search};
+use longhaul_circuits::book::{Change, Reservation, Short as FirstShort, Terms};
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::{Event, Life, Reserve};
 use longhaul_circuits::policy::Limits;
@@ -11,7 +11,7 @@ use longhaul_circuits::time::{Moment, Window};
 use longhaul_control_api::principals::Permission;
 use longhaul_control_api::reservations::{ReservationChange, ReservationRequest, Reserved};
 
-use super::{Command, Desk, DeskError, Detail, HOLD_MS, Record};
+use super::{Command, Denied, Desk, DeskError, Detail, HOLD_MS, Open, Record};
 use crate::authority::Subject;
 use crate::reservations::asker::Asker;
 use crate::reservations::told;
@@ -24,6 +24,7 @@ struct Asking<'a> {
     from: &'a Place,
     to: &'a Place,
     is_end: bool,
+    document: Option<&'a String>,
 }
 
 impl Desk {
@@ -47,6 +48,21 @@ impl Desk {
         now: Moment,
         records: &mut Vec<Record>,
     ) -> Result<Reserved, DeskError> {
+        let done = self.act_open(asker, command, now, records);
+        done.map_err(|denied| denied.error)
+    }
+
+    /// The same, with what finds offers where they are looked for later ([`Counter::Later`](longhaul_circuits::admit::Counter::Later)).
+    ///
+    /// # Errors
+    /// [`Denied`].
+    pub fn act_open(
+        &mut self,
+        asker: &Asker,
+        command: &Command,
+        now: Moment,
+        records: &mut Vec<Record>,
+    ) -> Result<Reserved, Denied> {
         let ids = match command {
             Command::Reserve {
                 request,
@@ -54,6 +70,7 @@ impl Desk {
                 to,
                 windows,
                 is_end,
+                document,
             } => {
                 let asking = Asking {
                     asker,
@@ -61,6 +78,7 @@ impl Desk {
                     from,
                     to,
                     is_end: *is_end,
+                    document: document.as_ref(),
                 };
                 self.reserve(&asking, windows, now, records)?
             }
@@ -81,7 +99,7 @@ impl Desk {
         windows: &[Window],
         now: Moment,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, DeskError> {
+    ) -> Result<Vec<ReservationId>, Denied> {
         let (asker, request) = (asking.asker, asking.request);
         let subject = Subject {
             own: asking.is_end,
@@ -99,15 +117,15 @@ impl Desk {
         for limits in limits {
             match self.book.decide_all(&asked, &windows, &self.terms(limits), now) {
                 Ok((_, change)) => {
-                    return self.hold_all(asking, change, now, records);
+                    return Ok(self.hold_all(asking, change, now, records)?);
                 }
                 Err(short) => keep_better(&mut refused, short),
             }
         }
-        let (place, answer) = refused.ok_or_else(|| DeskError::Fault("nobody decided".to_owned()))?;
-        let window = windows.get(place).copied().unwrap_or(first);
-        let place = (windows.len() > 1).then_some(place);
-        Err(self.refused(asker, request, place, window, answer))
+        let short = refused.ok_or_else(|| DeskError::Fault("nobody decided".to_owned()))?;
+        let window = windows.get(short.place).copied().unwrap_or(first);
+        let place = (windows.len() > 1).then_some(short.place);
+        Err(self.refused(asker, request, place, window, short))
     }
 
     /// Holds what was granted, and takes it where that is asked.
@@ -134,10 +152,15 @@ impl Desk {
             ports,
             pinned,
             provision: asking.request.provision,
+            document: None,
             failure: None,
             created: now,
         };
-        let details = ids.iter().map(|id| (*id, detail.clone())).collect();
+        let mut details: BTreeMap<ReservationId, Detail> =
+            ids.iter().map(|id| (*id, detail.clone())).collect();
+        if let Some(mut first) = details.first_entry() {
+            first.get_mut().document = asking.document.cloned();
+        }
         self.write(change, details, now, records)?;
         if !asking.request.hold {
             self.commit(&ids, now, records)?;
@@ -152,12 +175,12 @@ impl Desk {
         change: &ReservationChange,
         now: Moment,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, DeskError> {
+    ) -> Result<Vec<ReservationId>, Denied> {
         let (detail, reservation) = self.seen(asker, id)?;
         let limits = asker.limits_of_change(&detail.subject(&asker.owner))?;
         self.can(id, reservation, Event::Reserve, "changed")?;
         if reservation.machine.provision.is_none() {
-            return Err(self.not_now(id, reservation, "changed"));
+            return Err(self.not_now(id, reservation, "changed").into());
         }
         let most = wanted::access(&detail.from, &detail.to);
         let request = wanted::changed(&reservation.request, change, most, now)?;
@@ -173,10 +196,15 @@ impl Desk {
                 }
                 return Ok(vec![id]);
             }
-            keep_better(&mut refused, (0, decision.answer));
+            let short = FirstShort {
+                place: 0,
+                answer: decision.answer,
+                search: decision.search,
+            };
+            keep_better(&mut refused, short);
         }
-        let (_, answer) = refused.ok_or_else(|| DeskError::Fault("nobody decided".to_owned()))?;
-        Err(self.refused(asker, &asked, None, request.window, answer))
+        let short = refused.ok_or_else(|| DeskError::Fault("nobody decided".to_owned()))?;
+        Err(self.refused(asker, &asked, None, request.window, short))
     }
 
     /// Takes or gives back what is held, of all that were granted together.
@@ -314,27 +342,37 @@ impl Desk {
         asked: &ReservationRequest,
         place: Option<usize>,
         window: Window,
-        answer: Answer,
-    ) -> DeskError {
-        match answer {
+        short: FirstShort,
+    ) -> Denied {
+        match short.answer {
             Answer::Refused(Short::Fault(fault)) => fault.into(),
             Answer::Refused(Short::Policy(refusal)) => refusal.into(),
             Answer::Refused(Short::NoRoom(none)) => {
                 let seen = |id: ReservationId| self.seen(asker, id).is_ok();
                 let refusal = told::refusal(&self.names, asked, place, window, &none, &seen);
-                DeskError::NoRoom(Box::new(refusal))
+                let open = |search: Box<Search>| {
+                    Box::new(Open {
+                        search,
+                        decided: self.snapshot(),
+                        asked: asked.clone(),
+                    })
+                };
+                Denied {
+                    error: DeskError::NoRoom(Box::new(refusal)),
+                    open: short.search.map(open),
+                }
             }
-            Answer::Granted(_) => DeskError::Fault("what is granted is not held".to_owned()),
+            Answer::Granted(_) => DeskError::Fault("what is granted is not held".to_owned()).into(),
         }
     }
 }
 
 /// Keeps the refusal that says most: no room within one limit says more than another limit.
-fn keep_better(kept: &mut Option<(usize, Answer)>, found: (usize, Answer)) {
-    let is_policy = |answer: &Answer| matches!(answer, Answer::Refused(Short::Policy(_)));
+fn keep_better(kept: &mut Option<FirstShort>, found: FirstShort) {
+    let is_policy = |short: &FirstShort| matches!(short.answer, Answer::Refused(Short::Policy(_)));
     if kept
         .as_ref()
-        .is_none_or(|(_, answer)| is_policy(answer) && !is_policy(&found.1))
+        .is_none_or(|kept| is_policy(kept) && !is_policy(&found))
     {
         *kept = Some(found);
     }

@@ -41,6 +41,20 @@ impl Desk {
         self.one(id, now).ok_or_else(unknown)
     }
 
+    /// The signed document that a reservation was asked for by, if one did.
+    ///
+    /// # Errors
+    /// There is no such reservation, or the asker may not see it.
+    pub fn document(&self, asker: &Asker, id: ReservationId) -> Result<Option<&str>, DeskError> {
+        let (detail, _) = self.seen(asker, id)?;
+        let first = detail.series.unwrap_or(id);
+        let together = self.details.range(first..).take_while(|(other, of_other)| {
+            **other == id || of_other.series.is_some() && of_other.series == detail.series
+        });
+        let mut found = together.filter_map(|(_, of_one)| of_one.document.as_deref());
+        Ok(found.next())
+    }
+
     /// Reservations with numbers above `after` that the asker may see, by number, at most so many; and whether more follow.
     #[must_use]
     pub fn list(
@@ -136,9 +150,11 @@ pub(super) fn in_a_line(refusal: &Refusal) -> String {
         .map(|place| format!("window {place}: "))
         .unwrap_or_default();
     let offers = &refusal.offers;
-    let else_what = match offers.later.is_some() || offers.slower.is_some() || offers.volume.is_some() {
-        true => "ask for one of the offers",
-        false => "ask for less, or at another time",
+    let is_any = offers.later.is_some() || offers.slower.is_some() || offers.volume.is_some();
+    let else_what = match (is_any, offers.left_out) {
+        (true, _) => "ask for one of the offers",
+        (false, true) => "ask again for offers, for less, or at another time",
+        (false, false) => "ask for less, or at another time",
     };
     format!("{which}no room: {what}; {else_what}")
 }

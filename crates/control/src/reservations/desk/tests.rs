@@ -118,6 +118,7 @@ impl Kept {
             to: place("east"),
             windows: windows.to_vec(),
             is_end: false,
+            document: None,
         };
         self.act(asker, &command, now)
     }
@@ -470,6 +471,7 @@ fn ends_are_no_faster_than_they_are() {
         to: place("east"),
         windows: vec![Window::new(0, HOUR)],
         is_end: true,
+        document: None,
     };
     let error = kept.act(&operator(), &command, 0).unwrap_err();
     assert!(error.to_string().contains("at most 1000000000 bit/s"), "{error}");
@@ -650,6 +652,7 @@ proptest! {
                         to: at("east", place / 2 + who),
                         windows: windows[..count].to_vec(),
                         is_end: false,
+                        document: None,
                     };
                     drop(kept.act(&askers[who], &command, now));
                 }
@@ -702,6 +705,7 @@ fn managed() -> (Kept, Command) {
         to: at("east", "198.51.100.1"),
         windows: vec![Window::new(HOUR, 2 * HOUR)],
         is_end: true,
+        document: None,
     };
     (kept, command)
 }

@@ -27,6 +27,8 @@ pub(super) struct Waiting {
     pub asker: Asker,
     pub command: Command,
     pub once: Option<Once>,
+    /// How often it was decided before, and what it could have instead went to others.
+    pub tries: usize,
     pub answer: oneshot::Sender<Result<Reserved, AskError>>,
 }
 
@@ -71,6 +73,7 @@ impl Book {
             asker,
             command,
             once,
+            tries: 0,
             answer,
         };
         self.sender.try_send(waiting).map_err(|error| match error {

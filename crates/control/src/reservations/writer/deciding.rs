@@ -8,7 +8,7 @@ use longhaul_control_api::reservations::Reserved;
 
 use super::AskError;
 use crate::reservations::Asker;
-use crate::reservations::desk::{Command, Desk, DeskError, Record};
+use crate::reservations::desk::{Command, Denied, Desk, DeskError, Open, Record};
 use crate::store::{Once, StoreError};
 
 /// What was decided of one turn.
@@ -16,12 +16,15 @@ pub(super) struct Decided {
     pub desk: Desk,
     pub records: Vec<Record>,
     /// What each request is answered, in their order.
-    pub answers: Vec<Result<Reserved, AskError>>,
+    pub answers: Vec<Answer>,
     /// What is remembered of those with keys.
     pub remembered: Vec<(Once, String)>,
     /// Whether more is due at once.
     pub is_more: bool,
 }
+
+/// What a request is answered; if that is no, and offers are looked for later, with what finds them.
+pub(super) type Answer = Result<Reserved, (AskError, Option<Box<Open>>)>;
 
 /// One request, as it is decided.
 pub(super) type Asked = (Asker, Command, Option<Once>);
@@ -52,11 +55,14 @@ pub(super) fn decide(
             .as_ref()
             .map(|once| (once.principal.clone(), once.key.clone()));
         if let (Some(once), Some((hash, answer))) = (once, key.as_ref().and_then(|key| before.get(key))) {
-            answers.push(answer_again(once, hash, answer));
+            answers.push(answer_again(once, hash, answer).map_err(|error| (error, None)));
             continue;
         }
-        let answer = match desk.act(asker, command, now, &mut records) {
-            Err(error @ DeskError::Fault(_)) => return Err(error),
+        let answer = match desk.act_open(asker, command, now, &mut records) {
+            Err(Denied {
+                error: error @ DeskError::Fault(_),
+                ..
+            }) => return Err(error),
             answer => answer,
         };
         if let (Some(once), Some(key), Ok(answer)) = (once, key, &answer) {
@@ -64,7 +70,7 @@ pub(super) fn decide(
             before.insert(key, (once.hash.clone(), text.clone()));
             remembered.push((once.clone(), text));
         }
-        answers.push(answer.map_err(AskError::from));
+        answers.push(answer.map_err(|Denied { error, open }| (error.into(), open)));
     }
     Ok(Decided {
         desk,

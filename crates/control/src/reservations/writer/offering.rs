@@ -1,0 +1,174 @@
+//! Offers for what was refused: looked for beside the writer, by what was taken when it decided, so that they delay whoever is refused and nobody else.
+//!
+//! An offer is good when it is taken at once. The book has gone on by the time it is found; so each is held against what is on the disk by then,
+//! and the answer names the record up to which that was so. Where one has gone to others meanwhile, the request is decided again, a few times at most.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use longhaul_control_api::reservations::{Offers, Reserved};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::task::spawn_blocking;
+
+use super::AskError;
+use super::asking::Waiting;
+use super::deciding::Asked;
+use crate::reservations::desk::{DeskError, Found, Open, Snapshot};
+
+/// Refusals for which offers are looked for, or that wait for that; further ones are answered without.
+const MAX_OPEN: usize = 16;
+/// How often a request is decided anew because offers for it went to others.
+const MAX_TRIES: usize = 2;
+
+/// What is taken, as the disk has it.
+#[derive(Debug, Clone)]
+pub(super) struct Published {
+    /// The number of the last record that is in it.
+    pub record: i64,
+    pub snapshot: Snapshot,
+}
+
+/// A refusal that waits for its offers.
+pub(super) struct Refused {
+    pub error: AskError,
+    pub open: Box<Open>,
+    /// What was asked, to decide it again.
+    pub asked: Asked,
+    pub tries: usize,
+    pub answer: oneshot::Sender<Result<Reserved, AskError>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Offering {
+    /// One for each refusal that is not answered yet.
+    places: Arc<Semaphore>,
+    /// One for each thread that looks for offers.
+    threads: Arc<Semaphore>,
+    newest: watch::Sender<Option<Published>>,
+    /// Where a request is asked again.
+    again: mpsc::WeakSender<Waiting>,
+}
+
+impl Offering {
+    pub(super) fn new(again: mpsc::WeakSender<Waiting>) -> Self {
+        // One processor is left to the writer, where there are more.
+        let threads = available_parallelism().map_or(1, |count| count.get().saturating_sub(1).max(1));
+        Self {
+            places: Arc::new(Semaphore::new(MAX_OPEN)),
+            threads: Arc::new(Semaphore::new(threads)),
+            newest: watch::Sender::new(None),
+            again,
+        }
+    }
+
+    /// Takes what is on the disk now.
+    pub(super) fn publish(&self, published: Published) {
+        self.newest.send_replace(Some(published));
+    }
+
+    pub(super) fn is_published(&self) -> bool {
+        self.newest.borrow().is_some()
+    }
+
+    /// Has offers looked for, and the refusal answered with them; without, where too many wait for that.
+    pub(super) fn look(&self, refused: Refused) {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            refused.answer_with(Offers::left_out());
+            return;
+        };
+        let (threads, again) = (self.threads.clone(), self.again.clone());
+        let newest = self.newest.subscribe();
+        tokio::spawn(async move {
+            let thread = threads.acquire_owned().await;
+            refused.look(newest, again, (place, thread.ok())).await;
+        });
+    }
+
+    /// Waits until all are answered.
+    pub(super) async fn finish(&self) {
+        let all = u32::try_from(MAX_OPEN).unwrap_or(u32::MAX);
+        // Nobody closes it.
+        let _ = self.places.acquire_many(all).await;
+    }
+}
+
+impl Refused {
+    async fn look(
+        self,
+        newest: watch::Receiver<Option<Published>>,
+        again: mpsc::WeakSender<Waiting>,
+        _while_looking: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+    ) {
+        if self.answer.is_closed() {
+            return;
+        }
+        let Self {
+            error,
+            open,
+            asked,
+            tries,
+            answer,
+        } = self;
+        let found = spawn_blocking(move || {
+            let found = open.look();
+            // What was decided is on the disk, so something has been published.
+            let newest = newest.borrow().clone();
+            renewed(&open, &found, newest.as_ref())
+        });
+        let (offers, is_all) = found.await.unwrap_or_else(|_| (Offers::left_out(), true));
+        let (asker, command, once) = asked;
+        let mut answer = Some(answer);
+        if !is_all
+            && tries < MAX_TRIES
+            && let Some(again) = again.upgrade()
+            && let Ok(room) = again.try_reserve()
+            && let Some(answer) = answer.take()
+        {
+            room.send(Waiting {
+                asker,
+                command,
+                once,
+                tries: tries + 1,
+                answer,
+            });
+        }
+        if let Some(answer) = answer {
+            // Whoever asked may be gone.
+            let _ = answer.send(Err(with(error, offers)));
+        }
+    }
+
+    fn answer_with(self, offers: Offers) {
+        // Whoever asked may be gone.
+        let _ = self.answer.send(Err(with(self.error, offers)));
+    }
+}
+
+/// Offers as they are by what is on the disk, and whether they are all that were found.
+fn renewed(open: &Open, found: &Found, newest: Option<&Published>) -> (Offers, bool) {
+    let Some(newest) = newest else {
+        return (Offers::left_out(), true);
+    };
+    let (offers, is_all) = open.renewed(found, &newest.snapshot);
+    let offers = Offers {
+        record: u64::try_from(newest.record).ok(),
+        left_out: !is_all,
+        ..offers
+    };
+    (offers, is_all)
+}
+
+/// A refusal with these offers.
+fn with(error: AskError, offers: Offers) -> AskError {
+    match error {
+        AskError::Desk(DeskError::NoRoom(mut refusal)) => {
+            refusal.offers = offers;
+            DeskError::NoRoom(refusal).into()
+        }
+        other => other,
+    }
+}

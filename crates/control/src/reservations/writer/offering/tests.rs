@@ -1,0 +1,157 @@
+//! What becomes of offers while the book goes on.
+
+use longhaul_circuits::admit::Counter;
+use longhaul_circuits::time::Window;
+use longhaul_control_api::map::Map;
+use serde_json::json;
+
+use super::*;
+use crate::reservations::desk::Denied;
+use crate::reservations::wanted::Place;
+use crate::reservations::{Asker, Command, Desk, Record};
+
+const HOUR: i64 = 3_600_000;
+
+/// One link of 10 Gbit/s, half of which may be reserved.
+fn desk() -> Desk {
+    let both = json!({"capacity": {"rate_bps": 1e10}});
+    let link = json!({"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both});
+    let map = json!({"sites": [{"name": "west"}, {"name": "east"}], "links": [link]});
+    let map: Map = serde_json::from_value(map).unwrap();
+    let mut desk = Desk::new().unwrap().countering(Counter::Later);
+    assert!(desk.take_map(&map, &mut Vec::new()).unwrap());
+    desk
+}
+
+fn operator() -> Asker {
+    Asker {
+        owner: "operator".to_owned(),
+        name: "root".to_owned(),
+        rights: None,
+    }
+}
+
+/// So many Gbit/s in an hour of the day.
+fn reserve(gigabits: u64, hour: i64) -> Command {
+    let place = |site: &str| Place {
+        name: site.to_owned(),
+        site: site.to_owned(),
+        access: None,
+        address: None,
+    };
+    let window = Window::new(hour * HOUR, (hour + 1) * HOUR);
+    let request = json!({"from": "west", "to": "east", "end_ms": window.end, "wish": {"rate": {"rate_bps": gigabits * 1_000_000_000}}});
+    Command::Reserve {
+        request: Box::new(serde_json::from_value(request).unwrap()),
+        from: place("west"),
+        to: place("east"),
+        windows: vec![window],
+        is_end: false,
+        document: None,
+    }
+}
+
+fn act(desk: &mut Desk, command: &Command) -> Result<Reserved, Denied> {
+    let mut records: Vec<Record> = Vec::new();
+    desk.act_open(&operator(), command, 0, &mut records)
+}
+
+/// A refusal, and where it is answered.
+fn refused(
+    desk: &mut Desk,
+    command: Command,
+    tries: usize,
+) -> (Refused, oneshot::Receiver<Result<Reserved, AskError>>) {
+    let Denied { error, open } = act(desk, &command).unwrap_err();
+    let (answer, answered) = oneshot::channel();
+    let refused = Refused {
+        error: error.into(),
+        open: open.unwrap(),
+        asked: (operator(), command, None),
+        tries,
+        answer,
+    };
+    (refused, answered)
+}
+
+fn offers(answered: Result<Reserved, AskError>) -> Offers {
+    match answered.unwrap_err() {
+        AskError::Desk(DeskError::NoRoom(refusal)) => refusal.offers,
+        other => panic!("{other}"),
+    }
+}
+
+fn published(desk: &Desk, record: i64) -> Published {
+    Published {
+        record,
+        snapshot: desk.snapshot(),
+    }
+}
+
+#[tokio::test]
+async fn offers_are_those_of_the_moment_at_which_it_was_refused_and_name_the_record_up_to_which_they_are_good()
+ {
+    let mut desk = desk();
+    act(&mut desk, &reserve(3, 1)).unwrap();
+    let (again, _waiting) = mpsc::channel(1);
+    let offering = Offering::new(again.downgrade());
+    let (refused, answered) = refused(&mut desk, reserve(4, 1), 0);
+    // Meanwhile others reserve where it does not matter.
+    act(&mut desk, &reserve(5, 7)).unwrap();
+    offering.publish(published(&desk, 12));
+    offering.look(refused);
+    let found = offers(answered.await.unwrap());
+    assert_eq!((found.record, found.left_out), (Some(12), false));
+    let [later, slower] = [found.later.unwrap(), found.slower.unwrap()];
+    assert_eq!(later.request.start_ms, Some(2 * 3_600_000));
+    assert_eq!(slower.pieces[0].paths[0].rate_bps, 2_000_000_000);
+    offering.finish().await;
+}
+
+#[tokio::test]
+async fn where_an_offer_has_gone_to_others_it_is_decided_again_but_not_without_end() {
+    let mut desk = desk();
+    act(&mut desk, &reserve(3, 1)).unwrap();
+    let (again, mut waiting) = mpsc::channel(1);
+    let offering = Offering::new(again.downgrade());
+    let (first, answered) = refused(&mut desk, reserve(4, 1), 0);
+    let (last, answered_last) = refused(&mut desk, reserve(4, 1), MAX_TRIES);
+    act(&mut desk, &reserve(1, 1)).unwrap();
+    offering.publish(published(&desk, 3));
+    offering.look(first);
+    let again = waiting.recv().await.unwrap();
+    assert_eq!((again.tries, &again.command), (1, &reserve(4, 1)));
+    drop(again);
+    assert!(answered.await.is_err(), "whoever decides it again answers");
+    offering.look(last);
+    let found = offers(answered_last.await.unwrap());
+    assert_eq!((found.record, found.left_out), (Some(3), true));
+    assert!(found.slower.is_none(), "2 Gbit/s are not left any more");
+    assert!(found.later.is_some(), "that one is nobody else's");
+}
+
+#[tokio::test]
+async fn beyond_the_bound_it_is_refused_at_once_without_offers() {
+    let mut desk = desk();
+    act(&mut desk, &reserve(3, 1)).unwrap();
+    let (again, _waiting) = mpsc::channel(1);
+    let offering = Offering::new(again.downgrade());
+    offering.publish(published(&desk, 2));
+    // Nothing is looked for before this test waits for something.
+    let asked = (0..MAX_OPEN + 3).map(|_| refused(&mut desk, reserve(4, 1), 0));
+    let answers: Vec<_> = asked
+        .map(|(refused, answered)| {
+            offering.look(refused);
+            answered
+        })
+        .collect();
+    let mut left_out = 0;
+    for (number, answered) in answers.into_iter().enumerate() {
+        let found = offers(answered.await.unwrap());
+        assert_eq!(found.left_out, number >= MAX_OPEN);
+        assert_eq!(found.later.is_none(), found.left_out);
+        left_out += usize::from(found.left_out);
+    }
+    assert_eq!(left_out, 3);
+    offering.finish().await;
+}
