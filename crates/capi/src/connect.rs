@@ -362,6 +362,7 @@ impl Attempt {
                 closed: self.closed(),
                 acceptor: self.acceptor(),
                 key: self.wishes.key,
+                remembers: false,
             }),
         )
     }

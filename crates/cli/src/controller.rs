@@ -1,5 +1,7 @@
 //! `longhaul controller`: which controller this machine asks for routes, and how it is known.
 
+pub mod sync;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
@@ -17,6 +19,7 @@ use crate::exit::Exit;
 use crate::known_service::Known;
 use crate::trust::Wanted;
 use crate::{answer, home};
+use sync::SyncNow;
 
 /// What a controller is called in messages.
 pub const SERVICE: &str = "controller";
@@ -38,6 +41,8 @@ enum Action {
     Add(Use),
     /// Ask none any more, and forget what the last one said.
     Forget,
+    /// Tell the controller what copies of this machine have measured, and fetch its tables of routes: what copies start by themselves when they end.
+    Sync(SyncNow),
     /// Print the rules that the controller has for this machine, as routes.toml: for an on-ramp, which reads that file again when it changes.
     Routes {
         /// The key to ask with [default: the default key, made when first needed].
@@ -87,6 +92,7 @@ impl ControllerCommand {
                 }
                 Ok(Exit::Success)
             }
+            Some(Action::Sync(action)) => in_runtime(action.run()),
             Some(Action::Routes { identity }) => {
                 let settings = Settings::load(&file)?.ok_or_else(none_is_asked)?;
                 let identity = home::identity(identity.as_deref())?;

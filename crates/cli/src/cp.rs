@@ -227,19 +227,17 @@ impl Cp {
             report.deadline = Some(deadline.end(report.ok()).await);
         }
         watch.finish(&report);
-        // Told already; what is left is closing in good order, and telling the controller.
+        // Told already; what is left is closing in good order.
         let closing = async {
             if let Ok(Carried { outcome, far }) = result {
                 outcome.closing.join_all().await;
                 far.end().await;
             }
         };
-        let telling = async {
-            if let Some(routing) = routing {
-                routing.end(&report, &judged, &watch.progress).await;
-            }
-        };
-        tokio::join!(closing, telling, beside.end());
+        if let Some(routing) = routing {
+            routing.end(&report, &judged, &watch.progress);
+        }
+        tokio::join!(closing, beside.end());
         Ok(report.exit())
     }
 
@@ -451,7 +449,8 @@ impl Cp {
         // One stream goes one way, and whoever names addresses to begin at has settled the rest.
         let chooses = self.route.is_empty() && self.source.is_empty() && self.streams != Some(1);
         let question = routing::question(server, push, size, self.streams, self.congestion.as_deref());
-        Some(Routing::new(source, question, key.clone(), push, chooses))
+        let key = (key.clone(), self.identity.clone());
+        Some(Routing::new(source, question, key, push, chooses))
     }
 
     /// Says what to do about a server that isn't known.

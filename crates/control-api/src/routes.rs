@@ -166,8 +166,20 @@ pub struct Destination {
     pub to: End,
     /// Names, addresses and networks that it is known by.
     pub addresses: Vec<String>,
-    /// By size of the transfer, ascending.
+    /// By size of the transfer, ascending; none where all simply go direct.
     pub sizes: Vec<SizeClass>,
+    /// How long transfers of some sizes take by the direct route, by size, ascending; none where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub direct: Vec<DirectTime>,
+}
+
+/// How long a transfer takes by the direct route.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DirectTime {
+    /// Of so many bytes.
+    pub bytes: u64,
+    /// In seconds.
+    pub seconds: Spread,
 }
 
 /// What to use for transfers of some sizes.
@@ -175,6 +187,9 @@ pub struct Destination {
 pub struct SizeClass {
     /// For transfers of at least so many bytes, and fewer than those of the next class.
     pub at_least_bytes: u64,
+    /// How many bytes a typical transfer of this class has; 0 where that is not said.
+    #[serde(default)]
+    pub typical_bytes: u64,
     /// What to use, all at once, the first one before all; `seconds` and `rate_bps` are those of a typical transfer of this class.
     pub routes: Vec<RouteOption>,
     /// Where to go when these fail, in this order.

@@ -9,7 +9,7 @@ use longhaul_api::signatures::message::Scheme;
 use longhaul_api::signatures::sign::random_nonce;
 use longhaul_api::signatures::{Purpose, sign};
 use longhaul_api::tls::{self, ClientTls, Known, TlsError};
-use longhaul_hop::unix_ms;
+use longhaul_hop::{Resolver, unix_ms};
 use longhaul_proto::{Endpoint, Host, PublicKey, SigningKey};
 use longhaul_session::{ServerTrust, Verdict};
 use tokio::net::TcpStream;
@@ -122,12 +122,16 @@ impl Https {
         &self,
     ) -> Result<impl hyper::rt::Read + hyper::rt::Write + Send + Unpin + use<>, ClientError> {
         let (service, server) = (self.service, self.server.clone());
-        let (host, port) = match &self.server.host {
-            Host::Name(name) => (name.clone(), self.server.port),
-            Host::Ip(ip) => (ip.to_string(), self.server.port),
+        let host = match &self.server.host {
+            Host::Name(name) => name.clone(),
+            Host::Ip(ip) => ip.to_string(),
         };
-        let stream = TcpStream::connect((host.as_str(), port)).await;
-        let stream = stream.map_err(|source| ClientError::Unreachable {
+        let connecting = async {
+            // A look-up that ends with whoever asked: the system's own holds a thread, which the end of a program would wait for.
+            let addresses = Resolver::new().addresses(&self.server).await?;
+            TcpStream::connect(addresses.as_slice()).await
+        };
+        let stream = connecting.await.map_err(|source| ClientError::Unreachable {
             service,
             server: server.clone(),
             source,

@@ -12,6 +12,7 @@ use longhaul_proto::text::printable_within;
 use longhaul_proto::{Host, Route};
 
 use crate::held::Held;
+use crate::promise;
 use crate::question::{Choice, ChosenRoute, Origin, Question, Spread};
 
 /// What goes direct whatever is said, in bytes: up to this size, set-up through a depot costs more than it saves.
@@ -20,6 +21,8 @@ pub const SMALL_BYTES: u64 = 256 << 10;
 pub const MAX_VALIDITY: Duration = Duration::from_secs(3600);
 /// How long after its end a table is still used, with doubt.
 pub const DOUBTED_FOR: Duration = Duration::from_secs(86_400);
+/// How old a table may be that a time is promised by: links change.
+pub const PROMISED_FOR: Duration = Duration::from_secs(300);
 /// How far a table may be dated ahead of this machine's clock.
 const CLOCKS_APART: Duration = Duration::from_secs(300);
 /// Most routes that are used at once.
@@ -31,6 +34,9 @@ const MAX_DEPOTS: usize = 3;
 /// Longest text of a route, and of a line for people, in bytes.
 const MAX_ROUTE_BYTES: usize = 1024;
 const MAX_LINE_BYTES: usize = 300;
+/// The direct route, as routes are written.
+const DIRECT: &str = "direct";
+const NONE_IS_QUICKER: &str = "by the last table, no route is quicker than the direct one";
 /// Most lines for people.
 const MAX_LINES: usize = 5;
 
@@ -65,14 +71,20 @@ pub enum Ignored {
 /// # Errors
 /// [`Ignored`].
 pub fn of_answer(answer: &RouteAnswer, question: &Question, held: &Held) -> Result<Choice, Ignored> {
+    let mut known = [&answer.routes, &answer.others, &answer.fall_back]
+        .into_iter()
+        .flatten();
+    let direct = known.find(|option| option.route == DIRECT);
+    let direct = direct.and_then(|option| option.seconds).filter(is_sound);
     if is_small(question) {
-        return Ok(small());
+        return Ok(small(direct));
     }
     let mut choice = of_options(&answer.routes, question, held)?;
     fall_back(&mut choice, &answer.fall_back, question, held);
     // What all of them together were to take says nothing of some of them. One that explores may be the fourth.
     let is_whole = choice.at_once == answer.routes.len().min(MAX_AT_ONCE);
-    choice.seconds = answer.seconds.filter(|seconds| is_whole && is_sound(seconds));
+    let seconds = answer.seconds.filter(|seconds| is_whole && is_sound(seconds));
+    choice.seconds = promised(&choice, seconds, direct, question);
     let lines = answer.why.iter().take(MAX_LINES);
     choice.why = lines
         .map(|line| printable_within(line.as_bytes(), MAX_LINE_BYTES))
@@ -106,8 +118,22 @@ pub fn of_table(
     let is_old = now_ms > valid_until;
     let found = table.destinations.iter().find(|known| names(known, question));
     let found = found.ok_or(Ignored::Unlisted)?;
+    let age = Duration::from_millis(now_ms.saturating_sub(table.made_ms));
+    let may_promise = !is_old && age <= PROMISED_FOR;
+    let sized = question.bytes.filter(|_| may_promise);
+    let direct = sized.and_then(|bytes| promise::direct(&found.direct, bytes));
     if is_small(question) {
-        return Ok(small());
+        return Ok(Choice {
+            origin: Origin::Cache { age, is_old },
+            ..small(direct)
+        });
+    }
+    if found.sizes.is_empty() && !found.direct.is_empty() {
+        return Ok(Choice {
+            origin: Origin::Cache { age, is_old },
+            seconds: direct,
+            ..Choice::direct(NONE_IS_QUICKER)
+        });
     }
     let bytes = question.bytes.unwrap_or(u64::MAX);
     let class = found
@@ -124,11 +150,18 @@ pub fn of_table(
     if !is_better(&choice, class.direct_seconds.as_ref()) {
         return Err(Ignored::Senseless);
     }
+    let of_class: Option<Vec<Spread>> = choice.used().iter().map(|chosen| chosen.seconds).collect();
+    let is_whole = choice.at_once == class.routes.len().min(MAX_AT_ONCE);
+    let scaled = |seconds| promise::scaled(&seconds, class.typical_bytes, sized?, &found.direct);
+    let seconds = of_class
+        .filter(|_| is_whole)
+        .and_then(|all| promise::together(&all))
+        .and_then(scaled);
+    choice.seconds = promised(&choice, seconds, direct, question);
     fall_back(&mut choice, &class.fall_back, question, held);
-    let age = Duration::from_millis(now_ms.saturating_sub(table.made_ms));
     choice.origin = Origin::Cache { age, is_old };
     choice.why = vec![match choice.is_direct() {
-        true => "by the last table, no route is quicker than the direct one".to_owned(),
+        true => NONE_IS_QUICKER.to_owned(),
         false => format!("by the last table, {} is the quickest", choice.names()),
     }];
     Ok(choice)
@@ -138,8 +171,28 @@ fn is_small(question: &Question) -> bool {
     question.bytes.is_some_and(|bytes| bytes <= SMALL_BYTES)
 }
 
-fn small() -> Choice {
-    Choice::direct("what is as small as this goes direct")
+fn small(seconds: Option<Spread>) -> Choice {
+    Choice {
+        seconds,
+        ..Choice::direct("what is as small as this goes direct")
+    }
+}
+
+/// What is promised: how long the routes used take together, beside the direct one.
+fn promised(
+    choice: &Choice,
+    together: Option<Spread>,
+    direct: Option<Spread>,
+    question: &Question,
+) -> Option<Spread> {
+    match choice.is_direct() {
+        true => direct.or(together),
+        false => Some(promise::beside(
+            together?,
+            direct,
+            question.bytes.unwrap_or(u64::MAX),
+        )),
+    }
 }
 
 /// Whether a destination of a table is the one that is asked about.
@@ -249,7 +302,7 @@ fn read(option: &RouteOption) -> Option<Route> {
 }
 
 /// Whether these can be three quantiles of a time or a rate.
-fn is_sound(spread: &Spread) -> bool {
+pub(crate) fn is_sound(spread: &Spread) -> bool {
     spread.p10 > 0.0 && spread.p10 <= spread.p50 && spread.p50 <= spread.p90 && spread.p90.is_finite()
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use longhaul_config::home;
 use longhaul_config::routes::{RouteTable, RoutesError};
-use longhaul_control_client::{Controller, Settings, SettingsError, settings};
+use longhaul_control_client::{ClientError, Controller, Settings, SettingsError, settings};
 use longhaul_proto::{Endpoint, Route, SigningKey};
 
 use crate::cache::{Cache, CacheSource};
@@ -140,17 +140,18 @@ impl ClientSource {
     }
 
     /// Fetches the table for what is sent, or fetched, again, if the one that is kept has an age by now.
-    pub async fn refresh(&self, receives: bool) {
-        let Some(asked) = &self.asked else { return };
+    ///
+    /// # Errors
+    /// [`ClientError`]: the controller does not give it.
+    pub async fn refresh(&self, receives: bool) -> Result<(), ClientError> {
+        let Some(asked) = &self.asked else { return Ok(()) };
         let now = (asked.cache.now_ms)();
         let made = asked.cache.cache.table(receives).map_or(0, |table| table.made_ms);
         let age = Duration::from_millis(now.saturating_sub(made));
         if age < FETCHED_AGAIN_AFTER && made <= now {
-            return;
+            return Ok(());
         }
-        if let Err(error) = asked.controller.refresh(receives, &asked.cache.cache).await {
-            tracing::debug!(%error, "the table of routes stays as it is");
-        }
+        asked.controller.refresh(receives, &asked.cache.cache).await
     }
 
     /// Leaves a route alone for a while: it failed.

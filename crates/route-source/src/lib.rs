@@ -8,6 +8,7 @@
 //! | [`controller`] | a controller, asked each time |
 //! | [`cache`] | the last table that a controller gave, on this machine's disk |
 //! | [`belief`] | what of a controller's answer or table is gone by, however old, wrong or hostile it is. Pure |
+//! | [`promise`] | how long a copy is promised to take, by what was said of its routes. Pure |
 //! | [`held`] | routes that failed this machine, and are left alone for a while |
 //! | [`client`] | all of them as one: what is known here at once, and what the controller says meanwhile |
 
@@ -22,6 +23,7 @@ pub mod file;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod held;
+pub mod promise;
 pub mod question;
 pub mod source;
 

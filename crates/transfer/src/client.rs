@@ -27,6 +27,7 @@ use crate::tree_hash::Hash;
 use crate::wire::{Compare, Hello, Request};
 
 mod attempt;
+mod joining;
 #[cfg(test)]
 mod retire_tests;
 mod steering;

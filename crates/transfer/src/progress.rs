@@ -490,7 +490,7 @@ mod tests {
                     moved,
                     sent: 2 * moved,
                     retransmits: 1,
-                    rtt: std::time::Duration::from_millis(millis),
+                    rtt: Duration::from_millis(millis),
                     ..Seen::default()
                 },
                 ..Ends::default()

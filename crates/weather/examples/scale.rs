@@ -8,7 +8,7 @@ use longhaul_weather::route::candidates::Scratch;
 use longhaul_weather::route::choice::{Chooser, Policy, Request};
 use longhaul_weather::route::explore::Account;
 use longhaul_weather::route::map::{HopForecast, Map, Node};
-use longhaul_weather::route::table::choices;
+use longhaul_weather::route::table::{all_direct, choices};
 use longhaul_weather::route::trust::Outcomes;
 use longhaul_weather::route::{NodeId, Transfer};
 use rand::{RngExt, SeedableRng};
@@ -122,7 +122,7 @@ fn main() {
     let destinations: Vec<NodeId> = map.leaving(NodeId(0)).map(|(_, to)| to).collect();
     let made = destinations
         .iter()
-        .filter(|to| choices(&mut chooser, NodeId(0), **to, 16, 60.0).is_some())
+        .filter(|to| !all_direct(&choices(&mut chooser, NodeId(0), **to, 16, 60.0)))
         .count();
     println!(
         "a client's table of {} destinations: {:.3} s, {made} by depots",

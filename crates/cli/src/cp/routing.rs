@@ -1,11 +1,11 @@
 //! By which routes a copy with a server goes when the command line doesn't say, and what is told of it afterwards.
 //!
 //! Nothing here is waited for: the copy begins with what is known on this machine, the controller is asked beside it, and routes that it names join the
-//! copy that is under way. What a copy did is told within [`TOLD_WITHIN`] of its end; else it waits on the disk for the next one.
+//! copy that is under way. What a copy did it leaves on the disk, and a process of its own, which goes on behind it, tells the controller.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::Instant;
 
 use longhaul_control_api::measurements::Batch;
 use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
@@ -14,21 +14,17 @@ use longhaul_control_client::{Controller, Spool};
 use longhaul_hop::unix_ms;
 use longhaul_proto::{Endpoint, Route, SessionId, SigningKey};
 use longhaul_route_source::belief::SMALL_BYTES;
-use longhaul_route_source::{Choice, ChosenRoute, ClientSource, Origin, Question, Spread};
+use longhaul_route_source::{Choice, ChosenRoute, ClientSource, NoRoutes, Origin, Question, Spread};
 use longhaul_transfer::{Progress, RouteStanding, depots_of, is_reserved};
 use serde::Serialize;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use super::measured::{Whole, measured};
+use crate::controller::sync;
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::trust::Remembering;
 
-/// How long the end of a copy waits at most for the controller to hear of it, and for a table of routes that is on its way.
-pub const TOLD_WITHIN: Duration = Duration::from_millis(300);
-/// The same, as a share of the time that the copy took: what a short one did is told while the next one runs.
-const TOLD_WITHIN_SHARE: f64 = 0.02;
 /// From so many bytes on it does not matter to a choice of routes how many there are.
 const MANY_BYTES: u64 = 64 << 20;
 
@@ -37,8 +33,11 @@ pub struct Routing {
     source: ClientSource,
     question: Question,
     key: SigningKey,
+    /// The file of that key, where it is not the default one.
+    identity: Option<PathBuf>,
     push: bool,
     begun_ms: u64,
+    begun: Instant,
     /// Whether routes are chosen at all: else the command line names them, and only what they did is told.
     chooses: bool,
     said: Mutex<Said>,
@@ -50,8 +49,8 @@ pub struct Routing {
 struct Said {
     /// The latest choice.
     choice: Option<Choice>,
-    /// What was promised first.
-    promised: Option<Spread>,
+    /// What was promised first, and how many seconds after the beginning.
+    promised: Option<(Spread, f64)>,
 }
 
 /// The same in the report of a copy.
@@ -67,6 +66,8 @@ pub struct RoutingReport {
     why: Vec<String>,
     /// How long it was to take, in seconds.
     promised_seconds: Option<Spread>,
+    /// How long after the copy began that was said, in seconds.
+    promised_after_seconds: Option<f64>,
     /// Whether it took between p10 and p90 of that; null where nothing was promised, or it did not come to its end.
     kept_promise: Option<bool>,
     /// How the routes did beside the direct one, in the order in which that showed.
@@ -89,13 +90,21 @@ pub struct Judged {
 
 impl Routing {
     /// For a copy with a server. `chooses` says whether the command line leaves it to somebody to choose.
-    pub fn new(source: ClientSource, question: Question, key: SigningKey, push: bool, chooses: bool) -> Self {
+    pub fn new(
+        source: ClientSource,
+        question: Question,
+        (key, identity): (SigningKey, Option<PathBuf>),
+        push: bool,
+        chooses: bool,
+    ) -> Self {
         Self {
             source,
             question,
             key,
+            identity,
             push,
             begun_ms: unix_ms(),
+            begun: Instant::now(),
             chooses,
             said: Mutex::default(),
             asking: Mutex::default(),
@@ -125,43 +134,50 @@ impl Routing {
             self.go_by(choice, &self.question, connector);
         }
         let (routing, connector, progress) = (self.clone(), connector.clone(), progress.clone());
-        let asking = tokio::spawn(async move {
-            let mut question = routing.question.clone();
-            let mut early = None;
-            if question.bytes.is_none() {
-                // An answer comes soonest while the copy does not fill the path yet; it holds for what turns out to be large.
-                let (asks, unknown) = (routing.clone(), question.clone());
-                let asked = tokio::spawn(async move { asks.source.asked(&unknown).await });
-                question.bytes = progress.size(MANY_BYTES).await;
-                let choice = routing.source.at_once(&question).await;
-                routing.go_by(choice, &question, &connector);
-                early = question
-                    .bytes
-                    .is_none_or(|bytes| bytes >= MANY_BYTES)
-                    .then_some(asked);
-            }
-            let (answer, to) = match early {
-                Some(asked) => (asked.await.ok(), &routing.question),
-                None if question.bytes.is_none_or(|bytes| bytes > SMALL_BYTES) => {
-                    (Some(routing.source.asked(&question).await), &question)
-                }
-                None => (None, &question),
-            };
-            match answer {
-                Some(Ok(choice)) => routing.go_by(choice, to, &connector),
-                Some(Err(error)) => tracing::info!(%error, "the controller chooses no route"),
-                None => {}
-            }
-            drop((connector, progress));
-            let telling = async {
-                if let Some((controller, spool)) = routing.told() {
-                    // Of earlier copies, while this one runs.
-                    let _ = spool.tell(controller).await;
-                }
-            };
-            tokio::join!(routing.source.refresh(routing.question.receives), telling);
-        });
+        let asking = tokio::spawn(async move { routing.ask(&connector, &progress).await });
         *self.asking.lock().unwrap_or_else(PoisonError::into_inner) = Some(asking);
+    }
+
+    /// Asks the controller, and goes by what it says. What is small goes direct and asks nobody.
+    async fn ask(self: &Arc<Self>, connector: &Remembering, progress: &Progress) {
+        let mut question = self.question.clone();
+        if question.bytes.is_none() {
+            // Where nothing is known here, an answer comes soonest while the copy does not fill the path yet; it holds for what turns out to be large.
+            let early = match self.source.at_once(&question).await.origin {
+                Origin::Cache { is_old: false, .. } => None,
+                _ => {
+                    let (asks, unknown) = (self.clone(), question.clone());
+                    Some(tokio::spawn(async move { asks.source.asked(&unknown).await }))
+                }
+            };
+            question.bytes = progress.size(MANY_BYTES).await;
+            let choice = self.source.at_once(&question).await;
+            self.go_by(choice, &question, connector);
+            if let Some(early) = early {
+                match question.bytes.is_none_or(|bytes| bytes >= MANY_BYTES) {
+                    true => {
+                        if let Ok(answer) = early.await {
+                            self.heard(answer, &self.question, connector);
+                        }
+                        if question.bytes.is_none() {
+                            return;
+                        }
+                    }
+                    false => early.abort(),
+                }
+            }
+        }
+        if question.bytes.is_none_or(|bytes| bytes > SMALL_BYTES) {
+            let answer = self.source.asked(&question).await;
+            self.heard(answer, &question, connector);
+        }
+    }
+
+    fn heard(&self, answer: Result<Choice, NoRoutes>, question: &Question, connector: &Remembering) {
+        match answer {
+            Ok(choice) => self.go_by(choice, question, connector),
+            Err(error) => tracing::info!(%error, "the controller chooses no route"),
+        }
     }
 
     fn said(&self) -> std::sync::MutexGuard<'_, Said> {
@@ -178,7 +194,8 @@ impl Routing {
         let mut said = self.said();
         // Of what nobody knows the size of, nobody can say how long it takes.
         if question.bytes.is_some() {
-            said.promised = said.promised.or(choice.seconds);
+            let now = self.begun.elapsed().as_secs_f64();
+            said.promised = said.promised.or(choice.seconds.map(|seconds| (seconds, now)));
         }
         said.choice = Some(choice);
         drop(said);
@@ -189,7 +206,7 @@ impl Routing {
     pub fn report(&self, judged: Vec<Judged>, seconds: f64, is_done: bool) -> Option<RoutingReport> {
         let said = self.said();
         let choice = said.choice.as_ref()?;
-        let promised = said.promised.as_ref();
+        let promised = said.promised.as_ref().map(|(promised, _)| promised);
         let kept = promised.filter(|_| is_done);
         let mut report = RoutingReport {
             chosen: choice.used().iter().map(ChosenRoute::name).collect(),
@@ -200,6 +217,7 @@ impl Routing {
             },
             why: choice.why.clone(),
             promised_seconds: promised.copied(),
+            promised_after_seconds: said.promised.map(|(_, after)| after),
             kept_promise: kept.map(|promised| (promised.p10..=promised.p90).contains(&seconds)),
             judged,
             lines: vec![format!("route: {} ({})", choice.names(), choice.origin)],
@@ -232,15 +250,19 @@ impl Routing {
         Some((controller.clone(), state.to_owned(), url.to_owned()))
     }
 
-    /// Where to tell what a copy did.
-    fn told(&self) -> Option<(&Arc<Controller>, Spool)> {
-        let (controller, state) = self.source.controller()?;
-        Some((controller, Spool(reports_dir(state))))
+    /// Where that lies which the controller is to be told.
+    fn spool(&self) -> Option<Spool> {
+        let (_, state) = self.source.controller()?;
+        Some(Spool(reports_dir(state)))
     }
 
-    /// Leaves alone what failed, and tells the controller what the copy did: as far as it hears of it within [`TOLD_WITHIN`].
-    pub async fn end(&self, report: &Report, judged: &[Judged], progress: &Progress) {
+    /// Leaves alone what failed, and has the controller told what the copy did, without waiting for that.
+    pub fn end(&self, report: &Report, judged: &[Judged], progress: &Progress) {
         let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // An answer is of no use any more.
+        if let Some(asking) = asking {
+            asking.abort();
+        }
         if report.ok() {
             for route in failed(judged) {
                 if let Ok(route) = depots_of(&route).parse() {
@@ -248,27 +270,18 @@ impl Routing {
                 }
             }
         }
-        let Some((controller, spool)) = self.told() else {
+        let Some(spool) = self.spool() else {
             return;
         };
-        for entry in self.entries(report, judged, progress) {
-            if let Err(error) = spool.put(&entry) {
+        let entries = self.entries(report, judged, progress);
+        for entry in &entries {
+            if let Err(error) = spool.put(entry) {
                 tracing::info!(%error, "the controller will not hear of this copy");
             }
         }
-        let telling = async {
-            let refreshing = async {
-                if let Some(asking) = asking {
-                    let _ = asking.await;
-                }
-            };
-            let (told, ()) = tokio::join!(spool.tell(controller), refreshing);
-            if let Err(error) = told {
-                tracing::info!(%error, "the controller will hear of this copy with the next one");
-            }
-        };
-        let share = Duration::try_from_secs_f64(report.seconds * TOLD_WITHIN_SHARE).unwrap_or_default();
-        let _ = timeout(share.min(TOLD_WITHIN), telling).await;
+        if !entries.is_empty() {
+            sync::start(self.identity.as_deref());
+        }
     }
 
     fn entries(&self, report: &Report, judged: &[Judged], progress: &Progress) -> Vec<Entry> {
@@ -308,7 +321,7 @@ impl Routing {
                 Exit::Interrupted => Outcome::Cancelled,
                 _ => Outcome::Failed,
             },
-            promised: self.said().promised,
+            promised: self.said().promised.map(|(promised, _)| promised),
             routes: routes.collect(),
             error: report.error().map(str::to_owned),
         }));

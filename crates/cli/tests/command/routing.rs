@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -23,6 +23,8 @@ type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 /// A controller that says what a test has it say, at a socket; what is missing is refused.
 struct Fake {
     asked: Asked,
+    /// Hears of every question.
+    again: Mutex<mpsc::Receiver<()>>,
     socket: PathBuf,
 }
 
@@ -32,15 +34,25 @@ impl Fake {
         let listener = UnixListener::bind(&socket).unwrap();
         let asked = Asked::default();
         let heard = asked.clone();
+        let (tell, again) = mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
                 let _ = answer(stream, &answers, &heard);
+                let _ = tell.send(());
             }
         });
-        let fake = Self { asked, socket };
+        let again = Mutex::new(again);
+        let fake = Self { asked, again, socket };
         use_controller(stage, &format!("unix:{}", fake.socket.display()));
         fake
+    }
+
+    /// Waits until it was asked: for ever, where it never is.
+    fn wait_for(&self, what: &str) {
+        while self.heard(what).is_empty() {
+            self.again.lock().unwrap().recv().unwrap();
+        }
     }
 
     fn heard(&self, what: &str) -> Vec<Value> {
@@ -123,11 +135,15 @@ fn answer_of(depot: &str) -> Value {
     })
 }
 
-/// Has a table lie in the cache, of the controller at the socket `controller`.
+/// Has a table for what is sent lie in the cache, of the controller at the socket `controller`.
 fn keep(stage: &Stage, content: &[u8]) {
+    keep_as(stage, "routes.json", content);
+}
+
+fn keep_as(stage: &Stage, name: &str, content: &[u8]) {
     let dir = stage.path("me/state/control");
     std::fs::create_dir_all(&dir).unwrap();
-    std::fs::write(dir.join("routes.json"), content).unwrap();
+    std::fs::write(dir.join(name), content).unwrap();
 }
 
 fn kept(stage: &Stage, table: &Value) -> Vec<u8> {
@@ -384,6 +400,82 @@ fn what_a_controller_says_is_gone_by_and_told_of() {
         measured.iter().any(|one| one["quantity"] == "rtt"),
         "{measured:?}"
     );
+}
+
+/// What a controller is told when a copy has ended comes from a process that goes on behind it, and so does the table for the next one.
+#[test]
+fn a_copy_that_has_ended_is_told_of_and_the_next_one_has_a_table() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let depot = stage.depot("depot", None);
+    let fake = Fake::start(
+        &stage,
+        BTreeMap::from([
+            ("POST /api/v1/routes/question", answer_of(&depot.address)),
+            ("GET /api/v1/routes/table", table(&depot.address, now_ms())),
+            ("POST /api/v1/transfers", json!({ "is_new": true })),
+            ("POST /api/v1/measurements", json!({ "kept": 1, "duplicates": 0 })),
+        ]),
+    );
+    copied(&stage, &server, "one");
+    fake.wait_for("POST /api/v1/transfers");
+    fake.wait_for("GET /api/v1/routes/table?receives=true");
+    // By hand it does the same, one at a time.
+    let sync = || {
+        let output = stage
+            .longhaul("me")
+            .args(["controller", "sync"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", errors(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let lock = std::fs::File::create(stage.path("me/state/control/sync.lock")).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(sync(), "another one is at it\n");
+    lock.unlock().unwrap();
+    assert_eq!(sync(), "0 reports were told\n");
+    let waiting = std::fs::read_dir(stage.path("me/state/control/reports")).unwrap();
+    assert_eq!(waiting.count(), 0, "all is told");
+    assert!(stage.path("me/state/control/routes.json").exists());
+}
+
+/// A table has the times of the direct route, so that a copy promises when it begins, and a small one asks nobody.
+#[test]
+fn a_copy_promises_by_the_table_before_it_asks_anybody() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let fake = Fake::start(&stage, BTreeMap::new());
+    for receives in [false, true] {
+        let mut table = table("127.0.0.1:1", now_ms());
+        table["receives"] = json!(receives);
+        let store = &mut table["destinations"][0];
+        store["sizes"] = json!([]);
+        store["direct"] = json!([{ "bytes": 1 << 17, "seconds": spread(1.0) }, { "bytes": 1 << 30, "seconds": spread(9.0) }]);
+        keep_as(
+            &stage,
+            ["routes.json", "fetching.json"][usize::from(receives)],
+            &kept(&stage, &table),
+        );
+    }
+    stage.noise("here/small", 100_000);
+    stage.noise("root/small", 100_000);
+    let there = |name: &str| format!("lh://{}/{name}", server.address);
+    for paths in [["here/small", &there("sent")], [&there("small"), "here/fetched"]] {
+        let (report, code, text) = stage.start_cp(&server, &paths).report();
+        assert_eq!(code, Some(0), "{text}");
+        let routing = &report["routing"];
+        assert_eq!(
+            (&routing["by"], &routing["promised_seconds"]),
+            (&json!("cache"), &spread(1.0)),
+            "{report}"
+        );
+        assert!(routing["promised_after_seconds"].as_f64() < report["seconds"].as_f64());
+        let kept = routing["kept_promise"].as_bool().unwrap();
+        let seconds = report["seconds"].as_f64().unwrap();
+        assert_eq!(kept, (0.5..=2.0).contains(&seconds));
+    }
+    assert!(fake.heard("POST /api/v1/routes/question").is_empty());
 }
 
 #[test]

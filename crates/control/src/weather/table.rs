@@ -1,8 +1,10 @@
 //! Tables of routes for those who keep them.
 
-use longhaul_control_api::routes::{Destination, RouteTable, SizeClass};
+use longhaul_control_api::routes::{Destination, DirectTime, RouteTable, SizeClass};
 use longhaul_weather::route::choice::{Choice, Chooser, Request};
-use longhaul_weather::route::table::{CLASS_ENDS, CLASSES, LONGEST_VALIDITY, choices, request};
+use longhaul_weather::route::table::{
+    CLASS_ENDS, CLASSES, LONGEST_VALIDITY, TYPICAL_BYTES, all_direct, choices, request,
+};
 use longhaul_weather::route::{NodeId, Via};
 
 use super::{USUAL_STREAMS, Weather};
@@ -44,7 +46,12 @@ impl Weather {
                 false => (start, id),
             };
             let made = choices(&mut chooser, source, sink, USUAL_STREAMS, now);
-            let classes = made.iter().flatten().enumerate();
+            let direct = made.iter().zip(TYPICAL_BYTES).filter_map(|(choice, bytes)| {
+                let seconds = super::spread(&choice.direct?.time);
+                Some(DirectTime { bytes, seconds })
+            });
+            let direct = direct.collect();
+            let classes = made.iter().enumerate().filter(|_| !all_direct(&made));
             let sizes = classes.map(|(class, choice)| {
                 let asked = request(source, sink, class, USUAL_STREAMS, now);
                 self.size(&chooser, &asked, receives, class, choice)
@@ -53,6 +60,7 @@ impl Weather {
                 to: end,
                 addresses,
                 sizes: sizes.collect(),
+                direct,
             }
         });
         let destinations: Vec<Destination> = destinations.collect();
@@ -91,6 +99,7 @@ impl Weather {
         let at_once = choice.at_once.iter();
         SizeClass {
             at_least_bytes: below.map_or(0, |below| below + 1),
+            typical_bytes: asked.transfer.bytes,
             routes: at_once.map(|(via, _)| option(via, share)).collect(),
             fall_back: choice.fall_back.iter().map(|via| option(via, 0.0)).collect(),
             direct_seconds: choice.direct.map(|direct| super::spread(&direct.time)),

@@ -203,6 +203,13 @@ async fn a_table_has_routes_by_size_to_keep() {
     assert_eq!(last["routes"][0]["via"][0]["depot"], "mid", "{table}");
     assert!(last["direct_seconds"]["p50"].as_f64() > last["routes"][0]["seconds"]["p50"].as_f64());
     assert!(sizes.is_sorted_by_key(|size| size["at_least_bytes"].as_u64()));
+    // What each class was made for, and how long that takes directly: what a client promises by.
+    let direct = store["direct"].as_array().unwrap();
+    assert_eq!(direct.len(), sizes.len());
+    for (size, direct) in sizes.iter().zip(direct) {
+        assert_eq!(size["typical_bytes"], direct["bytes"]);
+        assert_eq!(size["direct_seconds"], direct["seconds"]);
+    }
     let (_, file) = mesh
         .bench
         .ask(&mesh.client, "GET", "/api/v1/routes.toml", "")

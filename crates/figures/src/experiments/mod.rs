@@ -44,6 +44,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(gridftp::GRIDFTP),
         Box::new(split::Split),
         Box::new(mesh::MESH),
+        Box::new(mesh::paired::Paired),
         Box::new(scale::Scale),
         Box::new(lsr::Lsr {
             seconds: lsr::SECONDS,

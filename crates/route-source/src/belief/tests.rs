@@ -1,7 +1,7 @@
 //! Tables and answers that are new, old, wrong and hostile.
 #![allow(clippy::indexing_slicing)] // a test may panic
 
-use longhaul_control_api::routes::{Passed, SizeClass};
+use longhaul_control_api::routes::{DirectTime, Passed, SizeClass};
 use proptest::prelude::*;
 
 use super::*;
@@ -55,17 +55,20 @@ fn table(routes: Vec<RouteOption>) -> RouteTable {
             sizes: vec![
                 SizeClass {
                     at_least_bytes: 0,
+                    typical_bytes: 0,
                     routes: vec![option("direct", 1.0)],
                     fall_back: Vec::new(),
                     direct_seconds: None,
                 },
                 SizeClass {
                     at_least_bytes: 1 << 20,
+                    typical_bytes: 1 << 30,
                     routes,
                     fall_back: vec![option("e:5", 0.0)],
                     direct_seconds: Some(spread(20.0)),
                 },
             ],
+            direct: Vec::new(),
         }],
         next: None,
     }
@@ -288,6 +291,86 @@ fn what_is_small_goes_direct_whatever_is_said() {
     assert_eq!(
         chosen(&lies, "store.example:1", Some(SMALL_BYTES + 1), NOW).as_deref(),
         Ok("depot c:3")
+    );
+}
+
+#[test]
+fn a_table_promises_by_the_sizes_that_it_has_as_long_as_it_is_new() {
+    let mut table = table(vec![option("c:3", 1.0)]);
+    table.destinations[0].direct = [(128 << 10, 0.5), (1 << 30, 20.0)]
+        .map(|(bytes, p50)| DirectTime {
+            bytes,
+            seconds: spread(p50),
+        })
+        .into();
+    let promised = |table: &RouteTable, bytes, now| {
+        let to = question("store.example:1", bytes);
+        of_table(table, &to, now, &Held::default()).unwrap().seconds
+    };
+    assert_eq!(
+        promised(&table, Some(100 << 10), NOW),
+        Some(spread(0.5)),
+        "a small one"
+    );
+    let large = promised(&table, Some(1 << 30), NOW).unwrap();
+    // The route takes 10 s, half as long as the direct one; both together take no less than a third of that.
+    assert_eq!((large.p50, large.p90), (10.0, 20.0));
+    assert!((large.p10 - 10.0 / 3.0).abs() < 1e-9, "{large:?}");
+    let twice = promised(&table, Some(2 << 30), NOW).unwrap();
+    assert!((twice.p50 - 20.0).abs() < 1e-9, "{twice:?}");
+    // Of what nobody knows how large it is, and by a table that has an age, nothing is promised.
+    assert_eq!(promised(&table, None, NOW), None);
+    let later = NOW + PROMISED_FOR.as_millis() as u64;
+    assert!(promised(&table, Some(1 << 30), later).is_some());
+    assert_eq!(promised(&table, Some(1 << 30), later + 1), None);
+    // Where all simply go direct there are no classes.
+    table.destinations[0].sizes.clear();
+    assert_eq!(promised(&table, Some(1 << 30), NOW), Some(spread(20.0)));
+    assert_eq!(
+        chosen(&table, "store.example:1", Some(1 << 30), NOW).as_deref(),
+        Ok("direct")
+    );
+}
+
+#[test]
+fn an_answer_promises_what_its_routes_take_beside_the_direct_one() {
+    let direct = RouteOption {
+        seconds: Some(spread(30.0)),
+        ..option("direct", 0.0)
+    };
+    let answer = RouteAnswer {
+        routes: vec![option("c:3", 1.0)],
+        others: vec![direct],
+        fall_back: Vec::new(),
+        seconds: Some(spread(10.0)),
+        why: Vec::new(),
+        map_version: 1,
+        made_ms: NOW,
+        valid_until_ms: NOW,
+    };
+    let promised = |bytes| {
+        let to = question("store.example:1", Some(bytes));
+        of_answer(&answer, &to, &Held::default())
+            .unwrap()
+            .seconds
+            .unwrap()
+    };
+    assert_eq!(promised(SMALL_BYTES), spread(30.0), "a small one goes direct");
+    assert_eq!(
+        promised(4 << 20),
+        Spread {
+            p10: 5.0,
+            p50: 20.0,
+            p90: 60.0
+        }
+    );
+    assert_eq!(
+        promised(1 << 30),
+        Spread {
+            p10: 3.75,
+            p50: 10.0,
+            p90: 20.0
+        }
     );
 }
 

@@ -18,6 +18,7 @@ fn table(destinations: usize) -> RouteTable {
                 to: format!("{number:0100}"),
                 addresses: vec![],
                 sizes: vec![],
+                direct: vec![],
             })
             .collect(),
         next: Some("more".into()),

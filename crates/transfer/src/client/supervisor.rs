@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::slot::{Slot, SlotState};
 use super::attempt::{Attempt, Closing, Ended};
+use super::joining::Joining;
 use super::steering::Steering;
 use super::stream_count::StreamCount;
 use super::{Client, Connector, RECONNECT_TIMEOUT, RoutePlan, Side};
@@ -32,8 +33,9 @@ pub(super) struct Supervisor<'a, C> {
     /// Which routes are used, where that may change.
     plan: Option<watch::Receiver<RoutePlan>>,
     steering: Option<Steering>,
-    /// Whether it is worth opening more than the direct route.
+    /// Whether it is worth opening more than the direct route, and what says so.
     spreads: bool,
+    joining: Joining,
     side: Side,
     tasks: JoinSet<Ended>,
     slots: Vec<Slot>,
@@ -65,6 +67,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             steering: plan.as_ref().map(|_| Steering::default()),
             plan,
             spreads: false,
+            joining: Joining::default(),
             side,
             tasks: JoinSet::new(),
             slots: Vec::new(),

@@ -50,7 +50,7 @@ pub fn request(from: NodeId, to: NodeId, class: usize, streams: u16, now: f64) -
     }
 }
 
-/// What is chosen for each class; none where all of them simply go direct.
+/// What is chosen for each class.
 #[must_use]
 pub fn choices(
     chooser: &mut Chooser<'_>,
@@ -58,12 +58,17 @@ pub fn choices(
     to: NodeId,
     streams: u16,
     now: f64,
-) -> Option<[Choice; CLASSES]> {
-    let choices: [Choice; CLASSES] = std::array::from_fn(|class| {
+) -> [Choice; CLASSES] {
+    std::array::from_fn(|class| {
         chooser.choose(&request(from, to, class, streams, now), None, &Account::default())
-    });
+    })
+}
+
+/// Whether all classes simply go direct.
+#[must_use]
+pub fn all_direct(choices: &[Choice; CLASSES]) -> bool {
     let goes_direct = |choice: &Choice| choice.via.is_direct() && choice.at_once.len() <= 1;
-    (!choices.iter().all(goes_direct)).then_some(choices)
+    choices.iter().all(goes_direct)
 }
 
 #[cfg(test)]

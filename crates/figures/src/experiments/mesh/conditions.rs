@@ -22,6 +22,9 @@ pub const SITES: [(&str, f64, f64); 6] = [
     ("new-york", 40.71, -74.01),
 ];
 
+/// Sites at which a copy neither begins nor ends.
+pub const DETOURS: usize = SITES.len() - 2;
+
 /// Every so many seconds a link's rate changes a little.
 const STEP_SECONDS: u32 = 5;
 /// How long the trace is; then it begins again.
@@ -89,6 +92,14 @@ pub struct Transfer {
     pub bytes: u64,
     /// When it is made, in seconds after the first.
     pub at_s: f64,
+}
+
+impl Transfer {
+    /// The numbers of the sites at which it neither begins nor ends.
+    pub fn between(&self) -> impl Iterator<Item = usize> + use<> {
+        let (from, to) = (self.from, self.to);
+        (0..SITES.len()).filter(move |&site| site != from && site != to)
+    }
 }
 
 impl Link {
@@ -242,6 +253,16 @@ mod tests {
         for link in links(3) {
             let light = great_circle_km(link.ends.0, link.ends.1) / FIBRE_KM_PER_MS;
             assert!(link.delay_ms >= light * LEAST_STRETCH && link.delay_ms <= light * GREATEST_STRETCH);
+        }
+    }
+
+    #[test]
+    fn detours_pass_every_other_site_once() {
+        for transfer in transfers(5, 50) {
+            let between: Vec<usize> = transfer.between().collect();
+            assert_eq!(between.len(), DETOURS);
+            assert!(between.is_sorted_by(|one, other| one < other));
+            assert!(!between.contains(&transfer.from) && !between.contains(&transfer.to));
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod page;
+pub mod paired;
 mod run;
 
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;
-use conditions::{SITES, links, transfers};
+use conditions::{DETOURS, SITES, Transfer, links, transfers};
 
 /// Copies of one run as it is published. Four seeds have two hundred.
 const COPIES: usize = 50;
@@ -44,8 +45,11 @@ pub const MESH: Mesh = Mesh {
 pub enum Way {
     /// Each by the link between its sites.
     Direct,
-    /// Each by the depot of one site; those that begin or end there go directly.
+    /// Each by the depot of one site; those that begin or end there go directly. Earlier runs have these in place of detours, by which no copy is made
+    /// directly once more.
     Depot(usize),
+    /// Each by the depot of one of the sites at which it neither begins nor ends: the first, the second, and so on.
+    Detour(usize),
     /// By what the controller says.
     Routed,
     /// The same, and in the middle of it a depot dies, a link fails, and the forecasts of a link are wrong by a factor of ten.
@@ -92,9 +96,18 @@ impl Way {
 
     fn all() -> Vec<Self> {
         let mut all = vec![Self::Direct];
-        all.extend((0..SITES.len()).map(Self::Depot));
+        all.extend((0..DETOURS).map(Self::Detour));
         all.extend([Self::Routed, Self::Faults]);
         all
+    }
+
+    /// The site whose depot a copy passes by this way; none if it goes directly, or as the controller has it.
+    fn depot(self, transfer: &Transfer) -> Option<usize> {
+        match self {
+            Self::Depot(site) => Some(site).filter(|site| ![transfer.from, transfer.to].contains(site)),
+            Self::Detour(number) => transfer.between().nth(number),
+            Self::Direct | Self::Routed | Self::Faults => None,
+        }
     }
 }
 

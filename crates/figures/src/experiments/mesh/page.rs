@@ -45,8 +45,7 @@ fn compared(runs: &Runs<'_, Cell, Seen>) -> Vec<Compared> {
     let mut all = Vec::new();
     for record in runs.cell(&Cell { way: Way::Routed }) {
         let seed = record.cell.seed;
-        let depots: Option<Vec<&[Made]>> = (0..SITES.len()).map(|site| of(Way::Depot(site), seed)).collect();
-        let (Some(direct), Some(depots)) = (of(Way::Direct, seed), depots) else {
+        let Some(direct) = of(Way::Direct, seed) else {
             continue;
         };
         for (number, transfer) in transfers(seed, COPIES).into_iter().enumerate() {
@@ -55,7 +54,17 @@ fn compared(runs: &Runs<'_, Cell, Seen>) -> Vec<Compared> {
                     .filter(|made| made.whole)
                     .map(|made| made.seconds)
             };
-            let by_depots: Option<Vec<f64>> = depots.iter().map(|made| seconds(made)).collect();
+            // What each site's depot brings; of those of its own ends, what the direct way does.
+            let by_depot = |site: usize| {
+                if let Some(made) = of(Way::Depot(site), seed) {
+                    return seconds(made);
+                }
+                match transfer.between().position(|other| other == site) {
+                    Some(detour) => seconds(of(Way::Detour(detour), seed)?),
+                    None => seconds(direct),
+                }
+            };
+            let by_depots: Option<Vec<f64>> = (0..SITES.len()).map(by_depot).collect();
             let (Some(direct), Some(routed), Some(by_depots)) =
                 (seconds(direct), seconds(&record.seen.copies), by_depots)
             else {

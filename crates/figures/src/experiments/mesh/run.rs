@@ -55,9 +55,10 @@ impl Files {
 }
 
 /// Everyone's keys, and what runs.
-struct World<'a, 'h> {
+pub(super) struct World<'a, 'h> {
     here: &'a Here<'h, Files>,
-    way: Way,
+    /// Whether there is a controller, with which the depots register.
+    is_routed: bool,
     /// The sites' own keys, which serve and copy with them.
     keys: Vec<String>,
     depot_keys: Vec<String>,
@@ -71,7 +72,7 @@ struct World<'a, 'h> {
 /// Something other than a copy fails.
 pub fn run(here: &Here<'_, Files>, way: Way, first_s: f64, transfers: &[Transfer]) -> Result<Vec<Made>> {
     let began = Instant::now();
-    let mut world = World::up(here, way)?;
+    let mut world = World::up(here, way.is_routed())?;
     let mut passed = BTreeMap::<usize, usize>::new();
     let mut made = Vec::with_capacity(transfers.len());
     for (number, transfer) in transfers.iter().enumerate() {
@@ -88,7 +89,7 @@ pub fn run(here: &Here<'_, Files>, way: Way, first_s: f64, transfers: &[Transfer
         let due = Duration::from_secs_f64(first_s + transfer.at_s);
         // Copies are made at moments of the links' trace, which runs in real time.
         thread::sleep(due.saturating_sub(began.elapsed()));
-        let one = world.copy(transfer)?;
+        let one = world.copy(way, transfer)?;
         for depot in &one.depots {
             if let Some(site) = SITES.iter().position(|(name, ..)| name == depot) {
                 *passed.entry(site).or_default() += 1;
@@ -100,20 +101,25 @@ pub fn run(here: &Here<'_, Files>, way: Way, first_s: f64, transfers: &[Transfer
 }
 
 impl<'a, 'h> World<'a, 'h> {
-    fn up(here: &'a Here<'h, Files>, way: Way) -> Result<Self> {
+    /// Starts servers and depots, and a controller if routes are to be picked.
+    ///
+    /// # Errors
+    /// One of them does not start.
+    pub(super) fn up(here: &'a Here<'h, Files>, is_routed: bool) -> Result<Self> {
         let longhaul = &here.tools.longhaul;
         let home = |name: String| here.folder.join(name);
         let keys = SITES.map(|(site, ..)| new_key(longhaul, &home(site.to_owned())));
         let depot_keys = SITES.map(|(site, ..)| new_key(longhaul, &home(format!("depot-{site}"))));
         let mut world = Self {
             here,
-            way,
+            is_routed,
             keys: keys.into_iter().collect::<Result<_>>()?,
             depot_keys: depot_keys.into_iter().collect::<Result<_>>()?,
             depots: Vec::new(),
             _servers: Vec::new(),
         };
-        if world.way.is_routed() {
+        if world.is_routed {
+            world.bare_homes()?;
             let controller = world.controller()?;
             world._servers.push(controller);
             world.introduce()?;
@@ -136,7 +142,7 @@ impl<'a, 'h> World<'a, 'h> {
             depot
                 .args(["depot", "--listen", &format!("0.0.0.0:{DEPOT_PORT}"), "--policy"])
                 .arg(&policy);
-            if world.way.is_routed() {
+            if world.is_routed {
                 depot.args(["--register", &format!("depot-{name}"), "--site", name]);
                 depot.args([
                     "--advertise",
@@ -148,6 +154,21 @@ impl<'a, 'h> World<'a, 'h> {
                 .push(Some(Server::start(depot, "longhaul depot", "listening")?));
         }
         Ok(world)
+    }
+
+    /// Has every site a second home with the same key, and without a controller.
+    fn bare_homes(&self) -> Result<()> {
+        for (site, ..) in SITES {
+            let (home, bare) = (self.here.folder.join(site), self.here.folder.join(bare(site)));
+            std::fs::create_dir_all(&bare).context("cannot make a home")?;
+            for entry in std::fs::read_dir(&home).context("cannot read a home")? {
+                let file = entry.context("cannot read a home")?.path();
+                if let Some(name) = file.file_name().filter(|_| file.is_file()) {
+                    std::fs::copy(&file, bare.join(name)).context("cannot copy a key")?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// `longhaul` at a site, with the keys and the memory of `home`.
@@ -227,22 +248,26 @@ impl<'a, 'h> World<'a, 'h> {
         Ok(())
     }
 
-    fn copy(&self, transfer: &Transfer) -> Result<Made> {
+    /// Makes a copy by a way.
+    ///
+    /// # Errors
+    /// Something other than the copy fails.
+    pub(super) fn copy(&self, way: Way, transfer: &Transfer) -> Result<Made> {
         let Transfer { from, to, bytes, .. } = *transfer;
         let into = tempfile::tempdir_in(self.here.folder).context("cannot make a folder")?;
-        let mut cp = self.longhaul(to, SITES[to].0)?;
+        // Ways that no controller picks know none.
+        let home = match self.is_routed && !way.is_routed() {
+            true => bare(SITES[to].0),
+            false => SITES[to].0.to_owned(),
+        };
+        let mut cp = self.longhaul(to, &home)?;
         cp.args(["cp", "--json", "--host-key", &self.keys[from]]);
-        match self.way {
-            Way::Depot(site) if site != from && site != to => {
-                cp.args([
-                    "--route",
-                    &format!("{}:{DEPOT_PORT}", self.here.lab.address(SITES[site].0)?),
-                ]);
-            }
-            Way::Direct | Way::Depot(_) => {
-                cp.args(["--route", "direct"]);
-            }
-            Way::Routed | Way::Faults => {}
+        if !way.is_routed() {
+            let route = match way.depot(transfer) {
+                Some(site) => format!("{}:{DEPOT_PORT}", self.here.lab.address(SITES[site].0)?),
+                None => "direct".to_owned(),
+            };
+            cp.args(["--route", &route]);
         }
         let name = format!("{bytes}.bin");
         cp.arg(format!(
@@ -327,6 +352,11 @@ impl<'a, 'h> World<'a, 'h> {
         .arg("http://localhost/api/v1/measurements");
         succeed_within(curl, "curl", COMMAND_TIMEOUT).map(|_| ())
     }
+}
+
+/// The home of a site without a controller.
+fn bare(site: &str) -> String {
+    format!("bare-{site}")
 }
 
 /// When the copy was to be over, in seconds: p10 and p90.

@@ -10,14 +10,18 @@ use tokio::time::Instant;
 
 use super::Supervisor;
 use super::slot::{Slot, SlotState};
+use crate::client::joining::JoiningView;
+use crate::client::steering::DIRECT;
 use crate::client::stream_count::{RoundTrips, RouteRtt, View};
 use crate::client::{Connector, Side};
 
 /// Streams that a client opens before the server has told how many it allows (LH-COPY-9), or one for each route: a server that allows
 /// fewer refuses the rest, and the copy goes on without them.
 const MAX_STREAMS_BEFORE_ACCEPT: usize = 16;
-/// Total from which every given route gets a stream.
+/// Total from which every route that the user gave gets a stream.
 const ALL_ROUTES_FROM_BYTES: u64 = 1 << 20;
+/// Total from which routes that were chosen for a copy are opened at once; in a smaller one when it shows that it lasts ([`joining`](crate::client::joining)).
+const CHOSEN_ROUTES_FROM_BYTES: u64 = 16 << 20;
 /// A copy whose first stream is not open after this opens one over each route that was chosen for it, however small it is. By then the
 /// first connection's SYN was lost, which is sent again after a second (RFC 6298, section 2), or the path is a very long one.
 const OTHERS_IF_NOT_OPEN_AFTER: Duration = Duration::from_secs(1);
@@ -38,14 +42,25 @@ impl<C: Connector> Supervisor<'_, C> {
         }
         let found = self.client.progress.bytes_found.load(Ordering::Relaxed);
         let nothing_opens = !self.ever_open && now.duration_since(self.begun) >= OTHERS_IF_NOT_OPEN_AFTER;
-        if self.steering.is_some() {
-            self.spreads |= found >= ALL_ROUTES_FROM_BYTES || nothing_opens;
-        } else if found >= ALL_ROUTES_FROM_BYTES {
+        if self.steering.is_none() && found >= ALL_ROUTES_FROM_BYTES {
             self.count.at_least(self.routes.len());
         }
         let view = self.view();
         let before = self.count.wanted();
         self.count.observe(&view);
+        if self.steering.is_some() && !self.spreads {
+            let lasts = self.joining.look(&JoiningView {
+                now: view.now,
+                rtt: view.rtt,
+                moved: view.moved,
+                left: view.left,
+                streams: self.count.wanted(),
+                mss: view.mss,
+            });
+            // The user's own number is spread over all routes: none is opened beside it.
+            self.spreads =
+                lasts || nothing_opens || found >= CHOSEN_ROUTES_FROM_BYTES || self.count.is_fixed();
+        }
         if now.duration_since(self.shares_marked) >= SHARE_SPAN {
             self.shares_marked = now;
             for slot in &mut self.slots {
@@ -170,8 +185,13 @@ impl<C: Connector> Supervisor<'_, C> {
             let slots = self.slots.iter().filter(|slot| slot.route == route);
             slots.filter(|slot| slot.counts()).count()
         };
-        let routes = self.used_routes().into_iter();
-        let open = routes.filter(|route| on(*route) < self.most_on(*route));
+        let routes = match self.steering.is_some() && !self.spreads {
+            true => vec![DIRECT],
+            false => self.used_routes(),
+        };
+        let open = routes
+            .into_iter()
+            .filter(|route| on(*route) < self.most_on(*route));
         open.min_by_key(|route| on(*route))
     }
 

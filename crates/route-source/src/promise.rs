@@ -1,0 +1,180 @@
+//! How long a copy is promised to take, by what was said of its routes. Pure.
+//!
+//! A copy goes directly first, and chosen routes are used beside that: so it does not take what a chosen route alone would.
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network, or from a file
+
+use longhaul_control_api::forecasts::Spread;
+use longhaul_control_api::routes::DirectTime;
+
+/// From so many bytes on a copy has its chosen routes from the beginning. A smaller one goes directly until it shows that it lasts long enough, so that
+/// it takes as long as either, or anything between.
+pub const JOINED_AT_ONCE_FROM_BYTES: u64 = 16 << 20;
+
+/// What is promised for a copy of so many bytes that uses routes that together take `chosen`, beside the direct one, which takes `direct` alone.
+#[must_use]
+pub fn beside(chosen: Spread, direct: Option<Spread>, bytes: u64) -> Spread {
+    let Some(direct) = direct else { return chosen };
+    if bytes < JOINED_AT_ONCE_FROM_BYTES {
+        return Spread {
+            p10: chosen.p10.min(direct.p10),
+            p50: f64::midpoint(chosen.p50, direct.p50),
+            p90: chosen.p90.max(direct.p90),
+        };
+    }
+    // At best they share nothing, and what they carry adds up.
+    let both = Spread {
+        p10: 1.0 / (1.0 / chosen.p10 + 1.0 / direct.p10),
+        ..chosen
+    };
+    sound(both).unwrap_or(chosen)
+}
+
+/// How long so many bytes take by the direct route, between two of the sizes that a table has; as long as the smallest below, and as its rate says beyond
+/// the largest. None where there are none, or one that makes no sense.
+#[must_use]
+pub fn direct(times: &[DirectTime], bytes: u64) -> Option<Spread> {
+    let is_sound = times
+        .iter()
+        .all(|time| time.bytes > 0 && crate::belief::is_sound(&time.seconds));
+    if !is_sound || !times.is_sorted_by(|one, other| one.bytes < other.bytes) {
+        return None;
+    }
+    let above = times.partition_point(|time| time.bytes < bytes);
+    let (low, high) = (
+        above.checked_sub(1).and_then(|below| times.get(below)),
+        times.get(above),
+    );
+    match (low, high) {
+        (_, Some(exact)) if exact.bytes == bytes => Some(exact.seconds),
+        (Some(low), Some(high)) => {
+            let log = |bytes: u64| (bytes as f64).ln();
+            let way = (log(bytes) - log(low.bytes)) / (log(high.bytes) - log(low.bytes));
+            let between = |of: fn(&Spread) -> f64| {
+                let (low, high) = (of(&low.seconds).ln(), of(&high.seconds).ln());
+                (high - low).mul_add(way, low).exp()
+            };
+            sound(Spread {
+                p10: between(|seconds| seconds.p10),
+                p50: between(|seconds| seconds.p50),
+                p90: between(|seconds| seconds.p90),
+            })
+        }
+        (None, Some(least)) => Some(least.seconds),
+        (Some(most), None) => sound(times_as_long(&most.seconds, bytes as f64 / most.bytes as f64)),
+        (None, None) => None,
+    }
+}
+
+/// What takes `seconds` for `typical` bytes takes so long for `bytes`, if it grows with the size as the direct route does.
+#[must_use]
+pub fn scaled(seconds: &Spread, typical: u64, bytes: u64, times: &[DirectTime]) -> Option<Spread> {
+    let (here, there) = (direct(times, bytes)?, direct(times, typical)?);
+    sound(times_as_long(seconds, here.p50 / there.p50))
+}
+
+/// How long it takes by several at once, if what they carry adds up.
+#[must_use]
+pub fn together(all: &[Spread]) -> Option<Spread> {
+    let sum = |of: fn(&Spread) -> f64| 1.0 / all.iter().map(|one| 1.0 / of(one)).sum::<f64>();
+    sound(Spread {
+        p10: sum(|one| one.p10),
+        p50: sum(|one| one.p50),
+        p90: sum(|one| one.p90),
+    })
+}
+
+fn times_as_long(seconds: &Spread, factor: f64) -> Spread {
+    Spread {
+        p10: seconds.p10 * factor,
+        p50: seconds.p50 * factor,
+        p90: seconds.p90 * factor,
+    }
+}
+
+fn sound(seconds: Spread) -> Option<Spread> {
+    crate::belief::is_sound(&seconds).then_some(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing)] // a test may panic
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn spread(p50: f64) -> Spread {
+        Spread {
+            p10: p50 / 2.0,
+            p50,
+            p90: p50 * 2.0,
+        }
+    }
+
+    fn times() -> [DirectTime; 2] {
+        [(1 << 20, 1.0), (1 << 22, 2.0)].map(|(bytes, p50)| DirectTime {
+            bytes,
+            seconds: spread(p50),
+        })
+    }
+
+    #[test]
+    fn between_two_sizes_a_time_is_between_theirs() {
+        let at = |bytes| direct(&times(), bytes).unwrap().p50;
+        let near = |one: f64, other: f64| assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
+        near(at(1 << 20), 1.0);
+        near(at(1 << 21), 2f64.sqrt());
+        near(at(1 << 22), 2.0);
+        near(at(1 << 10), 1.0);
+        near(at(1 << 24), 8.0);
+        assert_eq!(direct(&[], 1), None);
+        let [one, other] = times();
+        assert_eq!(direct(&[other, one], 1 << 21), None, "not by size");
+    }
+
+    #[test]
+    fn what_is_small_may_take_as_long_as_either_and_what_is_large_no_longer_than_its_routes() {
+        let small = beside(spread(1.0), Some(spread(3.0)), 1 << 20);
+        assert_eq!((small.p10, small.p50, small.p90), (0.5, 2.0, 6.0));
+        let large = beside(spread(1.0), Some(spread(3.0)), JOINED_AT_ONCE_FROM_BYTES);
+        assert_eq!((large.p10, large.p50, large.p90), (0.375, 1.0, 2.0));
+        assert_eq!(beside(spread(1.0), None, 1), spread(1.0));
+    }
+
+    #[test]
+    fn a_route_grows_with_the_size_as_the_direct_one_does() {
+        let by = scaled(&spread(0.5), 1 << 20, 1 << 22, &times()).unwrap();
+        assert!((by.p50 - 1.0).abs() < 1e-9);
+        assert_eq!(scaled(&spread(0.5), 1 << 20, 1 << 22, &[]), None);
+        assert_eq!(together(&[spread(1.0), spread(1.0)]), Some(spread(0.5)));
+        assert_eq!(together(&[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_promised_is_in_order(
+            bytes: u64,
+            typical: u64,
+            sizes in prop::collection::vec(any::<u64>(), 0..5),
+            figures in prop::collection::vec(prop_oneof![Just(0.0), Just(f64::NAN), Just(f64::MAX), 1e-9..1e9f64], 18),
+        ) {
+            let mut figures = figures.into_iter();
+            let mut next = || {
+                let mut three: Vec<f64> = figures.by_ref().take(3).collect();
+                three.sort_by(f64::total_cmp);
+                Spread { p10: three[0], p50: three[1], p90: three[2] }
+            };
+            let chosen = next();
+            let times: Vec<DirectTime> = sizes.into_iter().map(|bytes| DirectTime { bytes, seconds: next() }).collect();
+            let found = direct(&times, bytes);
+            let all = [found, scaled(&chosen, typical, bytes, &times), together(&[chosen, chosen])];
+            for promised in all.into_iter().flatten() {
+                prop_assert!(crate::belief::is_sound(&promised), "{promised:?}");
+            }
+            if crate::belief::is_sound(&chosen) {
+                let promised = beside(chosen, found, bytes);
+                prop_assert!(crate::belief::is_sound(&promised), "{promised:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Whether a copy lasts long enough for another route to be of use in it.
+//!
+//! A route that joins a copy opens for two round trips, hears of its first work in a third, and then begins with small windows. Until it has brought a
+//! block, the direct route has carried a few windows more; what is left by then is all that the other one can take from it. Where nothing is, its
+//! streams carry blocks that the direct ones would have brought sooner, and the copy waits for them. So a copy that is nearly over gets no other
+//! route, whoever says that it is quicker; one that is held back by losses or a window has many round trips left, however small it is.
+//!
+//! No clock and no socket in here; the supervisor feeds it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Round trips of the direct route that a copy must have left: two to open, one until the first work comes, and four in which a block of 64 KiB gets
+/// through slow start; and one more, as a chain may be longer than the direct route.
+const MIN_LEFT_RTTS: u32 = 8;
+/// A connection's first flight, in segments (RFC 6928).
+const FIRST_FLIGHT_SEGMENTS: u64 = 10;
+/// The payload of a segment in bytes, where it is not known.
+const USUAL_MSS: u64 = 1448;
+/// Most by which what a round trip carries grows in the next one: slow start doubles windows.
+const MAX_GROWTH: f64 = 2.0;
+
+/// A look at a copy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct JoiningView {
+    /// Since the copy began.
+    pub now: Duration,
+    /// The round trip; zero where none is known.
+    pub rtt: Duration,
+    /// Bytes that the connections have moved.
+    pub moved: u64,
+    /// Bytes that are found and not in place.
+    pub left: u64,
+    /// Streams that are open, or to be.
+    pub streams: usize,
+    /// The payload of a segment in bytes; zero where it is not known.
+    pub mss: u32,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Joining {
+    /// What had been moved at the looks of the last two round trips, and at one before.
+    looks: VecDeque<(Duration, u64)>,
+}
+
+impl Joining {
+    /// Looks, and says whether another route is worth opening now.
+    pub(super) fn look(&mut self, view: &JoiningView) -> bool {
+        self.looks.push_back((view.now, view.moved));
+        if view.rtt.is_zero() {
+            return false;
+        }
+        let before = |rtts: u32| view.now.saturating_sub(view.rtt.saturating_mul(rtts));
+        while self.looks.get(1).is_some_and(|(at, _)| *at <= before(2)) {
+            self.looks.pop_front();
+        }
+        view.left as f64 > self.carried(view, before(1), before(2))
+    }
+
+    /// What is carried by the time at which another route would have brought something, in bytes, if windows go on growing as they did.
+    fn carried(&self, view: &JoiningView, last: Duration, one_before: Duration) -> f64 {
+        let mss = match view.mss {
+            0 => USUAL_MSS,
+            mss => u64::from(mss),
+        };
+        let first_flights = (FIRST_FLIGHT_SEGMENTS * mss).saturating_mul(view.streams.max(1) as u64);
+        let latest = view.moved.saturating_sub(self.moved_at(last).unwrap_or(0));
+        let earlier = self.moved_at(last).zip(self.moved_at(one_before));
+        let earlier = earlier.map_or(0, |(last, before)| last.saturating_sub(before));
+        let (each, growth) = match (latest, earlier) {
+            // A round trip that brought nothing, or the first that did, says nothing yet of how it goes on.
+            (_, 0) => (latest.max(first_flights), MAX_GROWTH),
+            _ => (latest, (latest as f64 / earlier as f64).clamp(1.0, MAX_GROWTH)),
+        };
+        let rtts = (1..=MIN_LEFT_RTTS).map(|rtt| growth.powf(f64::from(rtt)));
+        each as f64 * rtts.sum::<f64>()
+    }
+
+    /// What had been moved by then; none before the first look.
+    fn moved_at(&self, at: Duration) -> Option<u64> {
+        let mut looks = self.looks.iter().rev();
+        looks.find(|(then, _)| *then <= at).map(|(_, moved)| *moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(80);
+    const LOOK: Duration = Duration::from_millis(25);
+
+    /// The bytes left when another route is first worth opening, in a copy of so many bytes whose connections move `per_rtt(n)` bytes in their n-th round
+    /// trip; none where it never is.
+    fn joins(bytes: u64, streams: usize, per_rtt: impl Fn(u32) -> u64) -> Option<u64> {
+        let mut joining = Joining::default();
+        let (mut moved, mut now) = (0.0, Duration::ZERO);
+        while (moved as u64) < bytes {
+            let view = JoiningView {
+                now,
+                rtt: RTT,
+                moved: moved as u64,
+                left: bytes - moved as u64,
+                streams,
+                mss: 1448,
+            };
+            if joining.look(&view) {
+                return Some(view.left);
+            }
+            let rtt = (now.as_secs_f64() / RTT.as_secs_f64()) as u32;
+            moved += per_rtt(rtt) as f64 * LOOK.as_secs_f64() / RTT.as_secs_f64();
+            now += LOOK;
+        }
+        None
+    }
+
+    /// Slow start of some streams up to what the path carries in a round trip.
+    fn slow_start(streams: u64, most: u64) -> impl Fn(u32) -> u64 {
+        move |rtt| ((streams * 14_480) << rtt.min(20)).min(most)
+    }
+
+    #[test]
+    fn copies_that_are_over_in_slow_start_get_no_other_route() {
+        // 100 Mbit/s carry a megabyte in 80 ms.
+        for bytes in [64 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20] {
+            assert_eq!(joins(bytes, 8, slow_start(8, 1_000_000)), None, "{bytes}");
+            assert_eq!(joins(bytes, 1, slow_start(1, 1_000_000)), None, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn copies_that_a_path_holds_back_get_one_soon_however_small_they_are() {
+        // A window of 64 KiB.
+        let left = joins(2 << 20, 1, slow_start(1, 65_536)).unwrap();
+        assert!(left > 1 << 20, "{left}");
+        // Losses leave of a path what two segments in a round trip are.
+        let left = joins(512 << 10, 1, slow_start(1, 20_000)).unwrap();
+        assert!(left > 400 << 10, "{left}");
+    }
+
+    #[test]
+    fn large_copies_get_one_while_most_is_left() {
+        let left = joins(15 << 20, 8, slow_start(8, 1_000_000)).unwrap();
+        assert!(left > 8 << 20, "{left}");
+    }
+
+    #[test]
+    fn nothing_is_opened_before_anything_is_known_of_the_path() {
+        let mut joining = Joining::default();
+        let view = JoiningView {
+            now: Duration::from_secs(3),
+            rtt: Duration::ZERO,
+            moved: 0,
+            left: u64::MAX,
+            streams: 1,
+            mss: 0,
+        };
+        assert!(!joining.look(&view));
+    }
+
+    proptest! {
+        /// Where another route is opened, the direct one at its pace of that moment has work for as long as the other one takes to bring something.
+        #[test]
+        fn who_gets_another_route_has_round_trips_left(
+            bytes in 1u64 << 10..1 << 26,
+            streams in 1usize..32,
+            most in 3_000u64..5_000_000,
+        ) {
+            if let Some(left) = joins(bytes, streams, slow_start(streams as u64, most)) {
+                let pace = most.min(streams as u64 * 14_480);
+                prop_assert!(left >= u64::from(MIN_LEFT_RTTS) * pace * 9 / 10, "{left} {pace}");
+            }
+        }
+    }
+}
