@@ -192,7 +192,7 @@ pub(super) fn read_id(id: &str) -> Result<ReservationId, Problem> {
 #[derive(Debug)]
 pub enum Wanted {
     /// By whoever sends it.
-    Plain(ReservationRequest),
+    Plain(Box<ReservationRequest>),
     /// By whoever signed it.
     Signed(String),
 }
@@ -206,7 +206,7 @@ impl<S: Send + Sync> FromRequest<S> for Wanted {
         let kind = kind.split(';').next().unwrap_or_default().trim();
         if !SIGNED.iter().any(|signed| kind.eq_ignore_ascii_case(signed)) {
             let Body(request) = Body::from_request(request, state).await?;
-            return Ok(Self::Plain(request));
+            return Ok(Self::Plain(Box::new(request)));
         }
         let text = String::from_request(request, state).await;
         text.map(Self::Signed)
@@ -226,7 +226,7 @@ pub async fn reserve(
 ) -> Result<(StatusCode, Json<Reserved>), Refused> {
     let reserved = match wanted {
         Wanted::Plain(request) => {
-            let command = wish(&controller, &caller, request.clone(), None).await?;
+            let command = wish(&controller, &caller, (*request).clone(), None).await?;
             ask(&controller, &caller, &headers, &("reserve", &request), command).await?
         }
         Wanted::Signed(text) => {
