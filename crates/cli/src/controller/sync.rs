@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use longhaul_control_client::Spool;
 use longhaul_route_source::ClientSource;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::none_is_asked;
 use crate::cp::routing::reports_dir;
@@ -21,6 +21,10 @@ use crate::{answer, home};
 
 /// How long all of it may take: a controller that is slow hears of the rest another time.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long one that a copy has started waits: the copy itself ends first, and what others leave meanwhile is told with it.
+const LATER: Duration = Duration::from_secs(1);
+/// By how much its niceness is raised.
+const LOWEST_PRIORITY: i32 = 19;
 /// Passes over what waits: copies may leave more while it is told.
 const MAX_PASSES: usize = 10;
 /// Held by whoever is at it.
@@ -32,11 +36,19 @@ pub struct SyncNow {
     /// The key to ask with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
+    /// As copies start it: a moment later, and behind everything else on this machine.
+    #[arg(long, hide = true)]
+    later: bool,
 }
 
 impl SyncNow {
     /// Tells and fetches.
     pub async fn run(self) -> Result<Exit> {
+        if self.later {
+            // Where it stays as it is, it takes a few milliseconds from others.
+            let _ = rustix::process::nice(LOWEST_PRIORITY);
+            sleep(LATER).await;
+        }
         let identity = home::identity(self.identity.as_deref())?;
         let source = ClientSource::of_home(identity.signing_key())?;
         let (controller, state) = source.controller().ok_or_else(none_is_asked)?;
@@ -95,7 +107,7 @@ pub fn start(identity: Option<&Path>) {
         return;
     };
     let mut command = Command::new(program);
-    command.args(["controller", "sync"]);
+    command.args(["controller", "sync", "--later"]);
     if let Some(identity) = identity {
         command.arg("--identity").arg(identity);
     }

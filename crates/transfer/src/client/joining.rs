@@ -77,10 +77,16 @@ impl Joining {
         each as f64 * rtts.sum::<f64>()
     }
 
-    /// What had been moved by then; none before the first look.
+    /// What had been moved by then, if it moved evenly between two looks; none before the first look.
     fn moved_at(&self, at: Duration) -> Option<u64> {
-        let mut looks = self.looks.iter().rev();
-        looks.find(|(then, _)| *then <= at).map(|(_, moved)| *moved)
+        let behind = self.looks.iter().position(|(then, _)| *then > at);
+        let behind = behind.unwrap_or(self.looks.len());
+        let (since, before) = *self.looks.get(behind.checked_sub(1)?)?;
+        let Some((until, after)) = self.looks.get(behind) else {
+            return Some(before);
+        };
+        let part = (at - since).as_secs_f64() / (*until - since).as_secs_f64();
+        Some(before + (after.saturating_sub(before) as f64 * part) as u64)
     }
 }
 

@@ -30,8 +30,8 @@ const SIZES: [u64; 8] = [
 ];
 /// Pairs of copies of each size, of one run as it is published.
 const PAIRS: usize = 8;
-/// For how long a controller and its depots see the links before, in seconds: two turns of every pair of depots, in either direction.
-const LEARNING_SECONDS: f64 = 60.0;
+/// For how long a controller and its depots see the links before, in seconds: as in `mesh`. After one minute it knows too little to choose any depot.
+const LEARNING_SECONDS: f64 = 300.0;
 /// What a pair of copies takes, in seconds: for the estimate.
 const PAIR_SECONDS: f64 = 4.0;
 
