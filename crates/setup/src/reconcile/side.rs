@@ -111,7 +111,10 @@ impl Side {
 
     /// What it is to do now.
     pub fn next(&mut self, mut desired: BTreeMap<PartId, Part>, now: Moment) -> Option<Doing> {
-        self.set_ups.retain(|id, _| desired.contains_key(id));
+        // Of one that is there, what failed before is over: what comes of its next change begins anew.
+        let mut set_ups = std::mem::take(&mut self.set_ups);
+        set_ups.retain(|id, _| desired.get(id).is_some_and(|part| !self.has(part)));
+        self.set_ups = set_ups;
         self.tear_downs
             .retain(|id, _| self.there.contains_key(id) && !desired.contains_key(id));
         if self.under_way.is_some() || !self.pause.is_over(now) {
