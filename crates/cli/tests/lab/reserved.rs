@@ -335,17 +335,3 @@ fn a_depot_that_dies_costs_no_byte_and_its_way_is_told_to_carry_nothing() {
         "{ways:?}"
     );
 }
-
-#[test]
-fn a_way_is_left_before_its_grant_ends_and_the_copy_goes_on() {
-    let Some(bed) = Bed::up(true) else { return };
-    let way = bed.way(["near", "far"]);
-    // What is reserved ends by then, and the link alone takes longer.
-    let mut copy = bed.sends(&["--by", "+6s"]);
-    copy.until(opens(&way));
-    let is_on = is_on(&way);
-    copy.until(|event| event["event"] == "route" && event["standing"] == "left" && is_on(event));
-    let report = copy.report();
-    assert!(bed.is_there());
-    assert_eq!(report["deadline"]["met"], false, "{report:#}");
-}
