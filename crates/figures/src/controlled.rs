@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+use wanbed::Lab;
 
 use crate::children::{Server, succeed_within};
 use crate::copy::{DEPOT_PORT, in_node};
@@ -111,7 +112,7 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
     /// # Errors
     /// It does not start.
     pub fn router(&mut self, node: &str, to: &str, link: &str, rate_bps: f64, share: f64) -> Result<String> {
-        let (interface, gateways) = self.leaves(node, to)?;
+        let (interface, gateways) = leaves(self.here.lab, node, to)?;
         let config = serde_json::json!({"owner": "longhaul", "links": {link: {
             "interface": interface, "gateways": gateways, "rate": rate_bps as u64, "reservable": (share * 1e6) as u64}}});
         let file = self.path(&format!("router-{node}.json"));
@@ -126,17 +127,6 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         self.services
             .push(Server::start(router, "longhaul router", "listening")?);
         Ok(format!("[setup.nodes.{node}]\nagent = \"unix:{agent}\"\n"))
-    }
-
-    /// By which interface and next router packets leave a node for another.
-    fn leaves(&self, node: &str, to: &str) -> Result<(String, Vec<String>)> {
-        let mut ip = self.here.lab.command(node, "ip")?;
-        ip.args(["-j", "route", "get", &self.address(to)?]);
-        let routes: Value =
-            serde_json::from_str(&succeed_within(ip, "ip route", COMMAND_TIMEOUT)?).context("ip route")?;
-        let text = |field: &str| routes[0][field].as_str().map(str::to_owned);
-        let interface = text("dev").context("ip route names no interface")?;
-        Ok((interface, text("gateway").into_iter().collect()))
     }
 
     /// Starts the controller in a node, with this map and configuration, and lets the client of that node reserve.
@@ -171,4 +161,18 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
     fn path(&self, name: &str) -> PathBuf {
         self.here.folder.join(name)
     }
+}
+
+/// By which interface and next router packets leave a node for another.
+///
+/// # Errors
+/// `ip` does not say.
+pub fn leaves(lab: &Lab, node: &str, to: &str) -> Result<(String, Vec<String>)> {
+    let mut ip = lab.command(node, "ip")?;
+    ip.args(["-j", "route", "get", &lab.address(to)?.to_string()]);
+    let routes: Value =
+        serde_json::from_str(&succeed_within(ip, "ip route", COMMAND_TIMEOUT)?).context("ip route")?;
+    let text = |field: &str| routes[0][field].as_str().map(str::to_owned);
+    let interface = text("dev").context("ip route names no interface")?;
+    Ok((interface, text("gateway").into_iter().collect()))
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::plan::{SIZES, Wanted};
 use super::{Made, ROUTED_BPS, SHARED_BPS, Way};
 use crate::children::{Server, succeed_within};
+use crate::controlled::leaves;
 use crate::copy::{SERVER_PORT, in_node};
 use crate::dataset;
 use crate::experiment::Here;
@@ -107,24 +108,13 @@ impl<'a, 'h> World<'a, 'h> {
         Ok(self.here.lab.address(node)?.to_string())
     }
 
-    /// By which interface and next router packets leave a node for another.
-    fn leaves(&self, node: &str, to: &str) -> Result<(String, Vec<String>)> {
-        let mut ip = self.here.lab.command(node, "ip")?;
-        ip.args(["-j", "route", "get", &self.address(to)?]);
-        let routes: Value =
-            serde_json::from_str(&succeed_within(ip, "ip route", COMMAND_TIMEOUT)?).context("ip route")?;
-        let text = |field: &str| routes[0][field].as_str().map(str::to_owned);
-        let interface = text("dev").context("ip route names no interface")?;
-        Ok((interface, text("gateway").into_iter().collect()))
-    }
-
     fn agent(&self) -> String {
         self.here.folder.join("router/agent").display().to_string()
     }
 
     /// The agent of the router at which packets for the shared link wait.
     fn router(&self) -> Result<Server> {
-        let (interface, gateways) = self.leaves("west", "server")?;
+        let (interface, gateways) = leaves(self.here.lab, "west", "server")?;
         let config = json!({"owner": "longhaul", "links": {
             "shared": {"interface": interface, "gateways": gateways, "rate": ROUTED_BPS as u64}}});
         let file = self.here.folder.join("router.json");
