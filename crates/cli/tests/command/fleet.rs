@@ -131,6 +131,18 @@ fn answer(socket: &Path, method: &str, path: &str, body: &str, key: Option<&str>
     Some((status, serde_json::from_str(body).ok()?))
 }
 
+/// What a controller answers, however long the machine keeps it from doing so.
+fn answer_at_last(socket: &Path, method: &str, path: &str) -> (u16, Value) {
+    let began = Instant::now();
+    loop {
+        if let Some(answered) = answer(socket, method, path, "", None) {
+            return answered;
+        }
+        assert!(began.elapsed() < NEVER, "{method} {path} is not answered");
+        thread::sleep(PAUSE);
+    }
+}
+
 /// Reserves again and again, at whichever controller takes it, until it is over.
 fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &AtomicBool) {
     let mut at = asker as usize % CONTROLLERS;
@@ -348,15 +360,20 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
             fleet.relays[leader].cut(true);
             let new = fleet.leader(Some(leader));
             let leads = blow.elapsed();
-            // The old one knows by then that it leads no longer, and says so.
-            let (status, info) = answer(&fleet.socket(leader), "GET", "/controller", "", None).unwrap();
-            assert_eq!((status, &info["leads"]), (200, &json!(false)));
-            let (status, problem) =
-                answer(&fleet.socket(leader), "POST", "/reservations/1/commit", "", None).unwrap();
-            assert_eq!(
-                (status, &problem["type"]),
-                (503, &json!("urn:longhaul:problem:not-leading"))
-            );
+            // The old one knows by then that it leads no longer, and says so; what it cannot write it does not acknowledge.
+            let (status, info) = answer_at_last(&fleet.socket(leader), "GET", "/controller");
+            assert_eq!((status, &info["leads"]), (200, &json!(false)), "{info}");
+            let began = Instant::now();
+            loop {
+                let (status, problem) =
+                    answer_at_last(&fleet.socket(leader), "POST", "/reservations/1/commit");
+                assert_eq!(status, 503, "{problem}");
+                if problem["type"] == "urn:longhaul:problem:not-leading" {
+                    break;
+                }
+                assert!(began.elapsed() < NEVER, "{problem}");
+                thread::sleep(PAUSE);
+            }
             let reserves = more(acknowledged, Instant::now());
             eprintln!("cut off: another leads after {leads:?}, reserves {reserves:?} later");
             // What was on its way arrives now.
@@ -364,12 +381,8 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
             // It follows, and says who leads.
             let began = Instant::now();
             loop {
-                let info = answer(&fleet.socket(leader), "GET", "/controller", "", None)
-                    .unwrap()
-                    .1;
-                let of_new = answer(&fleet.socket(new), "GET", "/controller", "", None)
-                    .unwrap()
-                    .1;
+                let [info, of_new] =
+                    [leader, new].map(|at| answer_at_last(&fleet.socket(at), "GET", "/controller").1);
                 if of_new["leads"] == true
                     && info["leader"]
                         .as_str()
