@@ -177,6 +177,13 @@ impl TreeHash {
         }
     }
 
+    /// Whether the file has such a subtree of whole blocks, whatever it hashes to.
+    pub(crate) fn has_place_for(&self, subtree: &Subtree) -> bool {
+        let &Subtree { offset, level, .. } = subtree;
+        let in_file = level >= self.block_log2 && level < 64 && offset < self.size;
+        in_file && offset.is_multiple_of(1 << level) && (offset != 0 || (self.size - 1) >> level != 0)
+    }
+
     /// Adds a subtree of whole blocks; one that is in already changes nothing. False if the file has no such subtree.
     pub(crate) fn insert_subtree(&mut self, subtree: Subtree) -> bool {
         let Subtree {
@@ -184,8 +191,7 @@ impl TreeHash {
             mut level,
             chaining_value: mut value,
         } = subtree;
-        let in_file = level >= self.block_log2 && level < 64 && offset < self.size;
-        if !in_file || !offset.is_multiple_of(1 << level) || (offset == 0 && (self.size - 1) >> level == 0) {
+        if !self.has_place_for(&subtree) {
             return false;
         }
         if self.covers(offset)

@@ -3,8 +3,10 @@
 //! Blocks are written to a data file with a temporary name. At most about a second later ([`MAX_AGE_AT_RISK`]) they are synced to
 //! disk, and only then does a record in the journal say so, with the BLAKE3 chaining values of what it speaks of. The journal is
 //! synced in its turn. So whatever ends the copy, be it `kill -9` or a power cut, what the journal says is on disk *is* on disk: the
-//! same copy finds the journal by its name, goes on with what is missing, and hashes nothing again.
+//! same copy finds the journal by its name, goes on with what is missing, and hashes none of that again.
 //!
+//! - Between two flushes the journal notes what was written, without a sync. Of that, the next copy keeps what it finds on the disk, read back and
+//!   hashed: all of it after a `kill -9`, any part after a power cut.
 //! - A file of one block, and one that is whole before its first flush is due, never has a journal.
 //! - The journal is locked by whoever writes it. A second copy of the same source to the same target at the same
 //!   time writes a data file of its own, without a journal.
@@ -12,7 +14,7 @@
 //! - What the journal does not speak of is cleared before the copy goes on: nothing that may be torn stays, even where
 //!   the source has a hole.
 //!
-//! The parts: `format` is the bytes, `flush` decides when, `names` says what the files are called, `log` writes the journal,
+//! The parts: `format` is the bytes, `flush` decides when to sync and `notes` when to note, `names` says what the files are called, `log` writes the journal,
 //! [`Storage`] is the disk, and [`leftovers()`] finds what nobody goes on with.
 
 mod flush;
@@ -23,6 +25,7 @@ mod identity;
 mod leftovers;
 mod log;
 mod names;
+mod notes;
 mod open;
 mod storage;
 #[cfg(test)]
@@ -49,6 +52,7 @@ use format::Header;
 use log::{Log, Recorded};
 use names::Names;
 pub(crate) use names::is_name;
+use notes::Notes;
 
 /// A file being copied, and its journal. Dropped before [`Self::finish`], it leaves the data file if there is a journal that speaks
 /// of it, and removes it otherwise.
@@ -64,7 +68,9 @@ pub struct Journal<S: Storage = DirStorage> {
     target: OsString,
     is_contested: bool,
     pace: Mutex<Pace>,
-    /// Held while the data is synced and the journal written, which may take long; taken before `pace`.
+    /// Held by whoever waits for the disk; taken before `disk`.
+    syncing: Mutex<()>,
+    /// Held while the journal is written, and not while the data is synced, which may take long; taken before `pace`.
     disk: Mutex<Disk<S::File>>,
 }
 
@@ -72,6 +78,7 @@ pub struct Journal<S: Storage = DirStorage> {
 #[derive(Debug)]
 struct Pace {
     policy: FlushPolicy,
+    notes: Notes,
     /// Written since the last flush was asked for.
     batch: TreeHash,
     /// What the flush that was asked for is to record.
@@ -146,13 +153,32 @@ impl<S: Storage> Journal<S> {
     }
 
     /// A block, or a larger subtree, was handed to the operating system as a whole (its holes excepted), by calls to
-    /// [`Self::write_at`] that have returned.
-    pub fn written(&self, now: Duration, subtree: Subtree) {
+    /// [`Self::write_at`] that have returned. Whether it is time for [`Self::note`].
+    pub fn written(&self, now: Duration, subtree: Subtree) -> bool {
         let mut pace = self.pace.locked();
-        if pace.recording && pace.batch.insert_subtree(subtree) {
-            let bytes = subtree.end(self.header.size) - subtree.offset;
-            pace.policy.written(now, bytes);
+        if !pace.recording || !pace.batch.insert_subtree(subtree) {
+            return false;
         }
+        let bytes = subtree.end(self.header.size) - subtree.offset;
+        pace.policy.written(now, bytes);
+        pace.notes.written(now, subtree)
+    }
+
+    /// Notes what was written since the last time, where there is a journal already: after a `kill -9` the next copy finds it by that. It waits for
+    /// nothing: not for the disk, and not for another that writes to the journal. Whether it was noted.
+    pub fn note(&self, now: Duration) -> bool {
+        let Some(mut disk) = self.disk.locked_if_free() else {
+            return false;
+        };
+        let blocks = match self.pace.locked() {
+            mut pace if pace.recording => pace.notes.take(now),
+            _ => return false,
+        };
+        if disk.log.note(&self.storage, &blocks) {
+            return true;
+        }
+        self.pace.locked().notes.put_back(blocks);
+        false
     }
 
     /// What is to be done at `now`. To be asked after something was written, at the time it names, and after a flush.
@@ -177,11 +203,12 @@ impl<S: Storage> Journal<S> {
     /// What was written may not have reached the disk and cannot be trusted: the file has to fail. What was recorded before still
     /// holds, and the next copy goes on from there.
     pub fn flush(&self, clock: impl FnOnce() -> Duration) -> Result<Flushed, Failure> {
-        let mut disk = self.disk.locked();
+        let _syncing = self.syncing.locked();
         let Some(batch) = self.pace.locked().flushing.take() else {
             return Ok(Flushed::Nothing);
         };
-        self.sync_data(&mut disk)?;
+        self.sync_data()?;
+        let mut disk = self.disk.locked();
         let flushed = self.record(&mut disk, &batch);
         let mut pace = self.pace.locked();
         match &flushed {
@@ -207,11 +234,9 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// As for [`Self::flush`].
     pub fn settle(&self) -> Result<(), Failure> {
-        let mut disk = self.disk.locked();
-        match disk.log {
-            Log::Open(_) => self.sync_data(&mut disk),
-            _ => Ok(()),
-        }
+        let _syncing = self.syncing.locked();
+        let has_journal = matches!(self.disk.locked().log, Log::Open(_));
+        if has_journal { self.sync_data() } else { Ok(()) }
     }
 
     /// The file is whole and its hash is right: it takes its target's name, and the journal goes. With a journal, the file is
@@ -222,6 +247,7 @@ impl<S: Storage> Journal<S> {
     /// [`FailureKind::Exists`] if there is something and `replace` was not said, or what the operating system says. Unless it was the
     /// directory that could not be synced, all is left as it was: to be tried again, or given up with [`Self::discard`].
     pub fn finish(&self, replace: bool) -> Result<(), Failure> {
+        let _syncing = self.syncing.locked();
         let mut disk = self.disk.locked();
         if let Some(failure) = &disk.data_lost {
             return Err(failure.clone());
@@ -249,13 +275,13 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// As for [`Self::flush`].
     pub fn leave(&self) -> Result<Flushed, Failure> {
-        let mut disk = self.disk.locked();
+        let _syncing = self.syncing.locked();
         let batch = self.stop_recording();
-        if batch.held() == 0 || disk.data_gone {
+        if batch.held() == 0 || self.disk.locked().data_gone {
             return Ok(Flushed::Nothing);
         }
-        self.sync_data(&mut disk)?;
-        Ok(self.record(&mut disk, &batch))
+        self.sync_data()?;
+        Ok(self.record(&mut self.disk.locked(), &batch))
     }
 
     /// [`Self::leave`], and lets go of the files: another copy may go on with them from now on, and this one does nothing more.
@@ -265,12 +291,14 @@ impl<S: Storage> Journal<S> {
     /// As for [`Self::flush`].
     pub fn let_go(&self) -> Result<Flushed, Failure> {
         let left = self.leave();
+        let _syncing = self.syncing.locked();
         self.close(&mut self.disk.locked());
         left
     }
 
     /// Removes the data file and the journal: what is there is wrong, or nobody wants it. Blocking.
     pub fn discard(&self) {
+        let _syncing = self.syncing.locked();
         let mut disk = self.disk.locked();
         self.stop_recording();
         disk.log.remove(&self.storage, &self.names);
@@ -288,11 +316,10 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    fn sync_data(&self, disk: &mut Disk<S::File>) -> Result<(), Failure> {
-        match self.storage.sync_data(&self.data) {
-            Ok(()) => Ok(()),
-            Err(errno) => Err(self.lose_data(disk, errno)),
-        }
+    /// Called with `syncing`, and without `disk`.
+    fn sync_data(&self) -> Result<(), Failure> {
+        let synced = self.storage.sync_data(&self.data);
+        synced.map_err(|errno| self.lose_data(&mut self.disk.locked(), errno))
     }
 
     /// The kernel reports a failed write once; a later sync that succeeds says nothing of it (fsync(2)).
@@ -322,6 +349,7 @@ impl<S: Storage> Journal<S> {
         let mut pace = self.pace.locked();
         pace.recording = false;
         pace.policy = FlushPolicy::default();
+        pace.notes = Notes::default();
         let mut batch = self.take_batch(&mut pace);
         for subtree in pace.flushing.take().iter().flat_map(TreeHash::subtrees) {
             batch.insert_subtree(subtree);

@@ -58,7 +58,10 @@ impl Flusher {
 
     /// A block of `file` was written: it will be durable a second from now.
     pub(super) fn written(&self, file: &Arc<Journaled>, block: Subtree) {
-        file.journal.written(self.started.elapsed(), block);
+        let now = self.started.elapsed();
+        if file.journal.written(now, block) {
+            file.journal.note(now);
+        }
         if file.is_scheduled.swap(true, Ordering::SeqCst) {
             return;
         }

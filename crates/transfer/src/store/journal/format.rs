@@ -13,7 +13,7 @@
 //!
 //! | record | bytes |
 //! |---|---|
-//! | number of subtrees, 1 to 1024 | 2 |
+//! | number of subtrees, 1 to 1024, and 32768 more where they may not be durable | 2 |
 //! | of each: level, offset, chaining value | 1 + 8 + 32 |
 //! | checksum | 16 |
 //!
@@ -38,6 +38,8 @@ const CHECKSUM_BYTES: usize = 16;
 const SUBTREE_BYTES: usize = 1 + 8 + 32;
 /// Subtrees of one record, at most.
 const MAX_SUBTREES_PER_RECORD: usize = 1024;
+/// In a record's number of subtrees: they were written, and it is not known that they are durable.
+const NOTED_FLAG: u16 = 1 << 15;
 /// Bytes of a journal, at most; what is behind them is not read.
 pub(super) const MAX_JOURNAL_BYTES: usize = 16 << 20;
 /// Separate subtrees that a journal may come to hold: a quarter of what [`MAX_JOURNAL_BYTES`] has room for.
@@ -127,6 +129,8 @@ pub(crate) struct Contents {
     pub header: Header,
     /// The ranges that are recorded, with their hashes.
     pub tree: TreeHash,
+    /// What was noted: written, and perhaps not there any more. Some of it may be recorded as well.
+    pub noted: Vec<Subtree>,
     /// Writes what follows.
     pub encoder: Encoder,
     /// Bytes of the header and of the records that are believed.
@@ -140,20 +144,39 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Contents> {
     let header = Header::decode(&mut left)?;
     let mut contents = Contents {
         tree: header.tree(),
+        noted: Vec::new(),
         encoder: Encoder::new(&header),
         valid_bytes: all.len() - left.len(),
         header,
     };
     while contents.tree.held() < MAX_SUBTREES
-        && let Some(subtrees) = contents.encoder.decode(&mut left)
+        && let Some((subtrees, durability)) = contents.encoder.decode(&mut left)
     {
-        for subtree in subtrees {
-            // With a checksum that is right this was never written.
-            contents.tree.insert_subtree(subtree);
+        // With a checksum that is right none without a place was ever written.
+        match durability {
+            Durability::Durable => {
+                for subtree in subtrees {
+                    contents.tree.insert_subtree(subtree);
+                }
+            }
+            Durability::Noted => {
+                let tree = &contents.tree;
+                let noted = subtrees.into_iter().filter(|one| tree.has_place_for(one));
+                contents.noted.extend(noted);
+            }
         }
         contents.valid_bytes = all.len() - left.len();
     }
     Some(contents)
+}
+
+/// What a record says of its subtrees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Durability {
+    /// They are on disk.
+    Durable,
+    /// They were written: there after a `kill -9`, and perhaps not after a power failure.
+    Noted,
 }
 
 /// Writes records, one behind the other.
@@ -173,10 +196,14 @@ impl Encoder {
     }
 
     /// Appends records of these subtrees to `bytes`.
-    pub(super) fn encode(&mut self, subtrees: &[Subtree], bytes: &mut Vec<u8>) {
+    pub(super) fn encode(&mut self, subtrees: &[Subtree], durability: Durability, bytes: &mut Vec<u8>) {
+        let flag = match durability {
+            Durability::Durable => 0,
+            Durability::Noted => NOTED_FLAG,
+        };
         for part in subtrees.chunks(MAX_SUBTREES_PER_RECORD) {
             let start = bytes.len();
-            bytes.extend_from_slice(&(part.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(&(part.len() as u16 | flag).to_le_bytes());
             for subtree in part {
                 bytes.push(subtree.level as u8);
                 bytes.extend_from_slice(&subtree.offset.to_le_bytes());
@@ -187,9 +214,14 @@ impl Encoder {
         }
     }
 
-    fn decode(&mut self, bytes: &mut &[u8]) -> Option<Vec<Subtree>> {
+    fn decode(&mut self, bytes: &mut &[u8]) -> Option<(Vec<Subtree>, Durability)> {
         let mut left = *bytes;
-        let count = usize::from(u16::from_le_bytes(take(&mut left)?));
+        let count = u16::from_le_bytes(take(&mut left)?);
+        let durability = match count & NOTED_FLAG {
+            0 => Durability::Durable,
+            _ => Durability::Noted,
+        };
+        let count = usize::from(count & !NOTED_FLAG);
         if !(1..=MAX_SUBTREES_PER_RECORD).contains(&count) {
             return None;
         }
@@ -208,7 +240,7 @@ impl Encoder {
             });
         }
         (self.last, *bytes) = (checksum, rest);
-        Some(subtrees)
+        Some((subtrees, durability))
     }
 
     fn checksum(&self, body: &[u8]) -> Checksum {
@@ -279,7 +311,7 @@ mod tests {
         let mut states = vec![(bytes.len(), Vec::new())];
         for batch in batches {
             let blocks: Vec<Subtree> = batch.iter().map(|&n| block(n)).collect();
-            encoder.encode(&blocks, &mut bytes);
+            encoder.encode(&blocks, Durability::Durable, &mut bytes);
             for block in blocks {
                 tree.insert_subtree(block);
             }
@@ -306,6 +338,26 @@ mod tests {
                     prop_assert_eq!(contents.header, header(100 << 10));
                 }
             }
+        }
+
+        #[test]
+        fn what_was_noted_is_told_apart_from_what_is_durable(batches in prop::collection::vec((prop::collection::vec(0u64..100, 1..20), any::<bool>()), 0..12)) {
+            let header = header(100 << 10);
+            let (mut bytes, mut encoder, mut tree) = (header.encode(), Encoder::new(&header), header.tree());
+            let mut noted = Vec::new();
+            for (batch, is_durable) in batches {
+                let blocks: Vec<Subtree> = batch.into_iter().map(block).collect();
+                let durability = if is_durable { Durability::Durable } else { Durability::Noted };
+                encoder.encode(&blocks, durability, &mut bytes);
+                match is_durable {
+                    true => blocks.into_iter().for_each(|block| { tree.insert_subtree(block); }),
+                    false => noted.extend(blocks),
+                }
+            }
+            let contents = read(&bytes).unwrap();
+            prop_assert_eq!(contents.valid_bytes, bytes.len());
+            prop_assert_eq!(contents.noted, noted);
+            prop_assert_eq!(contents.tree.subtrees().collect::<Vec<_>>(), tree.subtrees().collect::<Vec<_>>());
         }
 
         #[test]
@@ -346,7 +398,9 @@ mod tests {
         let (bytes, _) = journal(&[vec![1, 2], vec![3]]);
         let mut contents = read(&bytes).unwrap();
         let mut longer = bytes.clone();
-        contents.encoder.encode(&[block(9)], &mut longer);
+        contents
+            .encoder
+            .encode(&[block(9)], Durability::Durable, &mut longer);
         assert_eq!(longer, journal(&[vec![1, 2], vec![3], vec![9]]).0);
         assert!(read(&longer).unwrap().tree.covers(9 << 10));
     }
@@ -358,7 +412,7 @@ mod tests {
         let header = header(size);
         bytes.extend(header.encode());
         let begin = bytes.len();
-        Encoder::new(&header).encode(&subtrees, &mut bytes);
+        Encoder::new(&header).encode(&subtrees, Durability::Durable, &mut bytes);
         assert_eq!(bytes.len() as u64, compact_bytes(begin, 3000));
         let contents = read(&bytes).unwrap();
         assert_eq!(contents.tree.subtrees().collect::<Vec<_>>(), subtrees);

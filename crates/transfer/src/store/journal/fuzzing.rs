@@ -5,7 +5,7 @@
 use longhaul_proto::fuzzing::Seed;
 
 use super::Identity;
-use super::format::{Contents, Encoder, Header, read};
+use super::format::{Contents, Durability, Encoder, Header, read};
 use crate::tree_hash::Subtree;
 
 /// Bytes of a subtree as [`records`] takes them.
@@ -38,8 +38,9 @@ fn holds(contents: &Contents) {
         assert!(subtree.offset >= end && subtree.offset < contents.header.size);
         end = subtree.end(contents.header.size);
     }
+    assert!(contents.noted.iter().all(|one| contents.tree.has_place_for(one)));
     let mut bytes = contents.header.encode();
-    Encoder::new(&contents.header).encode(&subtrees, &mut bytes);
+    Encoder::new(&contents.header).encode(&subtrees, Durability::Durable, &mut bytes);
     let again = read(&bytes).unwrap();
     assert_eq!(again.valid_bytes, bytes.len());
     assert_eq!(again.header, contents.header);
@@ -67,8 +68,12 @@ fn records(header: &Header, data: &[u8]) -> Vec<u8> {
             chaining_value: bytes[9..].try_into().unwrap(),
         })
         .collect();
-    for part in subtrees.chunks(4) {
-        encoder.encode(part, &mut bytes);
+    for (at, part) in subtrees.chunks(4).enumerate() {
+        let durability = match at % 3 {
+            2 => Durability::Noted,
+            _ => Durability::Durable,
+        };
+        encoder.encode(part, durability, &mut bytes);
     }
     bytes
 }

@@ -4,15 +4,21 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
+use rustix::io::Errno;
+
 use super::flush::FlushPolicy;
 use super::format::{self, Contents, Header, MAX_JOURNAL_BYTES};
 use super::log::{Log, OpenLog};
 use super::names::Names;
+use super::notes::Notes;
 use super::{Disk, Found, Identity, Journal, Pace, ResumePoint, Storage};
 use crate::error::{Failure, FailureKind};
+use crate::tree_hash::{BlockHasher, Subtree, TreeHash};
 
 /// How often a journal that was replaced while it was being opened is opened again.
 const MAX_OPEN_TRIES: u32 = 8;
+/// Bytes read at once of what was noted.
+const READ_BACK_BYTES: usize = 256 << 10;
 
 impl<S: Storage> Journal<S> {
     /// Goes on with the file that an earlier copy began of this source to `target`, a name in the directory of `storage`; otherwise
@@ -112,6 +118,7 @@ impl<S: Storage> Journal<S> {
         let Contents {
             header,
             tree,
+            noted,
             encoder,
             valid_bytes,
         } = contents;
@@ -124,12 +131,17 @@ impl<S: Storage> Journal<S> {
         // After a `kill -9` neither the journal nor its name need be on disk yet, and what is appended relies on both.
         storage.sync_data(&file)?;
         storage.sync_dir()?;
-        let open = OpenLog {
+        let mut open = OpenLog {
             file,
             end: valid_bytes,
             encoder,
             tree,
         };
+        let proven = prove(&storage, &data, &header, &open.tree, &noted)?;
+        if proven.held() > 0 {
+            // What cannot be recorded is not believed the next time either: it is cleared, and travels again.
+            let _ = open.record(&storage, &names, &header, &proven);
+        }
         let (header, open) = match header.block_log2 == block_log2 {
             true => (header, open),
             false => {
@@ -168,10 +180,12 @@ impl<S: Storage> Journal<S> {
             data,
             pace: Mutex::new(Pace {
                 policy: FlushPolicy::default(),
+                notes: Notes::default(),
                 batch: header.tree(),
                 flushing: None,
                 recording: !matches!(log, Log::Off),
             }),
+            syncing: Mutex::new(()),
             disk: Mutex::new(Disk {
                 log,
                 data_lost: None,
@@ -181,4 +195,54 @@ impl<S: Storage> Journal<S> {
             header,
         }
     }
+}
+
+/// What of the noted blocks is in the data file, whole and on disk: synced, read back and hashed, since a note promises nothing. It is no more than was
+/// written between two flushes.
+fn prove<S: Storage>(
+    storage: &S,
+    data: &S::File,
+    header: &Header,
+    recorded: &TreeHash,
+    noted: &[Subtree],
+) -> Result<TreeHash, Errno> {
+    let mut proven = header.tree();
+    let mut left = noted
+        .iter()
+        .filter(|block| !recorded.covers(block.offset))
+        .peekable();
+    if left.peek().is_none() || storage.sync_data(data).is_err() {
+        return Ok(proven);
+    }
+    let mut bytes = vec![0; READ_BACK_BYTES];
+    for block in left {
+        if !proven.covers(block.offset) && is_there(storage, data, header.size, block, &mut bytes)? {
+            proven.insert_subtree(*block);
+        }
+    }
+    Ok(proven)
+}
+
+/// Whether a file of `size` bytes has this subtree. `bytes` is room to read in.
+fn is_there<S: Storage>(
+    storage: &S,
+    data: &S::File,
+    size: u64,
+    block: &Subtree,
+    bytes: &mut [u8],
+) -> Result<bool, Errno> {
+    let (mut at, end) = (block.offset, block.end(size));
+    let mut hasher = BlockHasher::new(at, end - at, size);
+    while at < end {
+        let length = (end - at).min(bytes.len() as u64);
+        let Some(part) = bytes.get_mut(..length as usize) else {
+            return Ok(false);
+        };
+        if !storage.read_back(data, part, at)? {
+            return Ok(false);
+        }
+        hasher.update(part);
+        at += length;
+    }
+    Ok(hasher.finish().subtree(block.offset, block.level) == *block)
 }

@@ -47,6 +47,9 @@ pub trait Storage {
     fn clear(&self, file: &Self::File, start: u64, end: u64) -> Result<(), Errno>;
     /// Reads a file from its beginning, `limit` bytes at most.
     fn read(&self, file: &Self::File, limit: usize) -> Result<Vec<u8>, Errno>;
+    /// Fills `bytes` with what a file has from `offset` on, as it is on the disk where the system can tell: what was synced is read back. False if it
+    /// ends before.
+    fn read_back(&self, file: &Self::File, bytes: &mut [u8], offset: u64) -> Result<bool, Errno>;
     /// Writes all of `data` at `offset`.
     fn write_at(&self, file: &Self::File, data: &[u8], offset: u64) -> Result<(), Errno>;
     /// Makes durable what was written before, and the size.
@@ -141,17 +144,17 @@ impl Storage for DirStorage {
     fn read(&self, file: &OwnedFd, limit: usize) -> Result<Vec<u8>, Errno> {
         let size = usize::try_from(self.size(file)?).unwrap_or(limit);
         let mut bytes = vec![0; size.min(limit)];
-        let mut at = 0;
-        while let Some(left) = bytes.get_mut(at..).filter(|left| !left.is_empty()) {
-            match rustix::io::pread(file, left, at as u64) {
-                Ok(0) => break,
-                Ok(n) => at += n,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        bytes.truncate(at);
+        let length = read_at(file, &mut bytes, 0)?;
+        bytes.truncate(length);
         Ok(bytes)
+    }
+
+    fn read_back(&self, file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<bool, Errno> {
+        // A page that the disk refused may be in memory still, and look as if it had been written (fsync(2)). Only advice: not every file system
+        // takes it.
+        let length = std::num::NonZeroU64::new(bytes.len() as u64);
+        let _ = fs::fadvise(file, offset, length, fs::Advice::DontNeed);
+        Ok(read_at(file, bytes, offset)? == bytes.len())
     }
 
     fn write_at(&self, file: &OwnedFd, mut data: &[u8], mut offset: u64) -> Result<(), Errno> {
@@ -202,6 +205,20 @@ impl Storage for DirStorage {
         }
         Ok(bytes)
     }
+}
+
+/// Reads until `bytes` are full or the file ends; how many were read.
+fn read_at(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut at = 0;
+    while let Some(left) = bytes.get_mut(at..).filter(|left| !left.is_empty()) {
+        match rustix::io::pread(file, left, offset + at as u64) {
+            Ok(0) => break,
+            Ok(n) => at += n,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(at)
 }
 
 /// Whether a file is as this user makes temporary files.

@@ -55,7 +55,7 @@ fn writes_until_it_is_killed() {
     };
     let mut left: Vec<usize> = (0..SIZE.div_ceil(super::BLOCK)).filter(|&n| !is_in(n)).collect();
     Random(recorded).shuffle(&mut left);
-    let mut now = Duration::ZERO;
+    let (mut now, mut written) = (Duration::ZERO, recorded);
     let (mut has_bound, mut allowed) = (true, [0]);
     for n in left {
         has_bound = has_bound && std::io::stdin().read(&mut allowed).unwrap() > 0;
@@ -64,8 +64,12 @@ fn writes_until_it_is_killed() {
             journal.write_at(block, (n as u64) << BLOCK_LOG2).unwrap();
         }
         now += TICK;
-        journal.written(now, subtree_of(&content, n));
+        let is_time = journal.written(now, subtree_of(&content, n));
+        written += block.len() as u64;
         tell("wrote", n as u64);
+        if is_time && journal.note(now) {
+            tell("recorded", written);
+        }
         if journal.poll(now) == Action::Flush {
             let asked = journal.at_risk(now).bytes;
             assert_eq!(journal.flush(|| now), Ok(Flushed::Recorded));

@@ -28,6 +28,8 @@ struct Copy {
     random: Random,
     /// Blocks that must be there in the next life.
     promised: Vec<usize>,
+    /// And those that must be if it was killed: what was noted, too.
+    noted: Vec<usize>,
     /// A life without a journal, which syncs nothing, gave the file its name: after a power loss it may hold anything.
     is_target_doubtful: bool,
     /// How many blocks there are between two flushes, on average.
@@ -41,6 +43,7 @@ impl Copy {
             content: content(size, seed),
             random: Random(seed),
             promised: Vec::new(),
+            noted: Vec::new(),
             is_target_doubtful: false,
             blocks_per_flush,
         }
@@ -58,6 +61,7 @@ impl Copy {
         self.disk.end_at(None);
         if end == End::PowerLoss {
             self.disk.fail_power(&mut self.random);
+            self.noted.clear();
         }
         self.is_target_doubtful |= self.promised.is_empty() && self.disk.content(TARGET).is_some();
         finished
@@ -77,6 +81,7 @@ impl Copy {
         let mut left: Vec<usize> = (0..self.blocks()).filter(|&n| !is_in(n)).collect();
         self.random.shuffle(&mut left);
         let (mut now, mut written) = (Duration::ZERO, self.promised.clone());
+        written.append(&mut self.noted.clone());
         let mut torn = vec![false; self.blocks()];
         while let Some(n) = left.pop() {
             // What never becomes a block: half of one, of a stream that is lost.
@@ -89,8 +94,11 @@ impl Copy {
             }
             self.write(&journal, n, torn[n])?;
             now += TICK;
-            journal.written(now, subtree_of(&self.content, n));
+            let is_time = journal.written(now, subtree_of(&self.content, n));
             written.push(n);
+            if is_time && self.random.below(2) == 0 && journal.note(now) {
+                self.noted.clone_from(&written);
+            }
             if self.random.below(self.blocks_per_flush) == 0 {
                 now += TICK * 20;
             }
@@ -140,7 +148,7 @@ impl Copy {
         for subtree in subtrees {
             assert!(is_true(&self.content, subtree));
         }
-        for &n in &self.promised {
+        for &n in self.promised.iter().chain(&self.noted) {
             assert!(is_in(n), "block {n} was promised");
         }
     }

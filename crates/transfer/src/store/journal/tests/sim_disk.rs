@@ -269,6 +269,15 @@ impl Storage for SimDisk {
         Ok(bytes[..bytes.len().min(limit)].to_vec())
     }
 
+    fn read_back(&self, file: &SimFile, bytes: &mut [u8], offset: u64) -> Result<bool, Errno> {
+        let there = &self.0.locked().inodes[&file.inode].now;
+        let Some(there) = there.get(offset as usize..offset as usize + bytes.len()) else {
+            return Ok(false);
+        };
+        bytes.copy_from_slice(there);
+        Ok(true)
+    }
+
     fn write_at(&self, file: &SimFile, data: &[u8], offset: u64) -> Result<(), Errno> {
         self.change(file, Change::Write(offset as usize, data.to_vec()))
     }
