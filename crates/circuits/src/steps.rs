@@ -124,8 +124,29 @@ pub struct Steps {
     blocks: Vec<Arc<Block>>,
     /// The moment of the first change of each of them.
     firsts: Vec<Moment>,
-    /// The level before the first change of each of them.
-    bases: Vec<i64>,
+    /// What a question about the whole of each of them is answered from: blocks are shared with copies, so they lie all over the memory.
+    heads: Vec<Head>,
+}
+
+/// What is known of a block without a look at it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Head {
+    /// The level before its first change.
+    base: i64,
+    /// The highest level of its changes, counted from the base.
+    peak: i64,
+    /// The moment of its last change.
+    last: Moment,
+}
+
+impl Head {
+    fn of(block: &Block, base: i64) -> Self {
+        Self {
+            base,
+            peak: block.peak,
+            last: block.last(),
+        }
+    }
 }
 
 impl PartialEq for Steps {
@@ -169,7 +190,7 @@ impl Steps {
         if self.blocks.is_empty() && added {
             self.blocks.push(Arc::default());
             self.firsts.push(at);
-            self.bases.push(0);
+            self.heads.push(Head::default());
         }
         let place = self.block_of(at);
         let Some(block) = self.blocks.get_mut(place).map(Arc::make_mut) else {
@@ -178,25 +199,29 @@ impl Steps {
         if !block.change(at, by, added) {
             return;
         }
-        for base in self.bases.iter_mut().skip(place + 1) {
-            *base += by;
+        for head in self.heads.iter_mut().skip(place + 1) {
+            head.base += by;
         }
         let Some(start) = block.changes.first().map(|change| change.at) else {
             self.blocks.remove(place);
             self.firsts.remove(place);
-            self.bases.remove(place);
+            self.heads.remove(place);
             return;
         };
         if let Some(first) = self.firsts.get_mut(place) {
             *first = start;
         }
-        if block.changes.len() > BLOCK {
-            let rest = block.divide();
-            let base = self.bases.get(place).map_or(0, |base| base + block.by());
+        let base = self.heads.get(place).map_or(0, |head| head.base);
+        let rest = (block.changes.len() > BLOCK).then(|| block.divide());
+        let (head, behind) = (Head::of(block, base), base + block.by());
+        if let Some(there) = self.heads.get_mut(place) {
+            *there = head;
+        }
+        if let Some(rest) = rest {
             let first = rest.changes.first().map_or(at, |change| change.at);
-            self.blocks.insert(place + 1, Arc::new(rest));
             self.firsts.insert(place + 1, first);
-            self.bases.insert(place + 1, base);
+            self.heads.insert(place + 1, Head::of(&rest, behind));
+            self.blocks.insert(place + 1, Arc::new(rest));
         }
     }
 
@@ -211,9 +236,9 @@ impl Steps {
     /// Blocks from a place on, each with the moment of its first change, and the level before it.
     fn blocks_from(&self, place: usize) -> impl Iterator<Item = (&Block, Moment, i64)> {
         let from = self.blocks.iter().skip(place);
-        let bases = self.firsts.iter().zip(&self.bases).skip(place);
-        from.zip(bases)
-            .map(|(block, (first, base))| (block.as_ref(), *first, *base))
+        let heads = self.firsts.iter().zip(&self.heads).skip(place);
+        from.zip(heads)
+            .map(|(block, (first, head))| (block.as_ref(), *first, head.base))
     }
 
     /// The changes behind a moment, in order, each with the level from there on.
@@ -252,20 +277,25 @@ impl Steps {
     fn highest(&self, window: Window) -> (i64, Seen) {
         let first = self.block_of(window.start);
         let (mut most, mut seen) = (None, Seen::At(window.start));
-        for (place, (block, start, base)) in (first..).zip(self.blocks_from(first)) {
+        let heads = self.firsts.iter().zip(&self.heads).skip(first);
+        for (place, (&start, head)) in (first..).zip(heads) {
             if start >= window.end {
                 break;
             }
             // Nothing comes before the first block.
-            let highest = most.unwrap_or(base);
-            if start > window.start && block.last() < window.end {
-                let peak = base + block.peak;
+            let highest = most.unwrap_or(head.base);
+            if start > window.start && head.last < window.end {
+                let peak = head.base + head.peak;
                 if peak >= highest {
                     seen = Seen::Within(place);
                 }
                 most = Some(highest.max(peak));
                 continue;
             }
+            let Some(block) = self.blocks.get(place) else {
+                break;
+            };
+            let base = head.base;
             let (before, behind) = block.around(window.start);
             let mut highest = most.unwrap_or_else(|| base + before.last().map_or(0, |change| change.level));
             for change in behind.iter().take_while(|change| change.at < window.end) {
