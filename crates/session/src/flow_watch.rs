@@ -156,12 +156,6 @@ impl FlowWatch {
         self.lock().seen.clone()
     }
 
-    /// The least round-trip time known at the latest look; zero before there is one.
-    #[must_use]
-    pub fn min_rtt(&self) -> Duration {
-        self.lock().seen.min_rtt
-    }
-
     /// Looks at the socket, when that is due.
     pub(crate) fn look(&self, socket: impl AsFd) {
         let now = self.begun.elapsed();

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use drs::Tally;
 use longhaul_session::{FlowWatch, Seen};
@@ -182,14 +181,6 @@ impl StreamCounters {
     /// Whether there is something to tell.
     pub(crate) fn tells(&self) -> bool {
         self.tells && self.ends.locked().watch.is_some()
-    }
-
-    /// The least round trip that this end knows of its connection; zero before there is one.
-    pub(crate) fn min_rtt(&self) -> Duration {
-        let ends = self.ends.locked();
-        ends.watch
-            .as_ref()
-            .map_or(Duration::ZERO, |watch| watch.min_rtt())
     }
 
     /// What both ends have seen.
@@ -490,7 +481,7 @@ mod tests {
                     moved,
                     sent: 2 * moved,
                     retransmits: 1,
-                    rtt: Duration::from_millis(millis),
+                    rtt: std::time::Duration::from_millis(millis),
                     ..Seen::default()
                 },
                 ..Ends::default()

@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::account::Held;
 use crate::error::{Failure, FailureKind};
@@ -21,15 +20,11 @@ mod tests;
 
 pub(crate) use frame_buffer::FrameBuffer;
 
-/// Files up to this many bytes go in blocks of `1 << log2` bytes, so that several streams share them and their end ...
-const BLOCKS_BY_SIZE: [(u64, u32); 2] = [(16 << 20, 16), (1 << 30, 18)];
-/// ... over far paths in smaller ones: a stream that has a small part of such a path takes long for each, and has nothing to show for a block that
-/// was not there whole when the copy broke off ...
-const FAR_BLOCKS_BY_SIZE: [(u64, u32); 2] = [(64 << 20, 16), (64 << 30, 18)];
+/// Files up to this many bytes go in blocks of `1 << log2` bytes, so that several streams share them and their end, and a stream that has a small part
+/// of the path loses little with a block that was not there whole when the copy broke off ...
+const BLOCKS_BY_SIZE: [(u64, u32); 2] = [(64 << 20, 16), (64 << 30, 18)];
 /// ... and larger ones in these: fewer answers.
 const LARGE_BLOCK_LOG2: u32 = 20;
-/// The round trip from which a path is far: over shorter ones processors are the limit sooner than the path.
-const FAR_FROM_RTT: Duration = Duration::from_millis(5);
 /// Files that a stream remembers to have said FILE for; a forgotten one is said again.
 const MAX_ANNOUNCED_FILES: usize = 128;
 /// Bytes that are read before they are hashed: they fit a core's cache of the second level.
@@ -46,10 +41,10 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    fn new(file: Box<dyn SourceFile>, resume: bool, min_rtt: Duration, place: Option<Held>) -> Self {
+    fn new(file: Box<dyn SourceFile>, resume: bool, place: Option<Held>) -> Self {
         Self {
             identity: file.identity().filter(|_| resume),
-            block_log2: block_log2(file.size(), min_rtt),
+            block_log2: block_log2(file.size()),
             file,
             _place: place,
         }
@@ -61,14 +56,10 @@ impl OpenFile {
     }
 }
 
-/// The binary logarithm of the block size in bytes of a file of `size` bytes, over a path of which no round trip was shorter than `min_rtt` (zero where none
-/// is known).
-fn block_log2(size: u64, min_rtt: Duration) -> u32 {
-    let by_size = match min_rtt < FAR_FROM_RTT {
-        true => BLOCKS_BY_SIZE,
-        false => FAR_BLOCKS_BY_SIZE,
-    };
-    let fits = by_size.into_iter().find(|(most, _)| size <= *most);
+/// The binary logarithm of the block size in bytes of a file of `size` bytes. It follows from nothing else: a server that is started again in the midst of
+/// a pull has to describe the file as the one before did (LH-COPY-13).
+fn block_log2(size: u64) -> u32 {
+    let fits = BLOCKS_BY_SIZE.into_iter().find(|(most, _)| size <= *most);
     fits.map_or(LARGE_BLOCK_LOG2, |(_, log2)| log2)
 }
 
@@ -126,8 +117,6 @@ pub(crate) struct Reader<'a> {
     pub stream: StreamId,
     /// Whether files are to be gone on with, should the copy end early.
     pub resume: bool,
-    /// The least round trip that is known of the stream's path; zero where none is.
-    pub min_rtt: Duration,
     /// Whether the data of blocks goes in the clear (LH-COPY-43).
     pub clear: bool,
     /// What was said on the stream before.
@@ -306,10 +295,7 @@ impl Reader<'_> {
     fn open(&mut self, entry: &Entry, place: Option<Held>) -> u64 {
         let id = entry.head.id;
         match self.source.open(&entry.head) {
-            Ok(file) => match self
-                .reports
-                .opened(id, OpenFile::new(file, self.resume, self.min_rtt, place))
-            {
+            Ok(file) => match self.reports.opened(id, OpenFile::new(file, self.resume, place)) {
                 Some(open) => self.block(entry, &open, 0),
                 None => 0,
             },

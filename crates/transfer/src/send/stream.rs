@@ -69,7 +69,7 @@ where
     queue.add_stream(stream);
     let _back = PutBack(queue, stream);
     let (filled, ready) = mpsc::channel(1);
-    let produce = produce(queue, stream, counters, filled, clear);
+    let produce = produce(queue, stream, filled, clear);
     let write = write(queue, counters, writer, ready, greeting, clear);
     let read = read_answers(queue, stream, counters, reader, clear);
     tokio::select! {
@@ -99,7 +99,6 @@ struct Filled {
 async fn produce(
     queue: &Arc<Queue>,
     stream: StreamId,
-    counters: &StreamCounters,
     filled: mpsc::Sender<Filled>,
     clear: &ClearData,
 ) -> Result<StreamEnd, Error> {
@@ -115,12 +114,9 @@ async fn produce(
             Taken::Over => return finished(queue),
         };
         // Waited for however long it takes: who asked for the files is who waits.
-        let (file_place, min_rtt) = match work.last() {
-            Some(Work::Open { .. }) => {
-                let place = queue.account.wait(Resource::OpenFiles).await;
-                (Some(place), counters.min_rtt())
-            }
-            _ => (None, Duration::ZERO),
+        let file_place = match work.last() {
+            Some(Work::Open { .. }) => Some(queue.account.wait(Resource::OpenFiles).await),
+            _ => None,
         };
         let place = queue.account.wait(Resource::Buffers).await;
         let (queue, clear) = (queue.clone(), clear.is_on());
@@ -131,7 +127,6 @@ async fn produce(
                 reports: &*queue,
                 stream,
                 resume: queue.resume,
-                min_rtt,
                 clear,
                 announced: &mut announced,
                 out: &mut frames,

@@ -162,7 +162,6 @@ fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
             reports: &heard,
             stream: 0,
             resume: false,
-            min_rtt: Duration::ZERO,
             clear: false,
             announced: &mut announced,
             out: &mut out,
@@ -321,25 +320,15 @@ fn an_offer_is_of_what_was_read_or_what_the_walk_found() {
 }
 
 #[test]
-fn blocks_are_smaller_over_far_paths_and_never_larger_than_a_frame() {
-    let near = [Duration::ZERO, Duration::from_micros(4999)];
-    let far = [FAR_FROM_RTT, Duration::from_millis(300)];
-    for (mib, log2_near, log2_far) in [
-        (1, 16, 16),
-        (16, 16, 16),
-        (17, 18, 16),
-        (64, 18, 16),
-        (65, 18, 18),
-        (1 << 10, 18, 18),
-        (1 << 16, 20, 18),
-        ((1 << 16) + 1, 20, 20),
-        (1 << 30, 20, 20),
+fn blocks_grow_with_the_file_and_are_never_larger_than_a_frame() {
+    for (mib, log2) in [
+        (1, 16),
+        (64, 16),
+        (65, 18),
+        (1 << 16, 18),
+        ((1 << 16) + 1, 20),
+        (1 << 30, 20),
     ] {
-        let log2 = |rtts: [Duration; 2]| rtts.map(|rtt| block_log2(mib << 20, rtt));
-        assert_eq!(
-            (log2(near), log2(far)),
-            ([log2_near; 2], [log2_far; 2]),
-            "{mib} MiB"
-        );
+        assert_eq!(block_log2(mib << 20), log2, "{mib} MiB");
     }
 }
