@@ -59,7 +59,7 @@ fn bytes_are_counted_alike_at_both_ends() {
 fn a_timed_measurement_leaves_out_its_beginning() {
     let stage = Stage::new();
     let server = stage.perf(&[]);
-    let json = measured(&stage, &server, &["-t", "300ms", "-O", "200ms", "-i", "100ms"]);
+    let json = measured(&stage, &server, &["-t", "1s", "-O", "200ms", "-i", "100ms"]);
     let intervals = json["intervals"].as_array().unwrap();
     let omitted = |interval: &Value| interval["sum"]["omitted"].as_bool().unwrap();
     assert!(omitted(&intervals[0]) && !omitted(intervals.last().unwrap()));
@@ -72,8 +72,7 @@ fn a_timed_measurement_leaves_out_its_beginning() {
     let sent = json["end"]["sum_sent"]["bytes"].as_u64().unwrap();
     assert!(sent > 0 && sent >= moved(false) && moved(true) > 0, "{json}");
     let seconds = json["end"]["sum_sent"]["seconds"].as_f64().unwrap();
-    // A machine that is slow to begin leaves out more.
-    assert!(seconds > 0.0, "{seconds}");
+    assert!(seconds > 0.2, "{seconds}");
 }
 
 #[test]
