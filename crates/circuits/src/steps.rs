@@ -32,8 +32,6 @@ struct Block {
     /// Of each change, how many bookings start or end there: one that ends where another starts changes nothing, and yet each can be
     /// removed alone.
     ends: Vec<u32>,
-    /// The highest level of the changes.
-    peak: i64,
     /// The sum of what the level rises by at each change times its moment.
     moments: i128,
 }
@@ -63,13 +61,7 @@ impl Block {
             }
         }
         self.moments += i128::from(by) * i128::from(at);
-        self.count_peak();
         true
-    }
-
-    fn count_peak(&mut self) {
-        let levels = self.changes.iter().map(|change| change.level);
-        self.peak = levels.max().unwrap_or(i64::MIN);
     }
 
     /// Divides it: what comes behind is the other half.
@@ -85,7 +77,6 @@ impl Block {
             change.level -= by;
         }
         for part in [self, &mut rest] {
-            part.count_peak();
             part.moments = part.rises().map(|(at, by)| i128::from(at) * i128::from(by)).sum();
         }
         rest
@@ -141,9 +132,10 @@ struct Head {
 
 impl Head {
     fn of(block: &Block, base: i64) -> Self {
+        let levels = block.changes.iter().map(|change| change.level);
         Self {
             base,
-            peak: block.peak,
+            peak: levels.max().unwrap_or(i64::MIN),
             last: block.last(),
         }
     }
@@ -322,10 +314,10 @@ impl Steps {
         let at = match seen {
             Seen::At(moment) => moment,
             Seen::Within(place) => {
-                let block = self.blocks.get(place);
-                let highest = block.and_then(|block| {
+                let highest = self.blocks.get(place).zip(self.heads.get(place));
+                let highest = highest.and_then(|(block, head)| {
                     let mut changes = block.changes.iter().rev();
-                    changes.find(|change| change.level == block.peak)
+                    changes.find(|change| change.level == head.peak)
                 });
                 highest.map_or(window.start, |change| change.at)
             }
