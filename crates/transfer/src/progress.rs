@@ -450,6 +450,8 @@ impl Observer for () {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -481,7 +483,7 @@ mod tests {
                     moved,
                     sent: 2 * moved,
                     retransmits: 1,
-                    rtt: std::time::Duration::from_millis(millis),
+                    rtt: Duration::from_millis(millis),
                     ..Seen::default()
                 },
                 ..Ends::default()

@@ -106,10 +106,16 @@ impl<F> Log<F> {
 }
 
 impl<F> OpenLog<F> {
-    fn note<S: Storage<File = F>>(&mut self, storage: &S, blocks: &[Subtree]) -> bool {
-        let (mut encoder, mut bytes) = (self.encoder.clone(), Vec::new());
-        encoder.encode(blocks, Durability::Noted, &mut bytes);
+    /// Records that come next; what writes those behind them, and where they end.
+    fn encoded(&self, subtrees: &[Subtree], durability: Durability) -> (Vec<u8>, Encoder, u64) {
+        let (mut bytes, mut encoder) = (Vec::new(), self.encoder.clone());
+        encoder.encode(subtrees, durability, &mut bytes);
         let end = self.end + bytes.len() as u64;
+        (bytes, encoder, end)
+    }
+
+    fn note<S: Storage<File = F>>(&mut self, storage: &S, blocks: &[Subtree]) -> bool {
+        let (bytes, encoder, end) = self.encoded(blocks, Durability::Noted);
         // What is recorded has to find room behind it.
         let has_room = end <= MAX_JOURNAL_BYTES as u64 / 2;
         if !has_room || storage.write_at(&self.file, &bytes, self.end).is_err() {
@@ -130,9 +136,7 @@ impl<F> OpenLog<F> {
             return Ok(Recorded::TooScattered);
         }
         let subtrees: Vec<Subtree> = batch.subtrees().collect();
-        let (mut encoder, mut bytes) = (self.encoder.clone(), Vec::new());
-        encoder.encode(&subtrees, Durability::Durable, &mut bytes);
-        let end = self.end + bytes.len() as u64;
+        let (bytes, encoder, end) = self.encoded(&subtrees, Durability::Durable);
         if end > MAX_JOURNAL_BYTES as u64 {
             self.compact(storage, names, header)?;
             return self.record(storage, names, header, batch);

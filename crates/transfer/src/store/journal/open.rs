@@ -216,7 +216,7 @@ fn prove<S: Storage>(
     }
     let mut bytes = vec![0; READ_BACK_BYTES];
     for block in left {
-        if !proven.covers(block.offset) && is_there(storage, data, header.size, block, &mut bytes)? {
+        if !proven.covers(block.offset) && reads_back(storage, data, header.size, block, &mut bytes)? {
             proven.insert_subtree(*block);
         }
     }
@@ -224,7 +224,7 @@ fn prove<S: Storage>(
 }
 
 /// Whether a file of `size` bytes has this subtree. `bytes` is room to read in.
-fn is_there<S: Storage>(
+fn reads_back<S: Storage>(
     storage: &S,
     data: &S::File,
     size: u64,
