@@ -84,17 +84,24 @@ impl Fleet {
 
     /// Which one says that it leads, but for one.
     fn leader(&self, but: Option<usize>) -> usize {
-        let began = Instant::now();
-        loop {
-            for at in (0..CONTROLLERS).filter(|at| Some(*at) != but) {
-                let info = answer(&self.socket(at), "GET", "/controller", "", None);
-                if info.is_some_and(|(status, info)| status == 200 && info["leads"] == true) {
-                    return at;
-                }
-            }
-            assert!(began.elapsed() < NEVER, "nobody leads");
-            thread::sleep(PAUSE);
+        let leads = |at: &usize| {
+            let info = answer(&self.socket(*at), "GET", "/controller", "", None);
+            info.is_some_and(|(status, info)| status == 200 && info["leads"] == true)
+        };
+        let others = (0..CONTROLLERS).filter(|at| Some(*at) != but);
+        until("somebody leads", || others.clone().find(leads).ok_or(()))
+    }
+}
+
+/// What `look` finds, as soon as it does; until then it says what there is in its place.
+fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl FnMut() -> Result<T, S>) -> T {
+    let began = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(seen) => assert!(began.elapsed() < NEVER, "never: {what}; {seen:?}"),
         }
+        thread::sleep(PAUSE);
     }
 }
 
@@ -133,14 +140,9 @@ fn answer(socket: &Path, method: &str, path: &str, body: &str, key: Option<&str>
 
 /// What a controller answers, however long the machine keeps it from doing so.
 fn answer_at_last(socket: &Path, method: &str, path: &str) -> (u16, Value) {
-    let began = Instant::now();
-    loop {
-        if let Some(answered) = answer(socket, method, path, "", None) {
-            return answered;
-        }
-        assert!(began.elapsed() < NEVER, "{method} {path} is not answered");
-        thread::sleep(PAUSE);
-    }
+    until(&format!("{method} {path} is answered"), || {
+        answer(socket, method, path, "", None).ok_or(())
+    })
 }
 
 /// Reserves again and again, at whichever controller takes it, until it is over.
@@ -185,20 +187,17 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
 
 /// Waits until so many more have been acknowledged; how long after `since` the first of them was.
 fn more(acknowledged: &Acknowledged, since: Instant) -> Duration {
-    let began = Instant::now();
-    loop {
-        let after: Vec<Duration> = acknowledged
-            .lock()
-            .unwrap()
+    until("reservations are acknowledged", || {
+        let acknowledged = acknowledged.lock().unwrap();
+        let after = acknowledged
             .values()
-            .filter_map(|(_, at)| at.checked_duration_since(since))
-            .collect();
-        if after.len() >= ACKNOWLEDGED {
-            return after.into_iter().min().unwrap();
+            .filter_map(|(_, at)| at.checked_duration_since(since));
+        let after: Vec<Duration> = after.collect();
+        match after.len() >= ACKNOWLEDGED {
+            true => Ok(after.into_iter().min().unwrap()),
+            false => Err(after.len()),
         }
-        assert!(began.elapsed() < NEVER, "nothing is acknowledged any more");
-        thread::sleep(PAUSE);
-    }
+    })
 }
 
 /// All reservations that a controller knows.
@@ -323,11 +322,14 @@ fn with_map(fleet: Fleet) -> Fleet {
     let other = (leader + 1) % CONTROLLERS;
     let (status, said) = ask(&fleet.socket(other), true, "PUT", "/map", MAP).unwrap();
     assert_eq!(status, 200, "{said}");
-    let until_known = Instant::now();
-    while ask(&fleet.socket(leader), true, "GET", "/map", "").unwrap().1["map"]["links"] == json!([]) {
-        assert!(until_known.elapsed() < NEVER);
-        thread::sleep(PAUSE);
-    }
+    until("the map is known", || {
+        let (_, map) = ask(&fleet.socket(leader), true, "GET", "/map", "").unwrap();
+        if map["map"]["links"] == json!([]) {
+            Err(map)
+        } else {
+            Ok(())
+        }
+    });
     fleet
 }
 
@@ -363,36 +365,29 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
             // The old one knows by then that it leads no longer, and says so; what it cannot write it does not acknowledge.
             let (status, info) = answer_at_last(&fleet.socket(leader), "GET", "/controller");
             assert_eq!((status, &info["leads"]), (200, &json!(false)), "{info}");
-            let began = Instant::now();
-            loop {
+            until("the old one says that it does not lead", || {
                 let (status, problem) =
                     answer_at_last(&fleet.socket(leader), "POST", "/reservations/1/commit");
                 assert_eq!(status, 503, "{problem}");
-                if problem["type"] == "urn:longhaul:problem:not-leading" {
-                    break;
-                }
-                assert!(began.elapsed() < NEVER, "{problem}");
-                thread::sleep(PAUSE);
-            }
+                let is_told = problem["type"] == "urn:longhaul:problem:not-leading";
+                if is_told { Ok(()) } else { Err(problem) }
+            });
             let reserves = more(acknowledged, Instant::now());
             eprintln!("cut off: another leads after {leads:?}, reserves {reserves:?} later");
             // What was on its way arrives now.
             fleet.relays[leader].cut(false);
             // It follows, and says who leads.
-            let began = Instant::now();
-            loop {
+            until("the old one follows", || {
                 let [info, of_new] =
                     [leader, new].map(|at| answer_at_last(&fleet.socket(at), "GET", "/controller").1);
-                if of_new["leads"] == true
-                    && info["leader"]
-                        .as_str()
-                        .is_some_and(|url| url.starts_with("https://"))
-                {
-                    break;
+                let url = info["leader"].as_str();
+                let names = url.is_some_and(|url| url.starts_with("https://"));
+                if of_new["leads"] == true && names {
+                    Ok(())
+                } else {
+                    Err(info)
                 }
-                assert!(began.elapsed() < NEVER, "{info}");
-                thread::sleep(PAUSE);
-            }
+            });
         }
     });
 }
@@ -487,15 +482,13 @@ esac
     assert_eq!(status, 200, "{said}");
     let asked = || std::fs::read_to_string(&log).unwrap_or_default();
     let wait_for = |who: usize| {
-        let began = Instant::now();
         let (who, set_up) = (format!("c{who} "), r#""do":"set_up""#);
-        while !asked()
-            .lines()
-            .any(|line| line.starts_with(&who) && line.contains(set_up))
-        {
-            assert!(began.elapsed() < NEVER, "{}", asked());
-            thread::sleep(PAUSE);
-        }
+        until("the nodes are asked", || {
+            let asked = asked();
+            let mut lines = asked.lines();
+            let is_asked = lines.any(|line| line.starts_with(&who) && line.contains(set_up));
+            if is_asked { Ok(()) } else { Err(asked) }
+        });
     };
     wait_for(leader);
     let of_leader = format!("c{leader} ");
@@ -507,17 +500,14 @@ esac
     fleet.controllers[leader].write().unwrap().kill();
     let new = fleet.leader(Some(leader));
     wait_for(new);
-    let began = Instant::now();
-    loop {
-        let one = ask(&fleet.socket(new), true, "GET", "/reservations/1", "")
-            .unwrap()
-            .1;
+    until("the circuit is set up", || {
+        let (_, one) = ask(&fleet.socket(new), true, "GET", "/reservations/1", "").unwrap();
         if one["circuit"]["standing"] == "set-up" {
-            break;
+            Ok(())
+        } else {
+            Err(one)
         }
-        assert!(began.elapsed() < NEVER, "{one}");
-        thread::sleep(PAUSE);
-    }
+    });
     assert!(!asked().contains("tear_down"), "{}", asked());
     let third = 3 - leader - new;
     assert!(!asked().contains(&format!("c{third} ")), "{}", asked());
