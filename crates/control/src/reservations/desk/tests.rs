@@ -305,6 +305,45 @@ fn a_series_is_granted_as_a_whole_and_committed_as_one() {
     kept.replayed();
 }
 
+/// Each of a series shows the document that asked for all of them, for as long as one of them is known.
+#[test]
+fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
+    let mut kept = Kept::new(&map(10e9));
+    let keep = KEEP_MS as i64;
+    let windows = [Window::new(0, HOUR), Window::new(keep, keep + HOUR)];
+    let command = Command::Reserve {
+        request: Box::new(request(rate(1_000_000_000), HOUR)),
+        from: place("west"),
+        to: place("east"),
+        windows: windows.to_vec(),
+        is_end: false,
+        document: Some("signed".to_owned()),
+    };
+    kept.act(&reserver("ana"), &command, 0).unwrap();
+    // Another one, that was asked for by no document.
+    let other = Window::new(2 * HOUR, keep + HOUR);
+    kept.reserve(&operator(), &request(rate(1_000_000_000), HOUR), &[other], 0)
+        .unwrap();
+    let document = |kept: &Kept, id| {
+        let found = kept.desk.document(&operator(), ReservationId(id));
+        found.map(|document| document.map(str::to_owned))
+    };
+    let signed = Some("signed".to_owned());
+    for id in [0, 1] {
+        assert_eq!(document(&kept, id).unwrap(), signed, "{id}");
+    }
+    assert_eq!(document(&kept, 2).unwrap(), None);
+    // The first is forgotten; the second has it from then on.
+    kept.pass(HOUR);
+    kept.pass(HOUR + keep);
+    assert!(document(&kept, 0).is_err());
+    assert_eq!(document(&kept, 1).unwrap(), signed);
+    assert_eq!(document(&kept, 2).unwrap(), None);
+    kept.replayed();
+    kept.pass(2 * keep + HOUR);
+    assert!(document(&kept, 1).is_err());
+}
+
 #[test]
 fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
     let mut kept = Kept::new(&map(10e9));
