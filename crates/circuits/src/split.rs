@@ -18,6 +18,7 @@ use crate::path::{Diversity, Ends, Field, Path, Preference};
 use crate::time::Rate;
 
 pub use bound::bound;
+use bound::bound_of_reached;
 pub(crate) use bound::minimum_cut;
 pub use candidates::greedy as widest_first;
 pub(crate) use candidates::greedy_behind as widest_behind;
@@ -141,7 +142,14 @@ fn found(
 /// The most that goes, up to `want` bit/s, as far as it is found; and what can't be passed.
 #[must_use]
 pub fn most(field: &Field<'_>, ask: &Ask, want: Rate) -> (Vec<Route>, Rate) {
-    let limit = bound(field, ask.ends, ask.paths, 0).rate.min(want);
+    // What goes over the widest paths spares the search for cuts that can't be narrower: a flow for each.
+    let reached = total(&candidates::greedy(field, ask, want));
+    let limit = match reached < want {
+        true => bound_of_reached(field, ask.ends, ask.paths, 0, reached)
+            .rate
+            .min(want),
+        false => want,
+    };
     if limit == 0 {
         return (Vec::new(), 0);
     }

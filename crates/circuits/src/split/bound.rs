@@ -19,9 +19,21 @@ pub(crate) fn minimum_cut(field: &Field<'_>, ends: Ends) -> Cut {
 /// the cut that the widest path has to pass.
 #[must_use]
 pub fn bound(field: &Field<'_>, ends: Ends, paths: usize, enough: Rate) -> Cut {
+    bound_of_reached(field, ends, paths, enough, 0)
+}
+
+/// [`bound`], where it is known that so many paths carry `reached` bit/s: no cut is narrower than that, so one that is no wider is the narrowest.
+pub(super) fn bound_of_reached(
+    field: &Field<'_>,
+    ends: Ends,
+    paths: usize,
+    enough: Rate,
+    reached: Rate,
+) -> Cut {
+    let is_done = |rate: Rate| rate < enough || rate <= reached;
     let mut narrowest = minimum_cut(field, ends);
     narrowest.rate = widest(field, &narrowest.links, paths);
-    if narrowest.rate < enough || narrowest.rate == 0 {
+    if is_done(narrowest.rate) {
         return narrowest;
     }
     let count = Rate::try_from(paths.max(1)).unwrap_or(Rate::MAX);
@@ -33,7 +45,7 @@ pub fn bound(field: &Field<'_>, ends: Ends, paths: usize, enough: Rate) -> Cut {
         cut.rate = widest(field, &cut.links, paths);
         if cut.rate < narrowest.rate {
             narrowest = cut;
-            if narrowest.rate < enough {
+            if is_done(narrowest.rate) {
                 break;
             }
         }

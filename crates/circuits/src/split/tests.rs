@@ -110,6 +110,12 @@ proptest! {
                 }
             }
         }
+        // What is known to go changes nothing but how soon the narrowest cut is found.
+        let narrowest = super::bound(&field, ask.ends, paths, 0).rate;
+        for reached in [most * part / 10, most] {
+            let found = super::bound_of_reached(&field, ask.ends, paths, 0, reached).rate;
+            prop_assert_eq!(found, narrowest);
+        }
         let (routes, limit) = super::most(&field, &ask, Rate::MAX >> 1);
         holds(&field, &ask, &routes);
         prop_assert!(limit >= most);

@@ -73,3 +73,50 @@ pub fn read(named: Option<&Path>, dir: &Path) -> Result<Said> {
         roots,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of a controller's directory that has such a `control.toml`, beside a root's certificate.
+    fn said(text: &str) -> Result<Said> {
+        let dir = tempfile::tempdir().unwrap();
+        let root = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
+        std::fs::write(dir.path().join("grid-roots.pem"), root.cert.pem()).unwrap();
+        std::fs::write(dir.path().join("none.pem"), "no certificate").unwrap();
+        std::fs::write(dir.path().join(FILE), text).unwrap();
+        // However the file is named, what it names stands beside it.
+        let named = read(Some(&dir.path().join(FILE)), Path::new("/nowhere"));
+        assert_eq!(named.is_ok(), read(None, dir.path()).is_ok());
+        named
+    }
+
+    #[test]
+    fn roots_are_read_beside_the_file_that_names_them() {
+        let roots = |text| format!("{:?}", said(text).unwrap().roots);
+        let none = format!("{:?}", Roots::default());
+        assert_eq!(roots(""), none);
+        assert_ne!(roots("[reservations]\nroots = \"grid-roots.pem\"\n"), none);
+        let nowhere = read(None, Path::new("/nowhere")).unwrap();
+        assert_eq!(format!("{:?}", nowhere.roots), none);
+    }
+
+    #[test]
+    fn what_is_wrong_with_it_is_reported_with_the_name_of_the_file() {
+        for (text, word) in [
+            ("[reservations]\nroots = \"missing.pem\"\n", "missing.pem"),
+            (
+                "[reservations]\nroots = \"none.pem\"\n",
+                "none.pem: no certificates of roots",
+            ),
+            (
+                "[reservations]\nroot = \"grid-roots.pem\"\n",
+                "control.toml, line 2: ",
+            ),
+            ("[reservations\n", "control.toml, line 1: "),
+        ] {
+            let error = format!("{:#}", said(text).unwrap_err());
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

@@ -1,99 +1,24 @@
 //! Copies whose routes a controller chooses: one that is dead, slow, lying, from last week. Each copy completes, with the right bytes, over the direct
 //! route where another leads nowhere. Nothing here depends on how long anything takes: a copy that waited for what never comes would never end.
 
+mod real;
+mod scripted;
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use crate::stage::{Service, Stage, errors};
+use scripted::Scripted;
 
 /// Enough for streams over every route.
 const BYTES: usize = 6 << 20;
 const DAY_MS: u64 = 86_400_000;
-
-/// What was asked of a controller: method and path, and the content.
-type Asked = Arc<Mutex<Vec<(String, Value)>>>;
-
-/// A controller that says what a test has it say, at a socket; what is missing is refused.
-struct Fake {
-    asked: Asked,
-    /// Hears of every question.
-    again: Mutex<mpsc::Receiver<()>>,
-    socket: PathBuf,
-}
-
-impl Fake {
-    fn start(stage: &Stage, answers: BTreeMap<&'static str, Value>) -> Self {
-        let socket = stage.path("controller");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let asked = Asked::default();
-        let heard = asked.clone();
-        let (tell, again) = mpsc::channel();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let Ok(stream) = stream else { return };
-                let _ = answer(stream, &answers, &heard);
-                let _ = tell.send(());
-            }
-        });
-        let again = Mutex::new(again);
-        let fake = Self { asked, again, socket };
-        use_controller(stage, &format!("unix:{}", fake.socket.display()));
-        fake
-    }
-
-    /// Waits until it was asked: for ever, where it never is.
-    fn wait_for(&self, what: &str) {
-        while self.heard(what).is_empty() {
-            self.again.lock().unwrap().recv().unwrap();
-        }
-    }
-
-    fn heard(&self, what: &str) -> Vec<Value> {
-        let asked = self.asked.lock().unwrap();
-        let of = asked.iter().filter(|(path, _)| path.starts_with(what));
-        of.map(|(_, content)| content.clone()).collect()
-    }
-}
-
-fn answer(stream: UnixStream, answers: &BTreeMap<&'static str, Value>, asked: &Asked) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream);
-    let mut first = String::new();
-    reader.read_line(&mut first)?;
-    let mut length = 0;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap_or(0);
-        }
-        if line.trim().is_empty() {
-            break;
-        }
-    }
-    let mut content = vec![0; length];
-    reader.read_exact(&mut content)?;
-    let path = first.rsplit_once(" HTTP").map_or("", |(path, _)| path).to_owned();
-    let content = serde_json::from_slice(&content).unwrap_or(Value::Null);
-    asked.lock().unwrap().push((path.clone(), content));
-    let found = answers.iter().find(|(known, _)| path.starts_with(**known));
-    let (status, text) = match found {
-        Some((_, value)) => ("200 OK", value.to_string()),
-        None => ("404 Not Found", "{}".to_owned()),
-    };
-    let mut stream = reader.into_inner();
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
-        text.len()
-    )
-}
 
 fn use_controller(stage: &Stage, url: &str) {
     std::fs::create_dir_all(stage.path("me")).unwrap();
@@ -349,7 +274,7 @@ fn what_a_controller_says_is_gone_by_and_told_of() {
         ("POST /api/v1/transfers", json!({ "is_new": true })),
         ("POST /api/v1/measurements", json!({ "kept": 1, "duplicates": 0 })),
     ]);
-    let fake = Fake::start(&stage, answers);
+    let scripted = Scripted::start(&stage, answers);
     let explain = |more: &[&str]| {
         let output = stage
             .longhaul("me")
@@ -375,14 +300,14 @@ fn what_a_controller_says_is_gone_by_and_told_of() {
     assert_eq!(carried(&report).values().sum::<u64>(), BYTES as u64);
     // It may have been asked after the copy was over; what a copy can't report in time, a later one reports.
     let mut more = 0..100;
-    let is_heard = |what| !fake.heard(what).is_empty();
-    while !(is_heard("POST /api/v1/transfers") && is_heard("POST /api/v1/measurements")) {
+    let has_received = |what| !scripted.received(what).is_empty();
+    while !(has_received("POST /api/v1/transfers") && has_received("POST /api/v1/measurements")) {
         let copy = more.next().expect("of a hundred copies at least one reports");
         copied(&stage, &server, &format!("more-{copy}"));
     }
-    let question = &fake.heard("POST /api/v1/routes/question")[0];
+    let question = &scripted.received("POST /api/v1/routes/question")[0];
     assert_eq!(question["to"], "127.0.0.1");
-    let reports = fake.heard("POST /api/v1/transfers");
+    let reports = scripted.received("POST /api/v1/transfers");
     let report = reports.iter().find(|report| report["bytes"] == BYTES as u64);
     let report = report.unwrap_or_else(|| panic!("{reports:?}"));
     assert_eq!(
@@ -390,7 +315,7 @@ fn what_a_controller_says_is_gone_by_and_told_of() {
         (&json!("127.0.0.1"), &json!("done"))
     );
     assert_eq!(report["promised"], spread(1.0));
-    let batches = fake.heard("POST /api/v1/measurements");
+    let batches = scripted.received("POST /api/v1/measurements");
     let measured = batches[0]["measurements"].as_array().unwrap();
     assert!(
         measured.iter().all(|one| one["from"] == stage.key("me").as_str()),
@@ -408,7 +333,7 @@ fn a_copy_that_has_ended_is_told_of_and_the_next_one_has_a_table() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let depot = stage.depot("depot", None);
-    let fake = Fake::start(
+    let scripted = Scripted::start(
         &stage,
         BTreeMap::from([
             ("POST /api/v1/routes/question", answer_of(&depot.address)),
@@ -418,8 +343,8 @@ fn a_copy_that_has_ended_is_told_of_and_the_next_one_has_a_table() {
         ]),
     );
     copied(&stage, &server, "one");
-    fake.wait_for("POST /api/v1/transfers");
-    fake.wait_for("GET /api/v1/routes/table?receives=true");
+    scripted.wait_for("POST /api/v1/transfers");
+    scripted.wait_for("GET /api/v1/routes/table?receives=true");
     // By hand it does the same, one at a time.
     let sync = || {
         let output = stage
@@ -445,7 +370,7 @@ fn a_copy_that_has_ended_is_told_of_and_the_next_one_has_a_table() {
 fn a_copy_promises_by_the_table_before_it_asks_anybody() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
-    let fake = Fake::start(&stage, BTreeMap::new());
+    let scripted = Scripted::start(&stage, BTreeMap::new());
     for receives in [false, true] {
         let mut table = table("127.0.0.1:1", now_ms());
         table["receives"] = json!(receives);
@@ -475,7 +400,7 @@ fn a_copy_promises_by_the_table_before_it_asks_anybody() {
         let seconds = report["seconds"].as_f64().unwrap();
         assert_eq!(kept, (0.5..=2.0).contains(&seconds));
     }
-    assert!(fake.heard("POST /api/v1/routes/question").is_empty());
+    assert!(scripted.received("POST /api/v1/routes/question").is_empty());
 }
 
 #[test]
@@ -533,7 +458,7 @@ fn which_controller_is_asked_is_written_down_with_its_key() {
     assert_eq!(run(&["use", "http://h"]).status.code(), Some(2));
     let nobody = run(&["use", "unix:/nobody/there"]);
     assert_eq!(nobody.status.code(), Some(3), "{}", errors(&nobody));
-    let _fake = Fake::start(&stage, BTreeMap::new());
+    let _scripted = Scripted::start(&stage, BTreeMap::new());
     std::fs::remove_file(stage.path("me/controller.toml")).unwrap();
     let socket = format!("unix:{}", stage.path("controller").display());
     let used = run(&["use", &socket]);
@@ -542,142 +467,4 @@ fn which_controller_is_asked_is_written_down_with_its_key() {
     assert!(shown.contains(&socket), "{shown}");
     assert!(run(&["forget"]).status.success());
     assert_eq!(run(&[]).status.code(), Some(2));
-}
-
-/// The real controller, asked by TLS with keys that were granted a role.
-#[test]
-fn a_controller_lets_a_depot_register_and_hears_of_copies() {
-    let stage = Stage::new();
-    let mut child = stage
-        .longhaul("control")
-        .args(["control", "--json", "--listen", "127.0.0.1:0"])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let _ended = Ended(child);
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
-    let url = format!(
-        "https://{}",
-        ready["https"].as_str().unwrap_or_else(|| panic!("{line}"))
-    );
-    let key = ready["key"]
-        .as_str()
-        .unwrap_or_else(|| panic!("{line}"))
-        .to_owned();
-    let run = |who: &str, arguments: &[&str]| {
-        let output = stage.longhaul(who).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    for (who, role) in [("depot", "depot"), ("me", "client")] {
-        run("control", &["control", "grant", &stage.key(who), role]);
-    }
-    // Depots and copies go on without it, and find it when it is there.
-    let policy = format!(
-        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
-        stage.key("me")
-    );
-    std::fs::write(stage.path("policy"), policy).unwrap();
-    let mut command = stage.longhaul("depot");
-    command.args([
-        "depot",
-        "--listen",
-        "127.0.0.1:0",
-        "--policy",
-        "policy",
-        "--register",
-        "the-depot",
-    ]);
-    command.args(["--controller", &url, "--controller-key", &key]);
-    let depot = stage.service(command, "addresses");
-    let known = || run("control", &["map", "--json"]);
-    assert!((0..600).any(|_| known().contains("the-depot")), "{}", known());
-
-    let wrong = stage
-        .longhaul("me")
-        .args(["controller", "use", "--host-key", &stage.key("other"), &url])
-        .output()
-        .unwrap();
-    assert_eq!(wrong.status.code(), Some(4), "{}", errors(&wrong));
-    run("me", &["controller", "use", "--host-key", &key, &url]);
-    let map =
-        "[[site]]\nname = \"far\"\n[[host]]\nname = \"store\"\nsite = \"far\"\naddresses = [\"192.0.2.7\"]\n";
-    std::fs::write(stage.path("map.toml"), map).unwrap();
-    run("control", &["map", "import", "map.toml"]);
-    follows(&stage, &run("me", &["controller", "routes"]));
-    let lines = run("me", &["route", "127.0.0.1:1", "--size", "10G"]);
-    assert_eq!(lines.lines().count(), 5, "{lines}");
-    let server = stage.serve(&[]);
-    let socket = ready["socket"].as_str().unwrap();
-    // What a copy can't report in time, a later one reports.
-    let first = (0..100).find_map(|copy| {
-        copied(&stage, &server, &format!("copy-{copy}"));
-        let page = transfers(socket);
-        page["items"].get(0).cloned()
-    });
-    let first = first.expect("of a hundred copies at least one reports");
-    assert_eq!(
-        (&first["bytes"], &first["reporter"]),
-        (&json!(BYTES), &json!(stage.key("me"))),
-        "{first}"
-    );
-    // A depot that ends says so.
-    assert_eq!(depot.terminate(), Some(0));
-    assert!((0..600).any(|_| !known().contains("the-depot")), "{}", known());
-}
-
-/// An on-ramp of `me` has the rules that the controller has for it.
-fn follows(stage: &Stage, rules: &str) {
-    assert!(rules.contains("192.0.2.7"), "{rules}");
-    let socket = stage.path("programs/socket");
-    let mut child = stage
-        .longhaul("me")
-        .args(["onramp", "--json", "--follow-controller", "--socket"])
-        .arg(&socket)
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let _ended = Ended(child);
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    assert!(line.contains("ready"), "{line}");
-    let status = stage
-        .longhaul("me")
-        .args(["onramp", "status", "--json", "--socket"])
-        .arg(&socket)
-        .output()
-        .unwrap();
-    let status: Value =
-        serde_json::from_slice(&status.stdout).unwrap_or_else(|_| panic!("{}", errors(&status)));
-    let kept = std::fs::read_to_string(status["routes"]["file"].as_str().unwrap()).unwrap();
-    assert_eq!(kept.trim_end(), rules.trim_end());
-    assert_eq!(status["routes"]["rules"], kept.matches("[[route]]").count());
-}
-
-/// What a controller says of the transfers that were reported to it.
-fn transfers(socket: &str) -> Value {
-    let mut stream = UnixStream::connect(socket).unwrap();
-    write!(
-        stream,
-        "GET /api/v1/transfers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-    serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
-}
-
-/// A process that is ended with the test.
-struct Ended(std::process::Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

@@ -1,24 +1,23 @@
 //! A desk in virtual time: what is asked in names is granted in names, by those who may, and the journal makes the same desk.
 
-use std::sync::Arc;
+mod journal;
+mod rights;
+mod set_up;
 
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::time::{Moment, Window};
 use longhaul_control_api::map::Map;
-use longhaul_control_api::principals::{Constraint, Permission, ReservationLimits, Resource, Right};
+use longhaul_control_api::principals::Right;
 use longhaul_control_api::reservations::{
     Disjoint, LifeState, Proof, ProvisionState, Refusal, Reservation, ReservationChange, ReservationQuery,
     ReservationRequest, ReserveState, Reserved, Wish,
 };
-use longhaul_setup::streams::Prefix;
-use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Command, Desk, DeskError, HOLD_MS, KEEP_MS, Record, Settled};
+use super::{Command, Desk, DeskError, HOLD_MS, KEEP_MS, Record};
 use crate::authority::builtin_roles;
-use crate::circuits::following::{Different, Following};
+use crate::reservations::Asker;
 use crate::reservations::wanted::Place;
-use crate::reservations::{Asker, told};
 
 const HOUR: i64 = 3_600_000;
 
@@ -306,6 +305,45 @@ fn a_series_is_granted_as_a_whole_and_committed_as_one() {
     kept.replayed();
 }
 
+/// Each of a series shows the document that asked for all of them, for as long as one of them is known.
+#[test]
+fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
+    let mut kept = Kept::new(&map(10e9));
+    let keep = KEEP_MS as i64;
+    let windows = [Window::new(0, HOUR), Window::new(keep, keep + HOUR)];
+    let command = Command::Reserve {
+        request: Box::new(request(rate(1_000_000_000), HOUR)),
+        from: place("west"),
+        to: place("east"),
+        windows: windows.to_vec(),
+        is_end: false,
+        document: Some("signed".to_owned()),
+    };
+    kept.act(&reserver("ana"), &command, 0).unwrap();
+    // Another one, that was asked for by no document.
+    let other = Window::new(2 * HOUR, keep + HOUR);
+    kept.reserve(&operator(), &request(rate(1_000_000_000), HOUR), &[other], 0)
+        .unwrap();
+    let document = |kept: &Kept, id| {
+        let found = kept.desk.document(&operator(), ReservationId(id));
+        found.map(|document| document.map(str::to_owned))
+    };
+    let signed = Some("signed".to_owned());
+    for id in [0, 1] {
+        assert_eq!(document(&kept, id).unwrap(), signed, "{id}");
+    }
+    assert_eq!(document(&kept, 2).unwrap(), None);
+    // The first is forgotten; the second has it from then on.
+    kept.pass(HOUR);
+    kept.pass(HOUR + keep);
+    assert!(document(&kept, 0).is_err());
+    assert_eq!(document(&kept, 1).unwrap(), signed);
+    assert_eq!(document(&kept, 2).unwrap(), None);
+    kept.replayed();
+    kept.pass(2 * keep + HOUR);
+    assert!(document(&kept, 1).is_err());
+}
+
 #[test]
 fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
     let mut kept = Kept::new(&map(10e9));
@@ -348,146 +386,6 @@ fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
     assert_eq!(kept.show(1, late).pieces, changed[0].pieces);
     assert!(kept.act(&operator(), &to(4_000_000_000, false), late).is_ok());
     kept.replayed();
-}
-
-#[test]
-fn everybody_sees_and_does_what_rights_allow() {
-    let mut kept = Kept::new(&map(10e9));
-    let (ana, ben) = (reserver("ana"), reserver("ben"));
-    let window = Window::new(0, HOUR);
-    let own = kept
-        .reserve(&ana, &request(rate(5_000_000_000), HOUR), &[window], 0)
-        .unwrap();
-    assert_eq!(
-        (own[0].owner.as_str(), own[0].owner_name.as_str()),
-        ("lhk1:ana", "ana")
-    );
-    // Another one's has no number in the proof.
-    let refusal = kept.refused(&ben, &request(rate(3_000_000_000), HOUR), &[window]);
-    let Proof::Cut { links, .. } = &refusal.proof else {
-        panic!("{refusal:?}")
-    };
-    assert!(links.iter().all(|full| full.by.is_empty()) && links.iter().any(|full| full.by_others == 1));
-    assert!(matches!(
-        kept.desk.show(&ben, ReservationId(0), 0),
-        Err(DeskError::Unknown(1))
-    ));
-    let cancel = Command::Cancel {
-        id: ReservationId(0),
-        series: false,
-    };
-    assert!(matches!(kept.act(&ben, &cancel, 0), Err(DeskError::Unknown(1))));
-    let list = |asker: &Asker| {
-        kept.desk
-            .list(asker, &ReservationQuery::default(), 0, 10, 0)
-            .0
-            .len()
-    };
-    let right = |permission, constraint| Right {
-        resource: Resource::Reservations,
-        permission,
-        constraint,
-        limits: None,
-    };
-    let site = |name: &str| Constraint::Site(name.to_owned());
-    let east = asker("east", vec![right(Permission::Read, site("east"))]);
-    let south = asker("south", vec![right(Permission::Read, site("south"))]);
-    assert_eq!(
-        [&ana, &ben, &east, &south, &operator()].map(list),
-        [1, 0, 1, 0, 1]
-    );
-    // Who may look may not do.
-    assert!(matches!(
-        kept.act(&east, &cancel, 0),
-        Err(DeskError::Forbidden(_))
-    ));
-    let provision = Command::Provision(ReservationId(0));
-    assert_eq!(
-        kept.act(&ana, &provision, 0).unwrap()[0].state.provision,
-        Some(ProvisionState::Provisioned)
-    );
-    let error = kept.act(&ana, &provision, 0).unwrap_err().to_string();
-    assert_eq!(error, "reservation 1 is provisioned: it can't be provisioned now");
-    kept.act(&ana, &Command::Release(ReservationId(0)), 0).unwrap();
-    assert!(kept.act(&ana, &cancel, 0).is_ok());
-}
-
-#[test]
-fn caps_are_those_of_one_right_and_a_change_gets_around_none() {
-    let mut kept = Kept::new(&map(10e9));
-    let right = |permission, constraint, limits| Right {
-        resource: Resource::Reservations,
-        permission,
-        constraint,
-        limits: Some(limits),
-    };
-    let short = ReservationLimits {
-        duration_s: Some(1800),
-        ..ReservationLimits::default()
-    };
-    let slow = ReservationLimits {
-        rate_bps: Some(1_000_000_000),
-        ahead_s: Some(7200),
-        link_share_percent: Some(20),
-        ..ReservationLimits::default()
-    };
-    let ana = asker(
-        "ana",
-        vec![
-            right(Permission::Create, Constraint::Any, short),
-            right(Permission::Create, Constraint::Any, slow),
-            right(Permission::Modify, Constraint::Own, ReservationLimits::default()),
-            right(Permission::Read, Constraint::Own, ReservationLimits::default()),
-        ],
-    );
-    let windows = |length: i64| [Window::new(0, length)];
-    let fast = request(rate(4_000_000_000), HOUR);
-    assert!(kept.reserve(&ana, &fast, &windows(HOUR / 2), 0).is_ok(), "short");
-    let error = kept.reserve(&ana, &fast, &windows(HOUR), 0).unwrap_err();
-    assert!(matches!(error, DeskError::Policy(_)), "{error}");
-    // A fifth of the wide path is taken already: what is slow goes where less is.
-    let slow = request(rate(500_000_000), HOUR);
-    let granted = kept.reserve(&ana, &slow, &windows(HOUR), 0).unwrap();
-    assert_eq!(names(&granted[0]), [["w-s", "s-e"]]);
-    let grown = Command::Change {
-        id: ReservationId(1),
-        change: ReservationChange {
-            wish: Some(rate(2_000_000_000)),
-            ..ReservationChange::default()
-        },
-    };
-    assert!(matches!(kept.act(&ana, &grown, 0), Err(DeskError::Policy(_))));
-}
-
-#[test]
-fn ends_are_no_faster_than_they_are() {
-    let mut kept = Kept::new(&map(10e9));
-    let mut command = Command::Reserve {
-        request: Box::new(request(rate(2_000_000_000), HOUR)),
-        from: Place {
-            access: Some(1_000_000_000),
-            ..place("west")
-        },
-        to: place("east"),
-        windows: vec![Window::new(0, HOUR)],
-        is_end: true,
-        document: None,
-    };
-    let error = kept.act(&operator(), &command, 0).unwrap_err();
-    assert!(error.to_string().contains("at most 1000000000 bit/s"), "{error}");
-    if let Command::Reserve { request, .. } = &mut command {
-        request.wish = Wish::Volume {
-            bytes: 100_000_000_000,
-            at_most_bps: None,
-            pace: Default::default(),
-        };
-    }
-    let granted = kept.act(&operator(), &command, 0).unwrap();
-    assert_eq!(granted[0].pieces[0].paths[0].rate_bps, 1_000_000_000);
-    if let Command::Reserve { to, .. } = &mut command {
-        *to = place("west");
-    }
-    assert!(kept.act(&operator(), &command, 0).is_err());
 }
 
 #[test]
@@ -572,243 +470,4 @@ fn lists_go_on_where_they_ended_and_leave_out_what_is_not_asked_for() {
         ..all()
     };
     assert_eq!(list(between, 0), (vec![3], false));
-}
-
-#[derive(Debug, Clone)]
-enum Step {
-    Reserve(u8, i64, i64, u64, bool),
-    Change(u64, u64, bool),
-    Do(u64, u8),
-    Map(u8),
-    Wait(i64),
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        4 => (0..3_u8, 0..9_i64, 1..9_i64, 1..6_u64, any::<bool>())
-            .prop_map(|(who, ahead, length, amount, hold)| Step::Reserve(who, ahead, length, amount, hold)),
-        2 => (0..9_u64, 1..6_u64, any::<bool>()).prop_map(|(id, amount, hold)| Step::Change(id, amount, hold)),
-        4 => (0..9_u64, 0..6_u8).prop_map(|(id, what)| Step::Do(id, what)),
-        1 => (0..12_u8).prop_map(Step::Map),
-        2 => (0..40_i64).prop_map(Step::Wait),
-    ]
-}
-
-/// Addresses by which ends are known, of which some hold others.
-const ADDRESSES: [Option<&str>; 4] = [None, Some("10.1.0.0/16"), Some("10.1.0.1"), Some("10.2.0.1")];
-
-/// What is brought up to date by each change is what a look at everything finds.
-fn up_to_date(desk: &Desk, following: &mut Following) {
-    following.take(desk);
-    let mut anew = Following::default();
-    assert_eq!(anew.take(desk), Different::All);
-    assert_eq!(*following, anew);
-    let windows = [Window::new(0, 20 * 60_000), Window::new(40 * 60_000, HOUR)];
-    let prefixes = ADDRESSES
-        .iter()
-        .flatten()
-        .map(|text| text.parse::<Prefix>().unwrap());
-    for address in prefixes {
-        let found = desk.beside.those(address, address, &windows);
-        let all = desk.reservations().filter(|(id, detail, reservation)| {
-            let shares = |place: &Place| place.address.is_some_and(|known| known.overlaps(address));
-            let (start, end) = told::span(reservation);
-            let span = Window::new(start, end);
-            let is_in_time = windows.iter().any(|window| window.overlaps(span));
-            !desk.over.contains_key(id) && is_in_time && shares(&detail.from) && shares(&detail.to)
-        });
-        assert_eq!(found, all.map(|(id, ..)| id).collect());
-    }
-}
-
-proptest! {
-    /// Whatever is asked, by whomever, whenever: what is refused changes nothing, the journal makes the same desk, and whoever follows it by its
-    /// changes knows the same as whoever looks at all of it.
-    #[test]
-    fn the_same_journal_makes_the_same_desk(steps in proptest::collection::vec(step(), 1..40)) {
-        let mut kept = Kept::new(&map(10e9));
-        kept.desk = kept.desk.managing(Arc::new(["west".to_owned()].into()));
-        let mut following = Following::default();
-        let askers = [operator(), reserver("ana"), reserver("ben")];
-        let minute = 60_000;
-        let mut now = 0;
-        for step in steps {
-            match step {
-                Step::Reserve(who, ahead, length, amount, hold) => {
-                    let mut asked = request(rate(amount * 1_000_000_000), 0);
-                    (asked.hold, asked.paths) = (hold, 2);
-                    let start = now + ahead * minute;
-                    let window = Window::new(start, start + length * minute);
-                    let windows = [window, window.from_start(window.end)];
-                    let count = if amount % 2 == 0 { 2 } else { 1 };
-                    let at = |site: &str, place: usize| Place {
-                        address: ADDRESSES[place % ADDRESSES.len()].map(|text| text.parse().unwrap()),
-                        ..self::place(site)
-                    };
-                    let (who, place) = (usize::from(who), usize::try_from(ahead).unwrap());
-                    let command = Command::Reserve {
-                        request: Box::new(asked),
-                        from: at("west", place),
-                        to: at("east", place / 2 + who),
-                        windows: windows[..count].to_vec(),
-                        is_end: false,
-                        document: None,
-                    };
-                    drop(kept.act(&askers[who], &command, now));
-                }
-                Step::Change(id, amount, hold) => {
-                    let change = ReservationChange { wish: Some(rate(amount * 1_000_000_000)), hold, ..Default::default() };
-                    drop(kept.act(&askers[1], &Command::Change { id: ReservationId(id), change }, now));
-                }
-                Step::Do(id, what) => {
-                    let id = ReservationId(id);
-                    let command = match what {
-                        0 => Command::Commit(id),
-                        1 => Command::Abort(id),
-                        2 => Command::Provision(id),
-                        3 => Command::Release(id),
-                        other => Command::Cancel { id, series: other == 5 },
-                    };
-                    drop(kept.act(&askers[usize::from(what % 3)], &command, now));
-                }
-                Step::Map(gigabits) => {
-                    kept.desk.take_map(&map(f64::from(gigabits.max(1)) * 1e9), &mut kept.journal).unwrap();
-                }
-                Step::Wait(minutes) => {
-                    now += minutes * minute;
-                    kept.pass(now);
-                }
-            }
-            up_to_date(&kept.desk, &mut following);
-        }
-        kept.replayed();
-        kept.pass(now + 2 * KEEP_MS as i64);
-        kept.pass(now + 4 * KEEP_MS as i64);
-        prop_assert_eq!(kept.desk.next_due(), None, "all is forgotten in the end");
-    }
-}
-
-/// A desk whose node in the west is set up, and a reservation of a rate between known addresses.
-fn managed() -> (Kept, Command) {
-    let mut kept = Kept::new(&map(10e9));
-    let sites = std::collections::BTreeSet::from(["west".to_owned()]);
-    kept.desk = kept.desk.managing(Arc::new(sites));
-    let at = |site: &str, address: &str| Place {
-        address: Some(address.parse().unwrap()),
-        ..place(site)
-    };
-    let mut asked = request(rate(1_000_000_000), 2 * HOUR);
-    asked.start_ms = Some(u64::try_from(HOUR).unwrap());
-    let command = Command::Reserve {
-        request: Box::new(asked),
-        from: at("west", "192.0.2.1"),
-        to: at("east", "198.51.100.1"),
-        windows: vec![Window::new(HOUR, 2 * HOUR)],
-        is_end: true,
-        document: None,
-    };
-    (kept, command)
-}
-
-#[test]
-fn what_is_provisioned_before_its_time_is_scheduled_and_in_it_waits_for_the_network() {
-    let (mut kept, command) = managed();
-    kept.act(&operator(), &command, 0).unwrap();
-    let id = ReservationId(0);
-    let provision = |kept: &Kept| kept.show(1, HOUR).state.provision;
-    kept.act(&operator(), &Command::Provision(id), 0).unwrap();
-    assert_eq!(provision(&kept), Some(ProvisionState::Provisioned));
-    kept.act(&operator(), &Command::Release(id), 0).unwrap();
-    assert_eq!(provision(&kept), Some(ProvisionState::Released));
-    kept.act(&operator(), &Command::Provision(id), HOUR).unwrap();
-    assert_eq!(provision(&kept), Some(ProvisionState::Provisioning));
-    let settle = |what: Settled| Command::Settle(vec![(id, what)]);
-    // Nothing is torn down that is being set up.
-    assert!(
-        kept.act(&operator(), &settle(Settled::TornDown), HOUR)
-            .unwrap()
-            .is_empty()
-    );
-    kept.act(&operator(), &settle(Settled::SetUp), HOUR).unwrap();
-    assert_eq!(provision(&kept), Some(ProvisionState::Provisioned));
-    kept.act(&operator(), &Command::Release(id), HOUR).unwrap();
-    assert_eq!(provision(&kept), Some(ProvisionState::Releasing));
-    kept.act(&operator(), &settle(Settled::TornDown), HOUR).unwrap();
-    assert_eq!(provision(&kept), Some(ProvisionState::Released));
-}
-
-#[test]
-fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
-    let (mut kept, mut command) = managed();
-    if let Command::Reserve { request, .. } = &mut command {
-        request.wish = rate(5_000_000_000);
-        request.provision = true;
-    }
-    kept.act(&operator(), &command, 0).unwrap();
-    assert_eq!(kept.show(1, 0).state.provision, Some(ProvisionState::Provisioned));
-    assert!(
-        kept.act(&operator(), &command, 0).is_err(),
-        "there is no more room"
-    );
-    // A change that is held goes with it.
-    let change = ReservationChange {
-        wish: Some(rate(1_000_000_000)),
-        hold: true,
-        ..ReservationChange::default()
-    };
-    let change = Command::Change {
-        id: ReservationId(0),
-        change,
-    };
-    kept.act(&operator(), &change, 0).unwrap();
-    let why = "west, link w-n: the switch is off".to_owned();
-    let failed = Command::Settle(vec![(ReservationId(0), Settled::Failed(why.clone()))]);
-    kept.act(&operator(), &failed, HOUR).unwrap();
-    let shown = kept.show(1, HOUR);
-    assert_eq!((shown.state.life, shown.failure), (LifeState::Failed, Some(why)));
-    assert!(shown.pieces.is_empty() && shown.held.is_none());
-    assert!(
-        kept.act(&operator(), &failed, HOUR).unwrap().is_empty(),
-        "it fails once"
-    );
-    kept.act(&operator(), &command, HOUR).unwrap();
-    kept.pass(HOUR + i64::try_from(KEEP_MS).unwrap() + 1);
-    assert!(kept.desk.reservations().all(|(id, ..)| id != ReservationId(0)));
-}
-
-#[test]
-fn paths_and_neighbours_are_told_apart_by_source_ports() {
-    let (mut kept, mut command) = managed();
-    let ports = |found: &Reservation| -> Vec<Option<u16>> {
-        let paths = found.pieces.iter().flat_map(|piece| &piece.paths);
-        paths
-            .map(|path| path.source_ports.map(|ports| ports.first))
-            .collect()
-    };
-    let first = kept.act(&operator(), &command, 0).unwrap();
-    assert_eq!(ports(&first[0]), [None], "all streams between its ends");
-    let second = kept.act(&operator(), &command, 0).unwrap();
-    assert_eq!(ports(&second[0]), [Some(10_752)], "the first has all others");
-    if let Command::Reserve { windows, .. } = &mut command {
-        *windows = vec![Window::new(2 * HOUR, 3 * HOUR)];
-    }
-    let later = kept.act(&operator(), &command, 0).unwrap();
-    assert_eq!(ports(&later[0]), [None], "nobody shares its time");
-    // It can't be moved into the time of another that has all streams.
-    let change = ReservationChange {
-        start_ms: Some(u64::try_from(HOUR).unwrap()),
-        ..ReservationChange::default()
-    };
-    let change = Command::Change {
-        id: ReservationId(2),
-        change,
-    };
-    let error = kept.act(&operator(), &change, 0).unwrap_err();
-    assert!(error.to_string().contains("has the same source ports"), "{error}");
-    if let Command::Reserve { request, from, .. } = &mut command {
-        request.pin = true;
-        from.address = None;
-    }
-    let error = kept.act(&operator(), &command, 0).unwrap_err();
-    assert!(error.to_string().starts_with("pin:"), "{error}");
 }

@@ -1,0 +1,147 @@
+//! The real controller, as depots, on-ramps and copies use it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Value, json};
+
+use super::{BYTES, copied};
+use crate::stage::{Stage, errors};
+
+/// The real controller, asked by TLS with keys that were granted a role.
+#[test]
+fn a_controller_lets_a_depot_register_and_hears_of_copies() {
+    let stage = Stage::new();
+    let mut child = stage
+        .longhaul("control")
+        .args(["control", "--json", "--listen", "127.0.0.1:0"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let _ended = Ended(child);
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let url = format!(
+        "https://{}",
+        ready["https"].as_str().unwrap_or_else(|| panic!("{line}"))
+    );
+    let key = ready["key"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{line}"))
+        .to_owned();
+    let run = |who: &str, arguments: &[&str]| {
+        let output = stage.longhaul(who).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (who, role) in [("depot", "depot"), ("me", "client")] {
+        run("control", &["control", "grant", &stage.key(who), role]);
+    }
+    // Depots and copies go on without it, and find it when it is there.
+    let policy = format!(
+        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
+        stage.key("me")
+    );
+    std::fs::write(stage.path("policy"), policy).unwrap();
+    let mut command = stage.longhaul("depot");
+    command.args([
+        "depot",
+        "--listen",
+        "127.0.0.1:0",
+        "--policy",
+        "policy",
+        "--register",
+        "the-depot",
+    ]);
+    command.args(["--controller", &url, "--controller-key", &key]);
+    let depot = stage.service(command, "addresses");
+    let known = || run("control", &["map", "--json"]);
+    assert!((0..600).any(|_| known().contains("the-depot")), "{}", known());
+
+    let wrong = stage
+        .longhaul("me")
+        .args(["controller", "use", "--host-key", &stage.key("other"), &url])
+        .output()
+        .unwrap();
+    assert_eq!(wrong.status.code(), Some(4), "{}", errors(&wrong));
+    run("me", &["controller", "use", "--host-key", &key, &url]);
+    let map =
+        "[[site]]\nname = \"far\"\n[[host]]\nname = \"store\"\nsite = \"far\"\naddresses = [\"192.0.2.7\"]\n";
+    std::fs::write(stage.path("map.toml"), map).unwrap();
+    run("control", &["map", "import", "map.toml"]);
+    follows(&stage, &run("me", &["controller", "routes"]));
+    let lines = run("me", &["route", "127.0.0.1:1", "--size", "10G"]);
+    assert_eq!(lines.lines().count(), 5, "{lines}");
+    let server = stage.serve(&[]);
+    let socket = ready["socket"].as_str().unwrap();
+    // What a copy can't report in time, a later one reports.
+    let first = (0..100).find_map(|copy| {
+        copied(&stage, &server, &format!("copy-{copy}"));
+        let page = transfers(socket);
+        page["items"].get(0).cloned()
+    });
+    let first = first.expect("of a hundred copies at least one reports");
+    assert_eq!(
+        (&first["bytes"], &first["reporter"]),
+        (&json!(BYTES), &json!(stage.key("me"))),
+        "{first}"
+    );
+    // A depot that ends says so.
+    assert_eq!(depot.terminate(), Some(0));
+    assert!((0..600).any(|_| !known().contains("the-depot")), "{}", known());
+}
+
+/// An on-ramp of `me` has the rules that the controller has for it.
+fn follows(stage: &Stage, rules: &str) {
+    assert!(rules.contains("192.0.2.7"), "{rules}");
+    let socket = stage.path("programs/socket");
+    let mut child = stage
+        .longhaul("me")
+        .args(["onramp", "--json", "--follow-controller", "--socket"])
+        .arg(&socket)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let _ended = Ended(child);
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert!(line.contains("ready"), "{line}");
+    let status = stage
+        .longhaul("me")
+        .args(["onramp", "status", "--json", "--socket"])
+        .arg(&socket)
+        .output()
+        .unwrap();
+    let status: Value =
+        serde_json::from_slice(&status.stdout).unwrap_or_else(|_| panic!("{}", errors(&status)));
+    let kept = std::fs::read_to_string(status["routes"]["file"].as_str().unwrap()).unwrap();
+    assert_eq!(kept.trim_end(), rules.trim_end());
+    assert_eq!(status["routes"]["rules"], kept.matches("[[route]]").count());
+}
+
+/// What a controller says of the transfers that were reported to it.
+fn transfers(socket: &str) -> Value {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    write!(
+        stream,
+        "GET /api/v1/transfers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
+}
+
+/// A process that is ended with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

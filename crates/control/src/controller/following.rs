@@ -1,0 +1,222 @@
+//! Following the store: the map, the rights, and what is measured.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use longhaul_control_api::map::Registration;
+use longhaul_control_api::measurements::{KeptMeasurement, MeasurementQuery};
+use longhaul_control_api::transfers::TransferReport;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{Authorities, Controller, now_ms, read, set, stopped};
+use crate::places::{Places, Speaker, seconds};
+use crate::store::StoreError;
+use crate::store::measurements::Kept;
+
+/// How often it is looked whether depots have become stale, and whether others have changed the store.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Measurements that forecasts are rebuilt from at the start: the newest.
+const REBUILD_MEASUREMENTS: i64 = 1_000_000;
+/// Reports that scores are rebuilt from at the start: the newest.
+const REBUILD_REPORTS: i64 = 10_000;
+/// Measurements that are read at once.
+const READ_AT_ONCE: i64 = 5_000;
+
+impl Controller {
+    /// Takes over what the store has, if it has changed.
+    ///
+    /// # Errors
+    /// The store does not answer, or has what cannot be read.
+    pub async fn follow(&self) -> Result<(), StoreError> {
+        let changes = self.0.store.changes().await?;
+        let known = *self.0.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if known == Some(changes) {
+            return Ok(());
+        }
+        if known.is_none_or(|known| known.by_operator != changes.by_operator) {
+            self.follow_operator().await?;
+        }
+        let registrations = self.0.store.registrations().await?;
+        let by_key = registrations
+            .into_iter()
+            .map(|registration| (registration.key, registration));
+        self.0.file().registrations = by_key.collect();
+        self.make_places();
+        *self.0.changes.lock().unwrap_or_else(PoisonError::into_inner) = Some(changes);
+        Ok(())
+    }
+
+    /// Takes over rights and the operator's map.
+    async fn follow_operator(&self) -> Result<(), StoreError> {
+        let mut by_key = BTreeMap::new();
+        for (key, authority) in self.0.store.authorities().await? {
+            match key.parse() {
+                Ok(key) => _ = by_key.insert(key, authority),
+                Err(_) => tracing::error!(key, "the store has a principal whose key is none"),
+            }
+        }
+        set(&self.0.authorities, Arc::new(Authorities { by_key }));
+        if let Some(gate) = read(&self.0.gate) {
+            gate.replace_keys(self.keys());
+        }
+        let map = self.0.store.map().await?;
+        self.0.maps.send_if_modified(|known| {
+            let is_new = **known != map;
+            if is_new {
+                *known = Arc::new(map.clone());
+            }
+            is_new
+        });
+        self.0.file().map = map;
+        Ok(())
+    }
+
+    /// Takes what a depot said of itself, once it is kept. Where it only says again that it is there, the map is made anew when somebody becomes stale by
+    /// the one that is known: a thousand depots do not have it made all the time.
+    pub fn take_registration(&self, registration: Registration) {
+        let policy = &self.0.settings.registrations;
+        let now = seconds(now_ms());
+        let before = self
+            .0
+            .file()
+            .registrations
+            .insert(registration.key, registration.clone());
+        let says_the_same = before.is_some_and(|before| {
+            let is_live = now < before.until(policy) && before.until(policy) <= registration.until(policy);
+            let same = Registration {
+                sent_at: before.sent_at,
+                valid_for: before.valid_for,
+                ..registration
+            };
+            is_live && same == before
+        });
+        if !says_the_same {
+            self.make_places();
+        }
+    }
+
+    /// Makes the map anew of what is known.
+    pub(super) fn make_places(&self) {
+        let file = self.0.file();
+        let version = self.0.map_version.fetch_add(1, Ordering::AcqRel) + 1;
+        let registrations: Vec<Registration> = file.registrations.values().cloned().collect();
+        let places = Places::of(
+            &file.map,
+            &registrations,
+            now_ms(),
+            &self.0.settings.registrations,
+            version,
+        );
+        self.weather().take_map(&places.known.map, version);
+        set(&self.0.places, Arc::new(places));
+    }
+
+    /// Scores a report that was kept.
+    pub fn take_report(&self, reporter: &str, report: &TransferReport) {
+        let speaker = self.speaker_of(reporter);
+        self.weather().take_report(&speaker, report, seconds(now_ms()));
+    }
+
+    /// Follows what is measured: from the writer here, or, where others write too, from the store.
+    pub(super) async fn keep_up(
+        self,
+        mut received: mpsc::UnboundedReceiver<Kept>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let mut seen = match self.rebuild().await {
+            Ok(seen) => seen,
+            Err(error) => {
+                tracing::error!(%error, "forecasts could not be rebuilt: they begin with what comes now");
+                self.0.store.last_measurement().await.unwrap_or_default()
+            }
+        };
+        self.0.is_ready.store(true, Ordering::Release);
+        let is_shared = self.0.store.is_shared();
+        let mut look = interval(LOOK_INTERVAL);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                kept = received.recv() => match kept {
+                    None => return,
+                    Some(kept) if !is_shared => self.take(&kept),
+                    Some(_) => {}
+                },
+                _ = look.tick(), if is_shared => {
+                    let reading = self.read_from(&mut seen);
+                    if let Err(error) = self.0.store.unless_given_up(reading).await {
+                        tracing::warn!(%error, "what others measured could not be read");
+                    }
+                }
+                () = stopped(&mut stop) => return,
+            }
+        }
+    }
+
+    fn take(&self, kept: &Kept) {
+        let speaker = self.speaker_of(&kept.reporter);
+        let mut weather = self.weather();
+        for measurement in &kept.measurements {
+            weather.take(&kept.reporter, &speaker, measurement);
+        }
+    }
+
+    /// Rebuilds forecasts and scores, and says up to which number.
+    async fn rebuild(&self) -> Result<i64, StoreError> {
+        let last = self.0.store.last_measurement().await?;
+        let mut seen = last.saturating_sub(REBUILD_MEASUREMENTS);
+        self.read_from(&mut seen).await?;
+        for (_, kept) in self.0.store.newest_reports(REBUILD_REPORTS).await? {
+            self.take_report(&kept.reporter, &kept.report);
+        }
+        Ok(seen)
+    }
+
+    /// Takes what was kept behind `seen`, which moves on.
+    async fn read_from(&self, seen: &mut i64) -> Result<(), StoreError> {
+        let all = MeasurementQuery::default();
+        loop {
+            let found = self.0.store.measurements(&all, None, *seen, READ_AT_ONCE).await?;
+            let Some((last, _)) = found.last() else {
+                return Ok(());
+            };
+            *seen = *last;
+            self.take_all(found.iter().map(|(_, kept)| kept));
+        }
+    }
+
+    fn take_all<'a>(&self, found: impl Iterator<Item = &'a KeptMeasurement> + Clone) {
+        let mut speakers: BTreeMap<&str, Speaker> = BTreeMap::new();
+        for kept in found.clone() {
+            let speaker = || self.speaker_of(&kept.reporter);
+            speakers.entry(&kept.reporter).or_insert_with(speaker);
+        }
+        let mut weather = self.weather();
+        for kept in found {
+            if let Some(speaker) = speakers.get(kept.reporter.as_str()) {
+                weather.take(&kept.reporter, speaker, &kept.measurement);
+            }
+        }
+    }
+
+    pub(super) async fn look(self, mut stop: watch::Receiver<bool>) {
+        let mut look = interval(LOOK_INTERVAL);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = look.tick() => {}
+                () = stopped(&mut stop) => return,
+            }
+            if self.0.store.is_shared()
+                && let Err(error) = self.0.store.unless_given_up(self.follow()).await
+            {
+                tracing::warn!(%error, "it could not be read what others have changed");
+            }
+            if self.places().is_old(now_ms()) {
+                self.make_places();
+            }
+        }
+    }
+}

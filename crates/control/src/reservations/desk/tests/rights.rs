@@ -1,0 +1,145 @@
+//! Who may ask for what, and how much of it.
+
+use longhaul_control_api::principals::{Constraint, Permission, ReservationLimits, Resource};
+
+use super::*;
+
+#[test]
+fn everybody_sees_and_does_what_rights_allow() {
+    let mut kept = Kept::new(&map(10e9));
+    let (ana, ben) = (reserver("ana"), reserver("ben"));
+    let window = Window::new(0, HOUR);
+    let own = kept
+        .reserve(&ana, &request(rate(5_000_000_000), HOUR), &[window], 0)
+        .unwrap();
+    assert_eq!(
+        (own[0].owner.as_str(), own[0].owner_name.as_str()),
+        ("lhk1:ana", "ana")
+    );
+    // Another one's has no number in the proof.
+    let refusal = kept.refused(&ben, &request(rate(3_000_000_000), HOUR), &[window]);
+    let Proof::Cut { links, .. } = &refusal.proof else {
+        panic!("{refusal:?}")
+    };
+    assert!(links.iter().all(|full| full.by.is_empty()) && links.iter().any(|full| full.by_others == 1));
+    assert!(matches!(
+        kept.desk.show(&ben, ReservationId(0), 0),
+        Err(DeskError::Unknown(1))
+    ));
+    let cancel = Command::Cancel {
+        id: ReservationId(0),
+        series: false,
+    };
+    assert!(matches!(kept.act(&ben, &cancel, 0), Err(DeskError::Unknown(1))));
+    let list = |asker: &Asker| {
+        kept.desk
+            .list(asker, &ReservationQuery::default(), 0, 10, 0)
+            .0
+            .len()
+    };
+    let right = |permission, constraint| Right {
+        resource: Resource::Reservations,
+        permission,
+        constraint,
+        limits: None,
+    };
+    let site = |name: &str| Constraint::Site(name.to_owned());
+    let east = asker("east", vec![right(Permission::Read, site("east"))]);
+    let south = asker("south", vec![right(Permission::Read, site("south"))]);
+    assert_eq!(
+        [&ana, &ben, &east, &south, &operator()].map(list),
+        [1, 0, 1, 0, 1]
+    );
+    // Who may look may not do.
+    assert!(matches!(
+        kept.act(&east, &cancel, 0),
+        Err(DeskError::Forbidden(_))
+    ));
+    let provision = Command::Provision(ReservationId(0));
+    assert_eq!(
+        kept.act(&ana, &provision, 0).unwrap()[0].state.provision,
+        Some(ProvisionState::Provisioned)
+    );
+    let error = kept.act(&ana, &provision, 0).unwrap_err().to_string();
+    assert_eq!(error, "reservation 1 is provisioned: it can't be provisioned now");
+    kept.act(&ana, &Command::Release(ReservationId(0)), 0).unwrap();
+    assert!(kept.act(&ana, &cancel, 0).is_ok());
+}
+
+#[test]
+fn caps_are_those_of_one_right_and_a_change_gets_around_none() {
+    let mut kept = Kept::new(&map(10e9));
+    let right = |permission, constraint, limits| Right {
+        resource: Resource::Reservations,
+        permission,
+        constraint,
+        limits: Some(limits),
+    };
+    let short = ReservationLimits {
+        duration_s: Some(1800),
+        ..ReservationLimits::default()
+    };
+    let slow = ReservationLimits {
+        rate_bps: Some(1_000_000_000),
+        ahead_s: Some(7200),
+        link_share_percent: Some(20),
+        ..ReservationLimits::default()
+    };
+    let ana = asker(
+        "ana",
+        vec![
+            right(Permission::Create, Constraint::Any, short),
+            right(Permission::Create, Constraint::Any, slow),
+            right(Permission::Modify, Constraint::Own, ReservationLimits::default()),
+            right(Permission::Read, Constraint::Own, ReservationLimits::default()),
+        ],
+    );
+    let windows = |length: i64| [Window::new(0, length)];
+    let fast = request(rate(4_000_000_000), HOUR);
+    assert!(kept.reserve(&ana, &fast, &windows(HOUR / 2), 0).is_ok(), "short");
+    let error = kept.reserve(&ana, &fast, &windows(HOUR), 0).unwrap_err();
+    assert!(matches!(error, DeskError::Policy(_)), "{error}");
+    // A fifth of the wide path is taken already: what is slow goes where less is.
+    let slow = request(rate(500_000_000), HOUR);
+    let granted = kept.reserve(&ana, &slow, &windows(HOUR), 0).unwrap();
+    assert_eq!(names(&granted[0]), [["w-s", "s-e"]]);
+    let grown = Command::Change {
+        id: ReservationId(1),
+        change: ReservationChange {
+            wish: Some(rate(2_000_000_000)),
+            ..ReservationChange::default()
+        },
+    };
+    assert!(matches!(kept.act(&ana, &grown, 0), Err(DeskError::Policy(_))));
+}
+
+#[test]
+fn ends_are_no_faster_than_they_are() {
+    let mut kept = Kept::new(&map(10e9));
+    let mut command = Command::Reserve {
+        request: Box::new(request(rate(2_000_000_000), HOUR)),
+        from: Place {
+            access: Some(1_000_000_000),
+            ..place("west")
+        },
+        to: place("east"),
+        windows: vec![Window::new(0, HOUR)],
+        is_end: true,
+        document: None,
+    };
+    let error = kept.act(&operator(), &command, 0).unwrap_err();
+    assert!(error.to_string().contains("at most 1000000000 bit/s"), "{error}");
+    if let Command::Reserve { request, .. } = &mut command {
+        request.wish = Wish::Volume {
+            bytes: 100_000_000_000,
+            at_most_bps: None,
+            pace: Default::default(),
+        };
+    }
+    let granted = kept.act(&operator(), &command, 0).unwrap();
+    assert_eq!(granted[0].pieces[0].paths[0].rate_bps, 1_000_000_000);
+    if let Command::Reserve { to, .. } = &mut command {
+        *to = place("west");
+    }
+    assert!(kept.act(&operator(), &command, 0).is_err());
+}

@@ -1,0 +1,132 @@
+//! Circuits whose nodes are set up.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::super::Settled;
+use super::*;
+
+/// A desk whose node in the west is set up, and a reservation of a rate between known addresses.
+fn managed() -> (Kept, Command) {
+    let mut kept = Kept::new(&map(10e9));
+    let sites = BTreeSet::from(["west".to_owned()]);
+    kept.desk = kept.desk.managing(Arc::new(sites));
+    let at = |site: &str, address: &str| Place {
+        address: Some(address.parse().unwrap()),
+        ..place(site)
+    };
+    let mut asked = request(rate(1_000_000_000), 2 * HOUR);
+    asked.start_ms = Some(u64::try_from(HOUR).unwrap());
+    let command = Command::Reserve {
+        request: Box::new(asked),
+        from: at("west", "192.0.2.1"),
+        to: at("east", "198.51.100.1"),
+        windows: vec![Window::new(HOUR, 2 * HOUR)],
+        is_end: true,
+        document: None,
+    };
+    (kept, command)
+}
+
+#[test]
+fn what_is_provisioned_before_its_time_is_scheduled_and_in_it_waits_for_the_network() {
+    let (mut kept, command) = managed();
+    kept.act(&operator(), &command, 0).unwrap();
+    let id = ReservationId(0);
+    let provision = |kept: &Kept| kept.show(1, HOUR).state.provision;
+    kept.act(&operator(), &Command::Provision(id), 0).unwrap();
+    assert_eq!(provision(&kept), Some(ProvisionState::Provisioned));
+    kept.act(&operator(), &Command::Release(id), 0).unwrap();
+    assert_eq!(provision(&kept), Some(ProvisionState::Released));
+    kept.act(&operator(), &Command::Provision(id), HOUR).unwrap();
+    assert_eq!(provision(&kept), Some(ProvisionState::Provisioning));
+    let settle = |what: Settled| Command::Settle(vec![(id, what)]);
+    // Nothing is torn down that is being set up.
+    assert!(
+        kept.act(&operator(), &settle(Settled::TornDown), HOUR)
+            .unwrap()
+            .is_empty()
+    );
+    kept.act(&operator(), &settle(Settled::SetUp), HOUR).unwrap();
+    assert_eq!(provision(&kept), Some(ProvisionState::Provisioned));
+    kept.act(&operator(), &Command::Release(id), HOUR).unwrap();
+    assert_eq!(provision(&kept), Some(ProvisionState::Releasing));
+    kept.act(&operator(), &settle(Settled::TornDown), HOUR).unwrap();
+    assert_eq!(provision(&kept), Some(ProvisionState::Released));
+}
+
+#[test]
+fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
+    let (mut kept, mut command) = managed();
+    if let Command::Reserve { request, .. } = &mut command {
+        request.wish = rate(5_000_000_000);
+        request.provision = true;
+    }
+    kept.act(&operator(), &command, 0).unwrap();
+    assert_eq!(kept.show(1, 0).state.provision, Some(ProvisionState::Provisioned));
+    assert!(
+        kept.act(&operator(), &command, 0).is_err(),
+        "there is no more room"
+    );
+    // A change that is held goes with it.
+    let change = ReservationChange {
+        wish: Some(rate(1_000_000_000)),
+        hold: true,
+        ..ReservationChange::default()
+    };
+    let change = Command::Change {
+        id: ReservationId(0),
+        change,
+    };
+    kept.act(&operator(), &change, 0).unwrap();
+    let why = "west, link w-n: the switch is off".to_owned();
+    let failed = Command::Settle(vec![(ReservationId(0), Settled::Failed(why.clone()))]);
+    kept.act(&operator(), &failed, HOUR).unwrap();
+    let shown = kept.show(1, HOUR);
+    assert_eq!((shown.state.life, shown.failure), (LifeState::Failed, Some(why)));
+    assert!(shown.pieces.is_empty() && shown.held.is_none());
+    assert!(
+        kept.act(&operator(), &failed, HOUR).unwrap().is_empty(),
+        "it fails once"
+    );
+    kept.act(&operator(), &command, HOUR).unwrap();
+    kept.pass(HOUR + i64::try_from(KEEP_MS).unwrap() + 1);
+    assert!(kept.desk.reservations().all(|(id, ..)| id != ReservationId(0)));
+}
+
+#[test]
+fn paths_and_neighbours_are_told_apart_by_source_ports() {
+    let (mut kept, mut command) = managed();
+    let ports = |found: &Reservation| -> Vec<Option<u16>> {
+        let paths = found.pieces.iter().flat_map(|piece| &piece.paths);
+        paths
+            .map(|path| path.source_ports.map(|ports| ports.first))
+            .collect()
+    };
+    let first = kept.act(&operator(), &command, 0).unwrap();
+    assert_eq!(ports(&first[0]), [None], "all streams between its ends");
+    let second = kept.act(&operator(), &command, 0).unwrap();
+    assert_eq!(ports(&second[0]), [Some(10_752)], "the first has all others");
+    if let Command::Reserve { windows, .. } = &mut command {
+        *windows = vec![Window::new(2 * HOUR, 3 * HOUR)];
+    }
+    let later = kept.act(&operator(), &command, 0).unwrap();
+    assert_eq!(ports(&later[0]), [None], "nobody shares its time");
+    // It can't be moved into the time of another that has all streams.
+    let change = ReservationChange {
+        start_ms: Some(u64::try_from(HOUR).unwrap()),
+        ..ReservationChange::default()
+    };
+    let change = Command::Change {
+        id: ReservationId(2),
+        change,
+    };
+    let error = kept.act(&operator(), &change, 0).unwrap_err();
+    assert!(error.to_string().contains("has the same source ports"), "{error}");
+    if let Command::Reserve { request, from, .. } = &mut command {
+        request.pin = true;
+        from.address = None;
+    }
+    let error = kept.act(&operator(), &command, 0).unwrap_err();
+    assert!(error.to_string().starts_with("pin:"), "{error}");
+}
