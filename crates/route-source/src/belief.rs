@@ -38,7 +38,7 @@ const MAX_LINE_BYTES: usize = 300;
 const DIRECT: &str = "direct";
 const NONE_IS_QUICKER: &str = "by the last table, no route is quicker than the direct one";
 /// Most lines for people.
-const MAX_LINES: usize = 5;
+pub(crate) const MAX_LINES: usize = 5;
 
 /// Why a table or an answer is not gone by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

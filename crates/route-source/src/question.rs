@@ -7,6 +7,8 @@ pub use longhaul_control_api::forecasts::Spread;
 use longhaul_proto::{Endpoint, Route};
 use quantities::Time;
 
+use crate::belief::{MAX_AT_ONCE, MAX_LINES};
+
 /// What is to be moved, and where to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
@@ -124,6 +126,17 @@ impl Choice {
             seconds: None,
             why: vec![why.into()],
             origin: Origin::Nobody,
+        }
+    }
+
+    /// The same where that is not enough, for this reason: routes to fall back to are used at once, too.
+    #[must_use]
+    pub fn falling_back(self, reason: String) -> Self {
+        let why = std::iter::once(reason).chain(self.why);
+        Self {
+            at_once: self.routes.len().min(MAX_AT_ONCE),
+            why: why.take(MAX_LINES).collect(),
+            ..self
         }
     }
 

@@ -15,9 +15,10 @@ use longhaul_hop::unix_ms;
 use longhaul_proto::{Endpoint, Route, SessionId, SigningKey};
 use longhaul_route_source::belief::SMALL_BYTES;
 use longhaul_route_source::{Choice, ChosenRoute, ClientSource, NoRoutes, Origin, Question, Spread};
-use longhaul_transfer::{Progress, RouteStanding, depots_of, is_reserved};
+use longhaul_transfer::{OTHERS_IF_NOT_OPEN_AFTER, Progress, RouteStanding, depots_of, is_reserved};
 use serde::Serialize;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use super::measured::{Whole, measured};
 use crate::controller::sync;
@@ -51,6 +52,8 @@ struct Said {
     choice: Option<Choice>,
     /// What was promised first, and how many seconds after the beginning.
     promised: Option<(Spread, f64)>,
+    /// Routes that the copy went over to because the direct one did not open in time. They stay, whatever is chosen afterwards.
+    fallen_back: Vec<Route>,
 }
 
 /// The same in the report of a copy.
@@ -134,7 +137,12 @@ impl Routing {
             self.go_by(choice, &self.question, connector);
         }
         let (routing, connector, progress) = (self.clone(), connector.clone(), progress.clone());
-        let asking = tokio::spawn(async move { routing.ask(&connector, &progress).await });
+        let asking = tokio::spawn(async move {
+            tokio::join!(
+                routing.ask(&connector, &progress),
+                routing.fall_back(&connector, &progress)
+            );
+        });
         *self.asking.lock().unwrap_or_else(PoisonError::into_inner) = Some(asking);
     }
 
@@ -157,7 +165,7 @@ impl Routing {
                 match question.bytes.is_none_or(|bytes| bytes >= MANY_BYTES) {
                     true => {
                         if let Ok(answer) = early.await {
-                            self.heard(answer, &self.question, connector);
+                            self.received(answer, &self.question, connector);
                         }
                         if question.bytes.is_none() {
                             return;
@@ -169,11 +177,44 @@ impl Routing {
         }
         if question.bytes.is_none_or(|bytes| bytes > SMALL_BYTES) {
             let answer = self.source.asked(&question).await;
-            self.heard(answer, &question, connector);
+            self.received(answer, &question, connector);
         }
     }
 
-    fn heard(&self, answer: Result<Choice, NoRoutes>, question: &Question, connector: &Remembering) {
+    /// Where the direct route does not open in time, has the copy go by whichever others are known, also one that is too small to be worth them otherwise.
+    async fn fall_back(&self, connector: &Remembering, progress: &Progress) {
+        sleep(OTHERS_IF_NOT_OPEN_AFTER).await;
+        let is_open = || !progress.streams().is_empty();
+        if is_open() {
+            return;
+        }
+        let question = Question {
+            bytes: None,
+            ..self.question.clone()
+        };
+        let reason = || {
+            let waited = quantities::Time(OTHERS_IF_NOT_OPEN_AFTER);
+            format!("the direct route was not open after {waited}")
+        };
+        let mut choice = self.source.at_once(&question).await.falling_back(reason());
+        if choice.is_direct() {
+            choice = match self.source.asked(&question).await {
+                Ok(choice) => choice.falling_back(reason()),
+                Err(error) => {
+                    tracing::info!(%error, "the controller knows no way around the direct route");
+                    return;
+                }
+            };
+        }
+        if choice.is_direct() || is_open() {
+            return;
+        }
+        let routes = routes_of(&choice);
+        self.go_by(choice, &question, connector);
+        self.said().fallen_back = routes;
+    }
+
+    fn received(&self, answer: Result<Choice, NoRoutes>, question: &Question, connector: &Remembering) {
         match answer {
             Ok(choice) => self.go_by(choice, question, connector),
             Err(error) => tracing::info!(%error, "the controller chooses no route"),
@@ -185,19 +226,22 @@ impl Routing {
     }
 
     fn go_by(&self, choice: Choice, question: &Question, connector: &Remembering) {
-        let routes: Vec<Route> = choice.used().iter().map(|chosen| chosen.route.clone()).collect();
+        let mut routes = routes_of(&choice);
         tracing::info!(
             routes = choice.names(),
             by = choice.origin.word(),
             "routes are chosen"
         );
         let mut said = self.said();
-        // Of what nobody knows the size of, nobody can say how long it takes.
-        if question.bytes.is_some() {
-            let now = self.begun.elapsed().as_secs_f64();
-            said.promised = said.promised.or(choice.seconds.map(|seconds| (seconds, now)));
+        if said.fallen_back.is_empty() {
+            // Of what nobody knows the size of, nobody can say how long it takes.
+            if question.bytes.is_some() {
+                let now = self.begun.elapsed().as_secs_f64();
+                said.promised = said.promised.or(choice.seconds.map(|seconds| (seconds, now)));
+            }
+            said.choice = Some(choice);
         }
-        said.choice = Some(choice);
+        routes.extend(said.fallen_back.iter().cloned());
         drop(said);
         connector.use_beside(&routes);
     }
@@ -351,6 +395,11 @@ impl Routing {
             _ => route.hops().iter().map(|hop| hop.endpoint.to_string()).collect(),
         }
     }
+}
+
+/// The routes that a choice uses.
+fn routes_of(choice: &Choice) -> Vec<Route> {
+    choice.used().iter().map(|chosen| chosen.route.clone()).collect()
 }
 
 /// Routes that did not do what they were chosen for, as they stood last.

@@ -127,6 +127,14 @@ impl LongPath {
         hops.join(",")
     }
 
+    /// Has the first node drop all packets for the server, without a word; the depot there goes on to the next one.
+    pub fn drop_what_goes_directly(&self) {
+        let mut ip = self.lab.command("near", "ip").unwrap();
+        let server = self.lab.address("server").unwrap();
+        ip.args(["route", "replace", "blackhole", &format!("{server}/32")]);
+        assert!(ip.status().unwrap().success());
+    }
+
     /// The process of the depot on the first node.
     pub fn first_depot(&self) -> &Child {
         &self.servers[0].0

@@ -67,6 +67,30 @@ fn a_table_that_is_right_is_used_and_one_that_lies_costs_no_byte() {
     }
 }
 
+/// A network that drops whatever goes directly, and a table that prefers that way: the copy, too small to be worth a depot otherwise, goes over the
+/// depots that the table has to fall back to.
+#[test]
+fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is() {
+    let Some(path) = LongPath::up() else { return };
+    let small = 100 << 10;
+    std::fs::write(path.root().join("file"), vec![7; small]).unwrap();
+    let around = path.route(&["near", "far"]);
+    let mut table = table("direct");
+    let class = &mut table["destinations"][0]["sizes"][0];
+    class["fall_back"] =
+        json!([{ "via": [], "route": around, "seconds": null, "rate_bps": null, "share": 0.0 }]);
+    path.keep_table(Some(&table));
+    path.drop_what_goes_directly();
+    let report = path.fetched("file", &[]);
+    assert!(bytes_by(&report, &around) >= small as u64, "{report}");
+    assert_eq!(bytes_by(&report, "direct"), 0, "{report}");
+    let why = &report["routing"]["why"];
+    assert!(
+        why[0].as_str().unwrap().contains("direct route was not open"),
+        "{why}"
+    );
+}
+
 /// A depot that takes the sessions and then moves nothing: it is stopped as soon as a stream stands, as by a machine that hangs.
 #[test]
 fn what_a_depot_holds_that_hangs_goes_elsewhere() {

@@ -69,6 +69,9 @@ pub struct Made {
     seconds: f64,
     /// Whether every byte arrived.
     whole: bool,
+    /// How it ended, if not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lost: Option<String>,
     /// The depots that it passed, by site; none of those that went directly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     depots: Vec<String>,

@@ -290,11 +290,17 @@ impl<'a, 'h> World<'a, 'h> {
                 .and_then(|line| serde_json::from_str::<Value>(line).ok()),
             Err(_) => None,
         };
-        let whole = ended.is_ok_and(|(status, ..)| status.success()) && same().unwrap_or(false);
+        let is_success = ended.as_ref().is_ok_and(|(status, ..)| status.success());
+        let whole = is_success && same().unwrap_or(false);
+        let lost = (!whole).then(|| match &ended {
+            Ok((status, _, errors)) => format!("{status}: {}", errors.trim()),
+            Err(error) => format!("{error:#}"),
+        });
         let report = report.unwrap_or_default();
         Ok(Made {
             seconds,
             whole,
+            lost,
             depots: self.depots_of(&report),
             promised: promised(&report),
         })

@@ -13,7 +13,7 @@ use super::slot::{Slot, SlotState};
 use crate::client::joining::JoiningView;
 use crate::client::steering::DIRECT;
 use crate::client::stream_count::{RoundTrips, RouteRtt, View};
-use crate::client::{Connector, Side};
+use crate::client::{Connector, OTHERS_IF_NOT_OPEN_AFTER, Side};
 
 /// Streams that a client opens before the server has told how many it allows (LH-COPY-9), or one for each route: a server that allows
 /// fewer refuses the rest, and the copy goes on without them.
@@ -22,9 +22,6 @@ const MAX_STREAMS_BEFORE_ACCEPT: usize = 16;
 const ALL_ROUTES_FROM_BYTES: u64 = 1 << 20;
 /// Total from which routes that were chosen for a copy are opened at once; in a smaller one when it shows that it lasts ([`joining`](crate::client::joining)).
 const CHOSEN_ROUTES_FROM_BYTES: u64 = 16 << 20;
-/// A copy whose first stream is not open after this opens one over each route that was chosen for it, however small it is. By then the
-/// first connection's SYN was lost, which is sent again after a second (RFC 6298, section 2), or the path is a very long one.
-const OTHERS_IF_NOT_OPEN_AFTER: Duration = Duration::from_secs(1);
 /// Pauses between looks at a copy whose bytes move, and at one that stands still.
 const MIN_LOOK_PAUSE: Duration = Duration::from_millis(25);
 const MAX_LOOK_PAUSE: Duration = Duration::from_secs(1);
