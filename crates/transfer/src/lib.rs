@@ -28,8 +28,8 @@ mod tree_hash;
 mod wire;
 
 pub use client::{
-    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, OTHERS_IF_NOT_OPEN_AFTER, Outcome,
-    RECONNECT_TIMEOUT, RoutePlan, Transport,
+    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, OTHERS_IF_NOT_OPEN_AFTER,
+    OTHERS_IF_STILL_FOR, Outcome, RECONNECT_TIMEOUT, RoutePlan, Transport,
 };
 pub use error::{Error, Failure, FailureKind};
 pub use explain::{Picture, explain};

@@ -259,6 +259,13 @@ impl Progress {
         })
     }
 
+    /// A number that grows whenever anything moves: of bytes on the streams' connections and in place. None before the first stream is open.
+    pub fn moved(&self) -> Option<u64> {
+        let streams = self.streams();
+        let moved = streams.iter().map(|stream| stream.ends().here.moved);
+        (!streams.is_empty()).then(|| moved.fold(self.bytes_travelled(), u64::saturating_add))
+    }
+
     /// How many bytes of files there are, as soon as that is known; none, as soon as there are `many` and the walk goes on.
     pub async fn size(&self, many: u64) -> Option<u64> {
         loop {

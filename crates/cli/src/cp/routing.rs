@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_control_api::measurements::Batch;
 use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
@@ -15,7 +15,9 @@ use longhaul_hop::unix_ms;
 use longhaul_proto::{Endpoint, Route, SessionId, SigningKey};
 use longhaul_route_source::belief::SMALL_BYTES;
 use longhaul_route_source::{Choice, ChosenRoute, ClientSource, NoRoutes, Origin, Question, Spread};
-use longhaul_transfer::{OTHERS_IF_NOT_OPEN_AFTER, Progress, RouteStanding, depots_of, is_reserved};
+use longhaul_transfer::{
+    OTHERS_IF_NOT_OPEN_AFTER, OTHERS_IF_STILL_FOR, Progress, RouteStanding, depots_of, is_reserved,
+};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -28,6 +30,9 @@ use crate::trust::Remembering;
 
 /// From so many bytes on it does not matter to a choice of routes how many there are.
 const MANY_BYTES: u64 = 64 << 20;
+
+/// The pause between two looks whether anything has moved.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 /// Who chooses the routes of a copy, and what they said.
 pub struct Routing {
@@ -52,7 +57,7 @@ struct Said {
     choice: Option<Choice>,
     /// What was promised first, and how many seconds after the beginning.
     promised: Option<(Spread, f64)>,
-    /// Routes that the copy went over to because the direct one did not open in time. They stay, whatever is chosen afterwards.
+    /// Routes that the copy went over to because the direct one was silent. They stay, whatever is chosen afterwards.
     fallen_back: Vec<Route>,
 }
 
@@ -181,37 +186,55 @@ impl Routing {
         }
     }
 
-    /// Where the direct route does not open in time, has the copy go by whichever others are known, also one that is too small to be worth them otherwise.
+    /// Where the direct route does not open in time, or the copy stands still, has it go by whichever routes there are to fall back to, also one that is too
+    /// small to be worth them otherwise.
     async fn fall_back(&self, connector: &Remembering, progress: &Progress) {
-        sleep(OTHERS_IF_NOT_OPEN_AFTER).await;
-        let is_open = || !progress.streams().is_empty();
-        if is_open() {
-            return;
-        }
-        let question = Question {
-            bytes: None,
-            ..self.question.clone()
-        };
-        let reason = || {
-            let waited = quantities::Time(OTHERS_IF_NOT_OPEN_AFTER);
-            format!("the direct route was not open after {waited}")
-        };
-        let mut choice = self.source.at_once(&question).await.falling_back(reason());
-        if choice.is_direct() {
-            choice = match self.source.asked(&question).await {
-                Ok(choice) => choice.falling_back(reason()),
-                Err(error) => {
-                    tracing::info!(%error, "the controller knows no way around the direct route");
+        let (mut before, mut since) = (None, Instant::now());
+        loop {
+            sleep(LOOK_PAUSE).await;
+            let moved = progress.moved();
+            if moved != before {
+                (before, since) = (moved, Instant::now());
+                continue;
+            }
+            let (allowed, what) = match moved {
+                None => (OTHERS_IF_NOT_OPEN_AFTER, "the direct route was not open after"),
+                Some(_) => (OTHERS_IF_STILL_FOR, "nothing had moved for"),
+            };
+            if since.elapsed() < allowed {
+                continue;
+            }
+            let reason = format!("{what} {}", quantities::Time(allowed));
+            let question = Question {
+                bytes: None,
+                ..self.question.clone()
+            };
+            match self.ways_around(&question, &reason).await {
+                Some(choice) if progress.moved() == moved => {
+                    let routes = routes_of(&choice);
+                    self.go_by(choice, &question, connector);
+                    self.said().fallen_back = routes;
                     return;
                 }
-            };
+                _ => since = Instant::now(),
+            }
         }
-        if choice.is_direct() || is_open() {
-            return;
+    }
+
+    /// Routes that are used and those to fall back to: of the table, or else of the controller. None where the direct one is all that is known.
+    async fn ways_around(&self, question: &Question, reason: &str) -> Option<Choice> {
+        let known = self.source.at_once(question).await;
+        let known = known.falling_back(reason.to_owned());
+        if !known.is_direct() {
+            return Some(known);
         }
-        let routes = routes_of(&choice);
-        self.go_by(choice, &question, connector);
-        self.said().fallen_back = routes;
+        match self.source.asked(question).await {
+            Ok(choice) => Some(choice.falling_back(reason.to_owned())).filter(|choice| !choice.is_direct()),
+            Err(error) => {
+                tracing::info!(%error, "the controller knows no way around the direct route");
+                None
+            }
+        }
     }
 
     fn received(&self, answer: Result<Choice, NoRoutes>, question: &Question, connector: &Remembering) {

@@ -127,11 +127,12 @@ impl LongPath {
         hops.join(",")
     }
 
-    /// Has the first node drop all packets for the server, without a word; the depot there goes on to the next one.
-    pub fn drop_what_goes_directly(&self) {
+    /// Has the first node drop all packets for the server, without a word, or forward them again; the depot there goes on to the next one.
+    pub fn drop_what_goes_directly(&self, drops: bool) {
+        let change = if drops { "add" } else { "delete" };
+        let server = self.lab.address("server").unwrap().to_string();
         let mut ip = self.lab.command("near", "ip").unwrap();
-        let server = self.lab.address("server").unwrap();
-        ip.args(["route", "replace", "blackhole", &format!("{server}/32")]);
+        ip.args(["rule", change, "to", &server, "blackhole"]);
         assert!(ip.status().unwrap().success());
     }
 

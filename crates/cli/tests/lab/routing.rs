@@ -29,6 +29,15 @@ fn table(route: &str) -> Value {
     })
 }
 
+/// A table, made just now, that sends everything directly, and has this route to fall back to.
+fn with_fall_back(route: &str) -> Value {
+    let mut table = table("direct");
+    let class = &mut table["destinations"][0]["sizes"][0];
+    class["fall_back"] =
+        json!([{ "via": [], "route": route, "seconds": null, "rate_bps": null, "share": 0.0 }]);
+    table
+}
+
 fn bytes_by(report: &Value, route: &str) -> u64 {
     let routes = report["routes"].as_array().unwrap();
     let sum = routes.iter().find(|sum| sum["route"] == route);
@@ -80,7 +89,7 @@ fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is()
     class["fall_back"] =
         json!([{ "via": [], "route": around, "seconds": null, "rate_bps": null, "share": 0.0 }]);
     path.keep_table(Some(&table));
-    path.drop_what_goes_directly();
+    path.drop_what_goes_directly(true);
     let report = path.fetched("file", &[]);
     assert!(bytes_by(&report, &around) >= small as u64, "{report}");
     assert_eq!(bytes_by(&report, "direct"), 0, "{report}");
@@ -89,6 +98,31 @@ fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is()
         why[0].as_str().unwrap().contains("direct route was not open"),
         "{why}"
     );
+}
+
+/// The same where it falls silent in the midst of a copy that would not last long enough for another route to be opened.
+#[test]
+fn where_the_direct_route_falls_silent_a_copy_goes_on_by_another() {
+    let overrides = Overrides::default().set("links.last.rate", "2 Mbit/s");
+    let Some(path) = LongPath::with(&overrides) else {
+        return;
+    };
+    let bytes = 2 << 20;
+    std::fs::write(path.root().join("file"), vec![7; bytes]).unwrap();
+    let around = path.route(&["near", "far"]);
+    path.keep_table(Some(&with_fall_back(&around)));
+    for arguments in [&[][..], &["--streams", "2"]] {
+        let mut is_open = false;
+        let report = path.fetched_hearing("file", arguments, |event| {
+            if event["event"] == "stream_opened" && !std::mem::replace(&mut is_open, true) {
+                path.drop_what_goes_directly(true);
+            }
+        });
+        assert!(bytes_by(&report, &around) > 0, "{report}");
+        let why = &report["routing"]["why"];
+        assert!(why[0].as_str().unwrap().contains("nothing had moved"), "{why}");
+        path.drop_what_goes_directly(false);
+    }
 }
 
 /// A depot that takes the sessions and then moves nothing: it is stopped as soon as a stream stands, as by a machine that hangs.

@@ -35,6 +35,8 @@ pub(super) struct Supervisor<'a, C> {
     steering: Option<Steering>,
     /// Whether it is worth opening more than the direct route, and what says so.
     spreads: bool,
+    /// Whether a stream is open and nothing has moved for long.
+    stands_still: bool,
     joining: Joining,
     side: Side,
     tasks: JoinSet<Ended>,
@@ -67,6 +69,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             steering: plan.as_ref().map(|_| Steering::default()),
             plan,
             spreads: false,
+            stands_still: false,
             joining: Joining::default(),
             side,
             tasks: JoinSet::new(),

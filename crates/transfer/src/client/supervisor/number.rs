@@ -13,7 +13,7 @@ use super::slot::{Slot, SlotState};
 use crate::client::joining::JoiningView;
 use crate::client::steering::DIRECT;
 use crate::client::stream_count::{RoundTrips, RouteRtt, View};
-use crate::client::{Connector, OTHERS_IF_NOT_OPEN_AFTER, Side};
+use crate::client::{Connector, OTHERS_IF_NOT_OPEN_AFTER, OTHERS_IF_STILL_FOR, Side};
 
 /// Streams that a client opens before the server has told how many it allows (LH-COPY-9), or one for each route: a server that allows
 /// fewer refuses the rest, and the copy goes on without them.
@@ -43,6 +43,10 @@ impl<C: Connector> Supervisor<'_, C> {
             self.count.at_least(self.routes.len());
         }
         let view = self.view();
+        if view.moved != self.moved.0 {
+            self.moved = (view.moved, now);
+        }
+        self.stands_still = self.ever_open && now.duration_since(self.moved.1) >= OTHERS_IF_STILL_FOR;
         let before = self.count.wanted();
         self.count.observe(&view);
         if self.steering.is_some() && !self.spreads {
@@ -55,8 +59,11 @@ impl<C: Connector> Supervisor<'_, C> {
                 mss: view.mss,
             });
             // The user's own number is spread over all routes: none is opened beside it.
-            self.spreads =
-                lasts || nothing_opens || found >= CHOSEN_ROUTES_FROM_BYTES || self.count.is_fixed();
+            self.spreads = lasts
+                || nothing_opens
+                || self.stands_still
+                || found >= CHOSEN_ROUTES_FROM_BYTES
+                || self.count.is_fixed();
         }
         if now.duration_since(self.shares_marked) >= SHARE_SPAN {
             self.shares_marked = now;
@@ -76,9 +83,6 @@ impl<C: Connector> Supervisor<'_, C> {
                 limit = ?view.sending.chief(),
                 "another number of streams"
             );
-        }
-        if view.moved != self.moved.0 {
-            self.moved = (view.moved, now);
         }
         let still = now.duration_since(self.moved.1) / LOOK_PAUSE_DIVISOR;
         self.next_look = now + still.clamp(MIN_LOOK_PAUSE, MAX_LOOK_PAUSE);
@@ -153,6 +157,8 @@ impl<C: Connector> Supervisor<'_, C> {
         };
         let wanted = match &self.steering {
             Some(steering) if self.spreads && !self.count.is_fixed() => steering.in_all(self.count.wanted()),
+            // Those that are open are of no use; each other route has one.
+            Some(_) if self.stands_still => self.count.wanted() + routes - 1,
             _ => self.count.wanted(),
         };
         let wanted = wanted.min(most).min(self.count.most());
