@@ -157,11 +157,12 @@ impl<C: Connector> Supervisor<'_, C> {
         };
         let wanted = match &self.steering {
             Some(steering) if self.spreads && !self.count.is_fixed() => steering.in_all(self.count.wanted()),
-            // Those that are open are of no use; each other route has one.
-            Some(_) if self.stands_still => self.count.wanted() + routes - 1,
             _ => self.count.wanted(),
         };
         let wanted = wanted.min(most).min(self.count.most());
+        if self.stands_still {
+            self.open_on_others();
+        }
         let mut counting = self.slots.iter().filter(|slot| self.counts(slot)).count();
         while counting < wanted
             && let Some(route) = self.next_route()
@@ -177,6 +178,16 @@ impl<C: Connector> Supervisor<'_, C> {
             let mut used = self.used_routes().into_iter();
             let untried = used.find(|route| self.slots.iter().all(|slot| slot.route != *route));
             if let Some(route) = untried {
+                self.open_on(route);
+            }
+        }
+    }
+
+    /// Has a stream opened on each route that has none, however many there are on others: those are of no use.
+    fn open_on_others(&mut self) {
+        for route in self.used_routes() {
+            let has_one = self.slots.iter().any(|slot| slot.route == route && slot.counts());
+            if !has_one && self.most_on(route) > 0 {
                 self.open_on(route);
             }
         }
