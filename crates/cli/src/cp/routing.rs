@@ -34,6 +34,9 @@ const MANY_BYTES: u64 = 64 << 20;
 /// The pause between two looks whether anything has moved.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
+/// Routes that a copy falls back to, at most.
+const MAX_FALLEN_BACK: usize = 6;
+
 /// Who chooses the routes of a copy, and what they said.
 pub struct Routing {
     source: ClientSource,
@@ -209,30 +212,29 @@ impl Routing {
                 bytes: None,
                 ..self.question.clone()
             };
-            match self.ways_around(&question, &reason).await {
-                Some(choice) if progress.moved() == moved => {
-                    let routes = routes_of(&choice);
-                    self.go_by(choice, &question, connector);
-                    self.said().fallen_back = routes;
-                    return;
-                }
-                _ => since = Instant::now(),
+            // The table may be from before whatever has happened, and the controller away.
+            let known = self.source.at_once(&question).await;
+            self.fall_back_to(known, &reason, &question, connector);
+            match self.source.asked(&question).await {
+                Ok(answer) => self.fall_back_to(answer, &reason, &question, connector),
+                Err(error) => tracing::info!(%error, "the controller knows no way around the direct route"),
             }
+            since = Instant::now();
         }
     }
 
-    /// Routes that are used and those to fall back to: of the table, or else of the controller. None where the direct one is all that is known.
-    async fn ways_around(&self, question: &Question, reason: &str) -> Option<Choice> {
-        let known = self.source.at_once(question).await;
-        let known = known.falling_back(reason.to_owned());
-        if !known.is_direct() {
-            return Some(known);
+    /// Has the copy go by the routes of a choice and those to fall back to, beside those that it fell back to before.
+    fn fall_back_to(&self, choice: Choice, reason: &str, question: &Question, connector: &Remembering) {
+        let choice = choice.falling_back(reason.to_owned());
+        if choice.is_direct() {
+            return;
         }
-        match self.source.asked(question).await {
-            Ok(choice) => Some(choice.falling_back(reason.to_owned())).filter(|choice| !choice.is_direct()),
-            Err(error) => {
-                tracing::info!(%error, "the controller knows no way around the direct route");
-                None
+        let routes = routes_of(&choice);
+        self.go_by(choice, question, connector);
+        let mut said = self.said();
+        for route in routes {
+            if said.fallen_back.len() < MAX_FALLEN_BACK && !said.fallen_back.contains(&route) {
+                said.fallen_back.push(route);
             }
         }
     }

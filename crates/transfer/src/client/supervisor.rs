@@ -35,7 +35,7 @@ pub(super) struct Supervisor<'a, C> {
     steering: Option<Steering>,
     /// Whether it is worth opening more than the direct route, and what says so.
     spreads: bool,
-    /// Whether a stream is open and nothing has moved for long.
+    /// Whether nothing has opened, or moved, for long.
     stands_still: bool,
     joining: Joining,
     side: Side,

@@ -292,11 +292,14 @@ impl<'a, 'h> World<'a, 'h> {
         };
         let is_success = ended.as_ref().is_ok_and(|(status, ..)| status.success());
         let whole = is_success && same().unwrap_or(false);
+        let report = report.unwrap_or_default();
         let lost = (!whole).then(|| match &ended {
-            Ok((status, _, errors)) => format!("{status}: {}", errors.trim()),
+            Ok((status, _, errors)) => {
+                let said = report["error"].as_str().unwrap_or(errors);
+                format!("{status}: {}", said.trim())
+            }
             Err(error) => format!("{error:#}"),
         });
-        let report = report.unwrap_or_default();
         Ok(Made {
             seconds,
             whole,

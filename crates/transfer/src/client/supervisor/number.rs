@@ -38,7 +38,6 @@ impl<C: Connector> Supervisor<'_, C> {
             return;
         }
         let found = self.client.progress.bytes_found.load(Ordering::Relaxed);
-        let nothing_opens = !self.ever_open && now.duration_since(self.begun) >= OTHERS_IF_NOT_OPEN_AFTER;
         if self.steering.is_none() && found >= ALL_ROUTES_FROM_BYTES {
             self.count.at_least(self.routes.len());
         }
@@ -46,7 +45,11 @@ impl<C: Connector> Supervisor<'_, C> {
         if view.moved != self.moved.0 {
             self.moved = (view.moved, now);
         }
-        self.stands_still = self.ever_open && now.duration_since(self.moved.1) >= OTHERS_IF_STILL_FOR;
+        let allowed = match self.ever_open {
+            true => OTHERS_IF_STILL_FOR,
+            false => OTHERS_IF_NOT_OPEN_AFTER,
+        };
+        self.stands_still = now.duration_since(self.moved.1) >= allowed;
         let before = self.count.wanted();
         self.count.observe(&view);
         if self.steering.is_some() && !self.spreads {
@@ -59,11 +62,8 @@ impl<C: Connector> Supervisor<'_, C> {
                 mss: view.mss,
             });
             // The user's own number is spread over all routes: none is opened beside it.
-            self.spreads = lasts
-                || nothing_opens
-                || self.stands_still
-                || found >= CHOSEN_ROUTES_FROM_BYTES
-                || self.count.is_fixed();
+            self.spreads =
+                lasts || self.stands_still || found >= CHOSEN_ROUTES_FROM_BYTES || self.count.is_fixed();
         }
         if now.duration_since(self.shares_marked) >= SHARE_SPAN {
             self.shares_marked = now;
