@@ -92,22 +92,25 @@ pub struct Short {
 /// # Errors
 /// [`Short`], where it is less.
 pub fn reach(field: &Field<'_>, ask: &Ask, want: Rate) -> Result<Vec<Route>, Short> {
-    found(field, ask, want, || {
+    let widest = || candidates::greedy(field, ask, want);
+    found(field, ask, want, widest, || {
         Some(bound(field, ask.ends, ask.paths, want)).filter(|cut| cut.rate < want)
     })
 }
 
-/// [`reach`], where `narrower` looks for a cut that is narrower than what is wanted: only if the widest paths don't carry that much.
+/// [`reach`], where `widest` gives what goes over the widest paths, and `narrower` looks for a cut that is narrower than what is wanted: only if those
+/// don't carry that much.
 fn found(
     field: &Field<'_>,
     ask: &Ask,
     want: Rate,
+    widest: impl FnOnce() -> Vec<Route>,
     narrower: impl FnOnce() -> Option<Cut>,
 ) -> Result<Vec<Route>, Short> {
     if let Some(path) = field.best(ask.ends, want, ask.preference) {
         return Ok(vec![Route { path, rate: want }]);
     }
-    let mut best = candidates::greedy(field, ask, want);
+    let mut best = widest();
     if total(&best) >= want {
         return Ok(best);
     }
@@ -143,7 +146,8 @@ fn found(
 #[must_use]
 pub fn most(field: &Field<'_>, ask: &Ask, want: Rate) -> (Vec<Route>, Rate) {
     // What goes over the widest paths spares the search for cuts that can't be narrower: a flow for each.
-    let reached = total(&candidates::greedy(field, ask, want));
+    let widest = candidates::greedy(field, ask, want);
+    let reached = total(&widest);
     let limit = match reached < want {
         true => bound_of_reached(field, ask.ends, ask.paths, 0, reached)
             .rate
@@ -153,8 +157,8 @@ pub fn most(field: &Field<'_>, ask: &Ask, want: Rate) -> (Vec<Route>, Rate) {
     if limit == 0 {
         return (Vec::new(), 0);
     }
-    // No cut is narrower than the narrowest.
-    match found(field, ask, limit, || None) {
+    // They carry no more than the limit, so they are its own as well. No cut is narrower than the narrowest.
+    match found(field, ask, limit, || widest, || None) {
         Ok(routes) => (routes, limit),
         Err(Short {
             routes,

@@ -40,11 +40,6 @@ use supervisor::Supervisor;
 
 /// How long a copy without any stream tries to get one back.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(6);
-/// A copy whose first stream is not open after this opens one over each route that was chosen for it, however small it is. By then the
-/// first connection's SYN was lost, which is sent again after a second (RFC 6298, section 2), or the path is a very long one.
-pub const OTHERS_IF_NOT_OPEN_AFTER: Duration = Duration::from_secs(1);
-/// A copy that moves nothing for so long, though a stream is open, does the same. A connection that has lost packets sends again before that, several times.
-pub const OTHERS_IF_STILL_FOR: Duration = Duration::from_secs(3);
 /// Most streams one copy opens.
 pub const MAX_STREAMS: u32 = 64;
 

@@ -28,8 +28,8 @@ mod tree_hash;
 mod wire;
 
 pub use client::{
-    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, OTHERS_IF_NOT_OPEN_AFTER,
-    OTHERS_IF_STILL_FOR, Outcome, RECONNECT_TIMEOUT, RoutePlan, Transport,
+    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, RECONNECT_TIMEOUT, RoutePlan,
+    Transport,
 };
 pub use error::{Error, Failure, FailureKind};
 pub use explain::{Picture, explain};
@@ -40,7 +40,7 @@ pub use over_sessions::{
     Mark, Reserved, SessionConnector, depots_of, is_reserved, serve_files, serve_session,
 };
 pub use part::{MAX_PARTS, Part, PartError, Portion};
-pub use progress::{Ends, Event, Observer, Progress, RouteStanding, StreamCounters};
+pub use progress::{Ends, Event, Observer, Progress, RouteStanding, Standstill, StreamCounters};
 pub use remembered::StreamMemory;
 pub use send::Sources;
 pub use server::Server;

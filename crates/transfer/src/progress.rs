@@ -1,7 +1,9 @@
 //! What can be watched while a copy runs: counters to look at, and events as they happen.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use drs::Tally;
 use longhaul_session::{FlowWatch, Seen};
@@ -48,6 +50,7 @@ pub struct Progress {
     found: Notify,
     /// Streams that the server allows, once it has told.
     max_streams: watch::Sender<Option<usize>>,
+    standstill: watch::Sender<Option<Standstill>>,
 }
 
 /// Counters of one stream, over all the connections that it had: one that is lost and opened again goes on with the same ones.
@@ -259,13 +262,6 @@ impl Progress {
         })
     }
 
-    /// A number that grows whenever anything moves: of bytes on the streams' connections and in place. None before the first stream is open.
-    pub fn moved(&self) -> Option<u64> {
-        let streams = self.streams();
-        let moved = streams.iter().map(|stream| stream.ends().here.moved);
-        (!streams.is_empty()).then(|| moved.fold(self.bytes_travelled(), u64::saturating_add))
-    }
-
     /// How many bytes of files there are, as soon as that is known; none, as soon as there are `many` and the walk goes on.
     pub async fn size(&self, many: u64) -> Option<u64> {
         loop {
@@ -286,6 +282,20 @@ impl Progress {
     /// How many streams the server allows the copy, once it has told.
     pub(crate) fn max_streams(&self) -> watch::Receiver<Option<usize>> {
         self.max_streams.subscribe()
+    }
+
+    /// How the copy stands still, while it does: for whoever may know another route.
+    pub fn standstill(&self) -> watch::Receiver<Option<Standstill>> {
+        self.standstill.subscribe()
+    }
+
+    /// The copy stands still like that, or does not.
+    pub(crate) fn stands_still(&self, standstill: Option<Standstill>) {
+        self.standstill.send_if_modified(|known| {
+            let is_new = *known != standstill;
+            *known = standstill;
+            is_new
+        });
     }
 
     /// The counters of every stream opened so far, in the order in which they were opened first.
@@ -397,6 +407,38 @@ pub enum Event {
         /// Why.
         failure: Failure,
     },
+}
+
+/// That a copy stands still: it opens a stream over each other route that was chosen for it, however small it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standstill {
+    /// No stream has ever been open.
+    Unopened,
+    /// One has, and nothing moves.
+    Silent,
+}
+
+impl Standstill {
+    /// How long that must have been so.
+    #[must_use]
+    pub const fn after(self) -> Duration {
+        match self {
+            // By then the first connection's SYN was lost, which is sent again after a second (RFC 6298, section 2), or the path is a very long one.
+            Self::Unopened => Duration::from_secs(1),
+            // A connection that has lost packets sends again before that, several times.
+            Self::Silent => Duration::from_secs(3),
+        }
+    }
+}
+
+impl fmt::Display for Standstill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self {
+            Self::Unopened => "the direct route was not open after",
+            Self::Silent => "nothing had moved for",
+        };
+        write!(f, "{what} {}", quantities::Time(self.after()))
+    }
 }
 
 /// How a route stands beside the direct one.

@@ -15,9 +15,7 @@ use longhaul_hop::unix_ms;
 use longhaul_proto::{Endpoint, Route, SessionId, SigningKey};
 use longhaul_route_source::belief::SMALL_BYTES;
 use longhaul_route_source::{Choice, ChosenRoute, ClientSource, NoRoutes, Origin, Question, Spread};
-use longhaul_transfer::{
-    OTHERS_IF_NOT_OPEN_AFTER, OTHERS_IF_STILL_FOR, Progress, RouteStanding, depots_of, is_reserved,
-};
+use longhaul_transfer::{Progress, RouteStanding, depots_of, is_reserved};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -31,8 +29,8 @@ use crate::trust::Remembering;
 /// From so many bytes on it does not matter to a choice of routes how many there are.
 const MANY_BYTES: u64 = 64 << 20;
 
-/// The pause between two looks whether anything has moved.
-const LOOK_PAUSE: Duration = Duration::from_millis(250);
+/// The pause before routes to fall back to are looked for again, where a copy stands still in spite of them.
+const FALL_BACK_PAUSE: Duration = Duration::from_secs(3);
 
 /// Routes that a copy falls back to, at most.
 const MAX_FALLEN_BACK: usize = 6;
@@ -192,26 +190,15 @@ impl Routing {
     /// Where the direct route does not open in time, or the copy stands still, has it go by whichever routes there are to fall back to, also one that is too
     /// small to be worth them otherwise.
     async fn fall_back(&self, connector: &Remembering, progress: &Progress) {
-        let (mut before, mut since) = (None, Instant::now());
+        let question = Question {
+            bytes: None,
+            ..self.question.clone()
+        };
+        let mut standstill = progress.standstill();
         loop {
-            sleep(LOOK_PAUSE).await;
-            let moved = progress.moved();
-            if moved != before {
-                (before, since) = (moved, Instant::now());
-                continue;
-            }
-            let (allowed, what) = match moved {
-                None => (OTHERS_IF_NOT_OPEN_AFTER, "the direct route was not open after"),
-                Some(_) => (OTHERS_IF_STILL_FOR, "nothing had moved for"),
-            };
-            if since.elapsed() < allowed {
-                continue;
-            }
-            let reason = format!("{what} {}", quantities::Time(allowed));
-            let question = Question {
-                bytes: None,
-                ..self.question.clone()
-            };
+            let found = standstill.wait_for(Option::is_some).await.map(|found| *found);
+            let Ok(Some(found)) = found else { return };
+            let reason = found.to_string();
             // The table may be from before whatever has happened, and the controller away.
             let known = self.source.at_once(&question).await;
             self.fall_back_to(known, &reason, &question, connector);
@@ -219,7 +206,7 @@ impl Routing {
                 Ok(answer) => self.fall_back_to(answer, &reason, &question, connector),
                 Err(error) => tracing::info!(%error, "the controller knows no way around the direct route"),
             }
-            since = Instant::now();
+            sleep(FALL_BACK_PAUSE).await;
         }
     }
 

@@ -30,6 +30,9 @@ pub struct Controller {
     child: Child,
     out: BufReader<ChildStdout>,
     pub socket: PathBuf,
+    pub key: String,
+    /// Where it answers other machines, if it listens for them.
+    https: Option<String>,
 }
 
 impl Controller {
@@ -47,8 +50,20 @@ impl Controller {
             .spawn()
             .unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
-        let socket = ready(&mut out)["socket"].as_str().unwrap().into();
-        Self { child, out, socket }
+        let ready = ready(&mut out);
+        let text = |field: &str| ready[field].as_str().map(str::to_owned);
+        Self {
+            child,
+            out,
+            socket: text("socket").unwrap().into(),
+            key: text("key").unwrap(),
+            https: text("https"),
+        }
+    }
+
+    /// Its URL for other machines.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.https.as_ref().unwrap())
     }
 
     pub fn kill(&mut self) {

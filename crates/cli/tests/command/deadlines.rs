@@ -1,14 +1,13 @@
 //! Copies with deadlines, beside a real controller. What best effort carries is what was reported to the controller, whatever this machine does; a copy that is to
 //! be under way while something is decided is one whose server does not move: it is stopped until that is seen.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::control::ask;
+use crate::control::{Controller, ask};
 use crate::stage::{Running, Service, Stage, errors, signal};
 
 const BYTES: usize = 6 << 20;
@@ -21,17 +20,10 @@ const MAP: &str = r#"{"sites": [{"name": "west"}, {"name": "east"}],
 
 /// A controller that answers other machines.
 struct World {
-    stage: Stage,
-    controller: Child,
-    socket: std::path::PathBuf,
+    // Ends before its directory goes.
+    controller: Controller,
     server: Service,
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = self.controller.kill();
-        let _ = self.controller.wait();
-    }
+    stage: Stage,
 }
 
 fn now_ms() -> u64 {
@@ -42,32 +34,19 @@ impl World {
     /// With what best effort carries from here to the server, in bit/s.
     fn new(best_effort: f64, roles: &[&str]) -> Self {
         let stage = Stage::new();
-        let mut controller = stage
-            .longhaul("control")
-            .args(["control", "--json", "--listen", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(controller.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap();
-        let text = |field: &str| ready[field].as_str().unwrap().to_owned();
-        let socket = std::path::PathBuf::from(text("socket"));
+        let controller = Controller::start(&stage, &["--listen", "127.0.0.1:0"]);
         let server = stage.serve(&[]);
         let world = Self {
             stage,
             controller,
-            socket,
             server,
         };
         let me = world.stage.key("me");
         for role in roles {
             world.run("control", &["control", "grant", &me, role, "--name", "dtn1"]);
         }
-        let url = format!("https://{}", text("https"));
-        world.run("me", &["controller", "use", "--host-key", &text("key"), &url]);
+        let (url, key) = (world.controller.url(), &world.controller.key);
+        world.run("me", &["controller", "use", "--host-key", key, &url]);
         let (status, answer) = world.ask("PUT", "/map", MAP);
         assert_eq!(status, 200, "{answer}");
         let each = |quantity: &str, value: f64| {
@@ -91,7 +70,7 @@ impl World {
     }
 
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
-        ask(&self.socket, true, method, path, body).unwrap()
+        ask(&self.controller.socket, true, method, path, body).unwrap()
     }
 
     fn run(&self, who: &str, arguments: &[&str]) -> String {

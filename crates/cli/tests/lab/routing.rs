@@ -84,11 +84,7 @@ fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is()
     let small = 100 << 10;
     std::fs::write(path.root().join("file"), vec![7; small]).unwrap();
     let around = path.route(&["near", "far"]);
-    let mut table = table("direct");
-    let class = &mut table["destinations"][0]["sizes"][0];
-    class["fall_back"] =
-        json!([{ "via": [], "route": around, "seconds": null, "rate_bps": null, "share": 0.0 }]);
-    path.keep_table(Some(&table));
+    path.keep_table(Some(&with_fall_back(&around)));
     path.drop_what_goes_directly(true);
     let report = path.fetched("file", &[]);
     assert!(bytes_by(&report, &around) >= small as u64, "{report}");

@@ -35,8 +35,6 @@ pub(super) struct Supervisor<'a, C> {
     steering: Option<Steering>,
     /// Whether it is worth opening more than the direct route, and what says so.
     spreads: bool,
-    /// Whether nothing has opened, or moved, for long.
-    stands_still: bool,
     joining: Joining,
     side: Side,
     tasks: JoinSet<Ended>,
@@ -69,7 +67,6 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             steering: plan.as_ref().map(|_| Steering::default()),
             plan,
             spreads: false,
-            stands_still: false,
             joining: Joining::default(),
             side,
             tasks: JoinSet::new(),
@@ -143,8 +140,8 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     /// When there is something to do although nothing happens.
     fn next_wake(&self) -> Option<Instant> {
         let due = self.slots.iter().filter_map(Slot::due).min();
-        let looks = (!self.count.is_fixed() || self.steering.is_some())
-            && (self.without_stream_since.is_none() || !self.ever_open);
+        let has_streams = self.without_stream_since.is_none() || !self.ever_open;
+        let looks = self.steering.is_some() || (!self.count.is_fixed() && has_streams);
         let look = looks.then_some(self.next_look);
         let alone = self
             .without_stream_since

@@ -1,36 +1,19 @@
 //! The real controller, as depots, on-ramps and copies use it.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader};
 
 use serde_json::{Value, json};
 
 use super::{BYTES, copied};
+use crate::control::{Controller, ask};
 use crate::stage::{Stage, errors};
 
 /// The real controller, asked by TLS with keys that were granted a role.
 #[test]
 fn a_controller_lets_a_depot_register_and_hears_of_copies() {
     let stage = Stage::new();
-    let mut child = stage
-        .longhaul("control")
-        .args(["control", "--json", "--listen", "127.0.0.1:0"])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let _ended = Ended(child);
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
-    let url = format!(
-        "https://{}",
-        ready["https"].as_str().unwrap_or_else(|| panic!("{line}"))
-    );
-    let key = ready["key"]
-        .as_str()
-        .unwrap_or_else(|| panic!("{line}"))
-        .to_owned();
+    let controller = Controller::start(&stage, &["--listen", "127.0.0.1:0"]);
+    let (url, key) = (controller.url(), &controller.key);
     let run = |who: &str, arguments: &[&str]| {
         let output = stage.longhaul(who).args(arguments).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
@@ -55,7 +38,7 @@ fn a_controller_lets_a_depot_register_and_hears_of_copies() {
         "--register",
         "the-depot",
     ]);
-    command.args(["--controller", &url, "--controller-key", &key]);
+    command.args(["--controller", &url, "--controller-key", key]);
     let depot = stage.service(command, "addresses");
     let known = || run("control", &["map", "--json"]);
     assert!((0..600).any(|_| known().contains("the-depot")), "{}", known());
@@ -66,7 +49,7 @@ fn a_controller_lets_a_depot_register_and_hears_of_copies() {
         .output()
         .unwrap();
     assert_eq!(wrong.status.code(), Some(4), "{}", errors(&wrong));
-    run("me", &["controller", "use", "--host-key", &key, &url]);
+    run("me", &["controller", "use", "--host-key", key, &url]);
     let map =
         "[[site]]\nname = \"far\"\n[[host]]\nname = \"store\"\nsite = \"far\"\naddresses = [\"192.0.2.7\"]\n";
     std::fs::write(stage.path("map.toml"), map).unwrap();
@@ -75,11 +58,10 @@ fn a_controller_lets_a_depot_register_and_hears_of_copies() {
     let lines = run("me", &["route", "127.0.0.1:1", "--size", "10G"]);
     assert_eq!(lines.lines().count(), 5, "{lines}");
     let server = stage.serve(&[]);
-    let socket = ready["socket"].as_str().unwrap();
     // What a copy can't report in time, a later one reports.
     let first = (0..100).find_map(|copy| {
         copied(&stage, &server, &format!("copy-{copy}"));
-        let page = transfers(socket);
+        let (_, page) = ask(&controller.socket, true, "GET", "/transfers", "").unwrap();
         page["items"].get(0).cloned()
     });
     let first = first.expect("of a hundred copies at least one reports");
@@ -120,20 +102,6 @@ fn follows(stage: &Stage, rules: &str) {
     let kept = std::fs::read_to_string(status["routes"]["file"].as_str().unwrap()).unwrap();
     assert_eq!(kept.trim_end(), rules.trim_end());
     assert_eq!(status["routes"]["rules"], kept.matches("[[route]]").count());
-}
-
-/// What a controller says of the transfers that were reported to it.
-fn transfers(socket: &str) -> Value {
-    let mut stream = UnixStream::connect(socket).unwrap();
-    write!(
-        stream,
-        "GET /api/v1/transfers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-    serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"))
 }
 
 /// A process that is ended with the test.

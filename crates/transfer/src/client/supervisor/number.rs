@@ -13,7 +13,8 @@ use super::slot::{Slot, SlotState};
 use crate::client::joining::JoiningView;
 use crate::client::steering::DIRECT;
 use crate::client::stream_count::{RoundTrips, RouteRtt, View};
-use crate::client::{Connector, OTHERS_IF_NOT_OPEN_AFTER, OTHERS_IF_STILL_FOR, Side};
+use crate::client::{Connector, Side};
+use crate::progress::Standstill;
 
 /// Streams that a client opens before the server has told how many it allows (LH-COPY-9), or one for each route: a server that allows
 /// fewer refuses the rest, and the copy goes on without them.
@@ -45,11 +46,14 @@ impl<C: Connector> Supervisor<'_, C> {
         if view.moved != self.moved.0 {
             self.moved = (view.moved, now);
         }
-        let allowed = match self.ever_open {
-            true => OTHERS_IF_STILL_FOR,
-            false => OTHERS_IF_NOT_OPEN_AFTER,
+        let standstill = match self.ever_open {
+            true => Standstill::Silent,
+            false => Standstill::Unopened,
         };
-        self.stands_still = now.duration_since(self.moved.1) >= allowed;
+        let stands_still = now.duration_since(self.moved.1) >= standstill.after();
+        self.client
+            .progress
+            .stands_still(stands_still.then_some(standstill));
         let before = self.count.wanted();
         self.count.observe(&view);
         if self.steering.is_some() && !self.spreads {
@@ -63,7 +67,7 @@ impl<C: Connector> Supervisor<'_, C> {
             });
             // The user's own number is spread over all routes: none is opened beside it.
             self.spreads =
-                lasts || self.stands_still || found >= CHOSEN_ROUTES_FROM_BYTES || self.count.is_fixed();
+                lasts || stands_still || found >= CHOSEN_ROUTES_FROM_BYTES || self.count.is_fixed();
         }
         if now.duration_since(self.shares_marked) >= SHARE_SPAN {
             self.shares_marked = now;
@@ -160,7 +164,7 @@ impl<C: Connector> Supervisor<'_, C> {
             _ => self.count.wanted(),
         };
         let wanted = wanted.min(most).min(self.count.most());
-        if self.stands_still {
+        if self.client.progress.standstill().borrow().is_some() {
             self.open_on_others();
         }
         let mut counting = self.slots.iter().filter(|slot| self.counts(slot)).count();
@@ -186,8 +190,7 @@ impl<C: Connector> Supervisor<'_, C> {
     /// Has a stream opened on each route that has none, however many there are on others: those are of no use.
     fn open_on_others(&mut self) {
         for route in self.used_routes() {
-            let has_one = self.slots.iter().any(|slot| slot.route == route && slot.counts());
-            if !has_one && self.most_on(route) > 0 {
+            if self.counting_on(route) == 0 && self.most_on(route) > 0 {
                 self.open_on(route);
             }
         }
@@ -195,18 +198,20 @@ impl<C: Connector> Supervisor<'_, C> {
 
     /// The route that the next stream goes over: of those that may have more, one that has fewest.
     fn next_route(&self) -> Option<usize> {
-        let on = |route: usize| {
-            let slots = self.slots.iter().filter(|slot| slot.route == route);
-            slots.filter(|slot| slot.counts()).count()
-        };
         let routes = match self.steering.is_some() && !self.spreads {
             true => vec![DIRECT],
             false => self.used_routes(),
         };
         let open = routes
             .into_iter()
-            .filter(|route| on(*route) < self.most_on(*route));
-        open.min_by_key(|route| on(*route))
+            .filter(|route| self.counting_on(*route) < self.most_on(*route));
+        open.min_by_key(|route| self.counting_on(*route))
+    }
+
+    /// How many streams a route has, or is to have.
+    fn counting_on(&self, route: usize) -> usize {
+        let slots = self.slots.iter().filter(|slot| slot.route == route);
+        slots.filter(|slot| slot.counts()).count()
     }
 
     /// Whether a slot counts towards the number of streams.
