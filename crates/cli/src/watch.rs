@@ -154,8 +154,14 @@ impl Watch {
 
     /// One JSON line on standard output. A reader that went away is not our failure.
     fn line(&self, value: Value) {
-        let seen = self.seen();
+        self.write(&value, false);
+    }
+
+    /// The same; after the last one there is none.
+    fn write(&self, value: &Value, is_last: bool) {
+        let mut seen = self.seen();
         if !seen.finished {
+            seen.finished = is_last;
             let _ = writeln!(std::io::stdout().lock(), "{value}");
         }
     }
@@ -196,14 +202,12 @@ impl Watch {
     pub fn finish(&self, report: &Report) {
         self.bar.finish_and_clear();
         if self.show.json {
-            self.line(
-                serde_json::to_value(report)
-                    .unwrap_or_else(|error| json!({ "event": "report", "error": error.to_string() })),
-            );
+            let report = serde_json::to_value(report)
+                .unwrap_or_else(|error| json!({ "event": "report", "error": error.to_string() }));
+            self.write(&report, true);
         } else {
             report.print(self.show.quiet, self.show.explain);
         }
-        self.seen().finished = true;
     }
 }
 
