@@ -8,10 +8,12 @@ mod tests;
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use longhaul_control_api::reservations::{Offers, Reserved};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::AskError;
 use super::asking::Waiting;
@@ -19,7 +21,10 @@ use super::deciding::Asked;
 use crate::reservations::desk::{DeskError, Found, Open, Snapshot};
 
 /// Refusals for which offers are looked for, or that wait for that; further ones are answered without.
-const MAX_OPEN: usize = 16;
+const MAX_OPEN: usize = 64;
+/// How long a refusal waits for a thread that looks for offers; then it is answered without. Where more is refused than can be looked for, those that
+/// wait longer get no more offers in all, only later ones.
+const MAX_WAIT: Duration = Duration::from_millis(5);
 /// How often a request is decided anew because offers for it went to others.
 const MAX_TRIES: usize = 2;
 
@@ -83,8 +88,10 @@ impl Offering {
         let (threads, again) = (self.threads.clone(), self.again.clone());
         let newest = self.newest.subscribe();
         tokio::spawn(async move {
-            let thread = threads.acquire_owned().await;
-            refused.look(newest, again, (place, thread.ok())).await;
+            match timeout(MAX_WAIT, threads.acquire_owned()).await {
+                Ok(thread) => refused.look(newest, again, (place, thread.ok())).await,
+                Err(_) => refused.answer_with(Offers::left_out()),
+            }
         });
     }
 

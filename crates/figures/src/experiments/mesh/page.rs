@@ -11,7 +11,7 @@ use crate::runs::Runs;
 const MINIMAX_TOLERANCE: f64 = 0.1;
 
 /// Classes of sizes, by the first size, in bytes, that is beyond each.
-const CLASSES: [(u64, &str); 3] = [
+pub(super) const CLASSES: [(u64, &str); 3] = [
     (1 << 20, "64 KiB to 512 KiB"),
     (16 << 20, "1 MiB to 8 MiB"),
     (u64::MAX, "16 MiB to 256 MiB"),
@@ -143,7 +143,7 @@ pub(super) fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
     let sum = |seconds: &Seconds, class: Option<usize>| -> f64 {
         let chosen = all
             .iter()
-            .filter(|one| class.is_none_or(|class| class_of(one) == class));
+            .filter(|one| class.is_none_or(|class| class_of(one.transfer.bytes) == class));
         chosen.map(seconds).sum()
     };
     let ways = ways(&all);
@@ -167,10 +167,11 @@ pub(super) fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
         .paragraph(&faults(runs)))
 }
 
-fn class_of(one: &Compared) -> usize {
+/// The place of a copy's class, by its bytes.
+pub(super) fn class_of(bytes: u64) -> usize {
     CLASSES
         .iter()
-        .position(|(beyond, _)| one.transfer.bytes < *beyond)
+        .position(|(beyond, _)| bytes < *beyond)
         .unwrap_or(CLASSES.len() - 1)
 }
 

@@ -130,28 +130,33 @@ async fn where_an_offer_has_gone_to_others_it_is_decided_again_but_not_without_e
     assert!(found.later.is_some(), "that one is nobody else's");
 }
 
-#[tokio::test]
-async fn beyond_the_bound_it_is_refused_at_once_without_offers() {
+#[tokio::test(start_paused = true)]
+async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_where_it_would_wait_too_long() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, _waiting) = mpsc::channel(1);
     let offering = Offering::new(again.downgrade());
     offering.publish(published(&desk, 2));
-    // Nothing is looked for before this test waits for something.
-    let asked = (0..MAX_OPEN + 3).map(|_| refused(&mut desk, reserve(4, 1), 0));
-    let answers: Vec<_> = asked
-        .map(|(refused, answered)| {
-            offering.look(refused);
-            answered
-        })
-        .collect();
-    let mut left_out = 0;
-    for (number, answered) in answers.into_iter().enumerate() {
+    let mut look = || {
+        let (refused, answered) = refused(&mut desk, reserve(4, 1), 0);
+        offering.look(refused);
+        answered
+    };
+    let threads = offering.threads.available_permits() as u32;
+    let busy = offering.threads.clone().acquire_many_owned(threads).await.unwrap();
+    let mut waiting: Vec<_> = (0..MAX_OPEN).map(|_| look()).collect();
+    let beyond = look().await.unwrap();
+    assert!(offers(beyond).left_out);
+    let began = tokio::time::Instant::now();
+    assert!(waiting.iter_mut().all(|answered| answered.try_recv().is_err()));
+    for answered in waiting {
         let found = offers(answered.await.unwrap());
-        assert_eq!(found.left_out, number >= MAX_OPEN);
-        assert_eq!(found.later.is_none(), found.left_out);
-        left_out += usize::from(found.left_out);
+        assert!(found.left_out && found.later.is_none());
     }
-    assert_eq!(left_out, 3);
+    assert!((MAX_WAIT..2 * MAX_WAIT).contains(&began.elapsed()));
+    let in_time = look();
+    drop(busy);
+    let found = offers(in_time.await.unwrap());
+    assert!(!found.left_out && found.later.is_some());
     offering.finish().await;
 }
