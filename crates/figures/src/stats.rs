@@ -49,7 +49,9 @@ impl Spread {
 /// replacement (percentile bootstrap). The same pairs give the same values. None where there is no pair.
 pub fn sums(pairs: &[(f64, f64)]) -> Option<(f64, [f64; 2])> {
     let ratio = |drawn: &mut dyn Iterator<Item = (f64, f64)>| {
-        let (first, second) = drawn.fold((0.0, 0.0), |(first, second), pair| (first + pair.0, second + pair.1));
+        let (first, second) = drawn.fold((0.0, 0.0), |(first, second), pair| {
+            (first + pair.0, second + pair.1)
+        });
         second / first
     };
     if pairs.is_empty() {
@@ -99,7 +101,10 @@ mod tests {
         let pairs: Vec<(f64, f64)> = (1..=40).map(|n| (f64::from(n), f64::from(n + n % 3))).collect();
         let (ratio, [low, high]) = sums(&pairs).unwrap();
         assert_eq!(ratio, 860.0 / 820.0);
-        assert!(1.0 < low && low < ratio && ratio < high && high < 1.1, "{low} {high}");
+        assert!(
+            1.0 < low && low < ratio && ratio < high && high < 1.1,
+            "{low} {high}"
+        );
         assert_eq!(sums(&pairs), sums(&pairs));
         assert_eq!(sums(&[(2.0, 3.0)]), Some((1.5, [1.5, 1.5])));
     }

@@ -24,7 +24,7 @@ use crate::reservations::desk::{DeskError, Found, Open, Snapshot};
 const MAX_OPEN: usize = 64;
 /// How long a refusal waits for a thread that looks for offers; then it is answered without. Where more is refused than can be looked for, those that
 /// wait longer get no more offers in all, only later ones.
-const MAX_WAIT: Duration = Duration::from_millis(5);
+const MAX_WAIT_FOR_THREAD: Duration = Duration::from_millis(5);
 /// How often a request is decided anew because offers for it went to others.
 const MAX_TRIES: usize = 2;
 
@@ -88,7 +88,7 @@ impl Offering {
         let (threads, again) = (self.threads.clone(), self.again.clone());
         let newest = self.newest.subscribe();
         tokio::spawn(async move {
-            match timeout(MAX_WAIT, threads.acquire_owned()).await {
+            match timeout(MAX_WAIT_FOR_THREAD, threads.acquire_owned()).await {
                 Ok(thread) => refused.look(newest, again, (place, thread.ok())).await,
                 Err(_) => refused.answer_with(Offers::left_out()),
             }

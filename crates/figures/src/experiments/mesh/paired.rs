@@ -191,7 +191,11 @@ impl Experiment for Paired {
             let name = quantities::ByteCount(bytes).to_string();
             table.row(row(name, &all(runs, |pair| pair.bytes == bytes)));
         }
-        let mut classes = Table::new(["size class", "pairs", "sum of routed by sum of direct (95 of 100)"]);
+        let mut classes = Table::new([
+            "size class",
+            "pairs",
+            "sum of routed by sum of direct (95 of 100)",
+        ]);
         for (class, (_, name)) in CLASSES.iter().enumerate() {
             let pairs = all(runs, |pair| class_of(pair.bytes) == class);
             if let Some((ratio, [low, high])) = sums(&pairs) {

@@ -143,7 +143,12 @@ async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_wher
         answered
     };
     let threads = offering.threads.available_permits() as u32;
-    let busy = offering.threads.clone().acquire_many_owned(threads).await.unwrap();
+    let busy = offering
+        .threads
+        .clone()
+        .acquire_many_owned(threads)
+        .await
+        .unwrap();
     let mut waiting: Vec<_> = (0..MAX_OPEN).map(|_| look()).collect();
     let beyond = look().await.unwrap();
     assert!(offers(beyond).left_out);
@@ -153,7 +158,7 @@ async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_wher
         let found = offers(answered.await.unwrap());
         assert!(found.left_out && found.later.is_none());
     }
-    assert!((MAX_WAIT..2 * MAX_WAIT).contains(&began.elapsed()));
+    assert!((MAX_WAIT_FOR_THREAD..2 * MAX_WAIT_FOR_THREAD).contains(&began.elapsed()));
     let in_time = look();
     drop(busy);
     let found = offers(in_time.await.unwrap());
