@@ -17,8 +17,7 @@ use longhaul_ramp::{Reply, Request};
 
 use crate::guard::quietly;
 use crate::system::{
-    Errno, RawAddress, TCP_CLOSE, checked, cookie, errno, fail, local_address, option, set_option,
-    tcp_family, tcp_state,
+    Errno, TCP_CLOSE, checked, cookie, errno, fail, local_address, option, set_option, tcp_family, tcp_state,
 };
 use crate::system::{canonical, mapped};
 use crate::table::{self, Listening, State};
@@ -135,7 +134,8 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
         tv_usec: 0,
     };
     let timeout = option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO).unwrap_or(forever);
-    // The port is free for the on-ramp when our socket is gone.
+    // Nobody else gets the port before the on-ramp has it.
+    let held = hold(fd)?;
     become_listener(fd, &ramp)?;
     let answer = ramp::ask(ramp.as_raw_fd(), &Request::Listen { at: canonical(bound) });
     let reply = answer
@@ -146,7 +146,7 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
         Ok(Reply::Listening { at }) if family == libc::AF_INET6 => mapped(at),
         Ok(Reply::Listening { at }) => at,
         refused => {
-            become_again(fd, &options, bound);
+            become_again(fd, &held, &options);
             return match refused {
                 Ok(Reply::Refuse { errno, .. }) => Err(errno),
                 _ if closed => Err(libc::ENETUNREACH),
@@ -215,42 +215,49 @@ fn copy_buffers(from: c_int, to: c_int) {
     }
 }
 
+/// Keeps the program's own socket, bound as it is, in such a way that the on-ramp can listen at its address all the same: both have
+/// `SO_REUSEADDR`, and this one does not listen (socket(7)).
+fn hold(fd: c_int) -> Result<OwnedFd, Errno> {
+    // SAFETY: takes no pointer.
+    let low = checked(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) })?;
+    // SAFETY: a descriptor that was just made.
+    let held = unsafe { OwnedFd::from_raw_fd(low) };
+    set_option(held.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)?;
+    Ok(held)
+}
+
 /// The program's descriptor leads to the Unix socket from now on, with the flags that it had.
 fn become_listener(fd: c_int, ramp: &OwnedFd) -> Result<(), Errno> {
-    let ramp = ramp.as_raw_fd();
+    // SAFETY: takes no pointer.
+    let status = checked(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    stand_in(fd, ramp)?;
+    // SAFETY: takes no pointer.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFL, status & !libc::O_ASYNC) })?;
+    Ok(())
+}
+
+/// Puts another socket in a descriptor's place; whether it is closed on exec stays.
+fn stand_in(fd: c_int, socket: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: these take no pointer.
     unsafe {
-        let status = checked(libc::fcntl(fd, libc::F_GETFL))?;
         let flags = checked(libc::fcntl(fd, libc::F_GETFD))?;
         let cloexec = if flags & libc::FD_CLOEXEC == 0 {
             0
         } else {
             libc::O_CLOEXEC
         };
-        checked(libc::dup3(ramp, fd, cloexec))?;
-        checked(libc::fcntl(fd, libc::F_SETFL, status & !libc::O_ASYNC))?;
+        checked(libc::dup3(socket.as_raw_fd(), fd, cloexec))?;
     }
     Ok(())
 }
 
-/// Undoes that: the descriptor leads to a TCP socket again, bound as it was, as far as that can be.
-fn become_again(fd: c_int, options: &OwnedFd, bound: SocketAddr) {
-    let raw = RawAddress::from(bound);
-    // SAFETY: the address has the length that is given; the others take no pointer.
-    unsafe {
-        let flags = libc::fcntl(fd, libc::F_GETFD);
-        let status = libc::fcntl(fd, libc::F_GETFL);
-        if bound.port() != 0 {
-            libc::bind(options.as_raw_fd(), raw.as_ptr(), raw.length());
-        }
-        let cloexec = if flags & libc::FD_CLOEXEC == 0 {
-            0
-        } else {
-            libc::O_CLOEXEC
-        };
-        libc::dup3(options.as_raw_fd(), fd, cloexec);
-        libc::fcntl(fd, libc::F_SETFL, status);
+/// Undoes that: the descriptor leads to the program's own socket again, which is bound as it was.
+fn become_again(fd: c_int, held: &OwnedFd, options: &OwnedFd) {
+    if let Ok(reuse) = option::<c_int>(options.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR) {
+        let _ = set_option(held.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &reuse);
     }
+    // The flags of status are the socket's own; that of closing on exec is the descriptor's.
+    let _ = stand_in(fd, held);
 }
 
 static SERIAL: AtomicU64 = AtomicU64::new(0);
@@ -333,4 +340,46 @@ pub fn shut_down(fd: c_int, how: c_int) -> Option<c_int> {
         }
         _ => fail(libc::EINVAL),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::system::RawAddress;
+
+    /// A socket that is bound to a free port of loopback, or to `port`, and listens nowhere.
+    fn bound(port: u16) -> Result<OwnedFd, Errno> {
+        let at = RawAddress::from(SocketAddr::from(([127, 0, 0, 1], port)));
+        // SAFETY: the socket was just made, and the address has the length that is given.
+        unsafe {
+            let low = checked(libc::socket(
+                libc::AF_INET,
+                libc::SOCK_STREAM | libc::SOCK_CLOEXEC,
+                0,
+            ))?;
+            let socket = OwnedFd::from_raw_fd(low);
+            checked(libc::bind(low, at.as_ptr(), at.length()))?;
+            Ok(socket)
+        }
+    }
+
+    #[test]
+    fn a_port_is_kept_for_the_onramp() {
+        let socket = bound(0).unwrap();
+        let (program, at) = (socket.as_raw_fd(), local_address(socket.as_raw_fd()).unwrap());
+        let held = hold(program).unwrap();
+        let options = options_of(program, libc::AF_INET).unwrap();
+        set_option(options.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &0).unwrap();
+        become_listener(program, &options).unwrap();
+        assert_eq!(bound(at.port()).unwrap_err(), libc::EADDRINUSE);
+        // Sets SO_REUSEADDR, as the on-ramp does.
+        drop(TcpListener::bind(at).unwrap());
+        become_again(program, &held, &options);
+        drop(held);
+        assert_eq!(local_address(program), Some(at));
+        assert_eq!(option(program, libc::SOL_SOCKET, libc::SO_REUSEADDR), Ok(0));
+        assert_eq!(bound(at.port()).unwrap_err(), libc::EADDRINUSE);
+    }
 }

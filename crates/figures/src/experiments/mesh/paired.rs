@@ -1,4 +1,5 @@
-//! What a controller's routes are worth to copies of each size: the same copy directly and as the controller has it, one right after the other, in one lab.
+//! What a controller's routes are worth to copies of each size: the same copy directly and as the controller has it, one right after the other, in one lab;
+//! and directly in another one, in which nobody measures anything.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,25 +34,29 @@ const SIZES: [u64; 8] = [
 const PAIRS: usize = 8;
 /// For how long a controller and its depots see the links before, in seconds: as in `mesh`. After one minute it knows too little to choose any depot.
 const LEARNING_SECONDS: f64 = 300.0;
-/// What a pair of copies takes, in seconds: for the estimate.
-const PAIR_SECONDS: f64 = 4.0;
+/// How long the next pair waits, in seconds for each of its copies: so long, and as long as the bytes take at so many Mbit/s. Both labs keep to the same times, so
+/// that a pair meets the same state of the links in each.
+const SLOT_SECONDS: f64 = 1.0;
+const SLOT_MBPS: f64 = 40.0;
 
 /// The experiment.
 pub struct Paired;
 
-/// All there is.
+/// One of two labs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The network.
-    network: Links,
+    network: Lab,
 }
 
-/// The links.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// The links of the experiment `mesh`, which change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Links {
-    /// Those of the experiment `mesh`, which change.
+enum Lab {
+    /// With a controller, whose depots measure them.
     Mesh,
+    /// With nobody who measures anything.
+    Unmeasured,
 }
 
 /// The same copy by both ways.
@@ -62,10 +67,22 @@ pub struct Pair {
     routed: Made,
 }
 
-/// All pairs.
+/// All pairs of a lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
+    /// Those of a lab with a controller.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pairs: Vec<Pair>,
+    /// Those of the other lab, both of them direct.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unmeasured: Vec<[Made; 2]>,
+}
+
+/// A pair, and the same copy where nobody measures.
+struct Beside<'a> {
+    pair: &'a Pair,
+    /// In the mean of two direct copies.
+    unmeasured_seconds: Option<f64>,
 }
 
 impl Pair {
@@ -77,7 +94,7 @@ impl Pair {
 /// The pairs of a seed, size after size, so that all sizes meet all times.
 fn pairs(seed: u64) -> Vec<Transfer> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed * 1000 + 998);
-    let mut all = Vec::new();
+    let (mut all, mut at_s) = (Vec::new(), 0.0);
     for _ in 0..PAIRS {
         for bytes in SIZES {
             let from = random.random_range(0..SITES.len());
@@ -86,8 +103,9 @@ fn pairs(seed: u64) -> Vec<Transfer> {
                 from,
                 to,
                 bytes,
-                at_s: 0.0,
+                at_s,
             });
+            at_s += 2.0 * (SLOT_SECONDS + bytes as f64 * 8.0 / (SLOT_MBPS * 1e6));
         }
     }
     all
@@ -107,13 +125,16 @@ impl Experiment for Paired {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        vec![Cell { network: Links::Mesh }]
+        [Lab::Mesh, Lab::Unmeasured]
+            .map(|network| Cell { network })
+            .to_vec()
     }
 
-    fn cost(&self, _cell: &Cell) -> Cost {
+    fn cost(&self, cell: &Cell) -> Cost {
+        let last = pairs(1).last().map_or(0.0, |transfer| transfer.at_s);
         Cost {
             share: 0.5,
-            seconds: STARTING_SECONDS + LEARNING_SECONDS + PAIR_SECONDS * (PAIRS * SIZES.len()) as f64,
+            seconds: cell.network.first_pair_s() + last,
         }
     }
 
@@ -121,23 +142,30 @@ impl Experiment for Paired {
         Files::make(tools)
     }
 
-    fn network(&self, tools: &Tools, files: &Files, _cell: &Cell, seed: u64) -> Result<Network> {
-        MESH.network(tools, files, &MeshCell { way: Way::Routed }, seed)
+    fn network(&self, tools: &Tools, files: &Files, cell: &Cell, seed: u64) -> Result<Network> {
+        let way = match cell.network {
+            Lab::Mesh => Way::Routed,
+            Lab::Unmeasured => Way::Direct,
+        };
+        MESH.network(tools, files, &MeshCell { way }, seed)
     }
 
-    fn run(&self, here: &Here<'_, Files>, _cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, Files>, cell: &Cell) -> Result<Seen> {
         let began = Instant::now();
-        let world = World::up(here, true)?;
-        // The controller is to have seen the links, which takes time whatever is looked at.
-        let first = Duration::from_secs_f64(STARTING_SECONDS + LEARNING_SECONDS);
-        thread::sleep(first.saturating_sub(began.elapsed()));
-        let mut pairs = pairs(here.seed);
-        let mut made = Vec::with_capacity(pairs.len());
-        for (number, transfer) in pairs.drain(..).enumerate() {
+        let world = World::up(here, cell.network == Lab::Mesh)?;
+        let mut seen = Seen {
+            pairs: Vec::new(),
+            unmeasured: Vec::new(),
+        };
+        for (number, transfer) in pairs(here.seed).into_iter().enumerate() {
+            let due = Duration::from_secs_f64(cell.network.first_pair_s() + transfer.at_s);
+            // Pairs are made at moments of the links' trace, which runs in real time.
+            thread::sleep(due.saturating_sub(began.elapsed()));
             // Neither way is always the second.
-            let ways = match number / SIZES.len() % 2 {
-                0 => [Way::Direct, Way::Routed],
-                _ => [Way::Routed, Way::Direct],
+            let ways = match (cell.network, number / SIZES.len() % 2) {
+                (Lab::Unmeasured, _) => [Way::Direct, Way::Direct],
+                (Lab::Mesh, 0) => [Way::Direct, Way::Routed],
+                (Lab::Mesh, _) => [Way::Routed, Way::Direct],
             };
             let [first, second] = [world.copy(ways[0], &transfer)?, world.copy(ways[1], &transfer)?];
             ensure!(
@@ -145,20 +173,29 @@ impl Experiment for Paired {
                 "a copy of {} bytes is not whole",
                 transfer.bytes
             );
-            let (direct, routed) = match ways[0] {
-                Way::Direct => (first, second),
-                _ => (second, first),
-            };
-            made.push(Pair {
-                bytes: transfer.bytes,
-                direct,
-                routed,
-            });
+            let bytes = transfer.bytes;
+            match ways {
+                [Way::Direct, Way::Direct] => seen.unmeasured.push([first, second]),
+                [Way::Direct, _] => seen.pairs.push(Pair {
+                    bytes,
+                    direct: first,
+                    routed: second,
+                }),
+                _ => seen.pairs.push(Pair {
+                    bytes,
+                    direct: second,
+                    routed: first,
+                }),
+            }
         }
-        Ok(Seen { pairs: made })
+        Ok(seen)
     }
 
     fn outcome(&self, seen: &Seen) -> String {
+        if !seen.unmeasured.is_empty() {
+            let seconds: f64 = seen.unmeasured.iter().flatten().map(|made| made.seconds).sum();
+            return format!("{seconds:.1} s in all, directly");
+        }
         let of = |bytes: u64| {
             let of: Vec<f64> = seen
                 .pairs
@@ -187,22 +224,38 @@ impl Experiment for Paired {
             "promised",
             "kept",
         ]);
+        let all = all(runs);
+        let of_size = |bytes: u64| {
+            all.iter()
+                .map(|one| one.pair)
+                .filter(move |pair| pair.bytes == bytes)
+        };
         for bytes in SIZES {
             let name = quantities::ByteCount(bytes).to_string();
-            table.row(row(name, &all(runs, |pair| pair.bytes == bytes)));
+            table.row(row(name, &of_size(bytes).collect::<Vec<_>>()));
         }
         let mut classes = Table::new([
             "size class",
             "pairs",
-            "sum of routed by sum of direct (95 of 100)",
+            "routed by direct of the pair",
+            "routed by direct where nobody measures",
+            "direct by direct where nobody measures",
         ]);
         for (class, (_, name)) in CLASSES.iter().enumerate() {
-            let pairs = all(runs, |pair| class_of(pair.bytes) == class);
-            if let Some((ratio, [low, high])) = sums(&pairs) {
+            let count = all.iter().filter(|one| class_of(one.pair.bytes) == class).count();
+            if count > 0 {
                 classes.row([
                     (*name).to_owned(),
-                    pairs.len().to_string(),
-                    format!("{ratio:.2} ({low:.2}..{high:.2})"),
+                    count.to_string(),
+                    ratio(&all, class, |one| {
+                        Some((one.pair.direct.seconds, one.pair.routed.seconds))
+                    }),
+                    ratio(&all, class, |one| {
+                        Some((one.unmeasured_seconds?, one.pair.routed.seconds))
+                    }),
+                    ratio(&all, class, |one| {
+                        Some((one.unmeasured_seconds?, one.pair.direct.seconds))
+                    }),
                 ]);
             }
         }
@@ -213,34 +266,86 @@ impl Experiment for Paired {
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
-        let classes = (0..CLASSES.len())
-            .filter_map(|class| sums(&all(runs, |pair| class_of(pair.bytes) == class)))
-            .map(|(ratio, _)| format!("{ratio:.2}"))
-            .collect::<Vec<_>>();
-        vec![Figure::new(
-            "classes",
-            "time of routed copies by that of direct ones right beside them, of each class of sizes",
-            classes.join(", "),
-        )]
+        let all = all(runs);
+        let of = |seconds: fn(&Beside<'_>) -> Option<(f64, f64)>| {
+            let of_class =
+                |class: usize| Some(format!("{:.2}", stats::sums(&of_class(&all, class, seconds))?.0));
+            (0..CLASSES.len())
+                .filter_map(of_class)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        vec![
+            Figure::new(
+                "classes",
+                "time of routed copies by that of direct ones right beside them, of each class of sizes",
+                of(|one| Some((one.pair.direct.seconds, one.pair.routed.seconds))),
+            ),
+            Figure::new(
+                "unmeasured",
+                "the same by that of direct ones where nobody measures anything",
+                of(|one| Some((one.unmeasured_seconds?, one.pair.routed.seconds))),
+            ),
+        ]
     }
 }
 
-fn all<'a>(runs: &Runs<'a, Cell, Seen>, wanted: impl Fn(&Pair) -> bool) -> Vec<&'a Pair> {
-    let records = runs.pick(|_| true);
-    let pairs = records.into_iter().flat_map(|record| &record.seen.pairs);
-    pairs.filter(|pair| wanted(pair)).collect()
+impl Lab {
+    /// When the first pair is made, in seconds after the lab's start: a controller is to have seen the links, which takes time whatever is looked at.
+    fn first_pair_s(self) -> f64 {
+        match self {
+            Self::Mesh => STARTING_SECONDS + LEARNING_SECONDS,
+            Self::Unmeasured => STARTING_SECONDS,
+        }
+    }
 }
 
-fn sums(pairs: &[&Pair]) -> Option<(f64, [f64; 2])> {
-    let seconds: Vec<_> = pairs
-        .iter()
-        .map(|pair| (pair.direct.seconds, pair.routed.seconds))
-        .collect();
-    stats::sums(&seconds)
+/// All pairs of all seeds.
+fn all<'a>(runs: &Runs<'a, Cell, Seen>) -> Vec<Beside<'a>> {
+    let of = |network: Lab| runs.cell(&Cell { network });
+    let unmeasured = of(Lab::Unmeasured);
+    let mut all = Vec::new();
+    for record in of(Lab::Mesh) {
+        let beside = unmeasured
+            .iter()
+            .find(|other| other.cell.seed == record.cell.seed)
+            .map_or(&[][..], |other| &other.seen.unmeasured);
+        let pairs = record.seen.pairs.iter().enumerate();
+        all.extend(pairs.map(|(number, pair)| {
+            Beside {
+                pair,
+                unmeasured_seconds: beside
+                    .get(number)
+                    .map(|[one, other]| f64::midpoint(one.seconds, other.seconds)),
+            }
+        }));
+    }
+    all
+}
+
+/// Two values of each pair of a class that has both.
+fn of_class(
+    all: &[Beside<'_>],
+    class: usize,
+    seconds: impl Fn(&Beside<'_>) -> Option<(f64, f64)>,
+) -> Vec<(f64, f64)> {
+    all.iter()
+        .filter(|one| class_of(one.pair.bytes) == class)
+        .filter_map(seconds)
+        .collect()
+}
+
+/// The sum of the second values by that of the first ones, and in which bounds that lies.
+fn ratio(all: &[Beside<'_>], class: usize, seconds: impl Fn(&Beside<'_>) -> Option<(f64, f64)>) -> String {
+    stats::sums(&of_class(all, class, seconds)).map_or_else(
+        || "-".to_owned(),
+        |(ratio, [low, high])| format!("{ratio:.2} ({low:.2}..{high:.2})"),
+    )
 }
 
 fn row(name: String, pairs: &[&Pair]) -> Vec<String> {
     let spread = |of: fn(&Pair) -> f64| Spread::of(&pairs.iter().map(|pair| of(pair)).collect::<Vec<_>>());
+    let sum = |of: fn(&Pair) -> f64| pairs.iter().map(|pair| of(pair)).sum::<f64>();
     let ratio = spread(Pair::ratio).map_or_else(
         || "-".to_owned(),
         |ratio| format!("{:.2} ({:.2}..{:.2})", ratio.median, ratio.lower, ratio.upper),
@@ -258,7 +363,10 @@ fn row(name: String, pairs: &[&Pair]) -> Vec<String> {
         number(spread(|pair| pair.direct.seconds).map(|spread| spread.median), 3),
         number(spread(|pair| pair.routed.seconds).map(|spread| spread.median), 3),
         ratio,
-        number(sums(pairs).map(|(ratio, _)| ratio), 2),
+        number(
+            Some(sum(|pair| pair.routed.seconds) / sum(|pair| pair.direct.seconds)),
+            2,
+        ),
         pairs
             .iter()
             .filter(|pair| !pair.routed.depots.is_empty())
@@ -270,9 +378,10 @@ fn row(name: String, pairs: &[&Pair]) -> Vec<String> {
 }
 
 const HEAD: &str = "The six sites, links, servers, depots and the controller of [mesh](mesh.md), whose links change. Each copy is made twice, one right after the other, by \
-    `longhaul cp --route direct` and by `longhaul cp` with nothing said, which asks the controller, at a site that has none and at one that has; every other time the other way round. So both meet the same links, the same measurements of the depots, and the same machine. Times are of the whole command.";
+    `longhaul cp --route direct` and by `longhaul cp` with nothing said, which asks the controller, at a site that has none and at one that has; every other time the other way round. So both meet the same links, the same measurements of the depots, and the same machine. \
+    What those measurements cost, and all else that a controller and its depots do, is seen beside a second lab with the same links, servers and depots, in which nobody knows a controller and nothing is measured: there each copy is made twice directly, at the same moments of the links' trace. Times are of the whole command.";
 
-const OF_CLASSES: &str = "In brackets, between which values that lies in 95 of 100 samples drawn from the pairs. Of the largest class there are copies of 32 MiB only.";
+const OF_CLASSES: &str = "Sums of times by sums of times; of two direct copies where nobody measures, the mean. In brackets, between which values that lies in 95 of 100 samples drawn from the pairs. Of the largest class there are copies of 32 MiB only.";
 
 #[cfg(test)]
 mod tests {
