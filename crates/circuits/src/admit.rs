@@ -145,7 +145,7 @@ pub fn decide(
     if let (Counter::Offer, Some(search), Answer::Refused(Refusal::NoRoom(none))) =
         (counter, search, &mut answer)
     {
-        none.offers = search.offers_in(&narrowed(view, limits));
+        none.offers = search.offers_in(&narrowed(view, limits), &mut || true);
     }
     answer
 }

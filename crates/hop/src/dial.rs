@@ -1,13 +1,18 @@
-//! Connecting to the first of some addresses that answers.
+//! Connecting to the first of some addresses that answers, as RFC 8305 (Happy Eyeballs) has it.
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use longhaul_proto::StatusCode;
 use rustix::io::Errno;
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::{Conn, Options};
+
+/// How long after one attempt the next one begins, unless that has failed before (RFC 8305, section 5: the recommended value).
+const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// A connection that stands.
 #[derive(Debug)]
@@ -18,7 +23,7 @@ pub struct Dialled {
     pub address: SocketAddr,
 }
 
-/// Why none of the addresses could be connected to: of the last one tried.
+/// Why none of the addresses could be connected to: of the attempt that ended last.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// There was none.
@@ -64,20 +69,19 @@ impl From<DialError> for io::Error {
     }
 }
 
-/// Connects to the first of `addresses` that answers before `deadline`. Each gets its share of the time that is left, so that one black
-/// hole does not use up everything. `options` says what is set for each.
+/// Connects to the first of `addresses` that answers before `deadline`. They are tried in their order, families in turn, and none waits for longer than
+/// a quarter of a second for the one before: a black hole costs that much. `options` says what is set for each.
 ///
 /// # Errors
-/// [`DialError`], of the last address.
+/// [`DialError`], of the attempt that ended last.
 pub async fn dial(
     addresses: &[SocketAddr],
     options: impl Fn(SocketAddr) -> Options,
     deadline: Instant,
 ) -> Result<Dialled, DialError> {
     let mut failure = DialError::NoAddress;
-    for (index, &address) in addresses.iter().enumerate() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let others = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+    let mut attempts = Vec::with_capacity(addresses.len());
+    for address in in_turn(addresses) {
         let options = options(address);
         if options
             .source
@@ -86,17 +90,78 @@ pub async fn dial(
             failure = DialError::OtherFamily(address);
             continue;
         }
-        let attempt = Conn::connect(address, |fd| {
-            options.apply(fd)?;
-            options.bind_source(fd, address)
-        });
-        failure = match tokio::time::timeout(left / others.max(1), attempt).await {
-            Ok(Ok(conn)) => return Ok(Dialled { conn, address }),
-            Ok(Err(source)) => DialError::Failed { address, source },
-            Err(_) => DialError::Timeout(address),
+        let attempt = async move {
+            Conn::connect(address, |fd| {
+                options.apply(fd)?;
+                options.bind_source(fd, address)
+            })
+            .await
         };
+        attempts.push((address, attempt));
     }
-    Err(failure)
+    let (address, conn) = race(attempts, failure, deadline).await?;
+    Ok(Dialled { conn, address })
+}
+
+/// The addresses of the first one's family and those of the other one in turn, each in their order (RFC 8305, section 4).
+fn in_turn(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let is_first_family =
+        |address: &SocketAddr| addresses.first().map(SocketAddr::is_ipv4) == Some(address.is_ipv4());
+    let (first, other): (Vec<SocketAddr>, Vec<SocketAddr>) =
+        addresses.iter().partition(|address| is_first_family(address));
+    let mut other = other.into_iter();
+    let mut ordered = Vec::with_capacity(addresses.len());
+    for address in first {
+        ordered.push(address);
+        ordered.extend(other.next());
+    }
+    ordered.extend(other);
+    ordered
+}
+
+/// The first attempt that succeeds, with its address: each begins when the one before has failed, or some time after it began. `failure` is that of no
+/// attempt.
+async fn race<T: Send + 'static>(
+    attempts: Vec<(SocketAddr, impl Future<Output = io::Result<T>> + Send + 'static)>,
+    mut failure: DialError,
+    deadline: Instant,
+) -> Result<(SocketAddr, T), DialError> {
+    let mut attempts = attempts.into_iter().peekable();
+    // Those that are left over end with it.
+    let mut running = JoinSet::new();
+    let mut waited_for: Vec<SocketAddr> = Vec::new();
+    let mut next_at = Instant::now();
+    loop {
+        if running.is_empty() || next_at <= Instant::now() {
+            if let Some((address, attempt)) = attempts.next() {
+                waited_for.push(address);
+                running.spawn(async move { (address, attempt.await) });
+                next_at = Instant::now() + CONNECTION_ATTEMPT_DELAY;
+            } else if running.is_empty() {
+                return Err(failure);
+            }
+        }
+        tokio::select! {
+            biased;
+            Some(ended) = running.join_next() => match ended {
+                Ok((address, Ok(connected))) => return Ok((address, connected)),
+                Ok((address, Err(source))) => {
+                    waited_for.retain(|other| *other != address);
+                    failure = DialError::Failed { address, source };
+                    next_at = Instant::now();
+                }
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime ends: nobody waits for the answer.
+                    Err(_) => return Err(failure),
+                },
+            },
+            () = sleep_until(next_at), if attempts.peek().is_some() => {}
+            () = sleep_until(deadline) => {
+                return Err(waited_for.pop().map_or(failure, DialError::Timeout));
+            }
+        }
+    }
 }
 
 fn code_of(error: &io::Error) -> StatusCode {
@@ -114,5 +179,97 @@ fn code_of(error: &io::Error) -> StatusCode {
             | Errno::NOSPC,
         ) => StatusCode::Overloaded,
         _ => StatusCode::DialUnreachable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+
+    use super::*;
+
+    type Attempt = Pin<Box<dyn Future<Output = io::Result<u16>> + Send>>;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    /// An attempt that succeeds after some time.
+    fn succeeds(port: u16, after_ms: u64) -> (SocketAddr, Attempt) {
+        let attempt = async move {
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            Ok(port)
+        };
+        (address(port), Box::pin(attempt))
+    }
+
+    fn fails(port: u16, after_ms: u64) -> (SocketAddr, Attempt) {
+        let attempt = async move {
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            Err(io::ErrorKind::ConnectionRefused.into())
+        };
+        (address(port), Box::pin(attempt))
+    }
+
+    fn never(port: u16) -> (SocketAddr, Attempt) {
+        (address(port), Box::pin(std::future::pending()))
+    }
+
+    /// What comes of attempts within ten seconds, and after how many milliseconds.
+    async fn raced(attempts: Vec<(SocketAddr, Attempt)>) -> (Result<u16, DialError>, u128) {
+        let began = Instant::now();
+        let deadline = began + Duration::from_secs(10);
+        let ended = race(attempts, DialError::NoAddress, deadline).await;
+        let ended = ended.map(|(at, port)| {
+            assert_eq!(at, address(port));
+            port
+        });
+        (ended, began.elapsed().as_millis())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_black_hole_costs_no_more_than_the_delay() {
+        let (ended, after) = raced(vec![never(1), succeeds(2, 40), succeeds(3, 10)]).await;
+        assert_eq!((ended.unwrap(), after), (2, 290));
+        let (ended, after) = raced(vec![never(1), never(2), succeeds(3, 10)]).await;
+        assert_eq!((ended.unwrap(), after), (3, 510));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_one_is_waited_for_although_the_next_has_begun() {
+        let (ended, after) = raced(vec![succeeds(1, 400), succeeds(2, 400)]).await;
+        assert_eq!((ended.unwrap(), after), (1, 400));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_makes_way_at_once() {
+        let (ended, after) = raced(vec![fails(1, 5), fails(2, 5), succeeds(3, 5)]).await;
+        assert_eq!((ended.unwrap(), after), (3, 15));
+        let (ended, after) = raced(vec![fails(1, 5), fails(2, 7)]).await;
+        let is_last = matches!(ended, Err(DialError::Failed { address, .. }) if address.port() == 2);
+        assert!(is_last && after == 12, "{ended:?} after {after} ms");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_deadline_it_is_one_that_did_not_answer_which_is_named() {
+        let (ended, after) = raced(vec![never(1), fails(2, 5)]).await;
+        assert!(matches!(ended, Err(DialError::Timeout(at)) if at.port() == 1));
+        assert_eq!(after, 10_000);
+        assert!(matches!(raced(Vec::new()).await, (Err(DialError::NoAddress), 0)));
+    }
+
+    #[test]
+    fn families_take_turns_and_the_first_address_stays_first() {
+        let read = |text: &str| {
+            text.split(' ')
+                .map(|one| one.parse().unwrap())
+                .collect::<Vec<SocketAddr>>()
+        };
+        let given = read("[2001:db8::1]:1 [2001:db8::2]:1 [2001:db8::3]:1 192.0.2.1:1 192.0.2.2:1");
+        let ordered = read("[2001:db8::1]:1 192.0.2.1:1 [2001:db8::2]:1 192.0.2.2:1 [2001:db8::3]:1");
+        assert_eq!(in_turn(&given), ordered);
+        let given = read("192.0.2.1:1 [2001:db8::1]:1 [2001:db8::2]:1");
+        assert_eq!(in_turn(&given), given);
+        assert_eq!(in_turn(&[]), []);
     }
 }

@@ -15,13 +15,14 @@ const MAX_STARTS: usize = 48;
 const MAX_SEARCHED: usize = 4;
 
 /// What could be had instead of a request that is short of room. `frees` is until when the cut of its proof is too narrow, where that is a cut: none
-/// inside where it always is.
+/// inside where it always is. `goes_on` is asked before each step: no more is looked for from when on it says no. What takes least comes first.
 pub(super) fn offers(
     view: &View<'_>,
     request: &Request,
     limits: &Limits,
     now: Moment,
     (short, frees): (&Short, Option<Option<Moment>>),
+    goes_on: &mut dyn FnMut() -> bool,
 ) -> Offers {
     let good = |request: Request| offer(view, request, limits, now);
     let carried = |found: &Found, most| {
@@ -32,16 +33,27 @@ pub(super) fn offers(
         })
     };
     match (short, request.wish) {
-        (Short::Rate(short), Wish::Rate(rate)) => Offers {
-            later: later(view, request, limits, now, (rate, &short.known, frees)),
-            slower: slower(view, request, limits, now, (rate, &short.routes)),
-            volume: carried(&over_time::most(view, request, limits.rate), None),
-        },
-        (Short::Volume(short), Wish::Volume { most, .. }) => Offers {
-            later: finish(view, request, limits).and_then(good),
-            slower: None,
-            volume: carried(&short.found, most),
-        },
+        (Short::Rate(short), Wish::Rate(rate)) => {
+            let slower = goes_on()
+                .then(|| slower(view, request, limits, now, (rate, &short.routes)))
+                .flatten();
+            let later = later(view, request, limits, now, (rate, &short.known, frees), goes_on);
+            let most = goes_on().then(|| over_time::most(view, request, limits.rate));
+            Offers {
+                later,
+                slower,
+                volume: most.and_then(|most| carried(&most, None)),
+            }
+        }
+        (Short::Volume(short), Wish::Volume { most, .. }) => {
+            let volume = goes_on().then(|| carried(&short.found, most)).flatten();
+            let later = goes_on().then(|| finish(view, request, limits)).flatten();
+            Offers {
+                later: later.and_then(good),
+                slower: None,
+                volume,
+            }
+        }
         _ => Offers::default(),
     }
 }
@@ -86,6 +98,7 @@ fn later(
     limits: &Limits,
     now: Moment,
     (rate, known, frees): (Rate, &Known, Option<Option<Moment>>),
+    goes_on: &mut dyn FnMut() -> bool,
 ) -> Option<Offer> {
     let network = view.network();
     let mut asked = request.clone();
@@ -97,6 +110,9 @@ fn later(
     };
     let mut searched = 0;
     for _ in 0..MAX_STARTS {
+        if !goes_on() {
+            return None;
+        }
         let start = match &known {
             Known::Cut(cut) => match first.take() {
                 Some(start) => start,

@@ -40,19 +40,21 @@ impl Search {
         }
     }
 
-    /// The offers, by the book as it was when the request was decided.
+    /// The offers, by the book as it was when the request was decided. `goes_on` is asked before each step of the search: those that are found when it says
+    /// no are all.
     #[must_use]
-    pub fn offers(&self, decided: &Snapshot) -> Offers {
-        self.offers_in(&decided.seen_by(&self.seen))
+    pub fn offers(&self, decided: &Snapshot, goes_on: &mut dyn FnMut() -> bool) -> Offers {
+        self.offers_in(&decided.seen_by(&self.seen), goes_on)
     }
 
-    pub(super) fn offers_in(&self, view: &View<'_>) -> Offers {
+    pub(super) fn offers_in(&self, view: &View<'_>, goes_on: &mut dyn FnMut() -> bool) -> Offers {
         offer::offers(
             view,
             &self.request,
             &self.limits,
             self.now,
             (&self.short, self.frees),
+            goes_on,
         )
     }
 

@@ -246,7 +246,17 @@ proptest! {
         let newest = Snapshot::new(shared, &ledger);
         for (search, decided, at_once) in found {
             // The ledger has gone on since, and what was seen of it then has not.
-            prop_assert_eq!(&search.offers(&decided), &at_once);
+            prop_assert_eq!(&search.offers(&decided, &mut || true), &at_once);
+            // One that is broken off has found some of the same.
+            for steps in 0..4 {
+                let mut left = steps;
+                let mut goes_on = || left > 0 && { left -= 1; true };
+                let some = search.offers(&decided, &mut goes_on);
+                let of_some = [some.later, some.slower, some.volume];
+                let of_all = [&at_once.later, &at_once.slower, &at_once.volume];
+                prop_assert!(of_some.iter().zip(of_all).all(|(some, all)| some.is_none() || some == all));
+                prop_assert!(steps > 0 || of_some.iter().all(Option::is_none));
+            }
             for offer in [at_once.later, at_once.slower, at_once.volume].into_iter().flatten() {
                 match (search.renewed(&offer, &decided, &newest), answer(&network, &ledger, &offer.request)) {
                     (Some(renewed), Answer::Granted(plan)) => {

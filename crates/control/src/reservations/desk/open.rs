@@ -59,13 +59,25 @@ pub struct Open {
 
 /// Offers, by what was taken when they were looked for.
 #[derive(Debug, Clone)]
-pub struct Found(admit::Offers);
+pub struct Found {
+    offers: admit::Offers,
+    /// Whether the search was broken off.
+    pub is_broken_off: bool,
+}
 
 impl Open {
-    /// Looks for offers: this takes as long as many decisions.
+    /// Looks for offers, which takes as long as many decisions: until `goes_on`, which is asked now and then, says no.
     #[must_use]
-    pub fn look(&self) -> Found {
-        Found(self.search.offers(&self.decided.links))
+    pub fn look(&self, mut goes_on: impl FnMut() -> bool) -> Found {
+        let mut is_broken_off = false;
+        let offers = self.search.offers(&self.decided.links, &mut || {
+            is_broken_off = is_broken_off || !goes_on();
+            !is_broken_off
+        });
+        Found {
+            offers,
+            is_broken_off,
+        }
     }
 
     /// The offers that are as good by what is taken now, in the words of the API; and whether they are all that were found.
@@ -78,7 +90,7 @@ impl Open {
             is_all &= renewed.is_some();
             renewed
         };
-        let Found(found) = found;
+        let found = &found.offers;
         let offers = admit::Offers {
             later: renew(&found.later),
             slower: renew(&found.slower),

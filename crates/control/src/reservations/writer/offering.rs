@@ -8,7 +8,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::thread::available_parallelism;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_control_api::reservations::{Offers, Reserved};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -25,7 +25,9 @@ const MAX_OPEN: usize = 64;
 /// How long a refusal waits for a thread that looks for offers; then it is answered without. Where more is refused than can be looked for, those that
 /// wait longer get no more offers in all, only later ones.
 const MAX_WAIT_FOR_THREAD: Duration = Duration::from_millis(5);
-/// How often a request is decided anew because offers for it went to others.
+/// How long offers are looked for while other refusals wait for that; those that are found by then are all.
+const MAX_SEARCH: Duration = Duration::from_millis(5);
+/// How often a request is decided anew because offers for it went to others; not while other refusals wait.
 const MAX_TRIES: usize = 2;
 
 /// What is taken, as the disk has it.
@@ -53,6 +55,7 @@ pub(super) struct Offering {
     places: Arc<Semaphore>,
     /// One for each thread that looks for offers.
     threads: Arc<Semaphore>,
+    thread_count: usize,
     newest: watch::Sender<Option<Published>>,
     /// Where a request is asked again.
     again: mpsc::WeakSender<Waiting>,
@@ -61,10 +64,11 @@ pub(super) struct Offering {
 impl Offering {
     pub(super) fn new(again: mpsc::WeakSender<Waiting>) -> Self {
         // One processor is left to the writer, where there are more.
-        let threads = available_parallelism().map_or(1, |count| count.get().saturating_sub(1).max(1));
+        let thread_count = available_parallelism().map_or(1, |count| count.get().saturating_sub(1).max(1));
         Self {
             places: Arc::new(Semaphore::new(MAX_OPEN)),
-            threads: Arc::new(Semaphore::new(threads)),
+            threads: Arc::new(Semaphore::new(thread_count)),
+            thread_count,
             newest: watch::Sender::new(None),
             again,
         }
@@ -85,14 +89,21 @@ impl Offering {
             refused.answer_with(Offers::left_out());
             return;
         };
-        let (threads, again) = (self.threads.clone(), self.again.clone());
+        let (threads, again, queue) = (self.threads.clone(), self.again.clone(), self.queue());
         let newest = self.newest.subscribe();
         tokio::spawn(async move {
             match timeout(MAX_WAIT_FOR_THREAD, threads.acquire_owned()).await {
-                Ok(thread) => refused.look(newest, again, (place, thread.ok())).await,
+                Ok(thread) => refused.look(newest, again, queue, (place, thread.ok())).await,
                 Err(_) => refused.answer_with(Offers::left_out()),
             }
         });
+    }
+
+    fn queue(&self) -> Queue {
+        Queue {
+            places: self.places.clone(),
+            threads: self.thread_count,
+        }
     }
 
     /// Waits until all are answered.
@@ -103,11 +114,26 @@ impl Offering {
     }
 }
 
+/// The refusals that are not answered yet.
+#[derive(Clone)]
+struct Queue {
+    places: Arc<Semaphore>,
+    threads: usize,
+}
+
+impl Queue {
+    /// Whether some of them wait for a thread.
+    fn is_waiting(&self) -> bool {
+        MAX_OPEN.saturating_sub(self.places.available_permits()) > self.threads
+    }
+}
+
 impl Refused {
     async fn look(
         self,
         newest: watch::Receiver<Option<Published>>,
         again: mpsc::WeakSender<Waiting>,
+        queue: Queue,
         _while_looking: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
     ) {
         if self.answer.is_closed() {
@@ -120,8 +146,10 @@ impl Refused {
             tries,
             answer,
         } = self;
+        let others = queue.clone();
         let found = spawn_blocking(move || {
-            let found = open.look();
+            let began = Instant::now();
+            let found = open.look(|| began.elapsed() < MAX_SEARCH || !others.is_waiting());
             // What was decided is on the disk, so something has been published.
             let newest = newest.borrow().clone();
             renewed(&open, &found, newest.as_ref())
@@ -131,6 +159,7 @@ impl Refused {
         let mut answer = Some(answer);
         if !is_all
             && tries < MAX_TRIES
+            && !queue.is_waiting()
             && let Some(again) = again.upgrade()
             && let Ok(room) = again.try_reserve()
             && let Some(answer) = answer.take()
@@ -163,7 +192,7 @@ fn renewed(open: &Open, found: &Found, newest: Option<&Published>) -> (Offers, b
     let (offers, is_all) = open.renewed(found, &newest.snapshot);
     let offers = Offers {
         record: u64::try_from(newest.record).ok(),
-        left_out: !is_all,
+        left_out: !is_all || found.is_broken_off,
         ..offers
     };
     (offers, is_all)

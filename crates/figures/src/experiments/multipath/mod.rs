@@ -16,7 +16,7 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;
-use by_hand::{Congestion, How, Split, Streams};
+use by_hand::{Congestion, How, Scale, Split, Streams};
 use reserved::{Reserve, ReservedSeen};
 
 /// The experiment.
@@ -156,13 +156,9 @@ impl Cell {
         }
     }
 
-    fn split(paths: &[Path], how: How, streams: Streams, congestion: Congestion) -> Self {
+    fn split(paths: &[Path], split: Split) -> Self {
         Self {
-            split: Some(Split {
-                how,
-                streams,
-                congestion,
-            }),
+            split: Some(split),
             ..Self::of(paths)
         }
     }
@@ -241,6 +237,14 @@ const COMBINATIONS: [&[Path]; 7] = [
     &[Path::A, Path::B, Path::C],
 ];
 
+/// Every scale, congestion control and number of streams, in the order of the tables.
+fn shared_out() -> impl Iterator<Item = (Scale, Congestion, Streams)> {
+    Scale::ALL.into_iter().flat_map(|scale| {
+        let of = Congestion::ALL.into_iter();
+        of.flat_map(move |congestion| Streams::ALL.map(|streams| (scale, congestion, streams)))
+    })
+}
+
 impl Experiment for Multipath {
     type Cell = Cell;
     type Seen = Seen;
@@ -258,16 +262,25 @@ impl Experiment for Multipath {
         let combinations = COMBINATIONS.iter().map(|paths| Cell::of(paths));
         let changes = CHANGES.map(Cell::changing);
         let mut splits = Vec::new();
-        for congestion in Congestion::ALL {
-            for streams in Streams::ALL {
-                let one = |how| move |paths: &&[Path]| Cell::split(paths, how, streams, congestion);
-                let together = || COMBINATIONS.iter().filter(|paths| paths.len() > 1);
-                splits.extend(COMBINATIONS.iter().map(one(How::Pulled)));
-                splits.extend(together().map(one(How::Even)));
-                if streams == Streams::Ten {
-                    let pairs = together().filter(|paths| paths.len() == 2);
-                    splits.extend(pairs.map(one(How::ThirtySeventy)));
-                }
+        for (scale, congestion, streams) in shared_out() {
+            let one = |how| {
+                let split = Split {
+                    how,
+                    streams,
+                    congestion,
+                    scale,
+                };
+                move |paths: &&[Path]| Cell::split(paths, split)
+            };
+            let together = || COMBINATIONS.iter().filter(|paths| paths.len() > 1);
+            splits.extend(COMBINATIONS.iter().map(one(How::Pulled)));
+            if scale == Scale::Half {
+                continue;
+            }
+            splits.extend(together().map(one(How::Even)));
+            if streams == Streams::Ten {
+                let pairs = together().filter(|paths| paths.len() == 2);
+                splits.extend(pairs.map(one(How::ThirtySeventy)));
             }
         }
         let reserving = Reserve::ALL.map(Cell::reserving);
@@ -297,7 +310,7 @@ impl Experiment for Multipath {
         for file in 0..most {
             sized_file(&root.join(file.to_string()), FILE_BYTES, file)?;
         }
-        for file in 0..by_hand::files(&Path::ALL) {
+        for file in 0..by_hand::files(&Path::ALL, Scale::Full) {
             // Other seeds than those of the large ones.
             sized_file(
                 &root.join(by_hand::file_name(file)),
@@ -315,7 +328,18 @@ impl Experiment for Multipath {
 
     fn network(&self, tools: &Tools, root: &PathBuf, cell: &Cell, _seed: u64) -> Result<Network> {
         let relays: Vec<&str> = cell.paths.iter().map(|path| path.node()).collect();
-        let network = Network::of(tools, "multipath.toml")?.relays(&relays);
+        let mut network = Network::of(tools, "multipath.toml")?.relays(&relays);
+        if let Some(split) = cell.split.filter(|split| split.scale == Scale::Half) {
+            for path in Path::ALL {
+                let rate = format!("\"{} Mbit/s\"", path.mbps() / split.scale.divisor());
+                for part in ["near", "far"] {
+                    network = network.set(&format!("links.{}-{part}.rate", path.node()), rate.clone());
+                }
+            }
+            for end in ["client", "server"] {
+                network = network.set(&format!("nodes.{end}.buffers"), "\"1280 KB\"".to_owned());
+            }
+        }
         Ok(match cell.trace() {
             Some(_) => {
                 let file = trace_file(root, cell.change);

@@ -1,69 +1,88 @@
 //! The tables of shares by hand, and of what copies reserve.
 
-use super::by_hand::{Congestion, FILE_BYTES, How, SECONDS, Streams};
+use super::by_hand::{FILE_BYTES, How, SECONDS, Scale, Split};
 use super::page::name;
 use super::reserved::{RATE_BPS, Reserve, ReservedSeen};
-use super::{COMBINATIONS, Cell, Path, Seen};
+use super::{COMBINATIONS, Cell, Path, Seen, shared_out};
 use crate::page::{Figure, Table, cell, number};
 use crate::runs::Runs;
+use crate::stats::Spread;
 
 /// What is said of shares by hand.
 pub const BY_HAND: &str = "What users did by hand, beside one copy whose streams pull: separate `longhaul cp` at the same time, each over one path, with an even share of files and streams, or 30 % for the slower path \
      and 70 % for the other (of A with C, which carry the same, A has 30 %). All data by the time of the slowest copy. Files of 12.5 MB, as many as the paths carry in 6 s together, pulled; the number of streams is given (`--streams`), so nothing is found by itself here. The sum is that of each path alone with the same \
-     streams and congestion control, of server and depots.";
+     streams and congestion control, of server and depots. *Busy* is how much of the processors' time was used while one copy was made: over all three paths two processors are the limit, as they emulate the links as well. So the same is made at 1:50, half of each rate.";
 
 fn median(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<f64> {
     Some(runs.spread(cell, Seen::mbps)?.median)
 }
 
-fn sum_alone(
-    runs: &Runs<'_, Cell, Seen>,
-    paths: &[Path],
-    streams: Streams,
-    congestion: Congestion,
-) -> Option<f64> {
+fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path], split: Split) -> Option<f64> {
     let alone = paths
         .iter()
-        .map(|path| median(runs, &Cell::split(&[*path], How::Pulled, streams, congestion)));
+        .map(|path| median(runs, &Cell::split(&[*path], split)));
     alone.sum()
 }
 
-/// One row for each set of paths, number of streams and congestion control.
+/// Every way in which several paths are shared out by hand, pulled.
+fn pulled() -> impl Iterator<Item = (&'static [Path], Split)> {
+    shared_out().flat_map(|(scale, congestion, streams)| {
+        let split = Split {
+            how: How::Pulled,
+            streams,
+            congestion,
+            scale,
+        };
+        let together = COMBINATIONS.iter().filter(|paths| paths.len() > 1);
+        together.map(move |paths| (*paths, split))
+    })
+}
+
+/// One row for each scale, set of paths, number of streams and congestion control.
 pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
     let mut table = Table::new([
+        "scale",
         "congestion control",
         "streams",
         "paths",
         "sum of each alone, Mbit/s",
         "one copy",
         "of the sum, %",
+        "busy, %",
         "even split",
         "of the sum, %",
         "30/70 split",
         "of the sum, %",
     ]);
-    for congestion in Congestion::ALL {
-        for streams in Streams::ALL {
-            for paths in COMBINATIONS.iter().filter(|paths| paths.len() > 1) {
-                let sum = sum_alone(runs, paths, streams, congestion);
-                let of = |how| Cell::split(paths, how, streams, congestion);
-                if median(runs, &of(How::Pulled)).is_none() {
-                    continue;
-                }
-                let mut row = vec![
-                    congestion.title().to_owned(),
-                    streams.title().to_owned(),
-                    name(paths),
-                    number(sum, 1),
-                ];
-                for how in [How::Pulled, How::Even, How::ThirtySeventy] {
-                    let share = median(runs, &of(how)).zip(sum);
-                    row.push(cell(runs.spread(&of(how), Seen::mbps), 1));
-                    row.push(number(share.map(|(mbps, sum)| 100.0 * mbps / sum), 1));
-                }
-                table.row(row);
+    for (paths, split) in pulled() {
+        let of = |how| Cell::split(paths, Split { how, ..split });
+        let sum = sum_alone(runs, paths, split);
+        if median(runs, &of(How::Pulled)).is_none() {
+            continue;
+        }
+        let mut row = vec![
+            format!("1:{}", 25.0 * split.scale.divisor()),
+            split.congestion.title().to_owned(),
+            split.streams.title().to_owned(),
+            name(paths),
+            number(sum, 1),
+        ];
+        for how in [How::Pulled, How::Even, How::ThirtySeventy] {
+            let share = median(runs, &of(how)).zip(sum);
+            row.push(cell(runs.spread(&of(how), Seen::mbps), 1));
+            row.push(number(share.map(|(mbps, sum)| 100.0 * mbps / sum), 1));
+            if how == How::Pulled {
+                let busy = runs
+                    .cell(&of(how))
+                    .into_iter()
+                    .map(|record| 100.0 * record.gate.busy);
+                row.push(number(
+                    Spread::of(&busy.collect::<Vec<_>>()).map(|busy| busy.median),
+                    0,
+                ));
             }
         }
+        table.row(row);
     }
     table
 }
@@ -142,22 +161,19 @@ pub fn reserved(runs: &Runs<'_, Cell, Seen>) -> Table {
 
 /// The least share of the sum that one copy came to, and what splits came to at best and at worst.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
-    let shares = |how: How| -> Vec<f64> {
-        let mut shares = Vec::new();
-        for congestion in Congestion::ALL {
-            for streams in Streams::ALL {
-                for paths in COMBINATIONS.iter().filter(|paths| paths.len() > 1) {
-                    let mbps = median(runs, &Cell::split(paths, how, streams, congestion));
-                    let share = mbps.zip(sum_alone(runs, paths, streams, congestion));
-                    shares.extend(share.map(|(mbps, sum)| 100.0 * mbps / sum));
-                }
-            }
-        }
+    let shares = |how: How, scale: Scale| -> Vec<f64> {
+        let mut shares: Vec<f64> = pulled()
+            .filter(|(_, split)| split.scale == scale)
+            .filter_map(|(paths, split)| {
+                let mbps = median(runs, &Cell::split(paths, Split { how, ..split }))?;
+                Some(100.0 * mbps / sum_alone(runs, paths, split)?)
+            })
+            .collect();
         shares.sort_by(f64::total_cmp);
         shares
     };
-    let of = |key: &str, title: &str, how: How| {
-        let shares = shares(how);
+    let of = |key: &str, title: &str, how: How, scale: Scale| {
+        let shares = shares(how, scale);
         let (least, most) = (shares.first()?, shares.last()?);
         Some(Figure::new(
             key,
@@ -173,9 +189,21 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
             "pulled",
             "one copy over several paths, streams given",
             How::Pulled,
+            Scale::Full,
         ),
-        of("even", "even split by hand", How::Even),
-        of("thirty-seventy", "30/70 split by hand", How::ThirtySeventy),
+        of(
+            "pulled-half",
+            "the same at half the rates",
+            How::Pulled,
+            Scale::Half,
+        ),
+        of("even", "even split by hand", How::Even, Scale::Full),
+        of(
+            "thirty-seventy",
+            "30/70 split by hand",
+            How::ThirtySeventy,
+            Scale::Full,
+        ),
     ];
     figures.into_iter().flatten().collect()
 }

@@ -165,3 +165,30 @@ async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_wher
     assert!(!found.left_out && found.later.is_some());
     offering.finish().await;
 }
+
+#[tokio::test]
+async fn a_search_that_is_broken_off_says_so_and_is_so_only_where_others_wait() {
+    let mut desk = desk();
+    act(&mut desk, &reserve(3, 1)).unwrap();
+    let Denied { open, .. } = act(&mut desk, &reserve(4, 1)).unwrap_err();
+    let (open, published) = (open.unwrap(), published(&desk, 2));
+    let of = |steps: usize| {
+        let mut left = 0..steps;
+        renewed(&open, &open.look(|| left.next().is_some()), Some(&published))
+    };
+    let (none, first, all) = (of(0).0, of(1).0, of(usize::MAX).0);
+    assert!(none.left_out && none.slower.is_none() && none.later.is_none());
+    assert!(first.left_out && first.slower.is_some() && first.later.is_none());
+    assert!(!all.left_out && all.slower == first.slower && all.later.is_some());
+    // What was broken off has not gone to others.
+    assert!(of(0).1 && of(1).1);
+
+    let (again, _waiting) = mpsc::channel(1);
+    let offering = Offering::new(again.downgrade());
+    let queue = offering.queue();
+    let looking = u32::try_from(queue.threads).unwrap();
+    let _looking = offering.places.try_acquire_many(looking).unwrap();
+    assert!(!queue.is_waiting());
+    let _waiting = offering.places.try_acquire().unwrap();
+    assert!(queue.is_waiting());
+}
