@@ -11,8 +11,8 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use longhaul_control_api::reservations::{Offers, Reserved};
+use rustix::process::setpriority_process;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::AskError;
@@ -22,6 +22,8 @@ use crate::reservations::desk::{DeskError, Found, Open, Snapshot};
 
 /// Refusals for which offers are looked for, or that wait for that; further ones are answered without.
 const MAX_OPEN: usize = 64;
+/// As nice(2) has it.
+const LOWEST_PRIORITY: i32 = 19;
 /// How long a refusal waits for a thread that looks for offers; then it is answered without. Where more is refused than can be looked for, those that
 /// wait longer get no more offers in all, only later ones.
 const MAX_WAIT_FOR_THREAD: Duration = Duration::from_millis(5);
@@ -147,14 +149,15 @@ impl Refused {
             answer,
         } = self;
         let others = queue.clone();
-        let found = spawn_blocking(move || {
+        let found = beside_all_else(move || {
             let began = Instant::now();
             let found = open.look(|| began.elapsed() < MAX_SEARCH || !others.is_waiting());
             // What was decided is on the disk, so something has been published.
             let newest = newest.borrow().clone();
             renewed(&open, &found, newest.as_ref())
         });
-        let (offers, is_all) = found.await.unwrap_or_else(|_| (Offers::left_out(), true));
+        let found = found.await;
+        let (offers, is_all) = found.unwrap_or_else(|| (Offers::left_out(), true));
         let (asker, command, once) = asked;
         let mut answer = Some(answer);
         if !is_all
@@ -181,6 +184,26 @@ impl Refused {
     fn answer_with(self, offers: Offers) {
         // Whoever asked may be gone.
         let _ = self.answer.send(Err(with(self.error, offers)));
+    }
+}
+
+/// Does something in a thread of its own that has only what time of the processors nobody else wants: whoever decides and answers goes first. None where
+/// the thread cannot be started or fails.
+async fn beside_all_else<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (done, ended) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("offers".to_owned());
+    let started = thread.spawn(move || {
+        // Of this thread alone, on Linux; where it is not allowed it is no worse than before.
+        let _ = setpriority_process(None, LOWEST_PRIORITY);
+        // Whoever asked may be gone.
+        let _ = done.send(what());
+    });
+    match started {
+        Ok(_) => ended.await.ok(),
+        Err(error) => {
+            tracing::warn!(%error, "a thread to look for offers cannot be started");
+            None
+        }
     }
 }
 
