@@ -74,6 +74,11 @@ pub trait Experiment: Send + Sync {
         Vec::new()
     }
 
+    /// Whether what is seen of a cell hangs on time. What is only counted is the same however late the lab is, so each such run counts.
+    fn is_timed(&self, _cell: &Self::Cell) -> bool {
+        true
+    }
+
     /// Whether a cell is measured under noise as well.
     fn under_noise(&self, _cell: &Self::Cell) -> bool {
         true

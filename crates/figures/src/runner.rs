@@ -222,7 +222,10 @@ pub fn run<E: Experiment>(
             folder: folder.path(),
         };
         let seen = experiment.run(&here, cell);
-        let gate = Gate::of(&lab.links()?, discarded);
+        let mut gate = Gate::of(&lab.links()?, discarded);
+        if !experiment.is_timed(cell) {
+            gate = gate.of_counts();
+        }
         let again = !gate.valid && discarded < retries;
         match seen {
             Ok(_) if again => discard(&gate.reasons.join("; ")),

@@ -214,6 +214,10 @@ impl Experiment for Admission {
         }
     }
 
+    fn is_timed(&self, cell: &Cell) -> bool {
+        matches!(cell.rule, Rule::Load { .. })
+    }
+
     fn under_noise(&self, _cell: &Cell) -> bool {
         false
     }
