@@ -160,7 +160,7 @@ impl Experiment for Deadlines {
 
     fn cost(&self, _cell: &Cell) -> Cost {
         Cost {
-            share: 0.5,
+            share: 1.0,
             seconds: 10.0 + 30.0 * self.copies as f64,
         }
     }
