@@ -4,9 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use longhaul_proto::StatusCode;
 use rustix::io::Errno;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::{Conn, Options};
@@ -90,13 +91,10 @@ pub async fn dial(
             failure = DialError::OtherFamily(address);
             continue;
         }
-        let attempt = async move {
-            Conn::connect(address, |fd| {
-                options.apply(fd)?;
-                options.bind_source(fd, address)
-            })
-            .await
-        };
+        let attempt = Conn::connect(address, move |fd| {
+            options.apply(fd)?;
+            options.bind_source(fd, address)
+        });
         attempts.push((address, attempt));
     }
     let (address, conn) = race(attempts, failure, deadline).await?;
@@ -121,21 +119,20 @@ fn in_turn(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
 
 /// The first attempt that succeeds, with its address: each begins when the one before has failed, or some time after it began. `failure` is that of no
 /// attempt.
-async fn race<T: Send + 'static>(
-    attempts: Vec<(SocketAddr, impl Future<Output = io::Result<T>> + Send + 'static)>,
+async fn race<T>(
+    attempts: Vec<(SocketAddr, impl Future<Output = io::Result<T>>)>,
     mut failure: DialError,
     deadline: Instant,
 ) -> Result<(SocketAddr, T), DialError> {
     let mut attempts = attempts.into_iter().peekable();
-    // Those that are left over end with it.
-    let mut running = JoinSet::new();
+    let mut running = FuturesUnordered::new();
     let mut waited_for: Vec<SocketAddr> = Vec::new();
     let mut next_at = Instant::now();
     loop {
         if running.is_empty() || next_at <= Instant::now() {
             if let Some((address, attempt)) = attempts.next() {
                 waited_for.push(address);
-                running.spawn(async move { (address, attempt.await) });
+                running.push(async move { (address, attempt.await) });
                 next_at = Instant::now() + CONNECTION_ATTEMPT_DELAY;
             } else if running.is_empty() {
                 return Err(failure);
@@ -143,18 +140,13 @@ async fn race<T: Send + 'static>(
         }
         tokio::select! {
             biased;
-            Some(ended) = running.join_next() => match ended {
-                Ok((address, Ok(connected))) => return Ok((address, connected)),
-                Ok((address, Err(source))) => {
+            Some((address, ended)) = running.next() => match ended {
+                Ok(connected) => return Ok((address, connected)),
+                Err(source) => {
                     waited_for.retain(|other| *other != address);
                     failure = DialError::Failed { address, source };
                     next_at = Instant::now();
                 }
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    // The runtime ends: nobody waits for the answer.
-                    Err(_) => return Err(failure),
-                },
             },
             () = sleep_until(next_at), if attempts.peek().is_some() => {}
             () = sleep_until(deadline) => {
@@ -188,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    type Attempt = Pin<Box<dyn Future<Output = io::Result<u16>> + Send>>;
+    type Attempt = Pin<Box<dyn Future<Output = io::Result<u16>>>>;
 
     fn address(port: u16) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, 1], port))
