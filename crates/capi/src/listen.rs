@@ -136,7 +136,10 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
     let timeout = option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO).unwrap_or(forever);
     // Nobody else gets the port before the on-ramp has it.
     let held = hold(fd)?;
-    become_listener(fd, &ramp)?;
+    if let Err(errno) = become_listener(fd, &ramp) {
+        become_again(fd, &held, &options);
+        return Err(errno);
+    }
     let answer = ramp::ask(ramp.as_raw_fd(), &Request::Listen { at: canonical(bound) });
     let reply = answer
         .as_ref()
