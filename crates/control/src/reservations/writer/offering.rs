@@ -53,11 +53,9 @@ pub(super) struct Refused {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Offering {
-    /// One for each refusal that is not answered yet.
-    places: Arc<Semaphore>,
+    queue: Queue,
     /// One for each thread that looks for offers.
     threads: Arc<Semaphore>,
-    thread_count: usize,
     newest: watch::Sender<Option<Published>>,
     /// Where a request is asked again.
     again: mpsc::WeakSender<Waiting>,
@@ -68,9 +66,11 @@ impl Offering {
         // One processor is left to the writer, where there are more.
         let thread_count = available_parallelism().map_or(1, |count| count.get().saturating_sub(1).max(1));
         Self {
-            places: Arc::new(Semaphore::new(MAX_OPEN)),
+            queue: Queue {
+                places: Arc::new(Semaphore::new(MAX_OPEN)),
+                threads: thread_count,
+            },
             threads: Arc::new(Semaphore::new(thread_count)),
-            thread_count,
             newest: watch::Sender::new(None),
             again,
         }
@@ -87,11 +87,11 @@ impl Offering {
 
     /// Has offers looked for, and the refusal answered with them; without, where too many wait for that.
     pub(super) fn look(&self, refused: Refused) {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+        let Ok(place) = self.queue.places.clone().try_acquire_owned() else {
             refused.answer_with(Offers::left_out());
             return;
         };
-        let (threads, again, queue) = (self.threads.clone(), self.again.clone(), self.queue());
+        let (threads, again, queue) = (self.threads.clone(), self.again.clone(), self.queue.clone());
         let newest = self.newest.subscribe();
         tokio::spawn(async move {
             match timeout(MAX_WAIT_FOR_THREAD, threads.acquire_owned()).await {
@@ -101,25 +101,20 @@ impl Offering {
         });
     }
 
-    fn queue(&self) -> Queue {
-        Queue {
-            places: self.places.clone(),
-            threads: self.thread_count,
-        }
-    }
-
     /// Waits until all are answered.
     pub(super) async fn finish(&self) {
         let all = u32::try_from(MAX_OPEN).unwrap_or(u32::MAX);
         // Nobody closes it.
-        let _ = self.places.acquire_many(all).await;
+        let _ = self.queue.places.acquire_many(all).await;
     }
 }
 
 /// The refusals that are not answered yet.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct Queue {
+    /// One for each.
     places: Arc<Semaphore>,
+    /// How many of them are looked after at once.
     threads: usize,
 }
 
@@ -156,8 +151,7 @@ impl Refused {
             let newest = newest.borrow().clone();
             renewed(&open, &found, newest.as_ref())
         });
-        let found = found.await;
-        let (offers, is_all) = found.unwrap_or_else(|| (Offers::left_out(), true));
+        let (offers, is_all) = found.await.unwrap_or_else(|| (Offers::left_out(), true));
         let (asker, command, once) = asked;
         let mut answer = Some(answer);
         if !is_all

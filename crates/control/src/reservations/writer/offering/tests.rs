@@ -185,10 +185,10 @@ async fn a_search_that_is_broken_off_says_so_and_is_so_only_where_others_wait() 
 
     let (again, _waiting) = mpsc::channel(1);
     let offering = Offering::new(again.downgrade());
-    let queue = offering.queue();
+    let queue = &offering.queue;
     let looking = u32::try_from(queue.threads).unwrap();
-    let _looking = offering.places.try_acquire_many(looking).unwrap();
+    let _looking = queue.places.try_acquire_many(looking).unwrap();
     assert!(!queue.is_waiting());
-    let _waiting = offering.places.try_acquire().unwrap();
+    let _waiting = queue.places.try_acquire().unwrap();
     assert!(queue.is_waiting());
 }
