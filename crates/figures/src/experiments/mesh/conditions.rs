@@ -57,7 +57,7 @@ const RATE_MEMORY: f64 = 0.9;
 /// The smallest copy, in bytes; others are twice as large as the one before, up to 256 MiB. Each size is as likely as the others.
 const LEAST_BYTES: u64 = 64 << 10;
 const DOUBLINGS: u32 = 12;
-/// How long the next copy waits, in seconds: so long, and as long as the bytes take at so many Mbit/s. All ways keep to the same times, so that a copy meets the
+/// How long the next copy waits, in seconds: so long, and as long as the bytes take at the rate of the slots. All ways keep to the same times, so that a copy meets the
 /// same state of the links by each.
 const SLOT_SECONDS: f64 = 1.0;
 const SLOT_MBPS: f64 = 60.0;
@@ -195,8 +195,7 @@ pub fn transfers(seed: u64, number: usize) -> Vec<Transfer> {
     let mut at_s = 0.0;
     (0..number)
         .map(|_| {
-            let from = random.random_range(0..SITES.len());
-            let to = (from + random.random_range(1..SITES.len())) % SITES.len();
+            let (from, to) = ends(&mut random);
             let bytes = LEAST_BYTES << random.random_range(0..=DOUBLINGS);
             let transfer = Transfer {
                 from,
@@ -204,10 +203,21 @@ pub fn transfers(seed: u64, number: usize) -> Vec<Transfer> {
                 bytes,
                 at_s,
             };
-            at_s += SLOT_SECONDS + bytes as f64 * 8.0 / (SLOT_MBPS * 1e6);
+            at_s += slot_seconds(bytes, SLOT_MBPS);
             transfer
         })
         .collect()
+}
+
+/// The numbers of two sites, by chance.
+pub fn ends(random: &mut Xoshiro256PlusPlus) -> (usize, usize) {
+    let from = random.random_range(0..SITES.len());
+    (from, (from + random.random_range(1..SITES.len())) % SITES.len())
+}
+
+/// How long a copy of so many bytes has to itself, in seconds, with slots for so many Mbit/s.
+pub fn slot_seconds(bytes: u64, mbps: f64) -> f64 {
+    SLOT_SECONDS + bytes as f64 * 8.0 / (mbps * 1e6)
 }
 
 fn uniform(random: &mut Xoshiro256PlusPlus, least: f64, greatest: f64) -> f64 {

@@ -123,6 +123,11 @@ impl Mesh {
         }
     }
 
+    /// When the first copy of a way is made, in seconds after its lab's start.
+    const fn first_after_s(&self, way: Way) -> f64 {
+        self.first_copy_s() - self.begins_at_s(way)
+    }
+
     /// Where the trace stands when the first copy is made, by every way, in seconds behind its beginning.
     const fn first_copy_s(&self) -> f64 {
         self.learning_seconds + run::STARTING_SECONDS
@@ -156,7 +161,7 @@ impl Experiment for Mesh {
             .map_or(0.0, |transfer| transfer.at_s);
         Cost {
             share: 0.33,
-            seconds: self.first_copy_s() - self.begins_at_s(cell.way) + last,
+            seconds: self.first_after_s(cell.way) + last,
         }
     }
 
@@ -209,7 +214,7 @@ impl Experiment for Mesh {
     }
 
     fn run(&self, here: &Here<'_, run::Files>, cell: &Cell) -> Result<Seen> {
-        let first_s = self.first_copy_s() - self.begins_at_s(cell.way);
+        let first_s = self.first_after_s(cell.way);
         let copies = run::run(here, cell.way, first_s, &transfers(here.seed, self.copies))?;
         Ok(Seen { copies })
     }

@@ -1,17 +1,16 @@
 //! What a controller's routes are worth to copies of each size: the same copy directly and as the controller has it, one right after the other, in one lab;
 //! and directly in another one, in which nobody measures anything.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::conditions::{SITES, Transfer};
+use super::conditions::{Transfer, ends, slot_seconds};
 use super::page::{CLASSES, class_of};
-use super::run::{Files, STARTING_SECONDS, World};
+use super::run::{Files, World, wait_until};
 use super::{Cell as MeshCell, MESH, Made, Way};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, number};
@@ -32,11 +31,7 @@ const SIZES: [u64; 8] = [
 ];
 /// Pairs of copies of each size, of one run as it is published.
 const PAIRS: usize = 8;
-/// For how long a controller and its depots see the links before, in seconds: as in `mesh`. After one minute it knows too little to choose any depot.
-const LEARNING_SECONDS: f64 = 300.0;
-/// How long the next pair waits, in seconds for each of its copies: so long, and as long as the bytes take at so many Mbit/s. Both labs keep to the same times, so
-/// that a pair meets the same state of the links in each.
-const SLOT_SECONDS: f64 = 1.0;
+/// The rate of the slots, of which each copy of a pair has one. Both labs keep to the same times, so that a pair meets the same state of the links in each.
 const SLOT_MBPS: f64 = 40.0;
 
 /// The experiment.
@@ -85,6 +80,24 @@ struct Beside<'a> {
     unmeasured_seconds: Option<f64>,
 }
 
+/// Two values of a pair that are compared, in seconds; the second is held against the first.
+type Compared = fn(&Beside<'_>) -> Option<(f64, f64)>;
+
+/// The routed copy by the direct one.
+const fn of_pair(one: &Beside<'_>) -> Option<(f64, f64)> {
+    Some((one.pair.direct.seconds, one.pair.routed.seconds))
+}
+
+/// The routed one by direct ones where nobody measures.
+fn routed_unmeasured(one: &Beside<'_>) -> Option<(f64, f64)> {
+    Some((one.unmeasured_seconds?, one.pair.routed.seconds))
+}
+
+/// The direct one by those.
+fn direct_unmeasured(one: &Beside<'_>) -> Option<(f64, f64)> {
+    Some((one.unmeasured_seconds?, one.pair.direct.seconds))
+}
+
 impl Pair {
     fn ratio(&self) -> f64 {
         self.routed.seconds / self.direct.seconds
@@ -97,15 +110,14 @@ fn pairs(seed: u64) -> Vec<Transfer> {
     let (mut all, mut at_s) = (Vec::new(), 0.0);
     for _ in 0..PAIRS {
         for bytes in SIZES {
-            let from = random.random_range(0..SITES.len());
-            let to = (from + random.random_range(1..SITES.len())) % SITES.len();
+            let (from, to) = ends(&mut random);
             all.push(Transfer {
                 from,
                 to,
                 bytes,
                 at_s,
             });
-            at_s += 2.0 * (SLOT_SECONDS + bytes as f64 * 8.0 / (SLOT_MBPS * 1e6));
+            at_s += 2.0 * slot_seconds(bytes, SLOT_MBPS);
         }
     }
     all
@@ -134,7 +146,7 @@ impl Experiment for Paired {
         let last = pairs(1).last().map_or(0.0, |transfer| transfer.at_s);
         Cost {
             share: 0.5,
-            seconds: cell.network.first_pair_s() + last,
+            seconds: MESH.first_after_s(cell.network.way()) + last,
         }
     }
 
@@ -143,24 +155,20 @@ impl Experiment for Paired {
     }
 
     fn network(&self, tools: &Tools, files: &Files, cell: &Cell, seed: u64) -> Result<Network> {
-        let way = match cell.network {
-            Lab::Mesh => Way::Routed,
-            Lab::Unmeasured => Way::Direct,
-        };
+        let way = cell.network.way();
         MESH.network(tools, files, &MeshCell { way }, seed)
     }
 
     fn run(&self, here: &Here<'_, Files>, cell: &Cell) -> Result<Seen> {
         let began = Instant::now();
-        let world = World::up(here, cell.network == Lab::Mesh)?;
+        let way = cell.network.way();
+        let (world, first_s) = (World::up(here, way.is_routed())?, MESH.first_after_s(way));
         let mut seen = Seen {
             pairs: Vec::new(),
             unmeasured: Vec::new(),
         };
         for (number, transfer) in pairs(here.seed).into_iter().enumerate() {
-            let due = Duration::from_secs_f64(cell.network.first_pair_s() + transfer.at_s);
-            // Pairs are made at moments of the links' trace, which runs in real time.
-            thread::sleep(due.saturating_sub(began.elapsed()));
+            wait_until(began, first_s + transfer.at_s);
             // Neither way is always the second.
             let ways = match (cell.network, number / SIZES.len() % 2) {
                 (Lab::Unmeasured, _) => [Way::Direct, Way::Direct],
@@ -247,15 +255,9 @@ impl Experiment for Paired {
                 classes.row([
                     (*name).to_owned(),
                     count.to_string(),
-                    ratio(&all, class, |one| {
-                        Some((one.pair.direct.seconds, one.pair.routed.seconds))
-                    }),
-                    ratio(&all, class, |one| {
-                        Some((one.unmeasured_seconds?, one.pair.routed.seconds))
-                    }),
-                    ratio(&all, class, |one| {
-                        Some((one.unmeasured_seconds?, one.pair.direct.seconds))
-                    }),
+                    ratio(&all, class, of_pair),
+                    ratio(&all, class, routed_unmeasured),
+                    ratio(&all, class, direct_unmeasured),
                 ]);
             }
         }
@@ -267,9 +269,9 @@ impl Experiment for Paired {
 
     fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         let all = all(runs);
-        let of = |seconds: fn(&Beside<'_>) -> Option<(f64, f64)>| {
+        let of = |compared: Compared| {
             let of_class =
-                |class: usize| Some(format!("{:.2}", stats::sums(&of_class(&all, class, seconds))?.0));
+                |class: usize| Some(format!("{:.2}", stats::sums(&of_class(&all, class, compared))?.0));
             (0..CLASSES.len())
                 .filter_map(of_class)
                 .collect::<Vec<_>>()
@@ -279,23 +281,23 @@ impl Experiment for Paired {
             Figure::new(
                 "classes",
                 "time of routed copies by that of direct ones right beside them, of each class of sizes",
-                of(|one| Some((one.pair.direct.seconds, one.pair.routed.seconds))),
+                of(of_pair),
             ),
             Figure::new(
                 "unmeasured",
                 "the same by that of direct ones where nobody measures anything",
-                of(|one| Some((one.unmeasured_seconds?, one.pair.routed.seconds))),
+                of(routed_unmeasured),
             ),
         ]
     }
 }
 
 impl Lab {
-    /// When the first pair is made, in seconds after the lab's start: a controller is to have seen the links, which takes time whatever is looked at.
-    fn first_pair_s(self) -> f64 {
+    /// The way of `mesh` whose lab it is.
+    const fn way(self) -> Way {
         match self {
-            Self::Mesh => STARTING_SECONDS + LEARNING_SECONDS,
-            Self::Unmeasured => STARTING_SECONDS,
+            Self::Mesh => Way::Routed,
+            Self::Unmeasured => Way::Direct,
         }
     }
 }
@@ -323,21 +325,17 @@ fn all<'a>(runs: &Runs<'a, Cell, Seen>) -> Vec<Beside<'a>> {
     all
 }
 
-/// Two values of each pair of a class that has both.
-fn of_class(
-    all: &[Beside<'_>],
-    class: usize,
-    seconds: impl Fn(&Beside<'_>) -> Option<(f64, f64)>,
-) -> Vec<(f64, f64)> {
+/// What is compared of each pair of a class that has it.
+fn of_class(all: &[Beside<'_>], class: usize, compared: Compared) -> Vec<(f64, f64)> {
     all.iter()
         .filter(|one| class_of(one.pair.bytes) == class)
-        .filter_map(seconds)
+        .filter_map(compared)
         .collect()
 }
 
 /// The sum of the second values by that of the first ones, and in which bounds that lies.
-fn ratio(all: &[Beside<'_>], class: usize, seconds: impl Fn(&Beside<'_>) -> Option<(f64, f64)>) -> String {
-    stats::sums(&of_class(all, class, seconds)).map_or_else(
+fn ratio(all: &[Beside<'_>], class: usize, compared: Compared) -> String {
+    stats::sums(&of_class(all, class, compared)).map_or_else(
         || "-".to_owned(),
         |(ratio, [low, high])| format!("{ratio:.2} ({low:.2}..{high:.2})"),
     )

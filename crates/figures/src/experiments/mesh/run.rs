@@ -19,7 +19,7 @@ use crate::identities::new_key;
 use crate::tools::Tools;
 
 /// How long services have to start and depots to register themselves, in seconds.
-pub const STARTING_SECONDS: f64 = 20.0;
+pub(super) const STARTING_SECONDS: f64 = 20.0;
 
 /// A command of preparation takes less.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -86,9 +86,7 @@ pub fn run(here: &Here<'_, Files>, way: Way, first_s: f64, transfers: &[Transfer
                 world.misreport()?;
             }
         }
-        let due = Duration::from_secs_f64(first_s + transfer.at_s);
-        // Copies are made at moments of the links' trace, which runs in real time.
-        thread::sleep(due.saturating_sub(began.elapsed()));
+        wait_until(began, first_s + transfer.at_s);
         let one = world.copy(way, transfer)?;
         for depot in &one.depots {
             if let Some(site) = SITES.iter().position(|(name, ..)| name == depot) {
@@ -98,6 +96,11 @@ pub fn run(here: &Here<'_, Files>, way: Way, first_s: f64, transfers: &[Transfer
         made.push(one);
     }
     Ok(made)
+}
+
+/// Waits for a moment in seconds after the lab's start: copies are made at moments of the links' trace, which runs in real time.
+pub(super) fn wait_until(began: Instant, seconds: f64) {
+    thread::sleep(Duration::from_secs_f64(seconds).saturating_sub(began.elapsed()));
 }
 
 impl<'a, 'h> World<'a, 'h> {

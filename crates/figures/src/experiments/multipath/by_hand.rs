@@ -34,6 +34,23 @@ pub struct Split {
     pub scale: Scale,
 }
 
+impl Split {
+    /// One copy whose streams pull: at every scale, with every congestion control and number of streams, in the order of the tables.
+    pub fn pulled() -> impl Iterator<Item = Self> {
+        Scale::ALL.into_iter().flat_map(|scale| {
+            let of = Congestion::ALL.into_iter();
+            of.flat_map(move |congestion| {
+                Streams::ALL.map(|streams| Self {
+                    how: How::Pulled,
+                    streams,
+                    congestion,
+                    scale,
+                })
+            })
+        })
+    }
+}
+
 /// What the paths carry, beside those of the paper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -41,7 +58,7 @@ pub enum Scale {
     /// One part in 25, as in the scenario.
     #[default]
     Full,
-    /// One part in 50, which a machine of two processors carries on all three at once with some of its time to spare.
+    /// One part in 50: half the work for the machine that emulates the links.
     Half,
 }
 

@@ -16,7 +16,7 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;
-use by_hand::{Congestion, How, Scale, Split, Streams};
+use by_hand::{How, Scale, Split, Streams};
 use reserved::{Reserve, ReservedSeen};
 
 /// The experiment.
@@ -89,6 +89,8 @@ pub struct Seen {
     reserved: Option<ReservedSeen>,
 }
 
+/// Buffers of both ends, as the scenario has them.
+const BUFFERS_KB: f64 = 2560.0;
 /// Bytes of a file: what 100 Mbit/s carry in 20 s.
 const FILE_BYTES: u64 = 250_000_000;
 /// About how long a copy over paths that nothing befalls lasts: each is given as many files as its paths carry in this time, so that
@@ -237,12 +239,9 @@ const COMBINATIONS: [&[Path]; 7] = [
     &[Path::A, Path::B, Path::C],
 ];
 
-/// Every scale, congestion control and number of streams, in the order of the tables.
-fn shared_out() -> impl Iterator<Item = (Scale, Congestion, Streams)> {
-    Scale::ALL.into_iter().flat_map(|scale| {
-        let of = Congestion::ALL.into_iter();
-        of.flat_map(move |congestion| Streams::ALL.map(|streams| (scale, congestion, streams)))
-    })
+/// Those of several paths.
+fn together() -> impl Iterator<Item = &'static [Path]> {
+    COMBINATIONS.into_iter().filter(|paths| paths.len() > 1)
 }
 
 impl Experiment for Multipath {
@@ -262,23 +261,14 @@ impl Experiment for Multipath {
         let combinations = COMBINATIONS.iter().map(|paths| Cell::of(paths));
         let changes = CHANGES.map(Cell::changing);
         let mut splits = Vec::new();
-        for (scale, congestion, streams) in shared_out() {
-            let one = |how| {
-                let split = Split {
-                    how,
-                    streams,
-                    congestion,
-                    scale,
-                };
-                move |paths: &&[Path]| Cell::split(paths, split)
-            };
-            let together = || COMBINATIONS.iter().filter(|paths| paths.len() > 1);
-            splits.extend(COMBINATIONS.iter().map(one(How::Pulled)));
-            if scale == Scale::Half {
+        for split in Split::pulled() {
+            let one = |how| move |paths: &[Path]| Cell::split(paths, Split { how, ..split });
+            splits.extend(COMBINATIONS.into_iter().map(one(How::Pulled)));
+            if split.scale == Scale::Half {
                 continue;
             }
             splits.extend(together().map(one(How::Even)));
-            if streams == Streams::Ten {
+            if split.streams == Streams::Ten {
                 let pairs = together().filter(|paths| paths.len() == 2);
                 splits.extend(pairs.map(one(How::ThirtySeventy)));
             }
@@ -337,7 +327,8 @@ impl Experiment for Multipath {
                 }
             }
             for end in ["client", "server"] {
-                network = network.set(format!("nodes.{end}.buffers"), "\"1280 KB\"".to_owned());
+                let buffers = format!("\"{} KB\"", BUFFERS_KB / split.scale.divisor());
+                network = network.set(format!("nodes.{end}.buffers"), buffers);
             }
         }
         Ok(match cell.trace() {

@@ -2,6 +2,7 @@
 
 use super::{
     AWAY_SECONDS, CHANGED_AT, CHANGED_BACK_AT, CHANGES, COMBINATIONS, Cell, Change, Path, Seen, tables,
+    together,
 };
 use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
@@ -87,18 +88,15 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
 
 /// What documents quote.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
-    let figures = COMBINATIONS
-        .iter()
-        .filter(|paths| paths.len() > 1)
-        .filter_map(|paths| {
-            let share = share(runs, paths)?;
-            let mbps = runs.spread(&Cell::of(paths), Seen::mbps)?.median;
-            Some(Figure::new(
-                name(paths),
-                format!("{}, share of the sum of each path alone", name(paths)),
-                format!("{:.1} % ({mbps:.0} Mbit/s)", 100.0 * share),
-            ))
-        });
+    let figures = together().filter_map(|paths| {
+        let share = share(runs, paths)?;
+        let mbps = runs.spread(&Cell::of(paths), Seen::mbps)?.median;
+        Some(Figure::new(
+            name(paths),
+            format!("{}, share of the sum of each path alone", name(paths)),
+            format!("{:.1} % ({mbps:.0} Mbit/s)", 100.0 * share),
+        ))
+    });
     figures.chain(tables::figures(runs)).collect()
 }
 

@@ -3,7 +3,7 @@
 use super::by_hand::{FILE_BYTES, How, SECONDS, Scale, Split};
 use super::page::name;
 use super::reserved::{RATE_BPS, Reserve, ReservedSeen};
-use super::{COMBINATIONS, Cell, Path, Seen, shared_out};
+use super::{Cell, Path, Seen, together};
 use crate::page::{Figure, Table, cell, number};
 use crate::runs::Runs;
 use crate::stats::Spread;
@@ -11,7 +11,7 @@ use crate::stats::Spread;
 /// What is said of shares by hand.
 pub const BY_HAND: &str = "What users did by hand, beside one copy whose streams pull: separate `longhaul cp` at the same time, each over one path, with an even share of files and streams, or 30 % for the slower path \
      and 70 % for the other (of A with C, which carry the same, A has 30 %). All data by the time of the slowest copy. Files of 12.5 MB, as many as the paths carry in 6 s together, pulled; the number of streams is given (`--streams`), so nothing is found by itself here. The sum is that of each path alone with the same \
-     streams and congestion control, of server and depots. *Busy* is how much of the processors' time was used while one copy was made: over all three paths two processors are the limit, as they emulate the links as well. So the same is made at 1:50, half of each rate.";
+     streams and congestion control, of server and depots. *Busy* is how much of the processors' time was used while one copy was made: over all three paths two processors, which emulate the links as well, have next to nothing to spare. So the same is made at 1:50, half of each rate.";
 
 fn median(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<f64> {
     Some(runs.spread(cell, Seen::mbps)?.median)
@@ -24,18 +24,9 @@ fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path], split: Split) -> Optio
     alone.sum()
 }
 
-/// Every way in which several paths are shared out by hand, pulled.
+/// The rows: several paths, and how they are pulled from.
 fn pulled() -> impl Iterator<Item = (&'static [Path], Split)> {
-    shared_out().flat_map(|(scale, congestion, streams)| {
-        let split = Split {
-            how: How::Pulled,
-            streams,
-            congestion,
-            scale,
-        };
-        let together = COMBINATIONS.iter().filter(|paths| paths.len() > 1);
-        together.map(move |paths| (*paths, split))
-    })
+    Split::pulled().flat_map(|split| together().map(move |paths| (paths, split)))
 }
 
 /// One row for each scale, set of paths, number of streams and congestion control.
