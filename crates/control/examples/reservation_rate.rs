@@ -1,5 +1,5 @@
 //! How many requests for reservations a second are decided, written to the disk and answered with many reservations on the books, and how long each
-//! waits: by a writer on SQLite, on real networks.
+//! waits: by a writer on SQLite, on real networks. What the disk alone takes is measured before and afterwards.
 //!
 //! `cargo run --release -p longhaul-control --example reservation_rate -- [NETWORK] [RESERVATIONS] [REQUESTS]`; the file is made in the working directory
 //! and removed.
@@ -10,6 +10,7 @@
     reason = "a measurement that cannot go on has failed"
 )]
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +38,9 @@ const RECORDS_AT_ONCE: usize = 10_000;
 const MAX_TRIES: usize = 4;
 /// Askers at a time, each of which waits for its answer before it goes on.
 const ASKERS: usize = 8;
+/// Writes of [`SYNCED_BYTES`] that are synced one after another, and timed.
+const SYNCS: usize = 500;
+const SYNCED_BYTES: usize = 4096;
 /// Requests that arrive in a second, whether those before are answered or not.
 const ARRIVALS: u32 = 1_000;
 
@@ -88,6 +92,7 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
     let map = networks::map(name).unwrap();
     let dir = Path::new("reservation-rate.tmp");
     std::fs::create_dir_all(dir).unwrap();
+    println!("{name}: {}", disk(dir));
     let store = Store::sqlite(&dir.join("control.sqlite")).await.unwrap();
     let began = Instant::now();
     // For each of two ways to ask, and each of three to counter.
@@ -119,7 +124,29 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
         writing.await.unwrap();
     }
     store.close().await;
+    println!("{name}: {}", disk(dir));
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// What the disk takes to keep a few bytes, with nothing else to do.
+fn disk(dir: &Path) -> String {
+    let path = dir.join("synced");
+    let mut file = std::fs::File::create(&path).unwrap();
+    let one = |_| {
+        let began = Instant::now();
+        file.write_all(&[0; SYNCED_BYTES]).unwrap();
+        file.sync_data().unwrap();
+        began.elapsed()
+    };
+    let mut waits: Vec<Duration> = (0..SYNCS).map(one).collect();
+    waits.sort_unstable();
+    std::fs::remove_file(&path).unwrap();
+    format!(
+        "the disk alone keeps {SYNCED_BYTES} bytes in {:.1} ms (median), {:.1} ms (p99), {:.1} ms (longest)",
+        percentile(&waits, 50),
+        percentile(&waits, 99),
+        percentile(&waits, 100),
+    )
 }
 
 /// Fills the journal; how many reservations are in it, and what is asked next.

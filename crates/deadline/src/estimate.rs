@@ -5,7 +5,7 @@ use std::time::Duration;
 /// After so much measuring, the forecast counts no more.
 const MEASURED_WHOLLY: Duration = Duration::from_secs(60);
 /// Where there is no forecast, a measurement counts from this length on: slow start is over on any path.
-const MEASURED_AT_LEAST: Duration = Duration::from_secs(5);
+pub(crate) const MEASURED_AT_LEAST: Duration = Duration::from_secs(5);
 /// What is measured of the past is taken for the next hours as one in ten less, or more, than by these factors.
 const LOW: f64 = 0.75;
 const HIGH: f64 = 1.25;

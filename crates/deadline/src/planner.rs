@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::estimate::{Measured, Rates, blend};
+use crate::estimate::{MEASURED_AT_LEAST, Measured, Rates, blend};
 use crate::promise::{PathId, Promise};
 use crate::{Moment, carried, time_of};
 
@@ -53,7 +53,9 @@ pub struct Planner {
     promise: Option<Promise>,
     failed: BTreeSet<PathId>,
     last: Look,
-    measured: Option<Measured>,
+    /// What best effort was measured to carry while nothing was reserved, and what it carries beside what is reserved now.
+    alone: Option<Measured>,
+    beside: Option<Measured>,
     requests: u32,
     not_before: Moment,
     /// Since when more is needed than there is; less than half of it; nothing of it; and since when the deadline is expected to be missed.
@@ -89,7 +91,8 @@ impl Planner {
             promise: None,
             failed: BTreeSet::new(),
             last: Look::default(),
-            measured: None,
+            alone: None,
+            beside: None,
             requests: 0,
             not_before: now,
             short_since: None,
@@ -136,10 +139,11 @@ impl Planner {
         self.requests
     }
 
-    /// What best effort is expected to carry, where that is known.
+    /// What best effort is expected to carry, where that is known. Beside what is reserved only a measurement of then counts, once it is long enough: both may
+    /// share a link, and what is known of best effort alone would then promise twice what goes once.
     #[must_use]
     pub fn expected(&self) -> Option<Rates> {
-        blend(self.last.forecast, self.measured)
+        blend(None, self.beside).or_else(|| blend(self.last.forecast, self.alone))
     }
 
     /// The moment by which all is to be there so that the deadline is met, with the margin.
@@ -164,7 +168,7 @@ impl Planner {
         match event {
             Event::Look(look) => {
                 self.last = look;
-                self.measured = look.measured.or(self.measured);
+                self.measured(now, look.measured);
                 if !self.over {
                     return self.looked(now);
                 }
@@ -187,6 +191,7 @@ impl Planner {
                     self.refusal = None;
                     self.failed.clear();
                     self.most_promised = self.most_promised.max(self.promised(now));
+                    self.beside = None;
                     self.forget_trends();
                     self.why = Why::Reserved;
                 }
@@ -209,6 +214,7 @@ impl Planner {
                 if is_whole && let Some(promise) = self.promise.take() {
                     self.account.returned(now, &promise);
                     self.failed.clear();
+                    self.is_alone();
                     self.forget_trends();
                     if !self.over {
                         self.why = Why::Returned;
@@ -222,6 +228,7 @@ impl Planner {
                 {
                     self.account.lost(now, &promise);
                     self.failed.clear();
+                    self.is_alone();
                     self.forget_trends();
                     self.why = Why::Undecided;
                 }
@@ -240,6 +247,29 @@ impl Planner {
         Vec::new()
     }
 
+    /// Takes in what best effort carries: alone, or beside what is reserved at this moment.
+    fn measured(&mut self, now: Moment, measured: Option<Measured>) {
+        let is_beside = |promise: &Promise| promise.at(now).next().is_some();
+        if self.promise.as_ref().is_some_and(is_beside) {
+            self.beside = measured;
+            return;
+        }
+        self.is_alone();
+        // One that has only begun takes the place of none that lasted.
+        let is_long = measured.is_some_and(|measured| measured.over >= MEASURED_AT_LEAST);
+        if is_long || self.alone.is_none() {
+            self.alone = measured;
+        }
+    }
+
+    /// Nothing is reserved any more: best effort carries alone what it carried beside it, or more.
+    fn is_alone(&mut self) {
+        let beside = self.beside.take();
+        self.alone = beside
+            .filter(|beside| beside.over >= MEASURED_AT_LEAST)
+            .or(self.alone);
+    }
+
     fn came_to_nothing(&mut self) -> Vec<Action> {
         match std::mem::replace(&mut self.state, State::Idle) {
             // It may have been committed, and the answer lost.
@@ -251,6 +281,7 @@ impl Planner {
                 self.kept += 1;
                 if self.kept >= MAX_RETURNS {
                     self.promise = None;
+                    self.is_alone();
                 }
             }
             _ => {}
@@ -320,7 +351,7 @@ impl Planner {
             return vec![Action::Release];
         }
         // A forecast does not waver from look to look.
-        let settled = match self.measured {
+        let settled = match self.alone {
             None if self.promise.is_none() => 0,
             _ => SETTLED_MS,
         };

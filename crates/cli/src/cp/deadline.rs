@@ -38,7 +38,7 @@ pub use options::{DeadlineOptions, Wanted};
 pub use report::DeadlineReport;
 
 use book::Book;
-use looks::Looks;
+use looks::{Beside, Looks};
 use ways::{Streams, WayReport, Ways};
 
 /// How often the copy is looked at.
@@ -208,8 +208,11 @@ impl Keeper {
         for event in self.book.judged(&self.watch.judged()) {
             self.tell(event).await;
         }
-        let is_reserved = self.with(|shared| shared.planner.promise().is_some());
-        let look = self.looks.look(is_reserved);
+        let beside = self.with(|shared| match shared.planner.promise() {
+            Some(promise) => self.book.beside(promise, unix_ms()),
+            None => Beside::Ways(Vec::new()),
+        });
+        let look = self.looks.look(beside);
         self.tell(Event::Look(look)).await;
         self.use_ways().await;
     }

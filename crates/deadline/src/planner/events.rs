@@ -24,7 +24,7 @@ pub struct Look {
     pub is_all: bool,
     /// What best effort is forecast to carry.
     pub forecast: Option<Rates>,
-    /// What the copy carries by best effort; none while something is reserved, as what goes over a reserved path does not go by best effort.
+    /// What the copy carries by best effort, since what is promised last changed; none where that cannot be told from what goes over a reserved path.
     pub measured: Option<Measured>,
 }
 

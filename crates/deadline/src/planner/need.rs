@@ -73,7 +73,8 @@ impl Planner {
             Mode::Auto => self.refusal.is_none() && !self.gave_up && self.requests < MAX_REQUESTS,
             Mode::Rate(_) => self.promise.is_none() && self.refusal.is_none() && !self.gave_up,
         };
-        let settled = match self.measured.is_some() && self.refusal.is_none() && !is_past {
+        let is_measured = self.alone.is_some() || self.beside.is_some();
+        let settled = match is_measured && self.refusal.is_none() && !is_past {
             true => SETTLED_MS,
             false => 0,
         };

@@ -286,6 +286,8 @@ struct World {
     in_force: Option<Promise>,
     works: bool,
     run: Run,
+    /// Of a link that best effort shares with what is reserved, in Mbit/s; none where it goes by others.
+    shared: Option<f64>,
 }
 
 impl World {
@@ -297,6 +299,7 @@ impl World {
             in_force: None,
             works: true,
             run: Run::default(),
+            shared: None,
         }
     }
 
@@ -361,6 +364,14 @@ impl World {
         let in_force = self.in_force.as_ref().filter(|_| self.works);
         in_force.map_or(0.0, |promise| promise.at(now).map(|(_, bps)| bps).sum())
     }
+
+    /// What best effort carries, in bit/s, where it would carry so many Mbit/s alone: others leave it that part of what is not reserved.
+    fn best_effort(&self, now: Moment, alone: f64) -> f64 {
+        let part = self
+            .shared
+            .map_or(1.0, |shared| 1.0 - self.carries(now) / (shared * MBIT));
+        alone * MBIT * part.max(0.0)
+    }
 }
 
 fn run(
@@ -370,17 +381,24 @@ fn run(
     forecast: Option<Rates>,
     seconds: &[Second],
 ) -> (World, Run) {
-    let mut world = World::new(deadline, mode);
+    run_in(World::new(deadline, mode), total, forecast, seconds)
+}
+
+fn run_in(mut world: World, total: u64, forecast: Option<Rates>, seconds: &[Second]) -> (World, Run) {
     let (mut left, mut now) = (total as f64, BEGUN);
     let mut over = Duration::ZERO;
+    let mut beside = 0.0;
     for (number, second) in seconds.iter().enumerate() {
         let is_all = number > 5;
         if !is_all {
             left += second.found as f64;
         }
-        let is_free = world.in_force.is_none();
-        let measured = (is_free && !over.is_zero()).then_some(Measured {
-            bps: second.best_effort * MBIT,
+        let carries = world.carries(now);
+        if carries != beside {
+            (beside, over) = (carries, Duration::ZERO);
+        }
+        let measured = (!over.is_zero()).then_some(Measured {
+            bps: world.best_effort(now, second.best_effort),
             over,
         });
         let event = Event::Look(Look {
@@ -402,7 +420,7 @@ fn run(
             };
             world.tell(now, event);
         }
-        let bps = second.best_effort * MBIT + world.carries(now);
+        let bps = world.best_effort(now, second.best_effort) + world.carries(now);
         left -= bps / BITS * (TICK_MS as f64 / 1000.0);
         now += TICK_MS;
         over += Duration::from_millis(TICK_MS);
@@ -467,6 +485,24 @@ proptest! {
         prop_assert!(run.asked.len() <= 3, "{:?}", run.asked);
         prop_assert!(run.warned == 0);
         // What was promised is what was needed, and little more.
+        prop_assert!(world.planner.account().reserved <= total as f64 * 1.2);
+    }
+
+    #[test]
+    fn what_best_effort_loses_to_what_is_reserved_is_reserved_as_well(
+        part in 0.05..0.5_f64, wanted in 0.6..0.85_f64, minutes in 3..20_u64, is_forecast in any::<bool>(),
+    ) {
+        let (shared, deadline) = (100.0, BEGUN + minutes * 60_000);
+        let alone = shared * part;
+        let total = (shared * wanted * MBIT / BITS * (minutes * 60) as f64) as u64;
+        let steady = Second { best_effort: alone, answer: 0, path: 5, found: 0 };
+        let seconds = vec![steady; (minutes * 60 + 60) as usize];
+        let forecast = if is_forecast { rates(alone * MBIT) } else { None };
+        let mut world = World::new(Some(deadline), Mode::Auto);
+        world.shared = Some(shared);
+        let (world, run) = run_in(world, total, forecast, &seconds);
+        prop_assert!(run.took.is_some_and(|took| took <= minutes * 60_000), "{:?}", run);
+        prop_assert!(run.asked.len() <= 6, "{:?}", run.asked);
         prop_assert!(world.planner.account().reserved <= total as f64 * 1.2);
     }
 

@@ -22,6 +22,7 @@ use super::Of;
 use super::ends::{self, Ends};
 use super::granted::{Paths, is_held_by_network, refusal};
 use super::kept::{Kept, Reserved};
+use super::looks::Beside;
 use crate::cp::routing::Judged;
 
 /// How often it is asked how a reservation stands.
@@ -389,6 +390,16 @@ impl Book {
             .at(now)
             .filter_map(|(path, bps)| Some((path, self.paths.way(path, now)?, bps)));
         ways.collect()
+    }
+
+    /// What best effort has beside it at a moment.
+    pub fn beside(&self, promise: &Promise, now: Moment) -> Beside {
+        let paths: Vec<_> = promise.at(now).collect();
+        let is_told_apart = |(path, _): &(PathId, f64)| self.paths.way(*path, now).is_some();
+        match paths.iter().all(is_told_apart) {
+            true => Beside::Ways(paths),
+            false => Beside::Unknown,
+        }
     }
 
     /// What happened, in a line for people.

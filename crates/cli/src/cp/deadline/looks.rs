@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_control_api::routes::{RouteAnswer, RouteOption, RouteQuestion};
 use longhaul_control_client::Controller;
-use longhaul_deadline::{Look, Measured, Rates};
+use longhaul_deadline::{Look, Measured, PathId, Rates};
 use longhaul_proto::{Endpoint, Route};
 use longhaul_transfer::{Progress, is_reserved};
 
@@ -19,6 +19,15 @@ const FORECAST_AGAIN_AFTER: Duration = Duration::from_secs(60);
 const FAILED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Over which time of the past a rate is measured.
 const MEASURED_OVER: Duration = Duration::from_secs(30);
+
+/// What the copy has beside best effort.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Beside {
+    /// Reserved ways whose streams are told from others, each with its rate in bit/s; none where nothing is reserved.
+    Ways(Vec<(PathId, f64)>),
+    /// A reservation whose streams are not told from others.
+    Unknown,
+}
 
 /// See the module.
 pub struct Looks {
@@ -35,6 +44,8 @@ pub struct Looks {
     samples: VecDeque<(Instant, u64)>,
     /// When the first of them went, since something else was promised last.
     flows_since: Option<Instant>,
+    /// What there was beside them.
+    beside: Beside,
 }
 
 impl Looks {
@@ -52,6 +63,7 @@ impl Looks {
             forecast_due: None,
             samples: VecDeque::new(),
             flows_since: None,
+            beside: Beside::Ways(Vec::new()),
         }
     }
 
@@ -97,10 +109,10 @@ impl Looks {
         (found.saturating_sub(done), is_walked || self.size.is_some())
     }
 
-    /// Looks; while something is reserved, nothing is measured of best effort.
-    pub fn look(&mut self, is_promised: bool) -> Look {
+    /// Looks; best effort is measured anew when what is beside it has changed.
+    pub fn look(&mut self, beside: Beside) -> Look {
         let (left, is_all) = self.left();
-        let measured = self.measured(Instant::now(), is_promised);
+        let measured = self.measured(Instant::now(), beside);
         Look {
             left,
             is_all,
@@ -109,15 +121,19 @@ impl Looks {
         }
     }
 
-    fn measured(&mut self, now: Instant, is_promised: bool) -> Option<Measured> {
+    fn measured(&mut self, now: Instant, beside: Beside) -> Option<Measured> {
+        let has_changed = self.beside != beside;
+        self.beside = beside;
         let streams = self.progress.streams();
         let by_best_effort = streams.iter().filter(|stream| !is_reserved(&stream.route));
         let bytes = by_best_effort
             .map(|stream| stream.bytes.load(Ordering::Relaxed))
             .fold(0, u64::saturating_add);
-        if is_promised || bytes == 0 {
+        if has_changed {
             self.samples.clear();
             self.flows_since = None;
+        }
+        if self.beside == Beside::Unknown || bytes == 0 {
             return None;
         }
         let since = *self.flows_since.get_or_insert(now);
