@@ -25,7 +25,7 @@ pub use account::Account;
 use bounds::{
     CHANGED_ABOVE, CHANGED_BELOW, EXTENDED_BEFORE_MS, FIRST_PAUSE_MS, HEADROOM, MARGIN_SHARE,
     MAX_ESTIMATE_WAIT_MS, MAX_MARGIN_MS, MAX_PAUSE_MS, MAX_REQUESTS, MAX_RETURNS, MIN_RATE_WINDOW_MS,
-    MIN_RETURNED_SHARE, RETURN_SETTLED_MS, SETTLED_MS,
+    MIN_RETURNED_SHARE, RETURN_SETTLED_MS,
 };
 pub use events::{Action, Ask, Event, Look, Mode, Outlook, Refusal, Why};
 
@@ -350,18 +350,14 @@ impl Planner {
             self.state = State::Returning;
             return vec![Action::Release];
         }
-        // A forecast does not waver from look to look.
-        let settled = match self.alone {
-            None if self.promise.is_none() => 0,
-            _ => SETTLED_MS,
-        };
-        if !(held(short, settled) || held(ample, RETURN_SETTLED_MS)) || !self.may_ask(now) {
+        if !(held(short, self.settled()) || held(ample, RETURN_SETTLED_MS)) || !self.may_ask(now) {
             return Vec::new();
         }
-        let Some(by) = self.aim().filter(|aim| *aim > now) else {
+        let Some(aim) = self.aim().filter(|aim| *aim > now) else {
             return Vec::new();
         };
-        let bytes = need.short.max(1.0).ceil() as u64;
+        let bytes = (need.short * Self::granted_for_each(now, aim)).max(1.0).ceil() as u64;
+        let by = Self::granted_until(aim);
         vec![self.ask(now, Ask::Volume { bytes, by })]
     }
 
@@ -410,14 +406,21 @@ impl Planner {
         let likely = self
             .expected()
             .map_or(0.0, |expected| carried(expected.p50, aim - now));
-        let has_room = |bytes: &u64| *bytes > 0 && need.left <= *bytes as f64 + likely;
-        let is_more = |bytes: &u64| *bytes as f64 > self.promised(now);
+        let goes = |bytes: u64| bytes as f64 / Self::granted_for_each(now, aim);
+        let has_room = |bytes: &u64| *bytes > 0 && need.left <= goes(*bytes) + likely;
+        let is_more = |bytes: &u64| goes(*bytes) > self.promised(now);
         let volume = refusal.volume.filter(has_room).filter(is_more);
         match volume {
             Some(bytes)
                 if self.mode == Mode::Auto && !self.is_counter_offer && self.requests < MAX_REQUESTS =>
             {
-                let asked = self.ask(now, Ask::Volume { bytes, by: aim });
+                let asked = self.ask(
+                    now,
+                    Ask::Volume {
+                        bytes,
+                        by: Self::granted_until(aim),
+                    },
+                );
                 self.is_counter_offer = true;
                 vec![asked]
             }

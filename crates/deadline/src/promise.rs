@@ -19,6 +19,19 @@ pub struct Piece {
     pub paths: Vec<(PathId, f64)>,
 }
 
+/// So long before the end of a grant its way is left, in milliseconds, or one part in eight of its time if that is less: what is under way is
+/// delivered before depots reset it.
+pub const LEFT_BEFORE_MS: Moment = 2000;
+/// One part in so many of a grant's time goes unused at most.
+const TIME_OVER_LEFT_BEFORE: Moment = 8;
+
+/// Until when the way of a grant is used.
+#[must_use]
+pub fn used_until(start: Moment, end: Moment) -> Moment {
+    let time = end.saturating_sub(start);
+    end.saturating_sub(LEFT_BEFORE_MS.min(time / TIME_OVER_LEFT_BEFORE))
+}
+
 /// All that is promised.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Promise {
@@ -27,11 +40,27 @@ pub struct Promise {
 }
 
 impl Promise {
-    /// Bytes that go between two moments, over paths that have not failed.
+    /// Bytes that could go from a moment on, at the promised rates.
     #[must_use]
-    pub fn bytes(&self, from: Moment, to: Moment, failed: &BTreeSet<PathId>) -> f64 {
+    pub fn left(&self, from: Moment) -> f64 {
+        self.bytes(from, Moment::MAX, &BTreeSet::new(), |piece| piece.end)
+    }
+
+    /// Bytes that go between two moments, over paths that have not failed, for as long as they are used.
+    #[must_use]
+    pub fn carries(&self, from: Moment, to: Moment, failed: &BTreeSet<PathId>) -> f64 {
+        self.bytes(from, to, failed, |piece| used_until(piece.start, piece.end))
+    }
+
+    fn bytes(
+        &self,
+        from: Moment,
+        to: Moment,
+        failed: &BTreeSet<PathId>,
+        until: impl Fn(&Piece) -> Moment,
+    ) -> f64 {
         let within = self.pieces.iter().map(|piece| {
-            let (start, end) = (piece.start.max(from), piece.end.min(to));
+            let (start, end) = (piece.start.max(from), until(piece).min(to));
             let bps: f64 = piece
                 .paths
                 .iter()

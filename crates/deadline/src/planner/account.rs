@@ -1,7 +1,5 @@
 //! What was reserved, and what of it was returned before its time.
 
-use std::collections::BTreeSet;
-
 use crate::Moment;
 use crate::promise::Promise;
 
@@ -19,23 +17,19 @@ pub struct Account {
 impl Account {
     /// Another promise takes the place of the one before.
     pub(super) fn promised(&mut self, now: Moment, before: Option<&Promise>, after: &Promise) {
-        self.reserved -= before.map_or(0.0, |before| left(now, before));
-        self.reserved += left(now, after);
+        self.reserved -= before.map_or(0.0, |before| before.left(now));
+        self.reserved += after.left(now);
         let paths = after.pieces.iter().map(|piece| piece.paths.len()).max();
         self.paths = self.paths.max(paths.unwrap_or(0));
     }
 
     /// What is left of a promise will not be kept.
     pub(super) fn lost(&mut self, now: Moment, promise: &Promise) {
-        self.reserved -= left(now, promise);
+        self.reserved -= promise.left(now);
     }
 
     /// All of a promise is given back.
     pub(super) fn returned(&mut self, now: Moment, promise: &Promise) {
-        self.returned += left(now, promise);
+        self.returned += promise.left(now);
     }
-}
-
-fn left(now: Moment, promise: &Promise) -> f64 {
-    promise.bytes(now, Moment::MAX, &BTreeSet::new())
 }

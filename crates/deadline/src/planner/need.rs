@@ -1,9 +1,11 @@
 //! What best effort is not sure to carry, and what is reported of it.
 
 use super::bounds::{
-    CHANGED_ABOVE, HEADROOM, MAX_ESTIMATE_WAIT_MS, MAX_REQUESTS, RELEASED_ABOVE, SETTLED_MS,
+    CHANGED_ABOVE, HEADROOM, JOINED_AFTER_MS, MAX_ESTIMATE_WAIT_MS, MAX_REQUESTS, RELEASED_ABOVE, SETTLED_MS,
+    SETTLED_SHARE,
 };
 use super::{Action, Mode, Outlook, Planner, State};
+use crate::promise::LEFT_BEFORE_MS;
 use crate::{Moment, carried, time_of};
 
 /// What best effort is not sure to carry.
@@ -29,7 +31,7 @@ impl Planner {
     pub(super) fn promised(&self, now: Moment) -> f64 {
         let aim = self.aim().unwrap_or(Moment::MAX);
         let promise = self.promise.as_ref();
-        promise.map_or(0.0, |promise| promise.bytes(now, aim, &self.failed))
+        promise.map_or(0.0, |promise| promise.carries(now, aim, &self.failed))
     }
 
     /// What best effort is not sure to carry by the deadline; none where too little is known, or there is no deadline.
@@ -51,6 +53,31 @@ impl Planner {
             },
             will_do_amply: left * RELEASED_ABOVE <= sure,
         })
+    }
+
+    /// The end of a grant whose paths are used until the aim: they are left before its end.
+    pub(super) const fn granted_until(aim: Moment) -> Moment {
+        aim.saturating_add(LEFT_BEFORE_MS)
+    }
+
+    /// How many times the bytes that go by the aim must be granted from now on, since paths join some time after that and are left before the end.
+    pub(super) fn granted_for_each(now: Moment, aim: Moment) -> f64 {
+        let time = aim.saturating_sub(now);
+        let used = time.saturating_sub(JOINED_AFTER_MS).max(time / 2).max(1);
+        Self::granted_until(aim).saturating_sub(now) as f64 / used as f64
+    }
+
+    /// How long what leads to a request must have held: not at all where a forecast says it, which does not waver from look to look.
+    pub(super) fn settled(&self) -> Moment {
+        if self.alone.is_none() && self.promise.is_none() {
+            return 0;
+        }
+        let span = self.deadline.unwrap_or(Moment::MAX).saturating_sub(self.begun);
+        match self.expected() {
+            Some(_) => SETTLED_MS.min((span as f64 * SETTLED_SHARE) as Moment),
+            // Of a measurement that has only begun.
+            None => SETTLED_MS,
+        }
     }
 
     /// Reports once that the deadline is at risk.

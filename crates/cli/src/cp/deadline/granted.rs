@@ -9,14 +9,13 @@ use std::sync::Arc;
 use longhaul_control_api::reservations::{
     CircuitStanding, LinkDirection, Offers, PathGrant, PathGrants, Reservation, ReservedPath, Wish,
 };
+use longhaul_deadline::promise::used_until;
 use longhaul_deadline::{Moment, PathId, Piece, Refusal};
 use longhaul_proto::{CircuitGrant, Hop, Host, Route};
 use longhaul_transfer::{Mark, Reserved};
 
 /// Most paths that are told apart in one copy: a reservation has eight at most, and changes few times.
 const MAX_PATHS: usize = 1024;
-/// So long before the end of a grant its way is left, or an eighth of its time if that is less: what is under way is delivered before depots reset it.
-const LEFT_BEFORE_MS: Moment = 2000;
 
 /// Paths that were granted so far; their places are their numbers.
 #[derive(Debug)]
@@ -130,8 +129,9 @@ impl Paths {
             });
         };
         let (start, end) = (by_depots.grant.start_unix_ms, by_depots.grant.end_unix_ms);
-        let left = end.saturating_sub(LEFT_BEFORE_MS.min(end.saturating_sub(start) / 8));
-        (start..left).contains(&now).then(|| by_depots.way())
+        (start..used_until(start, end))
+            .contains(&now)
+            .then(|| by_depots.way())
     }
 
     fn over_depots(&self, path: &Path) -> Option<&ByDepots> {
