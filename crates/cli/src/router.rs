@@ -57,6 +57,9 @@ impl Router {
         let router = LinuxRouter::open(config, &self.state, this_machine())
             .with_context(|| format!("router of {}", home::shown(&self.config)))?;
         let mut stop_signals = StopSignals::take()?;
+        for (link, error) in router.begin().await {
+            tracing::warn!(%link, %error, "not made ready for circuits");
+        }
         let Some(path) = self.listen else {
             tokio::select! {
                 served = agent::serve(tokio::io::stdin(), tokio::io::stdout(), &router) => {

@@ -53,7 +53,7 @@ pub struct Planner {
     promise: Option<Promise>,
     failed: BTreeSet<PathId>,
     last: Look,
-    /// What best effort was measured to carry while nothing was reserved, and what it carries beside what is reserved now.
+    /// What best effort carried when it was measured last while nothing was reserved, and what it carries beside what is reserved now.
     alone: Option<Measured>,
     beside: Option<Measured>,
     requests: u32,
@@ -139,8 +139,8 @@ impl Planner {
         self.requests
     }
 
-    /// What best effort is expected to carry, where that is known. Beside what is reserved only a measurement of then counts, once it is long enough: both may
-    /// share a link, and what is known of best effort alone would then promise twice what goes once.
+    /// What best effort is expected to carry, where that is known. Beside a reservation, what is measured beside it counts alone, once that is long enough: both
+    /// may share a link, and then best effort no longer carries what it did before.
     #[must_use]
     pub fn expected(&self) -> Option<Rates> {
         blend(None, self.beside).or_else(|| blend(self.last.forecast, self.alone))
@@ -168,7 +168,7 @@ impl Planner {
         match event {
             Event::Look(look) => {
                 self.last = look;
-                self.measured(now, look.measured);
+                self.take_measurement(now, look.measured);
                 if !self.over {
                     return self.looked(now);
                 }
@@ -214,7 +214,7 @@ impl Planner {
                 if is_whole && let Some(promise) = self.promise.take() {
                     self.account.returned(now, &promise);
                     self.failed.clear();
-                    self.is_alone();
+                    self.end_beside();
                     self.forget_trends();
                     if !self.over {
                         self.why = Why::Returned;
@@ -228,7 +228,7 @@ impl Planner {
                 {
                     self.account.lost(now, &promise);
                     self.failed.clear();
-                    self.is_alone();
+                    self.end_beside();
                     self.forget_trends();
                     self.why = Why::Undecided;
                 }
@@ -248,22 +248,22 @@ impl Planner {
     }
 
     /// Takes in what best effort carries: alone, or beside what is reserved at this moment.
-    fn measured(&mut self, now: Moment, measured: Option<Measured>) {
+    fn take_measurement(&mut self, now: Moment, measured: Option<Measured>) {
         let is_beside = |promise: &Promise| promise.at(now).next().is_some();
         if self.promise.as_ref().is_some_and(is_beside) {
             self.beside = measured;
             return;
         }
-        self.is_alone();
-        // One that has only begun takes the place of none that lasted.
+        self.end_beside();
+        // A measurement that has only begun does not replace one that lasted.
         let is_long = measured.is_some_and(|measured| measured.over >= MEASURED_AT_LEAST);
         if is_long || self.alone.is_none() {
             self.alone = measured;
         }
     }
 
-    /// Nothing is reserved any more: best effort carries alone what it carried beside it, or more.
-    fn is_alone(&mut self) {
+    /// Nothing is reserved any more: best effort alone carries what it carried beside the reservation, or more.
+    fn end_beside(&mut self) {
         let beside = self.beside.take();
         self.alone = beside
             .filter(|beside| beside.over >= MEASURED_AT_LEAST)
@@ -281,7 +281,7 @@ impl Planner {
                 self.kept += 1;
                 if self.kept >= MAX_RETURNS {
                     self.promise = None;
-                    self.is_alone();
+                    self.end_beside();
                 }
             }
             _ => {}

@@ -25,7 +25,7 @@ pub const LEFT_BEFORE_MS: Moment = 2000;
 /// One part in so many of a grant's time goes unused at most.
 const TIME_OVER_LEFT_BEFORE: Moment = 8;
 
-/// Until when the way of a grant is used.
+/// Until when the way of a grant is used. Where the network tells its streams by their ports it is used to the end; no more is counted on.
 #[must_use]
 pub fn used_until(start: Moment, end: Moment) -> Moment {
     let time = end.saturating_sub(start);

@@ -33,6 +33,8 @@ use kernel::Kernel;
 pub use kernel::{Start, this_machine};
 use record::Record;
 pub use record::RecordError;
+use set::{anothers, reserved};
+use snapshot::Root;
 
 /// A Linux router.
 pub struct LinuxRouter {
@@ -67,6 +69,33 @@ impl LinuxRouter {
             kernel: Kernel::new(start),
             record: Mutex::new(record),
         })
+    }
+
+    /// Puts the router's queueing discipline at each interface at which it is to stay, so that no circuit finds packets waiting there that it would have to drop.
+    /// Where that can't be done it is tried again with the first circuit, which says why it can't be; those links are returned, each with the reason.
+    pub async fn begin(&self) -> Vec<(Name, DriverError)> {
+        let record = self.record.lock().await;
+        let snapshot = match self.kernel.snapshot(&self.config).await {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                let standing = self.standing();
+                return standing.map(|(name, _)| (name.clone(), error.clone())).collect();
+            }
+        };
+        let mut failed = Vec::new();
+        for (name, link) in self.standing() {
+            let at = snapshot.interfaces.get(name).cloned().unwrap_or_default();
+            let made = match &at.root {
+                Root::Others(other) => Err(anothers(link, other)),
+                _ => self.make_base(link, &at, reserved(&record, name, None)).await,
+            };
+            failed.extend(made.err().map(|error| (name.clone(), error)));
+        }
+        failed
+    }
+
+    fn standing(&self) -> impl Iterator<Item = (&Name, &RouterLink)> {
+        self.config.links.iter().filter(|(_, link)| link.standing)
     }
 
     async fn answer(&self, request: &Request) -> Result<Reply, DriverError> {
@@ -109,7 +138,9 @@ impl LinuxRouter {
 
     async fn list(&self, record: &Record) -> Result<Reply, DriverError> {
         let snapshot = self.kernel.snapshot(&self.config).await?;
-        let mut idle = snapshot.interfaces.iter().filter(|(_, at)| at.is_idle());
+        let goes = |name: &Name| self.config.links.get(name).is_some_and(|link| !link.standing);
+        let idle = snapshot.interfaces.iter().filter(|(_, at)| at.is_idle());
+        let mut idle = idle.filter(|(name, _)| goes(name));
         let links: Vec<&Name> = record.parts().map(|(_, part)| &part.link).collect();
         if idle.any(|(link, _)| !links.contains(&link)) {
             // Left by one that ended before it was done, and whose record is gone: nobody would ask for it.

@@ -23,7 +23,8 @@ impl LinuxRouter {
         Ok(Reply::Done)
     }
 
-    /// Takes away whatever is there of a slot, the rule first, and then forgets it. The root goes with the last class.
+    /// Takes away whatever is there of a slot, the rule first, and then forgets it. The root goes with the last class, where it does not
+    /// stay.
     pub(super) async fn remove(&self, slot: u16, record: &mut Record) -> Result<(), DriverError> {
         let numbers = &self.config.numbers;
         let snapshot = self.kernel.snapshot(&self.config).await?;
@@ -75,14 +76,14 @@ impl LinuxRouter {
         Ok(())
     }
 
-    /// Gives packets without a circuit what is free, and an interface without circuits back its own queueing discipline.
+    /// Gives packets without a circuit what is free, and an interface without circuits, where nothing is to stay, back its own queueing discipline.
     pub(super) async fn settle_bases(&self, record: &Record, gone: Option<u16>) -> Result<(), DriverError> {
         let snapshot = self.kernel.snapshot(&self.config).await?;
         for (name, link) in &self.config.links {
             let Some(at) = snapshot.interfaces.get(name).filter(|at| at.root == Root::Ours) else {
                 continue;
             };
-            if at.is_idle() {
+            if at.is_idle() && !link.standing {
                 let (device, handle) = (&link.interface, self.config.numbers.handle);
                 self.kernel
                     .tc(&format!("qdisc del dev {device} root handle {handle:x}:"))

@@ -45,6 +45,14 @@ pub struct RouterLink {
     /// What of that circuits may have.
     #[serde(default)]
     pub reservable: Share,
+    /// Whether the router's queueing discipline stays at the interface while there is no circuit. Else packets that wait there when the first circuit begins
+    /// and when the last one ends are lost, which those of busy links notice.
+    #[serde(default = "stays")]
+    pub standing: bool,
+}
+
+const fn stays() -> bool {
+    true
 }
 
 /// Which numbers of the kernel are the router's own: [`SLOTS`] from each of these. Two routers on one machine need others each.

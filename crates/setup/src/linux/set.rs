@@ -33,10 +33,7 @@ impl LinuxRouter {
         }
         let mut snapshot = self.kernel.snapshot(&self.config).await?;
         if let Some(Root::Others(other)) = snapshot.interfaces.get(&part.link).map(|at| &at.root) {
-            return Err(DriverError::refused(format!(
-                "{} has a queueing discipline of somebody else's ({other}): remove it, or leave this link out",
-                link.interface
-            )));
+            return Err(anothers(link, other));
         }
         let before = record.slot(&part.id).map(|(slot, before)| (slot, before.clone()));
         if let Some((slot, before)) = &before
@@ -227,6 +224,14 @@ impl LinuxRouter {
         );
         self.kernel.tc(&words).await.map(drop)
     }
+}
+
+/// An interface with somebody else's queueing discipline is refused.
+pub(super) fn anothers(link: &RouterLink, other: &str) -> DriverError {
+    DriverError::refused(format!(
+        "{} has a queueing discipline of somebody else's ({other}): remove it, or leave this link out",
+        link.interface
+    ))
 }
 
 /// What circuits have of a link, in bit/s, without one that is going.

@@ -51,8 +51,8 @@ pub fn config() -> RouterConfig {
     serde_json::from_value(serde_json::json!({
         "owner": "us",
         "links": {
-            "near": {"interface": "near", "rate": LINK},
-            "far": {"interface": "far", "rate": LINK},
+            "near": {"interface": "near", "rate": LINK, "standing": false},
+            "far": {"interface": "far", "rate": LINK, "standing": false},
         },
     }))
     .unwrap()
