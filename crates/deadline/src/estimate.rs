@@ -4,8 +4,12 @@ use std::time::Duration;
 
 /// After so much measuring, the forecast counts no more.
 const MEASURED_WHOLLY: Duration = Duration::from_secs(60);
-/// Where there is no forecast, a measurement counts from this length on: slow start is over on any path.
-pub(crate) const MEASURED_AT_LEAST: Duration = Duration::from_secs(5);
+/// Where there is no forecast, a measurement counts from this length on: slow start is over on any path ...
+const MEASURED_AT_LEAST: Duration = Duration::from_secs(5);
+/// ... or, where the deadline is near, from one part in so many of the time to it on ...
+const TIME_OVER_MEASURED: u32 = 4;
+/// ... but from no less than this: on most paths slow start is over by then.
+const MEASURED_AT_VERY_LEAST: Duration = Duration::from_secs(2);
 /// What is measured of the past is taken for the next hours as one in ten less, or more, than by these factors.
 const LOW: f64 = 0.75;
 const HIGH: f64 = 1.25;
@@ -40,17 +44,23 @@ impl Rates {
     }
 }
 
-/// What is expected of best effort: by the forecast to begin with, by what is measured in the end, and in between by the mean of their logarithms.
-/// None where too little is known.
+/// How long a measurement must have lasted to count without a forecast, of a copy that has so long to its deadline.
 #[must_use]
-pub fn blend(forecast: Option<Rates>, measured: Option<Measured>) -> Option<Rates> {
+pub fn long_enough(to_deadline: Duration) -> Duration {
+    (to_deadline / TIME_OVER_MEASURED).clamp(MEASURED_AT_VERY_LEAST, MEASURED_AT_LEAST)
+}
+
+/// What is expected of best effort: by the forecast to begin with, by what is measured in the end, and in between by the mean of their logarithms.
+/// None where too little is known: no forecast, and no measurement that is [`long_enough`].
+#[must_use]
+pub fn blend(forecast: Option<Rates>, measured: Option<Measured>, long_enough: Duration) -> Option<Rates> {
     let forecast = forecast.filter(Rates::is_sound);
     let measured = measured.filter(|measured| measured.bps.is_finite() && measured.bps >= 0.0);
     let Some(measured) = measured else {
         return forecast;
     };
     let Some(forecast) = forecast else {
-        return (measured.over >= MEASURED_AT_LEAST).then(|| spread(measured.bps));
+        return (measured.over >= long_enough).then(|| spread(measured.bps));
     };
     let weight = (measured.over.as_secs_f64() / MEASURED_WHOLLY.as_secs_f64()).min(1.0);
     let seen = spread(measured.bps);
@@ -84,7 +94,7 @@ mod tests {
         fn a_blend_lies_between_what_is_told_and_what_is_seen(told in 1e3..1e11_f64, seen in 0.0..1e11_f64, secs in 0..200_u64) {
             let forecast = Rates { p10: told / 2.0, p50: told, p90: told * 2.0 };
             let measured = Measured { bps: seen, over: Duration::from_secs(secs) };
-            let found = blend(Some(forecast), Some(measured)).unwrap();
+            let found = blend(Some(forecast), Some(measured), MEASURED_AT_LEAST).unwrap();
             let (least, most) = (told.min(seen.max(1.0)), told.max(seen.max(1.0)));
             prop_assert!(found.p50 >= least * 0.999 && found.p50 <= most * 1.001);
             prop_assert!(found.p10 <= found.p50 * 1.001 && found.p50 <= found.p90 * 1.001);
@@ -109,8 +119,8 @@ mod tests {
             p50: 1.0,
             p90: f64::INFINITY,
         };
-        assert_eq!(blend(None, None), None);
-        assert_eq!(blend(None, Some(short)), None);
-        assert_eq!(blend(Some(senseless), Some(broken)), None);
+        assert_eq!(blend(None, None, MEASURED_AT_LEAST), None);
+        assert_eq!(blend(None, Some(short), MEASURED_AT_LEAST), None);
+        assert_eq!(blend(Some(senseless), Some(broken), MEASURED_AT_LEAST), None);
     }
 }

@@ -11,8 +11,9 @@
 //! most [`bounds::MAX_REQUESTS`] in all.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use crate::estimate::{MEASURED_AT_LEAST, Measured, Rates, blend};
+use crate::estimate::{Measured, Rates, blend, long_enough};
 use crate::promise::{PathId, Promise};
 use crate::{Moment, carried, time_of};
 
@@ -143,15 +144,15 @@ impl Planner {
     /// may share a link, and then best effort no longer carries what it did before.
     #[must_use]
     pub fn expected(&self) -> Option<Rates> {
-        blend(None, self.beside).or_else(|| blend(self.last.forecast, self.alone))
+        let long = self.long_enough();
+        blend(None, self.beside, long).or_else(|| blend(self.last.forecast, self.alone, long))
     }
 
     /// The moment by which all is to be there so that the deadline is met, with the margin.
     #[must_use]
     pub fn aim(&self) -> Option<Moment> {
         let deadline = self.deadline?;
-        let span = deadline.saturating_sub(self.begun);
-        let margin = ((span as f64 * MARGIN_SHARE) as Moment).min(MAX_MARGIN_MS);
+        let margin = ((self.span() as f64 * MARGIN_SHARE) as Moment).min(MAX_MARGIN_MS);
         Some(deadline - margin.min(deadline))
     }
 
@@ -247,6 +248,14 @@ impl Planner {
         Vec::new()
     }
 
+    fn span(&self) -> Moment {
+        self.deadline.unwrap_or(Moment::MAX).saturating_sub(self.begun)
+    }
+
+    fn long_enough(&self) -> Duration {
+        long_enough(Duration::from_millis(self.span()))
+    }
+
     /// Takes in what best effort carries: alone, or beside what is reserved at this moment.
     fn take_measurement(&mut self, now: Moment, measured: Option<Measured>) {
         let is_beside = |promise: &Promise| promise.at(now).next().is_some();
@@ -256,7 +265,7 @@ impl Planner {
         }
         self.end_beside();
         // A measurement that has only begun does not replace one that lasted.
-        let is_long = measured.is_some_and(|measured| measured.over >= MEASURED_AT_LEAST);
+        let is_long = measured.is_some_and(|measured| measured.over >= self.long_enough());
         if is_long || self.alone.is_none() {
             self.alone = measured;
         }
@@ -266,7 +275,7 @@ impl Planner {
     fn end_beside(&mut self) {
         let beside = self.beside.take();
         self.alone = beside
-            .filter(|beside| beside.over >= MEASURED_AT_LEAST)
+            .filter(|beside| beside.over >= self.long_enough())
             .or(self.alone);
     }
 

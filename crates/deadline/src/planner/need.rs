@@ -67,17 +67,18 @@ impl Planner {
         Self::granted_until(aim).saturating_sub(now) as f64 / used as f64
     }
 
-    /// How long what leads to a request must have held: not at all where a forecast says it, which does not waver from look to look.
+    /// How long what leads to a request must have held: not at all where a forecast alone says it, which does not waver from look to look.
     pub(super) fn settled(&self) -> Moment {
-        if self.alone.is_none() && self.promise.is_none() {
-            return 0;
-        }
-        let span = self.deadline.unwrap_or(Moment::MAX).saturating_sub(self.begun);
         match self.expected() {
-            Some(_) => SETTLED_MS.min((span as f64 * SETTLED_SHARE) as Moment),
-            // Of a measurement that has only begun.
+            Some(_) if !self.is_measured() && self.promise.is_none() => 0,
+            Some(_) => SETTLED_MS.min((self.span() as f64 * SETTLED_SHARE) as Moment),
+            // Something may be known soon.
             None => SETTLED_MS,
         }
+    }
+
+    const fn is_measured(&self) -> bool {
+        self.alone.is_some() || self.beside.is_some()
     }
 
     /// Reports once that the deadline is at risk.
@@ -87,6 +88,10 @@ impl Planner {
         let need = self.need(now)?;
         let helps = self.promised(now);
         let expected = self.expected();
+        if expected.is_none() && self.is_measured() && !is_past {
+            // What best effort carries is known soon.
+            return None;
+        }
         let to_go = deadline.saturating_sub(now);
         let likely = expected.map_or(0.0, |expected| carried(expected.p50, to_go));
         let is_missed = is_past || need.left > helps + likely;
@@ -100,8 +105,7 @@ impl Planner {
             Mode::Auto => self.refusal.is_none() && !self.gave_up && self.requests < MAX_REQUESTS,
             Mode::Rate(_) => self.promise.is_none() && self.refusal.is_none() && !self.gave_up,
         };
-        let is_measured = self.alone.is_some() || self.beside.is_some();
-        let settled = match is_measured && self.refusal.is_none() && !is_past {
+        let settled = match self.is_measured() && self.refusal.is_none() && !is_past {
             true => SETTLED_MS,
             false => 0,
         };

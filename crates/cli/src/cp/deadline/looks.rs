@@ -17,8 +17,10 @@ use super::Of;
 const FORECAST_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// After a failure, sooner.
 const FAILED_AGAIN_AFTER: Duration = Duration::from_secs(10);
-/// Over which time of the past a rate is measured.
+/// Over which time of the past a rate is measured ...
 const MEASURED_OVER: Duration = Duration::from_secs(30);
+/// ... without the beginning, in which slow start is under way, as soon as there is more.
+const RAMP: Duration = Duration::from_millis(1500);
 
 /// What the copy has beside best effort.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,12 +140,10 @@ impl Looks {
         }
         let since = *self.flows_since.get_or_insert(now);
         self.samples.push_back((now, bytes));
-        // One that is older stays, so that the span is as long as it is to be.
-        while self
-            .samples
-            .get(1)
-            .is_some_and(|(at, _)| now.duration_since(*at) >= MEASURED_OVER)
-        {
+        // One that is older stays, so that the span is as long as it is to be; the newest has none yet.
+        let is_over =
+            |at: Instant| now.duration_since(at) >= MEASURED_OVER || at.duration_since(since) <= RAMP;
+        while self.samples.len() > 2 && self.samples.get(1).is_some_and(|(at, _)| is_over(*at)) {
             self.samples.pop_front();
         }
         let (at, before) = *self.samples.front()?;

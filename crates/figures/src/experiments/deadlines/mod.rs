@@ -115,20 +115,24 @@ pub struct Made {
     whole: bool,
     /// Whether all was there by the deadline.
     met: bool,
-    /// Whether the copy reported, before the deadline, that it was at risk, and after how many seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    warned_s: Option<f64>,
+    /// What the copy reported of its deadline before that was past.
+    said: Said,
     /// Bytes that were reserved, less what was returned before its time.
     reserved_bytes: u64,
     /// Bytes that others' flows brought meanwhile.
     others_bytes: u64,
 }
 
-impl Made {
-    /// Whether the copy said, for as long as that was of use, that it would meet its deadline.
-    const fn is_said_to_be_met(&self) -> bool {
-        self.warned_s.is_none()
-    }
+/// What a copy reports of its deadline, and after how many seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Said {
+    /// No risk.
+    Met,
+    /// That it may be missed.
+    AtRisk(f64),
+    /// That it cannot be met.
+    Missed(f64),
 }
 
 /// What became of all of them, in their order.
@@ -185,11 +189,15 @@ impl Experiment for Deadlines {
     fn outcome(&self, seen: &Seen) -> String {
         let of = |what: &dyn Fn(&Made) -> bool| seen.copies.iter().filter(|copy| what(copy)).count();
         format!(
-            "{} copies, {} met their deadlines, {} were said not to, {} of those said to did, {} not whole",
+            "{} copies, {} met their deadlines; said to be met {}, of which {} were; at risk {}, of which {} were met; not to be met {}, of which {} were; {} not whole",
             seen.copies.len(),
             of(&|copy| copy.met),
-            of(&|copy| !copy.is_said_to_be_met()),
-            of(&|copy| copy.is_said_to_be_met() && copy.met),
+            of(&|copy| copy.said == Said::Met),
+            of(&|copy| copy.said == Said::Met && copy.met),
+            of(&|copy| matches!(copy.said, Said::AtRisk(_))),
+            of(&|copy| matches!(copy.said, Said::AtRisk(_)) && copy.met),
+            of(&|copy| matches!(copy.said, Said::Missed(_))),
+            of(&|copy| matches!(copy.said, Said::Missed(_)) && copy.met),
             of(&|copy| !copy.whole),
         )
     }

@@ -1,7 +1,7 @@
 //! The tables of deadlines.
 
 use super::plan::least_seconds;
-use super::{Cell, Made, Seen, Way};
+use super::{Cell, Made, Said, Seen, Way};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
 use crate::stats::Spread;
@@ -44,6 +44,7 @@ fn table(runs: &All<'_>) -> Table {
         "copies",
         "met",
         "said to be met, and met",
+        "said to be at risk, and met",
         "said not to be met",
         "of these out of reach",
         "reserved of the link, %",
@@ -56,12 +57,11 @@ fn table(runs: &All<'_>) -> Table {
             continue;
         }
         let count = |what: &dyn Fn(&Made) -> bool| all.iter().filter(|(.., copy)| what(copy)).count();
-        let said = count(&|copy| copy.is_said_to_be_met());
-        let kept = count(&|copy| copy.is_said_to_be_met() && copy.met);
-        let refused: Vec<_> = all
-            .iter()
-            .filter(|(.., copy)| !copy.is_said_to_be_met())
-            .collect();
+        let is_at_risk = |copy: &Made| matches!(copy.said, Said::AtRisk(_));
+        let is_refused = |copy: &Made| matches!(copy.said, Said::Missed(_));
+        let said = count(&|copy| copy.said == Said::Met);
+        let kept = count(&|copy| copy.said == Said::Met && copy.met);
+        let refused: Vec<_> = all.iter().filter(|(.., copy)| is_refused(copy)).collect();
         let out_of_reach = refused.iter().filter(|of| is_out_of_reach(runs, ***of)).count();
         let seconds: f64 = all.iter().map(|(.., copy)| copy.seconds).sum();
         let reserved: u64 = all.iter().map(|(.., copy)| copy.reserved_bytes).sum();
@@ -74,6 +74,10 @@ fn table(runs: &All<'_>) -> Table {
             all.len().to_string(),
             share(count(&|copy| copy.met), all.len()),
             share(kept, said),
+            share(
+                count(&|copy| is_at_risk(copy) && copy.met),
+                count(&|copy| is_at_risk(copy)),
+            ),
             refused.len().to_string(),
             share(out_of_reach, refused.len()),
             format!(
@@ -93,7 +97,8 @@ pub fn page(runs: &All<'_>) -> Page {
          deadlines of 0.7 to 7 times what the link takes for the copy alone, and 2 s: some cannot be met. The same copies are made by best effort \
          alone (`cp --by T --reserve never`), with what the copy finds that it needs (`cp --by T`), and with half of the link reserved for each, which is all \
          that may be. The router before the link keeps what is reserved free, and the copy's streams are told from others by their ports. A copy is said to \
-         be met if it reports no risk before its deadline. One that is said not to be met is out of reach if the whole link would take longer, or if no way \
+         be met if it reports no risk before its deadline; to be at risk if it reports that the deadline may be missed; and not to be met if it reports that. Such a \
+         copy is out of reach if the whole link would take longer, or if no way \
          met it. What is reserved is counted as far as it was not returned before its time.",
     )
     .table(&table(runs))

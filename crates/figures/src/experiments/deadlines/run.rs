@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::plan::{SIZES, Wanted};
-use super::{Made, ROUTED_BPS, SHARED_BPS, Way};
+use super::{Made, ROUTED_BPS, SHARED_BPS, Said, Way};
 use crate::children::{Server, succeed_within};
 use crate::controlled::leaves;
 use crate::copy::{SERVER_PORT, in_node};
@@ -238,7 +238,11 @@ impl<'a, 'h> World<'a, 'h> {
             seconds,
             whole,
             met: deadline["met"] == true,
-            warned_s: at_risk.map(|(at, _)| *at),
+            said: match at_risk {
+                Some((at, event)) if event["is_missed"] == true => Said::Missed(*at),
+                Some((at, _)) => Said::AtRisk(*at),
+                None => Said::Met,
+            },
             reserved_bytes: bytes("reserved_bytes").saturating_sub(bytes("returned_bytes")),
             others_bytes: self.arrived()?.saturating_sub(before),
         })
