@@ -107,7 +107,7 @@ pub enum Action {
 /// What is expected of the deadline.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outlook {
-    /// Whether it is missed in more than half of all cases; else it may be.
+    /// Whether it is missed in nine of ten cases or more; else it may be.
     pub is_missed: bool,
     /// When best effort is done in half of all cases; none where nobody knows.
     pub expected_end: Option<Moment>,

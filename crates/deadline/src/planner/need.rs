@@ -93,9 +93,11 @@ impl Planner {
             return None;
         }
         let to_go = deadline.saturating_sub(now);
-        let likely = expected.map_or(0.0, |expected| carried(expected.p50, to_go));
-        let is_missed = is_past || need.left > helps + likely;
-        let is_at_risk = is_missed || need.short > helps * CHANGED_ABOVE;
+        // Where nobody knows what best effort carries, nothing is out of its reach.
+        let is_beyond = |bps: f64| need.left > helps + carried(bps, to_go);
+        let is_unlikely = is_past || expected.is_some_and(|expected| is_beyond(expected.p50));
+        let is_missed = is_past || expected.is_some_and(|expected| is_beyond(expected.p90));
+        let is_at_risk = is_unlikely || need.short > helps * CHANGED_ABOVE;
         self.missed_since = self.missed_since.or(Some(now)).filter(|_| is_at_risk);
         let since = self.missed_since?;
         // As long as room may still be had, nothing is known to be missed.
@@ -109,7 +111,7 @@ impl Planner {
             true => SETTLED_MS,
             false => 0,
         };
-        let is_told = is_missed || self.refusal.is_some() || self.gave_up;
+        let is_told = is_unlikely || self.refusal.is_some() || self.gave_up;
         if !is_past && (is_under_way || may_help || !is_told || now - since < settled) {
             return None;
         }

@@ -201,6 +201,24 @@ fn what_is_lost_is_reserved_anew() {
 }
 
 #[test]
+fn what_is_unlikely_may_be_missed_and_what_is_beyond_p90_cannot_be_met() {
+    for (bytes, said) in [
+        (HOUR_BYTES * 9 / 10, None),
+        (HOUR_BYTES * 11 / 10, Some(false)),
+        (HOUR_BYTES * 13 / 10, Some(true)),
+    ] {
+        let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
+        let actions = planner.on(BEGUN, look(bytes, rates(100.0 * MBIT)));
+        let found = match actions[..] {
+            [] => None,
+            [Action::Warn(outlook)] => Some(outlook.is_missed),
+            _ => panic!("{actions:?}"),
+        };
+        assert_eq!(found, said, "{bytes}");
+    }
+}
+
+#[test]
 fn never_asks_for_nothing_and_reports_what_is_missed() {
     let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
     let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
