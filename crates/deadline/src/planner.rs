@@ -5,7 +5,7 @@
 //! - It is **changed** where what is promised and best effort at its p10 no longer carry what is left ([`bounds::CHANGED_ABOVE`]): a path has failed, the walk has found
 //!   more, the copy is slower than it was to be; and where less than half of it is needed ([`bounds::CHANGED_BELOW`]).
 //! - It is **returned** where best effort would do with [`bounds::RELEASED_ABOVE`] to spare, and when the copy is over.
-//! - That the deadline is at risk is **reported** once, with what could be had instead.
+//! - That the deadline may be missed is **reported** once, and once that it cannot be met, with what could be had instead.
 //!
 //! What keeps it from flapping: whatever leads to a request must have held for a while, there are pauses between requests that double, and there are at
 //! most [`bounds::MAX_REQUESTS`] in all.
@@ -70,7 +70,8 @@ pub struct Planner {
     /// The most bytes that were ever promised at once.
     most_promised: f64,
     gave_up: bool,
-    warned: bool,
+    /// What was reported of the deadline: that it cannot be met, or that it may be missed.
+    warned: Option<bool>,
     over: bool,
     /// The latest moment that was ever said: clocks may be set back.
     now: Moment,
@@ -104,7 +105,7 @@ impl Planner {
             is_counter_offer: false,
             most_promised: 0.0,
             gave_up: false,
-            warned: false,
+            warned: None,
             over: false,
             now,
             kept: 0,

@@ -81,10 +81,13 @@ impl Planner {
         self.alone.is_some() || self.beside.is_some()
     }
 
-    /// Reports once that the deadline is at risk.
+    /// Reports once that the deadline may be missed, and once that it cannot be met.
     pub(super) fn warning(&mut self, now: Moment) -> Option<Action> {
-        let deadline = self.deadline.filter(|_| !self.warned && self.last.left > 0)?;
+        let deadline = self.deadline.filter(|_| self.last.left > 0)?;
         let is_past = now >= deadline;
+        if self.warned == Some(true) || (self.warned.is_some() && is_past) {
+            return None;
+        }
         let need = self.need(now)?;
         let helps = self.promised(now);
         let expected = self.expected();
@@ -98,7 +101,12 @@ impl Planner {
         let is_unlikely = is_past || expected.is_some_and(|expected| is_beyond(expected.p50));
         let is_missed = is_past || expected.is_some_and(|expected| is_beyond(expected.p90));
         let is_at_risk = is_unlikely || need.short > helps * CHANGED_ABOVE;
-        self.missed_since = self.missed_since.or(Some(now)).filter(|_| is_at_risk);
+        let holds = if self.warned.is_some() {
+            is_missed
+        } else {
+            is_at_risk
+        };
+        self.missed_since = self.missed_since.or(Some(now)).filter(|_| holds);
         let since = self.missed_since?;
         // As long as room may still be had, nothing is known to be missed.
         let is_under_way = matches!(self.state, State::Asked | State::Committing(_));
@@ -107,15 +115,17 @@ impl Planner {
             Mode::Auto => self.refusal.is_none() && !self.gave_up && self.requests < MAX_REQUESTS,
             Mode::Rate(_) => self.promise.is_none() && self.refusal.is_none() && !self.gave_up,
         };
-        let settled = match self.is_measured() && self.refusal.is_none() && !is_past {
-            true => SETTLED_MS,
-            false => 0,
+        let settled = match self.warned {
+            Some(_) => self.settled(),
+            None if self.is_measured() && self.refusal.is_none() && !is_past => SETTLED_MS,
+            None => 0,
         };
         let is_told = is_unlikely || self.refusal.is_some() || self.gave_up;
         if !is_past && (is_under_way || may_help || !is_told || now - since < settled) {
             return None;
         }
-        self.warned = true;
+        self.warned = Some(is_missed);
+        self.missed_since = None;
         let time = expected.and_then(|expected| time_of(need.left, expected.p50));
         Some(Action::Warn(Outlook {
             is_missed,

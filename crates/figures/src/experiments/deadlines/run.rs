@@ -227,8 +227,13 @@ impl<'a, 'h> World<'a, 'h> {
             "the copy reports no deadline: {report} {}",
             ended.errors.trim()
         );
-        let at_risk = events.iter().find(|(at, event)| {
+        let at_risk = events.iter().filter(|(at, event)| {
             *at < wanted.deadline_s && event["event"] == "deadline" && event["state"] == "at-risk"
+        });
+        // First that it may be missed, then that it cannot be met, if both are.
+        let said = at_risk.fold(Said::Met, |_, (at, event)| match event["is_missed"] == true {
+            true => Said::Missed(*at),
+            false => Said::AtRisk(*at),
         });
         let bytes = |field: &str| deadline[field].as_u64().unwrap_or_default();
         Ok(Made {
@@ -238,11 +243,7 @@ impl<'a, 'h> World<'a, 'h> {
             seconds,
             whole,
             met: deadline["met"] == true,
-            said: match at_risk {
-                Some((at, event)) if event["is_missed"] == true => Said::Missed(*at),
-                Some((at, _)) => Said::AtRisk(*at),
-                None => Said::Met,
-            },
+            said,
             reserved_bytes: bytes("reserved_bytes").saturating_sub(bytes("returned_bytes")),
             others_bytes: self.arrived()?.saturating_sub(before),
         })
