@@ -195,7 +195,7 @@ fn where_there_is_no_room_that_is_said_with_an_offer_and_the_copy_is_made() {
     let taken = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5_000_000_000_u64}}, "end_ms": now_ms() + 3_600_000});
     let (status, answer) = world.ask("POST", "/reservations", &taken.to_string());
     assert_eq!(status, 201, "{answer}");
-    let mut copy = world.start(&["--by", "+40s"], true);
+    let mut copy = world.start(&["--by", "+20s"], true);
     copy.until(|event| is_state(event, "at-risk"));
     let warned = copy.events.last().unwrap().clone();
     assert!(warned["later_ms"].is_u64(), "{warned}");

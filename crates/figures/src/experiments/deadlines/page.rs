@@ -98,8 +98,8 @@ pub fn page(runs: &All<'_>) -> Page {
          alone (`cp --by T --reserve never`), with what the copy finds that it needs (`cp --by T`), and with half of the link reserved for each, which is all \
          that may be. The router before the link keeps what is reserved free, and the copy's streams are told from others by their ports. A copy is said to \
          be met if it reports no risk before its deadline; to be at risk if it reports that the deadline may be missed; and not to be met if it reports that. Such a \
-         copy is out of reach if the whole link would take longer, or if no way \
-         met it. What is reserved is counted as far as it was not returned before its time.",
+         copy is out of reach if the whole link would take longer, or if every way by \
+         which it was made missed it. What is reserved is counted as far as it was not returned before its time.",
     )
     .table(&table(runs))
 }
