@@ -135,6 +135,20 @@ pub enum Said {
     Missed(f64),
 }
 
+impl Said {
+    const fn is_met(&self) -> bool {
+        matches!(self, Self::Met)
+    }
+
+    const fn is_at_risk(&self) -> bool {
+        matches!(self, Self::AtRisk(_))
+    }
+
+    const fn is_missed(&self) -> bool {
+        matches!(self, Self::Missed(_))
+    }
+}
+
 /// What became of all of them, in their order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
@@ -192,12 +206,12 @@ impl Experiment for Deadlines {
             "{} copies, {} met their deadlines; said to be met {}, of which {} were; at risk {}, of which {} were met; not to be met {}, of which {} were; {} not whole",
             seen.copies.len(),
             of(&|copy| copy.met),
-            of(&|copy| copy.said == Said::Met),
-            of(&|copy| copy.said == Said::Met && copy.met),
-            of(&|copy| matches!(copy.said, Said::AtRisk(_))),
-            of(&|copy| matches!(copy.said, Said::AtRisk(_)) && copy.met),
-            of(&|copy| matches!(copy.said, Said::Missed(_))),
-            of(&|copy| matches!(copy.said, Said::Missed(_)) && copy.met),
+            of(&|copy| copy.said.is_met()),
+            of(&|copy| copy.said.is_met() && copy.met),
+            of(&|copy| copy.said.is_at_risk()),
+            of(&|copy| copy.said.is_at_risk() && copy.met),
+            of(&|copy| copy.said.is_missed()),
+            of(&|copy| copy.said.is_missed() && copy.met),
             of(&|copy| !copy.whole),
         )
     }

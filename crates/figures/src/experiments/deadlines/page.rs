@@ -1,7 +1,7 @@
 //! The tables of deadlines.
 
 use super::plan::least_seconds;
-use super::{Cell, Made, Said, Seen, Way};
+use super::{Cell, Made, Seen, Way};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
 use crate::stats::Spread;
@@ -19,7 +19,7 @@ fn copies<'a>(runs: &All<'a>, way: Way) -> Vec<(u64, usize, &'a Made)> {
     numbered.collect()
 }
 
-/// Whether a copy was out of reach: faster than the link alone, or missed by every way.
+/// Whether a copy is shown to have been out of reach: the whole link would take longer, or it was made by every way, and each missed it.
 fn is_out_of_reach(runs: &All<'_>, of: (u64, usize, &Made)) -> bool {
     let (seed, number, copy) = of;
     least_seconds(copy.bytes) > copy.deadline_s
@@ -27,7 +27,7 @@ fn is_out_of_reach(runs: &All<'_>, of: (u64, usize, &Made)) -> bool {
             let same = copies(runs, *way)
                 .into_iter()
                 .find(|(other, at, _)| (*other, *at) == (seed, number));
-            same.is_none_or(|(.., made)| !made.met)
+            same.is_some_and(|(.., made)| !made.met)
         })
 }
 
@@ -46,7 +46,7 @@ fn table(runs: &All<'_>) -> Table {
         "said to be met, and met",
         "said to be at risk, and met",
         "said not to be met",
-        "of these out of reach",
+        "of these shown to be out of reach",
         "reserved of the link, %",
         "others, Mbit/s",
     ];
@@ -57,11 +57,8 @@ fn table(runs: &All<'_>) -> Table {
             continue;
         }
         let count = |what: &dyn Fn(&Made) -> bool| all.iter().filter(|(.., copy)| what(copy)).count();
-        let is_at_risk = |copy: &Made| matches!(copy.said, Said::AtRisk(_));
-        let is_refused = |copy: &Made| matches!(copy.said, Said::Missed(_));
-        let said = count(&|copy| copy.said == Said::Met);
-        let kept = count(&|copy| copy.said == Said::Met && copy.met);
-        let refused: Vec<_> = all.iter().filter(|(.., copy)| is_refused(copy)).collect();
+        let met_of = |said: &dyn Fn(&Made) -> bool| share(count(&|copy| said(copy) && copy.met), count(said));
+        let refused: Vec<_> = all.iter().filter(|(.., copy)| copy.said.is_missed()).collect();
         let out_of_reach = refused.iter().filter(|of| is_out_of_reach(runs, ***of)).count();
         let seconds: f64 = all.iter().map(|(.., copy)| copy.seconds).sum();
         let reserved: u64 = all.iter().map(|(.., copy)| copy.reserved_bytes).sum();
@@ -72,12 +69,9 @@ fn table(runs: &All<'_>) -> Table {
         table.row([
             way.title().to_owned(),
             all.len().to_string(),
-            share(count(&|copy| copy.met), all.len()),
-            share(kept, said),
-            share(
-                count(&|copy| is_at_risk(copy) && copy.met),
-                count(&|copy| is_at_risk(copy)),
-            ),
+            met_of(&|_| true),
+            met_of(&|copy| copy.said.is_met()),
+            met_of(&|copy| copy.said.is_at_risk()),
             refused.len().to_string(),
             share(out_of_reach, refused.len()),
             format!(
@@ -98,8 +92,7 @@ pub fn page(runs: &All<'_>) -> Page {
          alone (`cp --by T --reserve never`), with what the copy finds that it needs (`cp --by T`), and with half of the link reserved for each, which is all \
          that may be. The router before the link keeps what is reserved free, and the copy's streams are told from others by their ports. A copy is said to \
          be met if it reports no risk before its deadline; to be at risk if it reports that the deadline may be missed; and not to be met if it reports that. Such a \
-         copy is out of reach if the whole link would take longer, or if every way by \
-         which it was made missed it. What is reserved is counted as far as it was not returned before its time.",
+         copy is shown to be out of reach if the whole link would take longer, or if it was made by all three ways and each missed it. What is reserved is counted as far as it was not returned before its time.",
     )
     .table(&table(runs))
 }
