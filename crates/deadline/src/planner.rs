@@ -193,7 +193,6 @@ impl Planner {
                     self.refusal = None;
                     self.failed.clear();
                     self.most_promised = self.most_promised.max(self.promised(now));
-                    self.beside = None;
                     self.forget_trends();
                     self.why = Why::Reserved;
                 }
@@ -216,7 +215,6 @@ impl Planner {
                 if is_whole && let Some(promise) = self.promise.take() {
                     self.account.returned(now, &promise);
                     self.failed.clear();
-                    self.end_beside();
                     self.forget_trends();
                     if !self.over {
                         self.why = Why::Returned;
@@ -230,7 +228,6 @@ impl Planner {
                 {
                     self.account.lost(now, &promise);
                     self.failed.clear();
-                    self.end_beside();
                     self.forget_trends();
                     self.why = Why::Undecided;
                 }
@@ -264,20 +261,11 @@ impl Planner {
             self.beside = measured;
             return;
         }
-        self.end_beside();
-        // A measurement that has only begun does not replace one that lasted.
-        let is_long = measured.is_some_and(|measured| measured.over >= self.long_enough());
-        if is_long || self.alone.is_none() {
-            self.alone = measured;
-        }
-    }
-
-    /// Nothing is reserved any more: best effort alone carries what it carried beside the reservation, or more.
-    fn end_beside(&mut self) {
-        let beside = self.beside.take();
-        self.alone = beside
-            .filter(|beside| beside.over >= self.long_enough())
-            .or(self.alone);
+        let long = self.long_enough();
+        let is_long = |measured: &Measured| measured.over >= long;
+        // Best effort alone carries what it carried beside the last reservation, or more. What has only begun to be measured replaces none of that.
+        let lasted = measured.filter(is_long).or(self.beside.take().filter(is_long));
+        self.alone = lasted.or(self.alone).or(measured);
     }
 
     fn came_to_nothing(&mut self) -> Vec<Action> {
@@ -291,7 +279,6 @@ impl Planner {
                 self.kept += 1;
                 if self.kept >= MAX_RETURNS {
                     self.promise = None;
-                    self.end_beside();
                 }
             }
             _ => {}

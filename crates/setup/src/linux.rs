@@ -33,8 +33,7 @@ use kernel::Kernel;
 pub use kernel::{Start, this_machine};
 use record::Record;
 pub use record::RecordError;
-use set::{anothers, reserved};
-use snapshot::Root;
+use set::reserved;
 
 /// A Linux router.
 pub struct LinuxRouter {
@@ -85,10 +84,7 @@ impl LinuxRouter {
         let mut failed = Vec::new();
         for (name, link) in self.standing() {
             let at = snapshot.interfaces.get(name).cloned().unwrap_or_default();
-            let made = match &at.root {
-                Root::Others(other) => Err(anothers(link, other)),
-                _ => self.make_base(link, &at, reserved(&record, name, None)).await,
-            };
+            let made = self.make_base(link, &at, reserved(&record, name, None)).await;
             failed.extend(made.err().map(|error| (name.clone(), error)));
         }
         failed
@@ -139,10 +135,9 @@ impl LinuxRouter {
     async fn list(&self, record: &Record) -> Result<Reply, DriverError> {
         let snapshot = self.kernel.snapshot(&self.config).await?;
         let goes = |name: &Name| self.config.links.get(name).is_some_and(|link| !link.standing);
-        let idle = snapshot.interfaces.iter().filter(|(_, at)| at.is_idle());
-        let mut idle = idle.filter(|(name, _)| goes(name));
+        let mut idle = snapshot.interfaces.iter().filter(|(_, at)| at.is_idle());
         let links: Vec<&Name> = record.parts().map(|(_, part)| &part.link).collect();
-        if idle.any(|(link, _)| !links.contains(&link)) {
+        if idle.any(|(link, _)| goes(link) && !links.contains(&link)) {
             // Left by one that ended before it was done, and whose record is gone: nobody would ask for it.
             self.settle_bases(record, None).await?;
         }

@@ -183,12 +183,13 @@ impl LinuxRouter {
     ) -> Result<(), DriverError> {
         let device = &link.interface;
         let handle = format!("{:x}", self.config.numbers.handle);
-        if at.root != Root::Ours {
-            self.kernel
-                .tc(&format!(
-                    "qdisc add dev {device} root handle {handle}: htb default {REST_CLASS:x}"
-                ))
-                .await?;
+        match &at.root {
+            Root::Ours => {}
+            Root::Others(other) => return Err(anothers(link, other)),
+            Root::Kernels => {
+                let add = format!("qdisc add dev {device} root handle {handle}: htb default {REST_CLASS:x}");
+                self.kernel.tc(&add).await?;
+            }
         }
         let link_class = format!("{handle}:{ROOT_CLASS:x}");
         if !at.base {
@@ -227,7 +228,7 @@ impl LinuxRouter {
 }
 
 /// An interface with somebody else's queueing discipline is refused.
-pub(super) fn anothers(link: &RouterLink, other: &str) -> DriverError {
+fn anothers(link: &RouterLink, other: &str) -> DriverError {
     DriverError::refused(format!(
         "{} has a queueing discipline of somebody else's ({other}): remove it, or leave this link out",
         link.interface

@@ -2,9 +2,8 @@
 
 use longhaul_setup::ask::DriverError;
 use longhaul_setup::driver::{list, set_up, tear_down};
-use longhaul_setup::linux::LinuxRouter;
 
-use crate::bed::{LINK, config, in_router, lab, name, part, router, said, state, streams};
+use crate::bed::{LINK, lab, name, part, router, said, state, streams};
 
 #[tokio::test]
 async fn what_is_anothers_is_neither_used_nor_touched() {
@@ -96,44 +95,4 @@ async fn an_interface_with_somebodys_queues_and_anothers_circuits_are_refused() 
     assert!(matches!(anothers, Err(DriverError::Refused { .. })));
     tear_down(&router, name("us"), good.id).await.unwrap();
     assert_eq!(state(&lab), before);
-}
-
-#[tokio::test]
-async fn what_stands_is_there_from_the_beginning_and_stays() {
-    let Some(lab) = lab() else { return };
-    said(&lab, "tc qdisc add dev far root handle 1: htb default 10");
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = config();
-    for link in config.links.values_mut() {
-        link.standing = true;
-    }
-    let open = || LinuxRouter::open(config.clone(), folder.path(), in_router(&lab)).unwrap();
-    let router = open();
-    let failed = router.begin().await;
-    let [(link, error)] = &failed[..] else {
-        panic!("{failed:?}")
-    };
-    assert!(
-        *link == name("far") && error.to_string().contains("somebody else's"),
-        "{link}: {error}"
-    );
-    let standing = state(&lab);
-    assert!(standing.contains("class htb 4c48:2 parent 4c48:1"), "{standing}");
-
-    let part = part("c", "near", LINK / 4, streams(&lab, 21_000, 21_009));
-    set_up(&router, part.clone()).await.unwrap();
-    assert_ne!(state(&lab), standing);
-    tear_down(&router, name("us"), part.id.clone()).await.unwrap();
-    assert_eq!(list(&router, name("us")).await, Ok(vec![]));
-    assert_eq!(state(&lab), standing);
-
-    // One that is started again finds its circuit, and changes nothing.
-    set_up(&router, part.clone()).await.unwrap();
-    let busy = state(&lab);
-    drop(router);
-    let router = open();
-    assert_eq!(router.begin().await.len(), 1);
-    assert_eq!(state(&lab), busy);
-    tear_down(&router, name("us"), part.id).await.unwrap();
-    assert_eq!(state(&lab), standing);
 }

@@ -6,3 +6,4 @@ mod bed;
 mod crashes;
 mod flows;
 mod foreign;
+mod standing;
