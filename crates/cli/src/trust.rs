@@ -189,6 +189,11 @@ impl Remembering {
         self.sessions.use_reserved(reserved);
     }
 
+    /// See [`SessionConnector::await_routes`].
+    pub fn await_routes(&self, awaited: bool) {
+        self.sessions.await_routes(awaited);
+    }
+
     /// See [`SessionConnector::is_planned`].
     pub fn is_planned(&self) -> bool {
         self.sessions.is_planned()

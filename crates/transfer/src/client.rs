@@ -109,6 +109,8 @@ pub struct RoutePlan {
     pub beside: Vec<usize>,
     /// Those that were reserved, and are used in addition.
     pub reserved: Vec<usize>,
+    /// Others are still looked for: where no route opens, a copy waits for them.
+    pub awaited: bool,
 }
 
 /// Opens streams to one server over several routes.

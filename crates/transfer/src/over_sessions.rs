@@ -94,6 +94,7 @@ struct Paths {
     all: Vec<Path>,
     chosen: Vec<usize>,
     reserved: Vec<usize>,
+    awaited: bool,
 }
 
 impl Paths {
@@ -122,6 +123,7 @@ impl Paths {
         RoutePlan {
             beside: once(&self.chosen),
             reserved: once(&self.reserved),
+            awaited: self.awaited,
         }
     }
 }
@@ -210,6 +212,11 @@ impl SessionConnector {
             let numbers: Vec<usize> = numbers.collect();
             paths.reserved = numbers;
         });
+    }
+
+    /// Whether routes to [use](Self::use_beside) are still looked for. As long as they are, a copy whose direct route cannot be opened waits for them.
+    pub fn await_routes(&self, awaited: bool) {
+        self.use_ways(|paths, _| paths.awaited = awaited);
     }
 
     /// Whether ways can [join](Self::use_reserved) at all.

@@ -142,6 +142,7 @@ impl Routing {
             let choice = self.source.at_once(&self.question).await;
             self.go_by(choice, &self.question, connector);
         }
+        connector.await_routes(true);
         let (routing, connector, progress) = (self.clone(), connector.clone(), progress.clone());
         let asking = tokio::spawn(async move {
             tokio::join!(
@@ -187,7 +188,7 @@ impl Routing {
         }
     }
 
-    /// Where the direct route does not open in time, or the copy stands still, has it go by whichever routes there are to fall back to, also one that is too
+    /// Where the direct route does not open, or not in time, or the copy stands still, has it go by whichever routes there are to fall back to, also one that is too
     /// small to be worth them otherwise.
     async fn fall_back(&self, connector: &Remembering, progress: &Progress) {
         let question = Question {
@@ -206,6 +207,8 @@ impl Routing {
                 Ok(answer) => self.fall_back_to(answer, &reason, &question, connector),
                 Err(error) => tracing::info!(%error, "the controller knows no way around the direct route"),
             }
+            // What there is has joined: a copy of which no route opens is over.
+            connector.await_routes(false);
             sleep(FALL_BACK_PAUSE).await;
         }
     }

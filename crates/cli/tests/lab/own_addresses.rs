@@ -6,12 +6,12 @@ use crate::path::LongPath;
 #[test]
 fn a_depot_is_no_part_of_the_networks_it_may_reach() {
     let Some(path) = LongPath::up() else { return };
-    let own = path.refused("near", &path.route(&["near"]));
+    let own = path.refused("near", &["--route", &path.route(&["near"])]);
     assert!(
         own.contains("no rule allows"),
         "the depot must refuse, not dial: {own}"
     );
-    let neighbour = path.refused("far", &path.route(&["near"]));
+    let neighbour = path.refused("far", &["--route", &path.route(&["near"])]);
     assert!(
         !neighbour.contains("no rule allows"),
         "the neighbour is dialled: {neighbour}"

@@ -129,10 +129,18 @@ impl LongPath {
 
     /// Has the first node drop all packets for the server, without a word, or forward them again; the depot there goes on to the next one.
     pub fn drop_what_goes_directly(&self, drops: bool) {
-        let change = if drops { "add" } else { "delete" };
+        self.rule_for_the_server(if drops { "add" } else { "delete" }, "blackhole");
+    }
+
+    /// The same, where whoever sends them is told so at once (RFC 1812, section 5.2.7.1: communication administratively prohibited).
+    pub fn refuse_what_goes_directly(&self) {
+        self.rule_for_the_server("add", "prohibit");
+    }
+
+    fn rule_for_the_server(&self, change: &str, action: &str) {
         let server = self.lab.address("server").unwrap().to_string();
         let mut ip = self.lab.command("near", "ip").unwrap();
-        ip.args(["rule", change, "to", &server, "blackhole"]);
+        ip.args(["rule", change, "to", &server, action]);
         assert!(ip.status().unwrap().success());
     }
 
@@ -198,9 +206,10 @@ impl LongPath {
 
 impl LongPath {
     /// Asks for a copy from a node, which must fail, and gives what is said on standard error.
-    pub fn refused(&self, node: &str, route: &str) -> String {
+    pub fn refused(&self, node: &str, arguments: &[&str]) -> String {
         let mut cp = self.longhaul("client");
-        cp.args(["cp", "--host-key", &self.server_key, "--route", route])
+        cp.args(["cp", "--host-key", &self.server_key])
+            .args(arguments)
             .arg(format!("lh://{}/any", self.lab.address(node).unwrap()))
             .arg(self.dir.path());
         let output = cp.output().unwrap();

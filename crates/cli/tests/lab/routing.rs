@@ -96,6 +96,24 @@ fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is()
     );
 }
 
+/// The same where the network refuses it at once, and where there is nothing to fall back to.
+#[test]
+fn where_the_direct_route_is_refused_a_copy_goes_by_another() {
+    let Some(path) = LongPath::up() else { return };
+    let small = 100 << 10;
+    std::fs::write(path.root().join("file"), vec![7; small]).unwrap();
+    let around = path.route(&["near", "far"]);
+    path.keep_table(Some(&with_fall_back(&around)));
+    path.refuse_what_goes_directly();
+    let report = path.fetched("file", &[]);
+    assert!(bytes_by(&report, &around) >= small as u64, "{report}");
+    let why = &report["routing"]["why"];
+    assert!(why[0].as_str().unwrap().contains("could not be opened"), "{why}");
+    path.keep_table(Some(&table("direct")));
+    let error = path.refused("server", &[]);
+    assert!(error.contains("route direct"), "{error}");
+}
+
 /// The same where it falls silent in the midst of a copy that would not last long enough for another route to be opened.
 #[test]
 fn where_the_direct_route_falls_silent_a_copy_goes_on_by_another() {

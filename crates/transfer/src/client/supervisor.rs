@@ -198,7 +198,16 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         let too_long = self
             .without_stream_since
             .is_some_and(|since| since.elapsed() >= RECONNECT_TIMEOUT);
-        self.none_left() || (self.ever_open && too_long)
+        match too_long {
+            true => self.ever_open || self.none_left(),
+            false => self.none_left() && !self.awaits_routes(),
+        }
+    }
+
+    /// Whether a route that is still looked for may open where none did. What the server itself refused, it refuses over any.
+    fn awaits_routes(&self) -> bool {
+        let is_looked_for = self.plan.as_ref().is_some_and(|plan| plan.borrow().awaited);
+        is_looked_for && matches!(self.last_error, Some(Error::Connect(_)))
     }
 
     fn give_up(&mut self) -> Error {

@@ -181,13 +181,15 @@ impl Experiment for Circuit {
 
     fn outcome(&self, seen: &Seen) -> String {
         let mbps = |bps: Option<f64>| bps.map_or("-".to_owned(), |bps| format!("{:.1}", bps / 1e6));
+        let others = mbps(seen.cross_bps);
+        let Some(deviation) = seen.deviation_percent else {
+            return format!("no flow; others {others} Mbit/s");
+        };
         let [depot, sender] = seen.resent.unwrap_or_default();
         format!(
-            "{} Mbit/s of {} reserved, deviation {:.1} %, sent again {depot} + {sender}; others {} Mbit/s",
+            "{} Mbit/s of {} reserved, deviation {deviation:.1} %, sent again {depot} + {sender}; others {others} Mbit/s",
             mbps(seen.flow_bps),
             mbps(seen.reserved_bps),
-            seen.deviation_percent.unwrap_or(f64::NAN),
-            mbps(seen.cross_bps),
         )
     }
 

@@ -70,6 +70,10 @@ impl<C: Connector> Supervisor<'_, C> {
         } else {
             SlotState::Failed
         };
+        if self.none_left() {
+            // Whoever knows other routes is told at once.
+            self.next_look = Instant::now();
+        }
         // What was said of who asks, or by the hop itself, tells more than a later echo. What befalls reserved ways is not what a copy ends by.
         if self.is_reserved(number) && self.ever_open {
             return Ok(());

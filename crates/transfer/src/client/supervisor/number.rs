@@ -48,6 +48,7 @@ impl<C: Connector> Supervisor<'_, C> {
         }
         let standstill = match self.ever_open {
             true => Standstill::Silent,
+            false if !self.slots.is_empty() && self.none_left() => Standstill::Failed,
             false => Standstill::Unopened,
         };
         let stands_still = now.duration_since(self.moved.1) >= standstill.after();
