@@ -129,19 +129,23 @@ impl LongPath {
 
     /// Has the first node drop all packets for the server, without a word, or forward them again; the depot there goes on to the next one.
     pub fn drop_what_goes_directly(&self, drops: bool) {
-        self.rule_for_the_server(if drops { "add" } else { "delete" }, "blackhole");
-    }
-
-    /// The same, where whoever sends them is told so at once (RFC 1812, section 5.2.7.1: communication administratively prohibited).
-    pub fn refuse_what_goes_directly(&self) {
-        self.rule_for_the_server("add", "prohibit");
-    }
-
-    fn rule_for_the_server(&self, change: &str, action: &str) {
+        let change = if drops { "add" } else { "delete" };
         let server = self.lab.address("server").unwrap().to_string();
         let mut ip = self.lab.command("near", "ip").unwrap();
-        ip.args(["rule", change, "to", &server, action]);
+        ip.args(["rule", change, "to", &server, "blackhole"]);
         assert!(ip.status().unwrap().success());
+    }
+
+    /// Has it refuse connections to the server instead, as a firewall does that says so.
+    pub fn refuse_what_goes_directly(&self) {
+        let server = self.lab.address("server").unwrap();
+        let rules = format!(
+            "add table ip refusing
+             add chain ip refusing forward {{ type filter hook forward priority filter; }}
+             add rule ip refusing forward ip daddr {server} meta l4proto tcp reject with tcp reset"
+        );
+        let mut nft = self.lab.command("near", "nft").unwrap();
+        assert!(nft.arg(rules).status().unwrap().success());
     }
 
     /// The process of the depot on the first node.

@@ -68,7 +68,7 @@ pub enum Event {
 pub enum Standstill {
     /// No stream has ever been open.
     Unopened,
-    /// None has, and no attempt is left that could open one.
+    /// None has, and an attempt has failed for good.
     Failed,
     /// One has, and nothing moves.
     Silent,

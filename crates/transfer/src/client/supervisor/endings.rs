@@ -70,7 +70,7 @@ impl<C: Connector> Supervisor<'_, C> {
         } else {
             SlotState::Failed
         };
-        if self.none_left() {
+        if !self.ever_open {
             // Whoever knows other routes is told at once.
             self.next_look = Instant::now();
         }

@@ -48,7 +48,8 @@ impl<C: Connector> Supervisor<'_, C> {
         }
         let standstill = match self.ever_open {
             true => Standstill::Silent,
-            false if !self.slots.is_empty() && self.none_left() => Standstill::Failed,
+            // Of those that are still tried, none may come to anything: whoever refuses connections seldom says so of each.
+            false if self.slots.iter().any(|slot| slot.stream == SlotState::Failed) => Standstill::Failed,
             false => Standstill::Unopened,
         };
         let stands_still = now.duration_since(self.moved.1) >= standstill.after();
