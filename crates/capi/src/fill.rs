@@ -5,6 +5,8 @@
 //! when the route stands.
 
 use std::ffi::c_int;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use longhaul_ramp::MAX_FILL;
 
@@ -22,6 +24,11 @@ const MIN_BUFFER: c_int = 32 * 1024;
 /// How many times the peer's window that buffer is at least. What the peer's kernel takes in leaves the buffer when it is acknowledged, which may
 /// be later; what is left then must be more than two thirds, or the socket is writable.
 const WINDOWS: u32 = 3;
+
+/// How long what was put in front is waited for at most: a receiver delays an acknowledgement for 40 ms.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// The pause before it is looked again.
+const DRAIN_PAUSE: Duration = Duration::from_micros(50);
 
 /// What a send buffer was before it was made small.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +65,23 @@ pub fn fill(fd: c_int) -> (u32, Option<SendBuffer>) {
     (sent, buffer)
 }
 
+/// Waits until less than `size` bytes are in the send buffer. A route that stands is told of before the on-ramp has thrown away what was put in front, so a
+/// program that makes its send buffer small at once would find no room in it.
+pub fn drain_below(fd: c_int, size: c_int) {
+    let end = Instant::now() + DRAIN_TIMEOUT;
+    while queued(fd).is_some_and(|queued| queued >= size.max(1)) && Instant::now() < end {
+        sleep(DRAIN_PAUSE);
+    }
+}
+
+/// Bytes in the send buffer that the peer has not acknowledged.
+fn queued(fd: c_int) -> Option<c_int> {
+    let mut bytes: c_int = 0;
+    // SAFETY: the kernel writes one int.
+    let done = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+    (done == 0).then_some(bytes)
+}
+
 /// The receive window that the peer offers, in bytes; `None` before Linux 5.4.
 fn peer_window(fd: c_int) -> Option<u32> {
     /// Where `tcpi_snd_wnd` stands in `struct tcp_info`, in numbers of 32 bits.
@@ -92,7 +116,7 @@ impl SendBuffer {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
@@ -111,6 +135,29 @@ mod tests {
             buffer.restore(fd);
         }
         assert_eq!(option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF), Ok(20_000));
+    }
+
+    #[test]
+    fn a_small_buffer_has_room_when_what_filled_it_was_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let (sent, _) = fill(near.as_raw_fd());
+        let reader = std::thread::spawn(move || far.read_exact(&mut vec![0; sent as usize]).map(|()| far));
+        drain_below(near.as_raw_fd(), 4096);
+        set_option(near.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &4096).unwrap();
+        near.set_nonblocking(true).unwrap();
+        assert!((&near).write(b"first").is_ok());
+        drop(reader.join().unwrap().unwrap());
+    }
+
+    #[test]
+    fn what_nobody_takes_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        fill(near.as_raw_fd());
+        drain_below(near.as_raw_fd(), 4096);
+        assert!(queued(near.as_raw_fd()).unwrap() > 4096);
     }
 
     #[test]

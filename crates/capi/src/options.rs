@@ -13,7 +13,7 @@ use crate::settle::{known, take_failure};
 use crate::system::{Errno, cookie, errno, fail, give, set_errno, tcp_family};
 use crate::table::{self, State};
 use crate::wish::Wishes;
-use crate::{listen, ramp};
+use crate::{fill, listen, ramp};
 
 /// `SOL_LSL`: the level of the options below.
 pub const SOL_LSL: c_int = 0x4c53;
@@ -97,6 +97,11 @@ pub unsafe extern "C" fn lsl_setsockopt(
         if quietly(None, || set_small_buffer(fd, size)).is_some() {
             return 0;
         }
+        quietly((), || {
+            if is_routed(fd) {
+                fill::drain_below(fd, size);
+            }
+        });
     }
     let place = quietly(None, || listen::options(fd)).filter(|_| !is_of_both(level, name));
     set_errno(before);
@@ -131,6 +136,14 @@ fn set_small_buffer(fd: c_int, size: c_int) -> Option<()> {
         table.set_state(cookie, State::Connecting(pending));
         kept
     })
+}
+
+/// Whether a route stands that begins or ends with this socket.
+fn is_routed(fd: c_int) -> bool {
+    known(fd, |entry| {
+        matches!(entry.state(), State::Connected { .. }).then_some(())
+    })
+    .is_some()
 }
 
 fn number<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Errno> {

@@ -485,6 +485,8 @@ async fn discard(program: &mut Conn, fill: u32) -> io::Result<()> {
         }
         left -= read;
     }
+    // Until it is acknowledged, it takes room in the program's send buffer.
+    let _ = rustix::net::sockopt::set_tcp_quickack(&*program, true);
     Ok(())
 }
 
