@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_ramp::MAX_FILL;
 
-use crate::system::{errno, option, set_option};
+use crate::system::{errno, option, set_option, unacknowledged};
 
 /// Bytes that are sent at once.
 const CHUNK: usize = 16 * 1024;
@@ -69,17 +69,9 @@ pub fn fill(fd: c_int) -> (u32, Option<SendBuffer>) {
 /// program that makes its send buffer small at once would find no room in it.
 pub fn drain_below(fd: c_int, size: c_int) {
     let end = Instant::now() + DRAIN_TIMEOUT;
-    while queued(fd).is_some_and(|queued| queued >= size.max(1)) && Instant::now() < end {
+    while unacknowledged(fd).is_ok_and(|bytes| bytes >= size.max(1)) && Instant::now() < end {
         sleep(DRAIN_PAUSE);
     }
-}
-
-/// Bytes in the send buffer that the peer has not acknowledged.
-fn queued(fd: c_int) -> Option<c_int> {
-    let mut bytes: c_int = 0;
-    // SAFETY: the kernel writes one int.
-    let done = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
-    (done == 0).then_some(bytes)
 }
 
 /// The receive window that the peer offers, in bytes; `None` before Linux 5.4.
@@ -156,7 +148,7 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         fill(near.as_raw_fd());
         drain_below(near.as_raw_fd(), 4096);
-        assert!(queued(near.as_raw_fd()).unwrap() > 4096);
+        assert!(unacknowledged(near.as_raw_fd()).unwrap() > 4096);
     }
 
     #[test]

@@ -73,6 +73,14 @@ pub fn tcp_state(fd: c_int) -> Option<u8> {
 /// The kernel's number of a socket that is not connected.
 pub const TCP_CLOSE: u8 = 7;
 
+/// Bytes in a TCP socket's send buffer that the peer has not acknowledged.
+pub fn unacknowledged(fd: c_int) -> Result<c_int, Errno> {
+    let mut bytes: c_int = 0;
+    // SAFETY: the kernel writes one int.
+    checked(unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(bytes)
+}
+
 /// Whether calls on the descriptor shall not wait.
 pub fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: takes no pointer.

@@ -38,6 +38,14 @@ fn with_fall_back(route: &str) -> Value {
     table
 }
 
+/// Has the path serve a file of so many bytes, and the client keep such a table: the route to fall back to, over both depots.
+fn served_with_fall_back(path: &LongPath, bytes: usize) -> String {
+    std::fs::write(path.root().join("file"), vec![7; bytes]).unwrap();
+    let around = path.route(&["near", "far"]);
+    path.keep_table(Some(&with_fall_back(&around)));
+    around
+}
+
 fn bytes_by(report: &Value, route: &str) -> u64 {
     let routes = report["routes"].as_array().unwrap();
     let sum = routes.iter().find(|sum| sum["route"] == route);
@@ -82,9 +90,7 @@ fn a_table_that_is_right_is_used_and_one_that_lies_costs_no_byte() {
 fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is() {
     let Some(path) = LongPath::up() else { return };
     let small = 100 << 10;
-    std::fs::write(path.root().join("file"), vec![7; small]).unwrap();
-    let around = path.route(&["near", "far"]);
-    path.keep_table(Some(&with_fall_back(&around)));
+    let around = served_with_fall_back(&path, small);
     path.drop_what_goes_directly(true);
     let report = path.fetched("file", &[]);
     assert!(bytes_by(&report, &around) >= small as u64, "{report}");
@@ -101,9 +107,7 @@ fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is()
 fn where_the_direct_route_is_refused_a_copy_goes_by_another() {
     let Some(path) = LongPath::up() else { return };
     let small = 100 << 10;
-    std::fs::write(path.root().join("file"), vec![7; small]).unwrap();
-    let around = path.route(&["near", "far"]);
-    path.keep_table(Some(&with_fall_back(&around)));
+    let around = served_with_fall_back(&path, small);
     path.refuse_what_goes_directly();
     let report = path.fetched("file", &[]);
     assert!(bytes_by(&report, &around) >= small as u64, "{report}");
@@ -122,9 +126,7 @@ fn where_the_direct_route_falls_silent_a_copy_goes_on_by_another() {
         return;
     };
     let bytes = 2 << 20;
-    std::fs::write(path.root().join("file"), vec![7; bytes]).unwrap();
-    let around = path.route(&["near", "far"]);
-    path.keep_table(Some(&with_fall_back(&around)));
+    let around = served_with_fall_back(&path, bytes);
     for arguments in [&[][..], &["--streams", "2"]] {
         let mut is_open = false;
         let report = path.fetched_hearing("file", arguments, |event| {

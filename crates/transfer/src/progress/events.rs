@@ -68,7 +68,7 @@ pub enum Event {
 pub enum Standstill {
     /// No stream has ever been open.
     Unopened,
-    /// None has, and an attempt has failed for good.
+    /// None has, and an attempt over the direct route has failed for good.
     Failed,
     /// One has, and nothing moves.
     Silent,

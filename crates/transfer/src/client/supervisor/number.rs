@@ -48,8 +48,7 @@ impl<C: Connector> Supervisor<'_, C> {
         }
         let standstill = match self.ever_open {
             true => Standstill::Silent,
-            // Of those that are still tried, none may come to anything: whoever refuses connections seldom says so of each.
-            false if self.slots.iter().any(|slot| slot.stream == SlotState::Failed) => Standstill::Failed,
+            false if self.has_direct_failed() => Standstill::Failed,
             false => Standstill::Unopened,
         };
         let stands_still = now.duration_since(self.moved.1) >= standstill.after();
@@ -92,6 +91,13 @@ impl<C: Connector> Supervisor<'_, C> {
         }
         let still = now.duration_since(self.moved.1) / LOOK_PAUSE_DIVISOR;
         self.next_look = now + still.clamp(MIN_LOOK_PAUSE, MAX_LOOK_PAUSE);
+    }
+
+    /// Whether the direct route of a copy that may go by others was refused. Of its attempts that go on, none may come to anything: whoever refuses
+    /// connections seldom says so of each.
+    fn has_direct_failed(&self) -> bool {
+        let mut direct = self.slots.iter().filter(|slot| slot.route == DIRECT);
+        self.steering.is_some() && direct.any(|slot| slot.stream == SlotState::Failed)
     }
 
     /// What the number of streams is decided by.
