@@ -31,7 +31,7 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .arg(programs.path("routed"))
-        .arg(source("routed.c"));
+        .args(["routed.c", "seen.c", "connects.c", "disturbed.c", "questions.c"].map(source));
     succeeded(&mut cc);
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])

@@ -89,6 +89,8 @@ pub enum How {
     Even,
     /// The slower of two paths 30 %, the other one 70 %.
     ThirtySeventy,
+    /// Each path what its links carry of all, as nobody can know beforehand: whatever this loses, sharing out did not lose.
+    InProportion,
 }
 
 /// How many streams there are.
@@ -176,6 +178,10 @@ fn parts(paths: &[Path], split: Split) -> Vec<Part> {
             }];
         }
         How::Even => vec![1.0 / paths.len() as f64; paths.len()],
+        How::InProportion => {
+            let all: f64 = paths.iter().map(|path| path.mbps()).sum();
+            paths.iter().map(|path| path.mbps() / all).collect()
+        }
         How::ThirtySeventy => {
             let slowest = paths.iter().map(|path| path.mbps()).fold(f64::INFINITY, f64::min);
             let at = paths.iter().position(|path| path.mbps() <= slowest);
@@ -311,6 +317,8 @@ mod tests {
         let even = of(&Path::ALL, How::Even, Streams::Ten);
         assert_eq!(shares(&even), [(18, 3), (18, 4), (18, 3)]);
         assert_eq!((even[0].files.clone(), even[2].files.clone()), (0..18, 36..54));
+        let proportion = of(&Path::ALL, How::InProportion, Streams::Ten);
+        assert_eq!(shares(&proportion), [(24, 4), (6, 2), (24, 4)]);
         let thirty = of(&[Path::B, Path::C], How::ThirtySeventy, Streams::Ten);
         assert_eq!(shares(&thirty), [(9, 3), (21, 7)]);
         assert_eq!(

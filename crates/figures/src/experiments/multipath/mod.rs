@@ -183,7 +183,7 @@ impl Cell {
             .map(|path| path.mbps())
             .fold(f64::INFINITY, f64::min);
         let share = match split.how {
-            How::Pulled => return by_hand::SECONDS as f64,
+            How::Pulled | How::InProportion => return by_hand::SECONDS as f64,
             How::Even => 1.0 / self.paths.len() as f64,
             How::ThirtySeventy => 0.3,
         };
@@ -268,6 +268,7 @@ impl Experiment for Multipath {
                 continue;
             }
             splits.extend(together().map(one(How::Even)));
+            splits.push(one(How::InProportion)(&Path::ALL));
             if split.streams == Streams::Ten {
                 let pairs = together().filter(|paths| paths.len() == 2);
                 splits.extend(pairs.map(one(How::ThirtySeventy)));

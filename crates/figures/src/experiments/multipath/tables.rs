@@ -11,7 +11,8 @@ use crate::stats::Spread;
 /// What is said of shares by hand.
 pub const BY_HAND: &str = "What users did by hand, beside one copy whose streams pull: separate `longhaul cp` at the same time, each over one path, with an even share of files and streams, or 30 % for the slower path \
      and 70 % for the other (of A with C, which carry the same, A has 30 %). All data by the time of the slowest copy. Files of 12.5 MB, as many as the paths carry in 6 s together, pulled; the number of streams is given (`--streams`), so nothing is found by itself here. The sum is that of each path alone with the same \
-     streams and congestion control, of server and depots. *Busy* is how much of the processors' time was used while one copy was made: over all three paths two processors, which emulate the links as well, have next to nothing to spare. So the same is made at 1:50, half of each rate.";
+     streams and congestion control, of server and depots. *Busy* is how much of the processors' time was used while one copy was made: over all three paths two processors, which emulate the links as well, have next to nothing to spare. So the same is made at 1:50, half of each rate. \
+     And all three paths are shared out *in proportion* as well, each given the share that its links carry of all, which nobody can know beforehand: what three separate copies fall short of the sum is not lost by sharing out.";
 
 fn median(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<f64> {
     Some(runs.spread(cell, Seen::mbps)?.median)
@@ -44,6 +45,8 @@ pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
         "of the sum, %",
         "30/70 split",
         "of the sum, %",
+        "in proportion",
+        "of the sum, %",
     ]);
     for (paths, split) in pulled() {
         let of = |how| Cell::split(paths, Split { how, ..split });
@@ -58,7 +61,7 @@ pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
             name(paths),
             number(sum, 1),
         ];
-        for how in [How::Pulled, How::Even, How::ThirtySeventy] {
+        for how in [How::Pulled, How::Even, How::ThirtySeventy, How::InProportion] {
             let share = median(runs, &of(how)).zip(sum);
             row.push(cell(runs.spread(&of(how), Seen::mbps), 1));
             row.push(number(share.map(|(mbps, sum)| 100.0 * mbps / sum), 1));
