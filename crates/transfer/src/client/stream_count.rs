@@ -113,8 +113,9 @@ pub(super) struct StreamCount {
     /// Whether losses before there was a queue were answered.
     answered_first_losses: bool,
     trial: Option<Trial>,
-    /// No streams are added before this, because a step did not pay ...
+    /// No streams are added before this, because a step from so many streams did not pay ...
     grow_after: Duration,
+    unpaid_from: usize,
     /// ... or because streams were retired at a queue.
     grow_after_queue: Duration,
     /// The greatest rate at which a queue stood, in bytes a second: what the path carries.
@@ -161,6 +162,7 @@ impl StreamCount {
             answered_first_losses: false,
             trial: None,
             grow_after: Duration::ZERO,
+            unpaid_from: 0,
             grow_after_queue: Duration::ZERO,
             full_rate: None,
             peak_rate: 0.0,
@@ -370,6 +372,7 @@ impl StreamCount {
                 return;
             }
             self.grow_after = view.now.saturating_add(GROW_AGAIN_AFTER);
+            self.unpaid_from = trial.streams;
             // Streams that lose packets, or wait for windows, are in nobody's way unless a queue stands, and that is seen to below.
             if !is_per_stream(trial.limit) {
                 let before = trial.streams;
@@ -402,7 +405,10 @@ impl StreamCount {
         let min_left = MIN_LEFT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
         let soon_over = view.left as f64 <= rate * min_left.as_secs_f64();
         let loses_for_long = limit == Limit::Loss && self.loss_windows >= MIN_LOSS_WINDOWS;
-        let waits = view.now < self.grow_after || (view.now < self.grow_after_queue && !loses_for_long);
+        // What a step did not gain says nothing of fewer streams than it began with: a queue may have led to those.
+        let may_gain = loses_for_long && self.wanted < self.unpaid_from;
+        let waits = (view.now < self.grow_after && !may_gain)
+            || (view.now < self.grow_after_queue && !loses_for_long);
         if waits || soon_over || self.fills_path(rate) == Some(true) {
             return;
         }

@@ -312,6 +312,30 @@ fn losses_that_show_when_a_queue_is_gone_get_their_streams_back() {
 }
 
 #[test]
+fn losses_are_answered_with_fewer_streams_than_a_step_began_with_that_did_not_pay() {
+    let mut copy = Copy::new(LARGE, 30, |_| Limit::Path, |_| 130 * MB);
+    (copy.loss, copy.sees_losses) = (100, true);
+    copy.rtt_percent = |_| 120;
+    let mut count = StreamCount::new(None, Some(16), 64);
+    copy.run(&mut count, 1);
+    // It seems to lose without a queue, and is full.
+    (copy.rate, copy.rtt_percent) = (|_| 105 * MB, |_| 112);
+    while count.wanted() <= 16 {
+        copy.tick(&mut count);
+    }
+    let seconds = copy.view.now.as_secs() + 8;
+    copy.rtt_percent = |streams| if streams > 11 { 150 } else { 100 };
+    copy.limit = |streams| if streams > 11 { Limit::Path } else { Limit::Loss };
+    copy.rate = |streams| (streams as u64 * 6).min(105) * MB;
+    let seen = copy.run(&mut count, seconds);
+    let fewest = seen.iter().position(|streams| *streams <= 11);
+    assert!(
+        fewest.is_some_and(|at| seen[at..].iter().any(|streams| *streams > 16)),
+        "{seen:?}"
+    );
+}
+
+#[test]
 fn what_was_remembered_is_begun_with_and_given_up_where_it_does_not_pay() {
     let mut count = StreamCount::new(None, Some(16), 64);
     let mut copy = Copy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
