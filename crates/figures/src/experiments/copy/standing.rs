@@ -4,7 +4,7 @@ use crate::runs::Runs;
 use crate::stats::Spread;
 
 use super::cases::Case;
-use super::ways::{OWN, OWN_TOLD, WAYS, Way};
+use super::ways::{OWN, OWN_CLEAR, OWN_TOLD, WAYS, Way};
 use super::{Cell, Seen};
 
 /// One of the others in a case, and `longhaul cp` by it.
@@ -14,7 +14,7 @@ pub struct Rival {
     pub way: Way,
     /// What it came to, in Mbit/s.
     pub mbps: Spread,
-    /// `longhaul cp` with nothing set by it, run for run of the same seed.
+    /// `longhaul cp` by it, run for run of the same seed.
     pub ratio: Spread,
 }
 
@@ -31,6 +31,8 @@ pub struct Standing {
     pub best: Option<Rival>,
     /// The best of the others that encrypt.
     pub best_encrypting: Option<Rival>,
+    /// The best of the others that verify and do not encrypt, beside `longhaul cp --no-encrypt`.
+    pub best_verifying: Option<Rival>,
     /// In how many seeds it was faster than every other, of how many.
     pub ahead: (usize, usize),
 }
@@ -40,20 +42,20 @@ impl Standing {
     pub fn of(runs: &Runs<'_, Cell, Seen>, case: &Case) -> Option<Self> {
         let cell = |way: &Way| Cell::of(way, case);
         let own = runs.spread(&cell(&OWN), Seen::at_least_mbps)?;
-        let rival = |encrypting: bool| {
-            let others = WAYS.iter().filter(|way| !way.is_own());
-            let able = others.filter(|way| way.encrypts || !encrypting);
+        let rival = |own: &Way, is_able: fn(&Way) -> bool| {
+            let able = WAYS.iter().filter(|way| !way.is_own() && is_able(way));
             let rates = able.filter_map(|way| Some((*way, runs.spread(&cell(way), Seen::at_most_mbps)?)));
             let (way, mbps) = rates.max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
-            let ratio = Spread::of(&ratios(runs, case, &way))?;
+            let ratio = Spread::of(&ratios(runs, case, own, &way))?;
             Some(Rival { way, mbps, ratio })
         };
         Some(Self {
             own,
             share: share(runs, &cell(&OWN)),
-            by_told: Spread::of(&ratios(runs, case, &OWN_TOLD)),
-            best: rival(false),
-            best_encrypting: rival(true),
+            by_told: Spread::of(&ratios(runs, case, &OWN, &OWN_TOLD)),
+            best: rival(&OWN, |_| true),
+            best_encrypting: rival(&OWN, |way| way.encrypts),
+            best_verifying: rival(&OWN_CLEAR, |way| way.is_verified() && !way.encrypts),
             ahead: ahead(runs, case),
         })
     }
@@ -74,15 +76,15 @@ pub fn share(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<Spread> {
     Spread::of(&shares)
 }
 
-/// `longhaul cp` with nothing set by another way, for every seed that both have. Whoever was stopped is taken at its worst for us: the other at the rate that it was slower
+/// `longhaul cp` in a way of its own by another, for every seed that both have. Whoever was stopped is taken at its worst for us: the other at the rate that it was slower
 /// than, our own at nothing.
-fn ratios(runs: &Runs<'_, Cell, Seen>, case: &Case, by: &Way) -> Vec<f64> {
+fn ratios(runs: &Runs<'_, Cell, Seen>, case: &Case, own: &Way, by: &Way) -> Vec<f64> {
     let others = runs.cell(&Cell::of(by, case));
     let pair = |run: &&crate::record::Record<Cell, Seen>| {
         let other = others.iter().find(|other| other.cell.seed == run.cell.seed)?;
         Some(run.seen.at_least_mbps() / other.seen.at_most_mbps())
     };
-    runs.cell(&Cell::of(&OWN, case)).iter().filter_map(pair).collect()
+    runs.cell(&Cell::of(own, case)).iter().filter_map(pair).collect()
 }
 
 /// In how many seeds `longhaul cp` with nothing set was faster than every other that was measured with the same seed, of how many.
@@ -130,6 +132,8 @@ mod tests {
             ran(&way("gridftp-16"), &case, 2, 800.0),
             ran(&way("rsync-ssh"), &case, 1, 200.0),
             ran(&way("rsync-ssh"), &case, 2, 100.0),
+            ran(&OWN_CLEAR, &case, 1, 900.0),
+            ran(&way("rsync"), &case, 1, 300.0),
         ];
         let standing = Standing::of(&Runs::of(&records), &case).unwrap();
         let best = standing.best.as_ref().unwrap();
@@ -138,6 +142,8 @@ mod tests {
         let encrypting = standing.best_encrypting.as_ref().unwrap();
         assert_eq!(encrypting.way.name, "rsync-ssh");
         assert_eq!((encrypting.ratio.min, encrypting.ratio.max), (4.0, 6.0));
+        let verifying = standing.best_verifying.as_ref().unwrap();
+        assert_eq!((verifying.way.name, verifying.ratio.median), ("rsync", 3.0));
         assert_eq!(standing.ahead, (1, 2));
         assert_eq!(standing.by_told.unwrap().max, 2.0);
         assert_eq!(standing.first(), (OWN, true));

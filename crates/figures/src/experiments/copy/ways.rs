@@ -31,13 +31,16 @@ pub struct Way {
 /// A channel of OpenSSH has at most so many bytes in flight: 64 packets of 32 KiB.
 const SSH_WINDOW: f64 = 2097152.0;
 
+/// What is said of a way that compares nothing.
+const NOTHING: &str = "no";
+
 const fn way(name: &'static str, program: &'static str, streams: Option<u32>) -> Way {
     Way {
         name,
         program,
         streams,
         encrypts: false,
-        verifies: "no",
+        verifies: NOTHING,
         waits_for_files: true,
         window: None,
     }
@@ -67,6 +70,11 @@ impl Way {
             waits_for_files: false,
             ..self
         }
+    }
+
+    /// Whether the program compares anything by itself.
+    pub fn is_verified(&self) -> bool {
+        self.verifies != NOTHING
     }
 
     /// Whether it is `longhaul cp`, told anything or not.
