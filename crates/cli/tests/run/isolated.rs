@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::onramp::OnRamp;
+use crate::onramp::{OnRamp, routed_sources};
 use crate::path::{Bed, served};
 use crate::support::{refused, told};
 use crate::{TOLD_WISHES, WISHES, compiled, run};
@@ -29,10 +29,9 @@ fn isolated(onramp: &OnRamp, options: &[&str]) -> Option<Command> {
 
 /// The program of the preload object's tests, statically linked where there is a C library for that.
 fn static_program(folder: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/routes/routed.c");
-    compiled(folder, &source, &["-static"]).unwrap_or_else(|| {
+    compiled(folder, &routed_sources(), &["-static"]).unwrap_or_else(|| {
         eprintln!("it is dynamically linked: no static C library here");
-        compiled(folder, &source, &[]).unwrap()
+        compiled(folder, &routed_sources(), &[]).unwrap()
     })
 }
 

@@ -15,7 +15,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use onramp::OnRamp;
+use onramp::{OnRamp, routed_sources};
 use support::{OBJECT, refused, told};
 
 /// What a connection is for, as `longhaul run` is told ...
@@ -46,20 +46,20 @@ fn run(onramp: &OnRamp, options: &[&str]) -> Command {
 }
 
 /// A C program, compiled into a folder.
-fn compiled(folder: &Path, source: &Path, options: &[&str]) -> Option<PathBuf> {
+fn compiled(folder: &Path, sources: &[PathBuf], options: &[&str]) -> Option<PathBuf> {
     let program = folder.join("program");
     let output = Command::new("cc")
         .args(options)
         .args(["-pthread", "-o"])
-        .args([&program, source])
+        .arg(&program)
+        .args(sources)
         .output()
         .unwrap();
     output.status.success().then_some(program)
 }
 
 fn routed(folder: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/routes/routed.c");
-    compiled(folder, &source, &[]).unwrap()
+    compiled(folder, &routed_sources(), &[]).unwrap()
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn what_cannot_be_run_so_is_told_in_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("still.c");
     std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-    match compiled(folder.path(), &source, &["-static"]) {
+    match compiled(folder.path(), &[source], &["-static"]) {
         Some(program) => refused(
             run(&onramp, &[]).arg(program),
             126,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use onramp::OnRamp;
+use onramp::{OnRamp, routed_sources};
 use support::{OBJECT, succeeded, told};
 
 struct Programs {
@@ -23,20 +23,15 @@ static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
     let programs = Programs {
         folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
     };
-    let source = |name: &str| {
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/routes")
-            .join(name)
-    };
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
         .arg(programs.path("routed"))
-        .args(["routed.c", "seen.c", "connects.c", "disturbed.c", "questions.c"].map(source));
+        .args(routed_sources());
     succeeded(&mut cc);
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
         .arg(programs.path("resolves.so"))
-        .arg(source("resolves.c"));
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/routes/resolves.c"));
     succeeded(&mut cc);
     programs
 });

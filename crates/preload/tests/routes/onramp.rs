@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -12,6 +12,12 @@ use std::thread;
 use longhaul_ramp::{MAX_MESSAGE, Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+/// The sources of the program that connects to what this on-ramp knows, and prints all that it sees.
+pub fn routed_sources() -> [PathBuf; 5] {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/routes");
+    ["routed.c", "seen.c", "connects.c", "disturbed.c", "questions.c"].map(|name| folder.join(name))
+}
 
 /// What is known while it runs. It ends with the process.
 pub struct OnRamp {
