@@ -73,10 +73,7 @@ void nonblocking(void)
     fd = new_socket("192.0.2.7", SOCK_NONBLOCK);
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     report("connect", to(fd, "192.0.2.7"));
-    polled("poll", fd, 0);
-    release();
-    polled("poll later", fd, -1);
-    socket_error("error", fd);
+    polled_until_released(fd);
     socket_error("error again", fd);
     peer("peer", fd);
     close(fd);

@@ -37,20 +37,14 @@ void signals(void)
     setitimer(ITIMER_REAL, &soon, NULL);
     report("interrupted", to(fd, "192.0.2.5"));
     setitimer(ITIMER_REAL, &never, NULL);
-    polled("poll", fd, 0);
-    release();
-    polled("poll later", fd, -1);
-    socket_error("error", fd);
+    polled_until_released(fd);
     echo("echo", fd);
     close(fd);
 
     fd = new_socket("192.0.2.5", 0);
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof send_timeout);
     report("out of time", to(fd, "192.0.2.5"));
-    polled("poll", fd, 0);
-    release();
-    polled("poll later", fd, -1);
-    socket_error("error", fd);
+    polled_until_released(fd);
     close(fd);
 
     fd = new_socket("192.0.2.5", 0);
@@ -147,14 +141,12 @@ void closers(void)
     report("close_range", close_range((unsigned)fd + 1, ~0u, 0));
     low = open("/dev/null", O_RDONLY);
     report("lowest", low == fd + 1 ? 0 : low);
-    for (int each = 1000; each < 1010; each++)
-        must(dup2(low, each) == each, "dup2");
+    take_numbers(low);
     release();
     polled("poll", fd, -1);
     socket_error("error", fd);
     peer("peer", fd);
-    for (int each = 1000; each < 1010; each++)
-        must(fcntl(each, F_GETFD) == 0 && close(each) == 0, "its own descriptors");
+    give_numbers_back();
 }
 
 static void *many(void *nothing)

@@ -13,7 +13,8 @@ use longhaul_ramp::{MAX_MESSAGE, Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 
-/// The sources of the program that connects to what this on-ramp knows, and prints all that it sees.
+/// The sources of the program that connects to what this on-ramp knows, and prints all that it sees. They are found from the crate of the command as well,
+/// whose tests share this file.
 pub fn routed_sources() -> [PathBuf; 5] {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/routes");
     ["routed.c", "seen.c", "connects.c", "disturbed.c", "questions.c"].map(|name| folder.join(name))

@@ -15,6 +15,10 @@ int to(int fd, const char *text);
 int new_socket(const char *text, int flags);
 /* Lets go what waits for a connection to .6. */
 void release(void);
+/* Copies a descriptor to the numbers at which the library keeps its own, of which a program need not know. */
+void take_numbers(int fd);
+/* Closes the copies, all of which must be there still. */
+void give_numbers_back(void);
 /* A question, which has no route for an answer. */
 int asks(const char *text);
 /* How many are open. */
@@ -27,6 +31,8 @@ void local(const char *what, int fd, const char *text);
 void socket_error(const char *what, int fd);
 void polled(const char *what, int fd, int timeout);
 void echo(const char *what, int fd);
+/* Polls before and after `release`, and what error is left. */
+void polled_until_released(int fd);
 
 /* Connects that nothing disturbs. */
 void blocking(void);

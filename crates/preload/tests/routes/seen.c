@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/syscall.h>
 
@@ -136,6 +137,26 @@ void release(void)
 
     must(to(fd, "192.0.2.6") == 0, "release");
     close(fd);
+}
+
+void polled_until_released(int fd)
+{
+    polled("poll", fd, 0);
+    release();
+    polled("poll later", fd, -1);
+    socket_error("error", fd);
+}
+
+void take_numbers(int fd)
+{
+    for (int each = 1000; each < 1010; each++)
+        must(dup2(fd, each) == each, "dup2");
+}
+
+void give_numbers_back(void)
+{
+    for (int each = 1000; each < 1010; each++)
+        must(fcntl(each, F_GETFD) == 0 && close(each) == 0, "its own descriptors");
 }
 
 /* A question, which has no route for an answer. */

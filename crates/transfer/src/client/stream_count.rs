@@ -113,8 +113,9 @@ pub(super) struct StreamCount {
     /// Whether losses before there was a queue were answered.
     answered_first_losses: bool,
     trial: Option<Trial>,
-    /// No streams are added before this, because a step from so many streams did not pay ...
+    /// No streams are added before this, because a step did not pay ...
     grow_after: Duration,
+    /// ... that began with so many: lasting losses of fewer are answered all the same ...
     unpaid_from: usize,
     /// ... or because streams were retired at a queue.
     grow_after_queue: Duration,

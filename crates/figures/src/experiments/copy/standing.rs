@@ -23,7 +23,9 @@ pub struct Rival {
 pub struct Standing {
     /// `longhaul cp` with nothing set, in Mbit/s.
     pub own: Spread,
-    /// Its share of what the bottleneck carried, 0 to 1; none where no link is the limit.
+    /// `longhaul cp --no-encrypt`, in Mbit/s.
+    pub clear: Option<Spread>,
+    /// With nothing set, its share of what the bottleneck carried, 0 to 1; none where no link is the limit.
     pub share: Option<Spread>,
     /// With nothing set by 16 streams, run for run of the same seed.
     pub by_told: Option<Spread>,
@@ -51,11 +53,12 @@ impl Standing {
         };
         Some(Self {
             own,
+            clear: runs.spread(&cell(&OWN_CLEAR), Seen::at_least_mbps),
             share: share(runs, &cell(&OWN)),
             by_told: Spread::of(&ratios(runs, case, &OWN, &OWN_TOLD)),
             best: rival(&OWN, |_| true),
             best_encrypting: rival(&OWN, |way| way.encrypts),
-            best_verifying: rival(&OWN_CLEAR, |way| way.is_verified() && !way.encrypts),
+            best_verifying: rival(&OWN_CLEAR, |way| way.verifies.is_some() && !way.encrypts),
             ahead: ahead(runs, case),
         })
     }

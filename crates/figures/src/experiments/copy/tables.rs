@@ -6,7 +6,7 @@ use crate::stats::Spread;
 
 use super::cases::{self, Bottleneck, Case};
 use super::standing::{Rival, Standing, share};
-use super::ways::{OWN_CLEAR, OWN_TOLD, WAYS, Way};
+use super::ways::{OWN_TOLD, WAYS, Way};
 use super::{Cell, Seen};
 
 type CopyRuns<'a> = Runs<'a, Cell, Seen>;
@@ -68,7 +68,7 @@ fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
             format!("{ahead} of {of}"),
             name(&standing.best_encrypting),
             ratio(&standing.best_encrypting),
-            cell(runs.spread(&Cell::of(&OWN_CLEAR, case), Seen::at_least_mbps), 1),
+            cell(standing.clear, 1),
             name(&standing.best_verifying),
             ratio(&standing.best_verifying),
         ]);
@@ -87,9 +87,13 @@ fn ways() -> Table {
             (Err(_), Some(streams)) => format!("--streams {streams}"),
         };
         let encrypts = if way.encrypts { "yes" } else { "no" };
-        table.row([way.name, &way.title(), &options, encrypts, way.verifies]);
+        table.row([way.name, &way.title(), &options, encrypts, verifies(way)]);
     }
     table
+}
+
+fn verifies(way: &Way) -> &'static str {
+    way.verifies.unwrap_or("no")
 }
 
 /// What is said above a case's table.
@@ -128,7 +132,7 @@ fn table(runs: &CopyRuns<'_>, case: &Case) -> Table {
         table.row([
             way.title(),
             if way.encrypts { "yes" } else { "no" }.to_owned(),
-            way.verifies.to_owned(),
+            verifies(way).to_owned(),
             bounded(runs, &one, "over", 1, |seen| seen.seconds),
             bounded(runs, &one, "under", 1, Seen::at_most_mbps),
             percent(share(runs, &one)),
@@ -219,25 +223,15 @@ pub fn figures(runs: &CopyRuns<'_>) -> Vec<Figure> {
         }),
     ));
     for (case, standing) in &standings {
-        if let Some(best) = &standing.best {
-            figures.push(Figure::quoted(case.name.clone(), beside(best, standing.own)));
-        }
-        if !matches!(case.bottleneck, Bottleneck::Hosts) {
-            continue;
-        }
-        // What encrypting and verifying cost decides here: beside those that do the same.
-        if let Some(best) = &standing.best_encrypting {
-            figures.push(Figure::quoted(
-                format!("{}-encrypting", case.name),
-                beside(best, standing.own),
-            ));
-        }
-        let clear = runs.spread(&Cell::of(&OWN_CLEAR, case), Seen::at_least_mbps);
-        if let Some((best, clear)) = standing.best_verifying.as_ref().zip(clear) {
-            figures.push(Figure::quoted(
-                format!("{}-verifying", case.name),
-                beside(best, clear),
-            ));
+        let mut quote = |suffix: &str, rival: &Option<Rival>, own: Option<Spread>| {
+            let text = rival.as_ref().zip(own).map(|(rival, own)| beside(rival, own));
+            figures.extend(text.map(|text| Figure::quoted(format!("{}{suffix}", case.name), text)));
+        };
+        quote("", &standing.best, Some(standing.own));
+        if matches!(case.bottleneck, Bottleneck::Hosts) {
+            // What encrypting and verifying cost decides here: beside those that do the same.
+            quote("-encrypting", &standing.best_encrypting, Some(standing.own));
+            quote("-verifying", &standing.best_verifying, standing.clear);
         }
     }
     figures

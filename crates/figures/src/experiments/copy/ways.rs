@@ -21,7 +21,7 @@ pub struct Way {
     /// Whether the bytes are encrypted between the hosts.
     pub encrypts: bool,
     /// What the program compares by itself between source and copy, beyond TCP's checksum and its cipher's.
-    pub verifies: &'static str,
+    pub verifies: Option<&'static str>,
     /// Whether it asks for one file after another and waits for answers: round trips for each file of a tree.
     pub waits_for_files: bool,
     /// The largest window of its own, in bytes.
@@ -31,16 +31,13 @@ pub struct Way {
 /// A channel of OpenSSH has at most so many bytes in flight: 64 packets of 32 KiB.
 const SSH_WINDOW: f64 = 2097152.0;
 
-/// What is said of a way that compares nothing.
-const NOTHING: &str = "no";
-
 const fn way(name: &'static str, program: &'static str, streams: Option<u32>) -> Way {
     Way {
         name,
         program,
         streams,
         encrypts: false,
-        verifies: NOTHING,
+        verifies: None,
         waits_for_files: true,
         window: None,
     }
@@ -62,7 +59,10 @@ impl Way {
     }
 
     const fn verifying(self, verifies: &'static str) -> Self {
-        Self { verifies, ..self }
+        Self {
+            verifies: Some(verifies),
+            ..self
+        }
     }
 
     const fn pipelined(self) -> Self {
@@ -70,11 +70,6 @@ impl Way {
             waits_for_files: false,
             ..self
         }
-    }
-
-    /// Whether the program compares anything by itself.
-    pub fn is_verified(&self) -> bool {
-        self.verifies != NOTHING
     }
 
     /// Whether it is `longhaul cp`, told anything or not.

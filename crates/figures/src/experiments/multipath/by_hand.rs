@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Path, Seen};
+use super::{Cell, Path, Seen, total_mbps};
 use crate::copy::{DEPOT_PORT, SERVER_PORT, first_copy, serve_with, start_depot_with};
 use crate::experiment::Here;
 use crate::watched_copy::WatchedCopy;
@@ -159,7 +159,7 @@ struct Part {
 
 /// How many files all have together.
 pub fn files(paths: &[Path], scale: Scale) -> u64 {
-    let mbps = paths.iter().map(|path| path.mbps()).sum::<f64>() / scale.divisor();
+    let mbps = total_mbps(paths) / scale.divisor();
     (SECONDS as f64 * mbps * 1e6 / 8.0 / FILE_BYTES as f64).round() as u64
 }
 
@@ -179,7 +179,7 @@ fn parts(paths: &[Path], split: Split) -> Vec<Part> {
         }
         How::Even => vec![1.0 / paths.len() as f64; paths.len()],
         How::InProportion => {
-            let all: f64 = paths.iter().map(|path| path.mbps()).sum();
+            let all = total_mbps(paths);
             paths.iter().map(|path| path.mbps() / all).collect()
         }
         How::ThirtySeventy => {

@@ -127,6 +127,11 @@ impl Path {
     }
 }
 
+/// What the links of these paths carry together.
+fn total_mbps(paths: &[Path]) -> f64 {
+    paths.iter().map(|path| path.mbps()).sum()
+}
+
 impl Seen {
     fn mbps(&self) -> f64 {
         self.goodput_bps / 1e6
@@ -146,7 +151,7 @@ impl Cell {
 
     /// What the links of its paths carry together.
     fn mbps(&self) -> f64 {
-        self.paths.iter().map(|path| path.mbps()).sum()
+        total_mbps(&self.paths)
     }
 
     fn of(paths: &[Path]) -> Self {
