@@ -29,10 +29,12 @@ const SET_UP_SECONDS: f64 = 4.0;
 const ROUND_TRIPS_OF_A_FILE: f64 = 3.0;
 /// Streams that a way comes to which is left to choose, where one does not fill the path: for the estimate of its time alone.
 const STREAMS_LEFT_TO_CHOICE: u32 = 8;
-/// Copies that are not expected to be faster, because a window, losses or waiting hold them back, go side by side ...
+/// Copies that are not expected to be faster, because a window, losses or waiting hold them back, go side by side, and the others alone.
 const LIGHT_BPS: f64 = 60e6;
-/// ... with this share of the machine each, and the others alone.
-const LIGHT_SHARE: f64 = 0.2;
+/// What the copies that go side by side are expected to carry together, at most: a third of what one alone does.
+const SIDE_BY_SIDE_BPS: f64 = 300e6;
+/// How many go side by side, at most, in networks of their own.
+const MAX_SIDE_BY_SIDE: u32 = 10;
 /// What two processors encrypt or copy, about, where nothing else is the limit.
 const PROCESSORS_BPS: f64 = 2e9;
 
@@ -134,7 +136,10 @@ impl Case {
             false => 8.0 * bytes as f64 / (moving + waiting),
         };
         Cost {
-            share: if expected < LIGHT_BPS { LIGHT_SHARE } else { 1.0 },
+            share: match expected < LIGHT_BPS {
+                true => (expected / SIDE_BY_SIDE_BPS).max(1.0 / f64::from(MAX_SIDE_BY_SIDE)),
+                false => 1.0,
+            },
             seconds: SET_UP_SECONDS + (moving + waiting).min(self.time_limit.as_secs_f64()),
         }
     }

@@ -250,7 +250,7 @@ fn beside(rival: &Rival, own: Spread) -> String {
 
 const HEAD: &str = "Each case is measured with every way in turn, seed by seed: the same data from the same host to the same other host of an emulated network, in a network of its own for each \
      copy. The server runs already; the time is from the start of the client's command to its end, for all alike, so starting, logging in and verifying count. What arrived was compared with the source, file by file, by \
-     BLAKE3. Hosts hold their files in memory. One copy is made at a time, but those that a window, losses or waiting is expected to hold below 60 Mbit/s go five at a time, each in its own network. Nothing is told to `longhaul cp` but the server's key; options of the others are those that their documentation recommends.\n\n\
+     BLAKE3. Hosts hold their files in memory. One copy is made at a time, but those that a window, losses or waiting is expected to hold below 60 Mbit/s go up to ten at a time, as many as are expected to carry 300 Mbit/s together, each in its own network. Nothing is told to `longhaul cp` but the server's key; options of the others are those that their documentation recommends.\n\n\
      Goodput in Mbit/s: the median of the seeds, with the least and the greatest. A ratio pairs runs of the same seed. The share is of the payload that the narrowest link carries (1448 of 1500 bytes; 8948 of 9000 on the LSR \
      path). A copy that takes longer than its case's limit is stopped and counts as slower than that: in ratios the others then at the rate that they did not reach, `longhaul cp` at nothing.";
 
