@@ -111,21 +111,23 @@ impl<C: Connector> Supervisor<'_, C> {
         let needs_answer = matches!(self.side, Side::Pull(_)) && finished.len() < 2;
         let mut closing = JoinSet::new();
         for stream in finished {
-            match needs_answer {
-                true => closing.spawn(stream.closed()),
-                false => closing.spawn(stream.said()),
-            };
+            closing.spawn(stream.left(needs_answer));
         }
-        closing.spawn(async move {
+        let others = async move {
             let all = async {
                 while let Some(ended) = tasks.join_next().await {
                     if let Some(stream) = ended.ok().and_then(|ended| ended.closing) {
-                        stream.closed().await;
+                        stream.left(true).await;
                     }
                 }
             };
             let _ = timeout(CLOSE_TIMEOUT, all).await;
-        });
+        };
+        match needs_answer {
+            true => drop(closing.spawn(others)),
+            // One may be in the middle of a block that came by another one as well: it ends by itself, if there is time for that.
+            false => drop(tokio::spawn(others)),
+        }
         closing
     }
 }
