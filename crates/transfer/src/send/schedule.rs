@@ -54,10 +54,11 @@ const MAX_IN_FLIGHT_PER_STREAM: usize = 32 * 1024;
 pub(crate) const MAX_BATCH_ENTRIES: usize = 256;
 /// A stream that already carries its share of what is left, or too much to repeat anything, asks again after this: by then more may have been delivered.
 const SHARE_PAUSE: Duration = Duration::from_millis(20);
-/// How long work must at least have been in flight before an idle stream repeats it; longer each time it is repeated.
-const MIN_AGE_TO_REPEAT: Duration = Duration::from_secs(2);
-/// The same of what a stream carries that never had an answer, for one that had: it may lead nowhere.
-const MIN_AGE_TO_REPEAT_UNPROVED: Duration = Duration::from_millis(250);
+/// How long work must at least have been in flight before an idle stream repeats it, when nothing else is left to send; longer each time it is repeated. Just above
+/// Linux's shortest retransmission timeout (200 ms): what waits for one at the end of a copy came late on some other stream.
+const MIN_AGE_TO_REPEAT: Duration = Duration::from_millis(250);
+/// The same where no answer has come yet; how long a stream that takes no more work waits before it looks again; and how long answers to offers are waited for.
+const MAX_ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// How many times as long as the answers of the idle stream take (as the longest of all, if it has none yet), if that is longer: streams of one
 /// bottleneck only get in each other's way.
 const MIN_ANSWER_TIMES_TO_REPEAT: u32 = 3;
@@ -224,7 +225,7 @@ impl Schedule {
             return match carried {
                 0 => Next::Over,
                 _ => Next::Wait {
-                    until: now.saturating_add(MIN_AGE_TO_REPEAT),
+                    until: now.saturating_add(MAX_ANSWER_WAIT),
                 },
             };
         }
@@ -288,24 +289,23 @@ impl Schedule {
     fn repeat(&mut self, stream: StreamId, now: Duration) -> Next {
         let own = self.in_flight.answer_time(stream);
         let oldest = self.in_flight.oldest_elsewhere(stream);
-        let unproved = |subject: Subject| !own.is_zero() && self.in_flight.is_unanswered(subject);
-        let least = match oldest {
-            Some((_, subject)) if unproved(subject) => MIN_AGE_TO_REPEAT_UNPROVED,
-            _ => MIN_AGE_TO_REPEAT,
-        };
         let usual = if own.is_zero() {
             self.in_flight.longest_answer_time()
         } else {
             own
         };
-        let age = least.max(usual * MIN_ANSWER_TIMES_TO_REPEAT);
+        let age = match usual.is_zero() {
+            // Nobody knows how long an answer takes.
+            true => MAX_ANSWER_WAIT,
+            false => MIN_AGE_TO_REPEAT.max(usual * MIN_ANSWER_TIMES_TO_REPEAT),
+        };
         let is_idle = self.in_flight.delivers_within(stream, MAX_BACKLOG_TO_REPEAT);
         if let Some((since, subject)) = oldest
             && is_idle
             && now.saturating_sub(since) >= age
             && let Some(work) = self.work_of(subject)
         {
-            self.in_flight.repeat(subject, stream, now, MIN_AGE_TO_REPEAT);
+            self.in_flight.repeat(subject, stream, now, age);
             return Next::Send(vec![work]);
         }
         // What others take from now on is not due before that, either.

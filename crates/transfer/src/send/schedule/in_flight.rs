@@ -263,12 +263,6 @@ impl InFlight {
         })
     }
 
-    /// Whether `subject` is carried by a stream that never had an answer.
-    pub(super) fn is_unanswered(&self, subject: Subject) -> bool {
-        let carrier = self.carrier(subject).and_then(|stream| self.streams.get(&stream));
-        carrier.is_some_and(|carrier| carrier.answer_time.is_zero())
-    }
-
     pub(super) fn len(&self) -> usize {
         self.flights.len()
     }

@@ -232,7 +232,7 @@ impl World {
                 None
             }
             Next::Wait { until } => {
-                let longest = MIN_AGE_TO_REPEAT.max(self.now * MIN_ANSWER_TIMES_TO_REPEAT);
+                let longest = MAX_ANSWER_WAIT.max(self.now * MIN_ANSWER_TIMES_TO_REPEAT);
                 assert!(until > self.now && until <= self.now + longest);
                 Some(until)
             }

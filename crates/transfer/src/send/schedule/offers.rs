@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::entry::{Entry, Found, Offered, Stage};
 use super::work::{Subject, Wake, Work};
-use super::{MIN_AGE_TO_REPEAT, Schedule};
+use super::{MAX_ANSWER_WAIT, Schedule};
 use crate::tree_hash::Hash;
 use crate::wire::{Compare, Written};
 
@@ -114,7 +114,7 @@ impl Offers {
     pub(super) fn give_up_late_questions(&mut self, now: Duration) {
         if self
             .told_at
-            .is_some_and(|told| now.saturating_sub(told) >= MIN_AGE_TO_REPEAT)
+            .is_some_and(|told| now.saturating_sub(told) >= MAX_ANSWER_WAIT)
         {
             self.questions.clear();
         }
