@@ -50,7 +50,7 @@ const SEVERAL_FROM_RTT: Duration = Duration::from_millis(5);
 const FAR_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(25);
 /// The same for a path so long that a large copy, if it turns out to be one, would take a noticeable time longer if half its streams were
 /// opened only then.
-const LONG_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(100);
+const LONG_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(50);
 /// Small windows are answered at the start with streams that together carry so much, in bit/s.
 const RATE_AT_START: f64 = 200e6;
 /// Bytes that must be left for each stream at the start.

@@ -122,8 +122,8 @@ fn over_a_long_path_streams_open_beside_the_first() {
     };
     assert_eq!(looks(&[pull(5)]), 1);
     assert_eq!(looks(&[pull(5), pull(25)]), STREAMS_AT_START);
-    assert_eq!(looks(&[pull(25), pull(99)]), STREAMS_AT_START);
-    assert_eq!(looks(&[pull(25), pull(100)]), STREAMS_AT_START_LARGE);
+    assert_eq!(looks(&[pull(25), pull(49)]), STREAMS_AT_START);
+    assert_eq!(looks(&[pull(25), pull(50)]), STREAMS_AT_START_LARGE);
     // What is to be sent is known.
     let push = |left| View { left, ..unopened(25) };
     assert_eq!(looks(&[push(MB)]), 1);
