@@ -61,18 +61,14 @@ impl Closing {
         Self { said, closes }
     }
 
-    /// Resolves when nobody needs the stream any more: when the other side has closed too, and so has the last words, where that `needs_answer`;
-    /// and else when they are on their way. They may then be lost with the connection.
-    pub(super) async fn left(self, needs_answer: bool) {
-        match needs_answer {
-            true => self.closed().await,
-            // An error says that there is no way any more.
-            false => drop(self.said.await),
-        }
+    /// Resolves when the last words are on their way. Nobody waits for them to arrive: they may be lost with the connection.
+    pub(super) async fn said(self) {
+        // An error says that there is no way any more.
+        let _ = self.said.await;
     }
 
-    /// Resolves when the other side has closed too.
-    async fn closed(self) {
+    /// Resolves when the other side has closed too, and so has the last words.
+    pub(super) async fn closed(self) {
         self.closes.join_all().await;
     }
 }

@@ -111,22 +111,26 @@ impl<C: Connector> Supervisor<'_, C> {
         let needs_answer = matches!(self.side, Side::Pull(_)) && finished.len() < 2;
         let mut closing = JoinSet::new();
         for stream in finished {
-            closing.spawn(stream.left(needs_answer));
+            match needs_answer {
+                true => closing.spawn(stream.closed()),
+                false => closing.spawn(stream.said()),
+            };
         }
         let others = async move {
             let all = async {
                 while let Some(ended) = tasks.join_next().await {
                     if let Some(stream) = ended.ok().and_then(|ended| ended.closing) {
-                        stream.left(true).await;
+                        stream.closed().await;
                     }
                 }
             };
             let _ = timeout(CLOSE_TIMEOUT, all).await;
         };
-        match needs_answer {
-            true => drop(closing.spawn(others)),
+        if needs_answer {
+            closing.spawn(others);
+        } else {
             // One may be in the middle of a block that came by another one as well: it ends by itself, if there is time for that.
-            false => drop(tokio::spawn(others)),
+            tokio::spawn(others);
         }
         closing
     }
