@@ -211,6 +211,10 @@ impl Cp {
             () = stop_signals.received() => Err(anyhow!(Interrupted)),
         };
         let outcome = result.as_ref().map(|carried| &carried.outcome);
+        let routing = beside.routing.get();
+        if let (Ok(_), Some(routing)) = (&result, routing) {
+            routing.looked_up(&watch.progress).await;
+        }
         let mut report = Report::new(job.name(), started.elapsed(), &watch, outcome);
         report.kept = !self.no_resume && matches!(report.exit(), Exit::BrokeOff | Exit::Interrupted);
         if self.no_encrypt && report.encrypted == Some(true) && report.ok() {
@@ -219,7 +223,6 @@ impl Cp {
             );
         }
         let judged = watch.judged();
-        let routing = beside.routing.get();
         if let Some(routing) = routing {
             report.routing = routing.report(judged.clone(), report.seconds, report.ok());
         }

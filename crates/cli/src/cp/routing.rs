@@ -4,6 +4,7 @@
 //! copy that is under way. What a copy did it leaves on the disk, and a process of its own, which goes on behind it, tells the controller.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use longhaul_route_source::belief::SMALL_BYTES;
 use longhaul_route_source::{Choice, ChosenRoute, ClientSource, NoRoutes, Origin, Question, Spread};
 use longhaul_transfer::{Progress, RouteStanding, depots_of, is_reserved};
 use serde::Serialize;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -49,7 +51,14 @@ pub struct Routing {
     chooses: bool,
     said: Mutex<Said>,
     /// Asks the controller.
-    asking: Mutex<Option<JoinHandle<()>>>,
+    asking: Mutex<Option<Asking>>,
+}
+
+/// What goes on beside the copy.
+struct Asking {
+    task: JoinHandle<()>,
+    /// Whether what is known on this machine has been looked up for the size of the copy.
+    looked_up: watch::Receiver<bool>,
 }
 
 #[derive(Default)]
@@ -144,17 +153,32 @@ impl Routing {
         }
         connector.await_routes(true);
         let (routing, connector, progress) = (self.clone(), connector.clone(), progress.clone());
-        let asking = tokio::spawn(async move {
+        let (here, looked_up) = watch::channel(self.question.bytes.is_some());
+        let task = tokio::spawn(async move {
             tokio::join!(
-                routing.ask(&connector, &progress),
+                routing.ask(&connector, &progress, &here),
                 routing.fall_back(&connector, &progress)
             );
         });
-        *self.asking.lock().unwrap_or_else(PoisonError::into_inner) = Some(asking);
+        *self.asking.lock().unwrap_or_else(PoisonError::into_inner) = Some(Asking { task, looked_up });
     }
 
-    /// Asks the controller, and goes by what it says. What is small goes direct and asks nobody.
-    async fn ask(self: &Arc<Self>, connector: &Remembering, progress: &Progress) {
+    /// Waits until what is known on this machine has been looked up, where the size of the copy is known: a small one can be over before. It takes no
+    /// longer than reading a table that is in memory.
+    pub async fn looked_up(&self, progress: &Progress) {
+        let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let looked_up = asking.as_ref().map(|asking| asking.looked_up.clone());
+        drop(asking);
+        if let Some(mut looked_up) = looked_up
+            && progress.walk_complete.load(Ordering::Acquire)
+        {
+            // An error says that the task has ended.
+            let _ = looked_up.wait_for(|is_done| *is_done).await;
+        }
+    }
+
+    /// Asks the controller, and goes by what it says. What is small goes direct and asks nobody. `here` gets to know once this machine has been asked.
+    async fn ask(self: &Arc<Self>, connector: &Remembering, progress: &Progress, here: &watch::Sender<bool>) {
         let mut question = self.question.clone();
         if question.bytes.is_none() {
             // Where nothing is known here, an answer comes soonest while the copy does not fill the path yet; it holds for what turns out to be large.
@@ -168,6 +192,7 @@ impl Routing {
             question.bytes = progress.size(MANY_BYTES).await;
             let choice = self.source.at_once(&question).await;
             self.go_by(choice, &question, connector);
+            here.send_replace(true);
             if let Some(early) = early {
                 match question.bytes.is_none_or(|bytes| bytes >= MANY_BYTES) {
                     true => {
@@ -320,7 +345,7 @@ impl Routing {
         let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner).take();
         // An answer is of no use any more.
         if let Some(asking) = asking {
-            asking.abort();
+            asking.task.abort();
         }
         if report.ok() {
             for route in failed(judged) {
