@@ -1,31 +1,29 @@
 //! By which routes a copy with a server goes when the command line doesn't say, and what is told of it afterwards.
 //!
-//! Nothing here is waited for: the copy begins with what is known on this machine, the controller is asked beside it, and routes that it names join the
+//! Nobody else is waited for: the copy begins with what is known on this machine, the controller is asked beside it, and routes that it names join the
 //! copy that is under way. What a copy did it leaves on the disk, and a process of its own, which goes on behind it, tells the controller.
+
+mod report;
+mod told;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_control_api::measurements::Batch;
-use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
-use longhaul_control_client::spool::Entry;
-use longhaul_control_client::{Controller, Spool};
+use longhaul_control_client::Controller;
 use longhaul_hop::unix_ms;
-use longhaul_proto::{Endpoint, Route, SessionId, SigningKey};
+use longhaul_proto::{Endpoint, Route, SigningKey};
 use longhaul_route_source::belief::SMALL_BYTES;
-use longhaul_route_source::{Choice, ChosenRoute, ClientSource, NoRoutes, Origin, Question, Spread};
-use longhaul_transfer::{Progress, RouteStanding, depots_of, is_reserved};
-use serde::Serialize;
+use longhaul_route_source::{Choice, ClientSource, NoRoutes, Origin, Question, Spread};
+use longhaul_transfer::Progress;
+pub use report::{Judged, RoutingReport};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::measured::{Whole, measured};
-use crate::controller::sync;
-use crate::exit::Exit;
-use crate::report::Report;
+pub use told::reports_dir;
+
 use crate::trust::Remembering;
 
 /// From so many bytes on it does not matter to a choice of routes how many there are.
@@ -69,41 +67,6 @@ struct Said {
     promised: Option<(Spread, f64)>,
     /// Routes that the copy went over to because the direct one was silent. They stay, whatever is chosen afterwards.
     fallen_back: Vec<Route>,
-}
-
-/// The same in the report of a copy.
-#[derive(Debug, Serialize)]
-pub struct RoutingReport {
-    /// The routes that were chosen, by the names of their depots.
-    chosen: Vec<String>,
-    /// Who chose: `file`, `controller`, `cache`, or `nobody`.
-    by: &'static str,
-    /// How old the table was, in seconds; null where it was none.
-    table_age_seconds: Option<u64>,
-    /// Why, for people.
-    why: Vec<String>,
-    /// How long it was to take, in seconds.
-    promised_seconds: Option<Spread>,
-    /// How long after the copy began that was said, in seconds.
-    promised_after_seconds: Option<f64>,
-    /// Whether it took between p10 and p90 of that; null where nothing was promised, or it did not come to its end.
-    kept_promise: Option<bool>,
-    /// How the routes did beside the direct one, in the order in which that showed.
-    judged: Vec<Judged>,
-    /// For people.
-    #[serde(skip)]
-    lines: Vec<String>,
-}
-
-/// That a route had another share of the streams from then on.
-#[derive(Debug, Clone, Serialize)]
-pub struct Judged {
-    /// Which, as `--route` takes it.
-    pub route: String,
-    /// How it stood.
-    pub standing: RouteStanding,
-    /// Why, for people.
-    pub reason: String,
 }
 
 impl Routing {
@@ -286,178 +249,17 @@ impl Routing {
         connector.use_beside(&routes);
     }
 
-    /// For the report.
-    pub fn report(&self, judged: Vec<Judged>, seconds: f64, is_done: bool) -> Option<RoutingReport> {
-        let said = self.said();
-        let choice = said.choice.as_ref()?;
-        let promised = said.promised.as_ref().map(|(promised, _)| promised);
-        let kept = promised.filter(|_| is_done);
-        let mut report = RoutingReport {
-            chosen: choice.used().iter().map(ChosenRoute::name).collect(),
-            by: choice.origin.word(),
-            table_age_seconds: match &choice.origin {
-                Origin::Cache { age, .. } => Some(age.as_secs()),
-                _ => None,
-            },
-            why: choice.why.clone(),
-            promised_seconds: promised.copied(),
-            promised_after_seconds: said.promised.map(|(_, after)| after),
-            kept_promise: kept.map(|promised| (promised.p10..=promised.p90).contains(&seconds)),
-            judged,
-            lines: vec![format!("route: {} ({})", choice.names(), choice.origin)],
-        };
-        report
-            .lines
-            .extend(report.why.iter().map(|why| format!("  {why}")));
-        if let Some(promised) = promised {
-            let shown = |seconds| quantities::Time::from_seconds(seconds);
-            report.lines.push(format!(
-                "  promised {} to {}, took {}",
-                shown(promised.p10),
-                shown(promised.p90),
-                shown(seconds)
-            ));
-        }
-        for judged in &report.judged {
-            let word = judged.standing.word();
-            report
-                .lines
-                .push(format!("  {}: {word}, {}", judged.route, judged.reason));
-        }
-        Some(report)
-    }
-
     /// Who can be asked, where what is kept of it lies, and where it is.
     pub fn controller(&self) -> Option<(Arc<Controller>, PathBuf, String)> {
         let (controller, state) = self.source.controller()?;
         let url = self.source.controller_url()?;
         Some((controller.clone(), state.to_owned(), url.to_owned()))
     }
-
-    /// Where that lies which the controller is to be told.
-    fn spool(&self) -> Option<Spool> {
-        let (_, state) = self.source.controller()?;
-        Some(Spool(reports_dir(state)))
-    }
-
-    /// Leaves alone what failed, and has the controller told what the copy did, without waiting for that.
-    pub fn end(&self, report: &Report, judged: &[Judged], progress: &Progress) {
-        let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // An answer is of no use any more.
-        if let Some(asking) = asking {
-            asking.task.abort();
-        }
-        if report.ok() {
-            for route in failed(judged) {
-                if let Ok(route) = depots_of(&route).parse() {
-                    self.source.hold(&self.question.destination, &route);
-                }
-            }
-        }
-        let Some(spool) = self.spool() else {
-            return;
-        };
-        let entries = self.entries(report, judged, progress);
-        for entry in &entries {
-            if let Err(error) = spool.put(entry) {
-                tracing::info!(%error, "the controller will not hear of this copy");
-            }
-        }
-        if !entries.is_empty() {
-            sync::start(self.identity.as_deref());
-        }
-    }
-
-    fn entries(&self, report: &Report, judged: &[Judged], progress: &Progress) -> Vec<Entry> {
-        let bytes = progress.bytes_travelled();
-        if bytes == 0 {
-            return Vec::new();
-        }
-        let mut entries = Vec::new();
-        let Ok(id) = SessionId::random() else {
-            return entries;
-        };
-        let me = self.key.public().to_string();
-        let host = self.question.destination.host.to_string();
-        let failed = failed(judged);
-        let (from, to) = match self.push {
-            true => (None, Some(host.clone())),
-            false => (Some(host.clone()), None),
-        };
-        let choice = self.said().choice.clone();
-        let names = |route: &str| self.names(route, choice.as_ref());
-        let routes = report.routes().iter().map(|sum| RouteUsed {
-            via: names(&sum.route),
-            bytes: sum.bytes,
-            streams: u32::try_from(sum.streams).ok(),
-            failed: failed.contains(&sum.route),
-        });
-        entries.push(Entry::Transfer(TransferReport {
-            id: id.to_string(),
-            from,
-            to,
-            bytes,
-            began_ms: self.begun_ms,
-            seconds: report.seconds,
-            outcome: match report.exit() {
-                Exit::Success => Outcome::Done,
-                Exit::SomeFailed => Outcome::Incomplete,
-                Exit::Interrupted => Outcome::Cancelled,
-                _ => Outcome::Failed,
-            },
-            promised: self.said().promised.map(|(promised, _)| promised),
-            routes: routes.collect(),
-            error: report.error().map(str::to_owned),
-        }));
-        let whole = Whole {
-            me: &me,
-            host: &host,
-            push: self.push,
-            begun_ms: self.begun_ms,
-            seconds: report.seconds,
-            transfer: &id.to_string(),
-        };
-        let measurements = measured(&whole, &progress.streams(), names);
-        if !measurements.is_empty() {
-            entries.push(Entry::Measurements(Batch { measurements }));
-        }
-        entries
-    }
-
-    /// The depots of a route by their names on the map, where those are known, and else by their addresses.
-    fn names(&self, route: &str, choice: Option<&Choice>) -> Vec<String> {
-        let Ok(route) = depots_of(route).parse::<Route>() else {
-            return Vec::new();
-        };
-        let chosen = choice.and_then(|choice| choice.routes.iter().find(|chosen| chosen.route == route));
-        match chosen {
-            Some(chosen) if !chosen.depots.is_empty() => chosen.depots.clone(),
-            _ => route.hops().iter().map(|hop| hop.endpoint.to_string()).collect(),
-        }
-    }
 }
 
 /// The routes that a choice uses.
 fn routes_of(choice: &Choice) -> Vec<Route> {
     choice.used().iter().map(|chosen| chosen.route.clone()).collect()
-}
-
-/// Routes that did not do what they were chosen for, as they stood last.
-fn failed(judged: &[Judged]) -> Vec<String> {
-    let mut failed: Vec<String> = Vec::new();
-    // What the network does with reserved ways says nothing of routes.
-    for one in judged.iter().filter(|one| !is_reserved(&one.route)) {
-        failed.retain(|route| *route != one.route);
-        if one.standing.is_bad() {
-            failed.push(one.route.clone());
-        }
-    }
-    failed
-}
-
-/// Where reports wait, beneath what is kept of the controller.
-pub fn reports_dir(state: &std::path::Path) -> PathBuf {
-    state.join("reports")
 }
 
 /// What is asked for a copy with `server`, to which files go, or else from which they come.
@@ -488,12 +290,4 @@ pub fn size_of(sources: &[PathBuf]) -> Option<u64> {
         bytes = bytes.saturating_add(found.len());
     }
     Some(bytes)
-}
-
-/// For people, with `--explain`.
-impl RoutingReport {
-    /// The lines.
-    pub fn lines(&self) -> &[String] {
-        &self.lines
-    }
 }

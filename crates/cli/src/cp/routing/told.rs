@@ -1,0 +1,140 @@
+//! What the controller is told of a copy that is over.
+
+use std::path::PathBuf;
+use std::sync::PoisonError;
+
+use longhaul_control_api::measurements::Batch;
+use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
+use longhaul_control_client::Spool;
+use longhaul_control_client::spool::Entry;
+use longhaul_proto::{Route, SessionId};
+use longhaul_route_source::Choice;
+use longhaul_transfer::{Progress, depots_of, is_reserved};
+
+use super::{Judged, Routing};
+use crate::controller::sync;
+use crate::cp::measured::{Whole, measured};
+use crate::exit::Exit;
+use crate::report::Report;
+
+impl Routing {
+    /// Where that lies which the controller is to be told.
+    fn spool(&self) -> Option<Spool> {
+        let (_, state) = self.source.controller()?;
+        Some(Spool(reports_dir(state)))
+    }
+
+    /// Leaves alone what failed, and has the controller told what the copy did, without waiting for that.
+    pub fn end(&self, report: &Report, judged: &[Judged], progress: &Progress) {
+        let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // An answer is of no use any more.
+        if let Some(asking) = asking {
+            asking.task.abort();
+        }
+        if report.ok() {
+            for route in failed(judged) {
+                if let Ok(route) = depots_of(&route).parse() {
+                    self.source.hold(&self.question.destination, &route);
+                }
+            }
+        }
+        let Some(spool) = self.spool() else {
+            return;
+        };
+        let entries = self.entries(report, judged, progress);
+        for entry in &entries {
+            if let Err(error) = spool.put(entry) {
+                tracing::info!(%error, "the controller will not hear of this copy");
+            }
+        }
+        if !entries.is_empty() {
+            sync::start(self.identity.as_deref());
+        }
+    }
+
+    fn entries(&self, report: &Report, judged: &[Judged], progress: &Progress) -> Vec<Entry> {
+        let bytes = progress.bytes_travelled();
+        if bytes == 0 {
+            return Vec::new();
+        }
+        let mut entries = Vec::new();
+        let Ok(id) = SessionId::random() else {
+            return entries;
+        };
+        let me = self.key.public().to_string();
+        let host = self.question.destination.host.to_string();
+        let failed = failed(judged);
+        let (from, to) = match self.push {
+            true => (None, Some(host.clone())),
+            false => (Some(host.clone()), None),
+        };
+        let choice = self.said().choice.clone();
+        let names = |route: &str| self.names(route, choice.as_ref());
+        let routes = report.routes().iter().map(|sum| RouteUsed {
+            via: names(&sum.route),
+            bytes: sum.bytes,
+            streams: u32::try_from(sum.streams).ok(),
+            failed: failed.contains(&sum.route),
+        });
+        entries.push(Entry::Transfer(TransferReport {
+            id: id.to_string(),
+            from,
+            to,
+            bytes,
+            began_ms: self.begun_ms,
+            seconds: report.seconds,
+            outcome: match report.exit() {
+                Exit::Success => Outcome::Done,
+                Exit::SomeFailed => Outcome::Incomplete,
+                Exit::Interrupted => Outcome::Cancelled,
+                _ => Outcome::Failed,
+            },
+            promised: self.said().promised.map(|(promised, _)| promised),
+            routes: routes.collect(),
+            error: report.error().map(str::to_owned),
+        }));
+        let whole = Whole {
+            me: &me,
+            host: &host,
+            push: self.push,
+            begun_ms: self.begun_ms,
+            seconds: report.seconds,
+            transfer: &id.to_string(),
+        };
+        let measurements = measured(&whole, &progress.streams(), names);
+        if !measurements.is_empty() {
+            entries.push(Entry::Measurements(Batch { measurements }));
+        }
+        entries
+    }
+
+    /// The depots of a route by their names on the map, where those are known, and else by their addresses.
+    fn names(&self, route: &str, choice: Option<&Choice>) -> Vec<String> {
+        let Ok(route) = depots_of(route).parse::<Route>() else {
+            return Vec::new();
+        };
+        let chosen = choice.and_then(|choice| choice.routes.iter().find(|chosen| chosen.route == route));
+        match chosen {
+            Some(chosen) if !chosen.depots.is_empty() => chosen.depots.clone(),
+            _ => route.hops().iter().map(|hop| hop.endpoint.to_string()).collect(),
+        }
+    }
+}
+
+/// Routes that did not do what they were chosen for, as they stood last.
+fn failed(judged: &[Judged]) -> Vec<String> {
+    let mut failed: Vec<String> = Vec::new();
+    // What the network does with reserved ways says nothing of routes.
+    for one in judged.iter().filter(|one| !is_reserved(&one.route)) {
+        failed.retain(|route| *route != one.route);
+        if one.standing.is_bad() {
+            failed.push(one.route.clone());
+        }
+    }
+    failed
+}
+
+/// Where reports wait, beneath what is kept of the controller.
+pub fn reports_dir(state: &std::path::Path) -> PathBuf {
+    state.join("reports")
+}
