@@ -129,9 +129,10 @@ impl Routing {
     /// Waits until what is known on this machine has been looked up, where the size of the copy is known: a small one can be over before. It takes no
     /// longer than reading a table that is in memory.
     pub async fn looked_up(&self, progress: &Progress) {
-        let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        let looked_up = asking.as_ref().map(|asking| asking.looked_up.clone());
-        drop(asking);
+        let looked_up = {
+            let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+            asking.as_ref().map(|asking| asking.looked_up.clone())
+        };
         if let Some(mut looked_up) = looked_up
             && progress.walk_complete.load(Ordering::Acquire)
         {
