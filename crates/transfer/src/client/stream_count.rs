@@ -86,10 +86,8 @@ const MIN_LEFT_RTTS: u32 = 12;
 /// For how much longer a queue must stand than not before streams are retired, in time and in round trips: others' flows empty it at times.
 const QUEUE_STANDS: Duration = Duration::from_secs(1);
 const QUEUE_STANDS_RTTS: u32 = 8;
-/// So many times longer where the queue is so short that one stream less no longer fills the path at once; and where it has been long enough before, so
-/// that it is likely to be again: windows grow until the queue is full.
+/// So many times longer where the queue is so short that one stream less no longer fills the path at once.
 const SHORT_QUEUE_FACTOR: u32 = 3;
-const SHORTENED_QUEUE_FACTOR: u32 = 10;
 /// Copies that are over sooner than this retire none.
 const RETIRE_MIN_LEFT: Duration = Duration::from_secs(2);
 
@@ -129,8 +127,6 @@ pub(super) struct StreamCount {
     loss_windows: u32,
     /// For how much longer windows saw a queue than none, since it last led to fewer streams.
     queue_stood: Duration,
-    /// The longest queue that a window ended with, for certain.
-    longest_queue: Duration,
     /// Losses without a queue.
     losses: Losses,
     /// Whether a window has shown what the path needs.
@@ -173,7 +169,6 @@ impl StreamCount {
             peak_rate: 0.0,
             loss_windows: 0,
             queue_stood: Duration::ZERO,
-            longest_queue: Duration::ZERO,
             losses: Losses::default(),
             judged: false,
         }
@@ -358,7 +353,6 @@ impl StreamCount {
         if limit == Some(Limit::Path) {
             self.full_rate = Some(self.full_rate.map_or(rate, |full| full.max(rate)));
         }
-        self.longest_queue = self.longest_queue.max(view.queue.at_least);
         // A flow by itself says that the path is full as long as it has no other explanation.
         if limit == Some(Limit::Path) && view.may_have_queue() {
             self.queue_stood = self.queue_stood.saturating_add(seen.length);
@@ -463,21 +457,17 @@ impl StreamCount {
         if self.wanted <= least || soon_over {
             return;
         }
-        // So many have enough in flight to fill the path when such a queue has drained.
-        let filling = |queue| match view.min_rtt.saturating_add(queue).as_secs_f64() {
+        // So many have enough in flight to fill the path when its queue has drained.
+        let filling = match view.min_rtt.saturating_add(view.queue.at_least).as_secs_f64() {
             0.0 => self.wanted,
             rtt => (self.wanted as f64 * view.min_rtt.as_secs_f64() / rtt).ceil() as usize,
         };
         let wait = QUEUE_STANDS.max(view.rtt.saturating_mul(QUEUE_STANDS_RTTS));
-        let fill_now = filling(view.queue.at_least);
-        let (times, next) = if fill_now < self.wanted {
-            (1, fill_now.max(self.wanted / 2))
-        } else if filling(self.longest_queue) < self.wanted {
-            (SHORTENED_QUEUE_FACTOR, self.wanted - 1)
+        let (wait, next) = if filling < self.wanted {
+            (wait, filling.max(self.wanted / 2))
         } else {
-            (SHORT_QUEUE_FACTOR, self.wanted - 1)
+            (wait.saturating_mul(SHORT_QUEUE_FACTOR), self.wanted - 1)
         };
-        let wait = wait.saturating_mul(times);
         if self.queue_stood < wait {
             return;
         }

@@ -301,21 +301,6 @@ fn at_a_standing_queue_streams_are_retired_down_to_two() {
 }
 
 #[test]
-fn a_queue_that_has_been_longer_is_waited_for_before_the_path_runs_dry() {
-    let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
-    copy.rtt_percent = |streams| if streams > 4 { 200 } else { 120 };
-    let mut count = auto();
-    assert_eq!(copy.run(&mut count, 10), [1, 16, 8, 4]);
-    // It is again: those that it leaves go at once.
-    copy.rtt_percent = |_| 150;
-    assert_eq!(copy.run(&mut count, 11), [4, 3]);
-    copy.rtt_percent = |_| 120;
-    assert_eq!(copy.run(&mut count, 18), [3]);
-    // It is not.
-    assert_eq!(copy.run(&mut count, 30), [3, 2]);
-}
-
-#[test]
 fn losses_that_show_when_a_queue_is_gone_get_their_streams_back() {
     let limit = |streams| if streams < 16 { Limit::Loss } else { Limit::Path };
     let mut copy = Copy::new(LARGE, 60, limit, |streams| streams.min(17) as u64 * 7 * MB);
