@@ -1,6 +1,8 @@
 //! What `longhaul run` adds to a connection that is direct: the time of `connect` to a listener on this machine, with the preload object and
-//! without. Prints one line of JSON for each way: in microseconds the time of a `connect`, what the way adds to the median of one to the same
-//! destinations without the object (`added`), and the least and greatest of that over the rounds (`added_by_round`).
+//! without, and what one connection carries. Prints one line of JSON for each way: in microseconds the time of a `connect`, what the way adds to
+//! the median of one to the same destinations without the object (`added`), and the least and greatest of that over the rounds (`added_by_round`).
+//! Then one for each way that carries: in Gbit/s what it carried (`gbit_s`), and the ratio of that to what was carried without the object in the same
+//! round (`of_plain`, and the least and greatest, `of_plain_by_round`).
 //!
 //!     cargo build --release -p longhaul-cli -p longhaul-preload-object && cargo bench -p longhaul-cli --bench connect
 //!
@@ -8,10 +10,11 @@
 //! many ports that no answer is there any more when its port has its turn again.
 //!
 //! The ways take turns, round by round, so that what else the machine does meets all of them. Once it stands, a direct connection is the
-//! program's own and the kernel's alone, so nothing is added to what it carries.
+//! program's own and the kernel's alone, so nothing should be added to what it carries.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,24 +29,34 @@ const CONNECTIONS: usize = 1000;
 const PORTS: usize = 512;
 /// Says to this program, started again, where to connect to: addresses, with commas between.
 const CONNECT_TO: &str = "BENCH_CONNECT_TO";
+/// Says to it where to send [`CARRIED`] bytes.
+const CARRY_TO: &str = "BENCH_CARRY_TO";
+/// What one connection carries in each turn, in bytes; and by how much a write and a read.
+const CARRIED: u64 = 4 << 30;
+const CARRIED_AT_ONCE: usize = 128 << 10;
 
 /// How the program is run, and where it connects to: in each turn to other ports, for the kernel looks long for a port of its own towards one
 /// that was connected to thousands of times just now.
 struct Way {
     name: &'static str,
     /// The arguments of `longhaul`; none to run the program by itself.
-    run: Vec<OsString>,
+    by: Vec<OsString>,
     /// Whether the object is loaded all the same, with nothing to do.
     is_loaded: bool,
     host: IpAddr,
     ports: usize,
     /// Each connection's time, in microseconds, by round.
     times: Vec<Vec<f64>>,
+    /// What a connection carried, in Gbit/s, by round.
+    rates: Vec<f64>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     if let Ok(to) = std::env::var(CONNECT_TO) {
         return time_connections(&to);
+    }
+    if let Ok(to) = std::env::var(CARRY_TO) {
+        return time_carrying(&to);
     }
     let (far, near) = (own_address()?, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let home = tempfile::tempdir()?;
@@ -54,13 +67,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             "[[route]]\nto = [\"{far}\"]\n[[route]]\nto = [\"*.example\"]\nofframp = \"gateway.example\"\n",
         ),
     )?;
-    let way = |name, run: &[&OsStr], host, ports| Way {
+    let way = |name, by: &[&OsStr], host, ports| Way {
         name,
-        run: run.iter().map(|word| (*word).to_owned()).collect(),
+        by: by.iter().map(|word| (*word).to_owned()).collect(),
         is_loaded: false,
         host,
         ports,
         times: Vec::new(),
+        rates: Vec::new(),
     };
     let word = OsStr::new;
     let mut ways = [
@@ -107,12 +121,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         for way in &mut ways {
             way.turn(home.path())?;
         }
+        // How many ports there are is nothing to one connection.
+        for way in ways.iter_mut().filter(|way| way.ports == 1 && way.host == far) {
+            way.carry(home.path())?;
+        }
     }
     let mut plain = Vec::new();
     for way in &ways {
         let medians: Vec<f64> = way.times.iter().map(|round| at(round, 50)).collect();
         let times = way.times.concat();
-        if way.run.is_empty() && !way.is_loaded {
+        if way.by.is_empty() && !way.is_loaded {
             plain.clone_from(&way.times);
         }
         let added = medians
@@ -131,6 +149,19 @@ fn main() -> Result<(), Box<dyn Error>> {
             at(&times, 50) - at(&plain.concat(), 50)
         );
     }
+    let carries: Vec<&Way> = ways.iter().filter(|way| !way.rates.is_empty()).collect();
+    for way in &carries {
+        let by_round = way.rates.iter().zip(&carries[0].rates);
+        let ratios: Vec<f64> = by_round.map(|(rate, plain)| rate / plain).collect();
+        println!(
+            "{{\"way\":\"{}\",\"gbit_s\":{:.1},\"of_plain\":{:.3},\"of_plain_by_round\":[{:.3},{:.3}]}}",
+            way.name,
+            at(&way.rates, 50),
+            at(&ratios, 50),
+            at(&ratios, 0),
+            ratios.iter().copied().fold(0.0, f64::max)
+        );
+    }
     Ok(())
 }
 
@@ -143,7 +174,6 @@ fn at(times: &[f64], part: usize) -> f64 {
 
 impl Way {
     fn turn(&mut self, home: &Path) -> Result<(), Box<dyn Error>> {
-        let own = std::env::current_exe()?;
         let listeners = (0..self.ports).map(|_| TcpListener::bind((self.host, 0)));
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;
         let addresses = listeners
@@ -157,13 +187,48 @@ impl Way {
             }
             listeners
         });
+        let lines = self.run(home, CONNECT_TO, &addresses)?;
+        drop(accepting.join());
+        let times = lines.lines().map(str::parse).collect::<Result<Vec<f64>, _>>()?;
+        self.times.push(times);
+        Ok(())
+    }
+
+    /// One connection carries [`CARRIED`] bytes.
+    fn carry(&mut self, home: &Path) -> Result<(), Box<dyn Error>> {
+        let listener = TcpListener::bind((self.host, 0))?;
+        let address = listener.local_addr()?.to_string();
+        let receiving = thread::spawn(move || {
+            let (mut stream, _) = listener.accept()?;
+            let (mut buffer, mut received) = (vec![0; CARRIED_AT_ONCE], 0);
+            while received < CARRIED {
+                match stream.read(&mut buffer)? {
+                    0 => break,
+                    count => received += count as u64,
+                }
+            }
+            // Says that all has arrived.
+            stream.write_all(&[1]).map(|()| received)
+        });
+        let seconds: f64 = self.run(home, CARRY_TO, &address)?.trim().parse()?;
+        let received = receiving.join().map_err(|_| "the receiving end failed")??;
+        if received != CARRIED {
+            return Err(format!("{}: {received} bytes arrived of {CARRIED}", self.name).into());
+        }
+        self.rates.push(CARRIED as f64 * 8.0 / seconds / 1e9);
+        Ok(())
+    }
+
+    /// Runs this program again, the way's way, with a variable; gives what it prints.
+    fn run(&self, home: &Path, variable: &str, value: &str) -> Result<String, Box<dyn Error>> {
+        let own = std::env::current_exe()?;
         let longhaul = Path::new(env!("CARGO_BIN_EXE_longhaul"));
         let object = longhaul.with_file_name("liblonghaul_preload_object.so");
-        let mut command = if self.run.is_empty() {
+        let mut command = if self.by.is_empty() {
             Command::new(&own)
         } else {
             let mut command = Command::new(longhaul);
-            command.args(&self.run).arg(&own).env("LONGHAUL_HOME", home);
+            command.args(&self.by).arg(&own).env("LONGHAUL_HOME", home);
             command
         };
         if self.is_loaded {
@@ -171,18 +236,14 @@ impl Way {
             command.env("LD_PRELOAD", &object).env("DRS_MODE", "off");
         }
         let output = command
-            .env(CONNECT_TO, addresses)
+            .env(variable, value)
             .env("LONGHAUL_PRELOAD", object)
             .stderr(Stdio::inherit())
             .output()?;
         if !output.status.success() {
             return Err(format!("{}: {}", self.name, output.status).into());
         }
-        drop(accepting.join());
-        let lines = String::from_utf8(output.stdout)?;
-        let times = lines.lines().map(str::parse).collect::<Result<Vec<f64>, _>>()?;
-        self.times.push(times);
-        Ok(())
+        Ok(String::from_utf8(output.stdout)?)
     }
 }
 
@@ -213,5 +274,18 @@ fn time_connections(to: &str) -> Result<(), Box<dyn Error>> {
     for took in times {
         println!("{:.3}", took.as_nanos() as f64 / 1e3);
     }
+    Ok(())
+}
+
+/// Prints how many seconds a connection took to carry [`CARRIED`] bytes, until the other end said that all had arrived.
+fn time_carrying(to: &str) -> Result<(), Box<dyn Error>> {
+    let mut stream = TcpStream::connect(to)?;
+    let data = vec![0x5a; CARRIED_AT_ONCE];
+    let began = Instant::now();
+    for _ in 0..CARRIED / data.len() as u64 {
+        stream.write_all(&data)?;
+    }
+    stream.read_exact(&mut [0])?;
+    println!("{:.6}", began.elapsed().as_secs_f64());
     Ok(())
 }
