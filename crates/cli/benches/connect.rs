@@ -40,7 +40,7 @@ const CARRIED_AT_ONCE: usize = 128 << 10;
 struct Way {
     name: &'static str,
     /// The arguments of `longhaul`; none to run the program by itself.
-    by: Vec<OsString>,
+    run: Vec<OsString>,
     /// Whether the object is loaded all the same, with nothing to do.
     is_loaded: bool,
     host: IpAddr,
@@ -67,9 +67,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             "[[route]]\nto = [\"{far}\"]\n[[route]]\nto = [\"*.example\"]\nofframp = \"gateway.example\"\n",
         ),
     )?;
-    let way = |name, by: &[&OsStr], host, ports| Way {
+    let way = |name, run: &[&OsStr], host, ports| Way {
         name,
-        by: by.iter().map(|word| (*word).to_owned()).collect(),
+        run: run.iter().map(|word| (*word).to_owned()).collect(),
         is_loaded: false,
         host,
         ports,
@@ -130,16 +130,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     for way in &ways {
         let medians: Vec<f64> = way.times.iter().map(|round| at(round, 50)).collect();
         let times = way.times.concat();
-        if way.by.is_empty() && !way.is_loaded {
+        if way.run.is_empty() && !way.is_loaded {
             plain.clone_from(&way.times);
         }
         let added = medians
             .iter()
             .zip(&plain)
             .map(|(median, plain)| median - at(plain, 50));
-        let (least, most) = added.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), added| {
-            (least.min(added), most.max(added))
-        });
+        let (least, most) = least_and_most(added);
         println!(
             "{{\"way\":\"{}\",\"median\":{:.1},\"p10\":{:.1},\"p90\":{:.1},\"added\":{:.1},\"added_by_round\":[{least:.1},{most:.1}]}}",
             way.name,
@@ -153,13 +151,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     for way in &carries {
         let by_round = way.rates.iter().zip(&carries[0].rates);
         let ratios: Vec<f64> = by_round.map(|(rate, plain)| rate / plain).collect();
+        let (least, most) = least_and_most(ratios.iter().copied());
         println!(
-            "{{\"way\":\"{}\",\"gbit_s\":{:.1},\"of_plain\":{:.3},\"of_plain_by_round\":[{:.3},{:.3}]}}",
+            "{{\"way\":\"{}\",\"gbit_s\":{:.1},\"of_plain\":{:.3},\"of_plain_by_round\":[{least:.3},{most:.3}]}}",
             way.name,
             at(&way.rates, 50),
             at(&ratios, 50),
-            at(&ratios, 0),
-            ratios.iter().copied().fold(0.0, f64::max)
         );
     }
     Ok(())
@@ -170,6 +167,12 @@ fn at(times: &[f64], part: usize) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() * part / 100).copied().unwrap_or_default()
+}
+
+fn least_and_most(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
+        (least.min(value), most.max(value))
+    })
 }
 
 impl Way {
@@ -187,7 +190,7 @@ impl Way {
             }
             listeners
         });
-        let lines = self.run(home, CONNECT_TO, &addresses)?;
+        let lines = self.output(home, CONNECT_TO, &addresses)?;
         drop(accepting.join());
         let times = lines.lines().map(str::parse).collect::<Result<Vec<f64>, _>>()?;
         self.times.push(times);
@@ -210,7 +213,7 @@ impl Way {
             // Says that all has arrived.
             stream.write_all(&[1]).map(|()| received)
         });
-        let seconds: f64 = self.run(home, CARRY_TO, &address)?.trim().parse()?;
+        let seconds: f64 = self.output(home, CARRY_TO, &address)?.trim().parse()?;
         let received = receiving.join().map_err(|_| "the receiving end failed")??;
         if received != CARRIED {
             return Err(format!("{}: {received} bytes arrived of {CARRIED}", self.name).into());
@@ -219,16 +222,16 @@ impl Way {
         Ok(())
     }
 
-    /// Runs this program again, the way's way, with a variable; gives what it prints.
-    fn run(&self, home: &Path, variable: &str, value: &str) -> Result<String, Box<dyn Error>> {
+    /// What this program prints when it is run again, as the way says, with a variable.
+    fn output(&self, home: &Path, variable: &str, value: &str) -> Result<String, Box<dyn Error>> {
         let own = std::env::current_exe()?;
         let longhaul = Path::new(env!("CARGO_BIN_EXE_longhaul"));
         let object = longhaul.with_file_name("liblonghaul_preload_object.so");
-        let mut command = if self.by.is_empty() {
+        let mut command = if self.run.is_empty() {
             Command::new(&own)
         } else {
             let mut command = Command::new(longhaul);
-            command.args(&self.by).arg(&own).env("LONGHAUL_HOME", home);
+            command.args(&self.run).arg(&own).env("LONGHAUL_HOME", home);
             command
         };
         if self.is_loaded {

@@ -8,7 +8,7 @@ mod told;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_control_client::Controller;
@@ -123,16 +123,13 @@ impl Routing {
                 routing.fall_back(&connector, &progress)
             );
         });
-        *self.asking.lock().unwrap_or_else(PoisonError::into_inner) = Some(Asking { task, looked_up });
+        *self.asking() = Some(Asking { task, looked_up });
     }
 
     /// Waits until what is known on this machine has been looked up, where the size of the copy is known: a small one can be over before. It takes no
     /// longer than reading a table that is in memory.
     pub async fn looked_up(&self, progress: &Progress) {
-        let looked_up = {
-            let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-            asking.as_ref().map(|asking| asking.looked_up.clone())
-        };
+        let looked_up = self.asking().as_ref().map(|asking| asking.looked_up.clone());
         if let Some(mut looked_up) = looked_up
             && progress.walk_complete.load(Ordering::Acquire)
         {
@@ -225,8 +222,12 @@ impl Routing {
         }
     }
 
-    fn said(&self) -> std::sync::MutexGuard<'_, Said> {
+    fn said(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asking(&self) -> MutexGuard<'_, Option<Asking>> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn go_by(&self, choice: Choice, question: &Question, connector: &Remembering) {

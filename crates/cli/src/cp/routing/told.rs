@@ -1,7 +1,6 @@
 //! What the controller is told of a copy that is over.
 
 use std::path::PathBuf;
-use std::sync::PoisonError;
 
 use longhaul_control_api::measurements::Batch;
 use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
@@ -26,9 +25,8 @@ impl Routing {
 
     /// Leaves alone what failed, and has the controller told what the copy did, without waiting for that.
     pub fn end(&self, report: &Report, judged: &[Judged], progress: &Progress) {
-        let asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner).take();
         // An answer is of no use any more.
-        if let Some(asking) = asking {
+        if let Some(asking) = self.asking().take() {
             asking.task.abort();
         }
         if report.ok() {
