@@ -381,6 +381,7 @@ impl Cp {
             fall_back,
             // For the first session, if it asks whom it reaches.
             source: self.source.first().copied(),
+            is_fetch: !push,
             ..ConnectOptions::new(
                 Service::COPY,
                 route,

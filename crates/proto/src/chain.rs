@@ -83,7 +83,7 @@ impl Chain {
             offramp: open.onward.is_some(),
             open_signature: open.signature,
             acceptor,
-            decoder: StatusDecoder::new(),
+            decoder: StatusDecoder::with_padding(open.padding.unwrap_or(0)),
             statuses: Vec::new(),
         }
     }

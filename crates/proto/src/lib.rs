@@ -60,6 +60,9 @@ pub const MAX_OPEN: usize = 8192;
 const _: () = assert!(MAX_OPEN + 2000 < 10 * 1220);
 /// Longest STATUS, in bytes, header included (LH-STATUS-2).
 pub const MAX_STATUS: usize = 1024;
+/// Most padding that an OPEN may ask of the acceptor's STATUS, in bytes (LH-STATUS-9). A STATUS that has some may be longer than
+/// [`MAX_STATUS`] by as much.
+pub const MAX_PADDING: u16 = 16 * 1024;
 /// Most hops a route may list (LH-ROUTE-4).
 pub const MAX_HOPS: usize = 16;
 /// Most depots an OPEN may record as passed, those added before loose hops included (LH-ROUTE-4).

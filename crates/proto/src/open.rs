@@ -45,6 +45,9 @@ pub struct Open {
     pub onward: Option<Endpoint>,
     /// A controller's word that this session may use a circuit (LH-GRANT-1).
     pub grant: Option<Box<CircuitGrant>>,
+    /// Bytes of padding that the acceptor's STATUS may have, 1 to [`MAX_PADDING`](crate::MAX_PADDING), where it is the acceptor that will send the bulk of
+    /// the data (LH-STATUS-9).
+    pub padding: Option<u16>,
     /// Trace context, for those who trace requests through several programs.
     pub trace: Option<TraceContext>,
     /// Who asks.
@@ -139,6 +142,7 @@ impl Open {
             duration: None,
             onward: None,
             grant: None,
+            padding: None,
             trace: None,
             principal: PublicKey::from_bytes([0; 32]),
             signed_at_unix_ms: 0,

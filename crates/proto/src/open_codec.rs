@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    CircuitGrant, Endpoint, MAX_OPEN, MAX_PASSED, Open, PublicKey, Route, Service, SessionId, TraceContext,
-    UnknownOption, VERSION, VersionRange,
+    CircuitGrant, Endpoint, MAX_OPEN, MAX_PADDING, MAX_PASSED, Open, PublicKey, Route, Service, SessionId,
+    TraceContext, UnknownOption, VERSION, VersionRange,
     frame::{self, FrameError, FrameReader},
     text,
     tlv::{self, CRITICAL, Field, MUTABLE, NUMBER, Reader},
@@ -39,8 +39,9 @@ const RATE: u16 = 16;
 const DURATION: u16 = 17;
 const ONWARD: u16 = CRITICAL | 18;
 const GRANT: u16 = 19;
+const PADDING: u16 = 20;
 /// The greatest number of an option that this version knows; those of [`UnknownOption`] lie above it.
-pub const LAST_KNOWN_OPTION: u16 = GRANT;
+pub const LAST_KNOWN_OPTION: u16 = PADDING;
 
 /// Takes an OPEN from a stream, piece by piece. Holds at most [`MAX_OPEN`] bytes, and never more than have arrived.
 #[derive(Debug, Clone)]
@@ -162,6 +163,9 @@ impl Open {
         if let Some(grant) = &self.grant {
             put(GRANT, &|out| grant.put(out));
         }
+        if let Some(padding) = self.padding {
+            put(PADDING, &|out| out.put_u16(padding));
+        }
         for option in &self.unknown {
             put(option.kind, &|out| out.put_slice(&option.value));
         }
@@ -203,6 +207,12 @@ impl Open {
         }
         if let Some(why) = self.grant.as_ref().and_then(|grant| grant.sound().err()) {
             return invalid("grant", why);
+        }
+        if self
+            .padding
+            .is_some_and(|padding| !(1..=MAX_PADDING).contains(&padding))
+        {
+            return invalid("padding", "not 1 to 16384 bytes");
         }
         match (&self.onward, self.service == Service::TCP) {
             (Some(_), true) | (None, false) => {}
@@ -300,6 +310,7 @@ struct Found {
     duration: Option<u64>,
     onward: Option<Endpoint>,
     grant: Option<Box<CircuitGrant>>,
+    padding: Option<u16>,
     trace: Option<TraceContext>,
     principal: Option<PublicKey>,
     signed_at_unix_ms: Option<u64>,
@@ -372,6 +383,7 @@ impl Found {
                 "grant",
                 keep(&mut self.grant, CircuitGrant::take(value).map(Box::new)),
             ),
+            PADDING => ("padding", keep(&mut self.padding, value.u16())),
             _ => ("known options", Err("flags other than the option's own")),
         }
     }
@@ -394,6 +406,7 @@ impl Found {
             duration: self.duration,
             onward: self.onward,
             grant: self.grant,
+            padding: self.padding,
             trace: self.trace,
             principal: self.principal.ok_or(OpenError::Missing("principal"))?,
             signed_at_unix_ms: self

@@ -30,6 +30,8 @@ pub struct Status {
     pub detail: String,
     /// The reporter's signature, where it must sign (LH-STATUS-7).
     pub signature: Option<[u8; 64]>,
+    /// Zeros that fill the acceptor's first flight, in bytes: no more than the OPEN asked for (LH-STATUS-9).
+    pub padding: u16,
     /// Non-critical options not known here, which the signature covers (LH-STATUS-5). Numbers ascend.
     pub unknown: Vec<UnknownOption>,
 }
@@ -47,6 +49,7 @@ impl Status {
             payload_forwarded: false,
             detail: String::new(),
             signature: None,
+            padding: 0,
             unknown: Vec::new(),
         }
     }

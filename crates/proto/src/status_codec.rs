@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    Endpoint, MAX_STATUS, PublicKey, Status, StatusCode, UnknownOption, VERSION,
+    Endpoint, MAX_PADDING, MAX_STATUS, PublicKey, Status, StatusCode, UnknownOption, VERSION,
     frame::{self, FrameError, FrameReader},
     status::MAX_DETAIL,
     text,
@@ -19,11 +19,13 @@ const REPORTER: u16 = 1;
 const AT: u16 = 2;
 const DETAIL: u16 = 3;
 const SIGNATURE: u16 = 4;
-const LAST_KNOWN: u16 = 4;
+const PADDING: u16 = 5;
+const LAST_KNOWN: u16 = PADDING;
 /// Keeps a signature made here from meaning anything elsewhere (LH-STATUS-7).
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
-/// Takes a STATUS from a stream, piece by piece. Holds at most [`MAX_STATUS`] bytes, and never more than have arrived.
+/// Takes a STATUS from a stream, piece by piece. Holds at most [`MAX_STATUS`] bytes, and as many more as padding was asked for; never more than
+/// have arrived.
 #[derive(Debug, Clone)]
 pub struct StatusDecoder {
     frame: FrameReader,
@@ -33,8 +35,21 @@ impl StatusDecoder {
     /// A decoder at the start of a status record.
     #[must_use]
     pub const fn new() -> Self {
+        Self::with_padding(0)
+    }
+
+    /// The same, of records that may have so many bytes of padding, [`MAX_PADDING`] at most (LH-STATUS-9).
+    #[must_use]
+    pub const fn with_padding(padding: u16) -> Self {
+        let padding = if padding < MAX_PADDING {
+            padding
+        } else {
+            MAX_PADDING
+        };
         Self {
-            frame: FrameReader::new(MAGIC, MAX_STATUS, |[version, _]| version == VERSION),
+            frame: FrameReader::new(MAGIC, MAX_STATUS + padding as usize, |[version, _]| {
+                version == VERSION
+            }),
         }
     }
 
@@ -74,7 +89,8 @@ impl Status {
         let mut body = BytesMut::with_capacity(256);
         self.put_body(&mut body, true);
         let own = [VERSION, self.flags()];
-        if frame::write(out, MAGIC, own, MAX_STATUS, &body).is_err() {
+        let longest = MAX_STATUS + usize::from(self.padding());
+        if frame::write(out, MAGIC, own, longest, &body).is_err() {
             // Only options that this version does not know can be that long; they are no part of what a status says.
             let known = Self {
                 unknown: Vec::new(),
@@ -82,8 +98,8 @@ impl Status {
             };
             body.clear();
             known.put_body(&mut body, true);
-            // 2 + 36 + 262 + 260 + 68 bytes at most: always within MAX_STATUS.
-            let written = frame::write(out, MAGIC, own, MAX_STATUS, &body);
+            // 2 + 36 + 262 + 260 + 68 bytes at most, and padding: always within MAX_STATUS and that.
+            let written = frame::write(out, MAGIC, own, longest, &body);
             debug_assert!(written.is_ok(), "a status record is bounded by its parts");
         }
     }
@@ -103,6 +119,11 @@ impl Status {
         acceptor | if self.payload_forwarded { FLAG_FORWARDED } else { 0 }
     }
 
+    /// What is sent of [`Status::padding`].
+    fn padding(&self) -> u16 {
+        self.padding.min(MAX_PADDING)
+    }
+
     fn put_body(&self, body: &mut BytesMut, signature: bool) {
         body.put_u8(self.code.to_u8());
         body.put_u8(self.hop);
@@ -118,6 +139,9 @@ impl Status {
         }
         if let Some(bytes) = self.signature.as_ref().filter(|_| signature) {
             tlv::put(body, SIGNATURE, |out| out.put_slice(bytes));
+        }
+        if self.padding > 0 {
+            tlv::put(body, PADDING, |out| out.put_bytes(0, self.padding().into()));
         }
         for option in &self.unknown {
             tlv::put(body, option.kind, |out| out.put_slice(&option.value));
@@ -135,7 +159,9 @@ pub enum StatusError {
     #[error("a status record of protocol version {0}, which is unknown here")]
     Version(u8),
     /// Too long or too short.
-    #[error("a status record of {0} bytes: the length must lie between its header and {MAX_STATUS}")]
+    #[error(
+        "a status record of {0} bytes, which is shorter than its header or longer than {MAX_STATUS} and the padding that was asked for"
+    )]
     Length(usize),
     /// Damaged on the way.
     #[error("the CRC of the status record differs from its bytes")]
@@ -171,6 +197,7 @@ fn decode(flags: u8, body: &[u8]) -> Field<Status> {
             AT => status.at = Some(Endpoint::take(&mut value)?),
             DETAIL => status.detail = text::printable_within(value.bytes(value.0.len())?, MAX_DETAIL),
             SIGNATURE => status.signature = Some(value.array()?),
+            PADDING => status.padding = take_padding(&mut value)?,
             // LH-STATUS-5: like an OPEN, but nobody passes a record on; what is unknown is kept for the signature alone.
             _ if kind & CRITICAL != 0 => return Err("an unknown critical option"),
             _ if kind & NUMBER <= LAST_KNOWN => return Err("flags other than the option's own"),
@@ -185,4 +212,13 @@ fn decode(flags: u8, body: &[u8]) -> Field<Status> {
         value.end()?;
     }
     Ok(status)
+}
+
+/// LH-STATUS-9: zeros, so that there is one way to write a STATUS.
+fn take_padding(value: &mut Reader<'_>) -> Field<u16> {
+    let bytes = value.bytes(value.0.len())?;
+    match u16::try_from(bytes.len()) {
+        Ok(length @ 1..=MAX_PADDING) if bytes.iter().all(|byte| *byte == 0) => Ok(length),
+        _ => Err("padding that is not 1 to 16384 zeros"),
+    }
 }

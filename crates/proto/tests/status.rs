@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)] // a test that fails may panic, in its helpers too
 
 use bytes::BytesMut;
-use longhaul_proto::{Endpoint, MAX_STATUS, PublicKey, Status, StatusCode, StatusDecoder, StatusError};
+use longhaul_proto::{
+    Endpoint, MAX_PADDING, MAX_STATUS, PublicKey, Status, StatusCode, StatusDecoder, StatusError,
+};
 use proptest::prelude::*;
 
 fn bytes(status: &Status) -> Vec<u8> {
@@ -22,6 +24,7 @@ fn full() -> Status {
         payload_forwarded: true,
         detail: "no answer within 5 s".into(),
         signature: Some([6; 64]),
+        padding: 0,
         unknown: Vec::new(),
     }
 }
@@ -135,10 +138,47 @@ fn malformed_records_are_refused() {
     );
 }
 
+/// LH-STATUS-9: only who asked for padding takes any, only so much, and only zeros.
+#[test]
+fn padding_is_taken_by_who_asked_for_it() {
+    let padded = Status {
+        padding: 12_000,
+        ..Status::of_acceptor(StatusCode::Ok, 1)
+    };
+    let sent = bytes(&padded);
+    assert!(sent.len() > 12_000);
+    let (found, used) = StatusDecoder::with_padding(12_000).feed(&sent).unwrap().unwrap();
+    assert_eq!((found, used), (padded.clone(), sent.len()));
+    assert_eq!(
+        StatusDecoder::new().feed(&sent),
+        Err(StatusError::Length(sent.len()))
+    );
+    assert!(matches!(
+        StatusDecoder::with_padding(10_000).feed(&sent),
+        Err(StatusError::Length(_))
+    ));
+    let mut odd = sent;
+    *odd.last_mut().unwrap() = 1;
+    assert!(matches!(
+        StatusDecoder::with_padding(12_000).feed(&resealed(odd)),
+        Err(StatusError::Malformed(_))
+    ));
+    // Whatever is set, no more leaves than can be asked for.
+    let most = bytes(&Status {
+        padding: u16::MAX,
+        ..padded
+    });
+    let (found, _) = StatusDecoder::with_padding(MAX_PADDING)
+        .feed(&most)
+        .unwrap()
+        .unwrap();
+    assert_eq!(found.padding, MAX_PADDING);
+}
+
 prop_compose! {
-    fn any_status()(code: u8, hop: u8, acceptor: bool, reporter: Option<[u8; 32]>, signature in prop::option::of(any::<u8>()), at in prop::option::of((any::<[u8; 4]>(), 1..=u16::MAX)), payload_forwarded: bool, detail in "[a-z :äé]{0,100}") -> Status {
+    fn any_status()(code: u8, hop: u8, acceptor: bool, reporter: Option<[u8; 32]>, signature in prop::option::of(any::<u8>()), at in prop::option::of((any::<[u8; 4]>(), 1..=u16::MAX)), payload_forwarded: bool, detail in "[a-z :äé]{0,100}", padding in prop_oneof![Just(0), 1..=MAX_PADDING]) -> Status {
         let at = at.map(|(ip, port)| Endpoint::new(longhaul_proto::Host::Ip(ip.into()), port));
-        Status { code: StatusCode::from_u8(code), hop, acceptor, reporter: reporter.map(PublicKey::from_bytes), at, payload_forwarded, detail, signature: signature.map(|byte| [byte; 64]), unknown: Vec::new() }
+        Status { code: StatusCode::from_u8(code), hop, acceptor, reporter: reporter.map(PublicKey::from_bytes), at, payload_forwarded, detail, signature: signature.map(|byte| [byte; 64]), padding, unknown: Vec::new() }
     }
 }
 
@@ -148,9 +188,9 @@ proptest! {
     #[test]
     fn encode_and_decode_are_inverse(status in any_status(), cut in any::<prop::sample::Index>()) {
         let sent = bytes(&status);
-        prop_assert!(sent.len() <= MAX_STATUS);
+        prop_assert!(sent.len() <= MAX_STATUS + usize::from(status.padding));
         let (first, second) = sent.split_at(cut.index(sent.len()));
-        let mut decoder = StatusDecoder::new();
+        let mut decoder = StatusDecoder::with_padding(status.padding);
         prop_assert_eq!(decoder.feed(first).unwrap(), None);
         prop_assert_eq!(decoder.feed(second).unwrap(), Some((status, second.len())));
     }

@@ -99,6 +99,7 @@ impl LoginConnector {
         let base = ConnectOptions {
             congestion: serve.congestion.clone(),
             setup_timeout: DIRECTION_TIME_LIMIT,
+            is_fetch: serve.access == Access::Read,
             ..ConnectOptions::new(
                 Service::COPY,
                 Route::direct(),

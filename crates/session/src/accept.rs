@@ -192,6 +192,10 @@ impl Acceptor {
     fn answer(&self, open: Option<&Open>, why: Declined) -> BytesMut {
         let mut status = Status::of_acceptor(why.code, open.map_or(UNPLACED, Open::position));
         status.detail = why.detail;
+        if why.code == StatusCode::Ok {
+            // LH-STATUS-9: nobody has to wait for it, and it is all that goes out in this round trip.
+            status.padding = open.and_then(|open| open.padding).unwrap_or(0);
+        }
         if why.code.is_dial() {
             // Whom an off-ramp could not reach.
             status.at = open.and_then(|open| open.onward.clone());

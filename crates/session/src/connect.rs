@@ -11,7 +11,7 @@ use std::{
 use bytes::BytesMut;
 use longhaul_hop::{Conn, Dialled, Options, Resolver, check_congestion, dial, unix_ms};
 use longhaul_proto::{
-    Chain, ChainFailure, CircuitGrant, Endpoint, Open, Route, Service, SessionId, payload_rate,
+    Chain, ChainFailure, CircuitGrant, Endpoint, MAX_PADDING, Open, Route, Service, SessionId, payload_rate,
 };
 use rustls::client::UnbufferedClientConnection;
 use tokio::{
@@ -25,6 +25,14 @@ use crate::{
     secured::Secured,
     tls::{self, ServerKey},
 };
+
+/// Round trip of the first hop from which a path is long: a round trip less of slow start is then worth some kilobytes of padding.
+const LONG_FROM_RTT: Duration = Duration::from_millis(25);
+/// Segments of TCP's initial window (RFC 6928).
+const INITIAL_WINDOW_SEGMENTS: u32 = 10;
+/// Bytes of the acceptor's first flight that are not padding: its STATUS, which has at most 1024 bytes, and its part of the handshake, with room
+/// to spare. What does not fit would take a further round trip.
+const FIRST_FLIGHT_BYTES: u32 = 2560;
 
 /// Bits of a byte.
 const BITS: u64 = 8;
@@ -68,6 +76,9 @@ pub struct ConnectOptions {
     pub onward: Option<Endpoint>,
     /// A controller's word that the session may use a circuit, for the depots on it (LH-GRANT-1).
     pub grant: Option<Box<CircuitGrant>>,
+    /// Whether it is the server that will send the bulk of the data. Over a long path its first flight is then asked to be full, so that its
+    /// window grows in the round trip before it has anything to send (LH-STATUS-9).
+    pub is_fetch: bool,
 }
 
 impl ConnectOptions {
@@ -97,6 +108,7 @@ impl ConnectOptions {
             duration: None,
             onward: None,
             grant: None,
+            is_fetch: false,
         }
     }
 
@@ -196,7 +208,8 @@ async fn initiate(
     route: &Route,
     deadline: Instant,
 ) -> Result<Session, Error> {
-    let (tls, session_id, peer) = secure(conn, options, route, deadline, unix_ms()).await?;
+    let padding = padding(&conn, options, route);
+    let (tls, session_id, peer) = secure(conn, options, route, deadline, unix_ms(), padding).await?;
     let statuses = tls.hop().statuses().to_vec();
     let info = SessionInfo {
         session_id,
@@ -213,6 +226,18 @@ async fn initiate(
         fell_back: None,
     };
     Ok(Session::new(tls, info))
+}
+
+/// How much padding to ask the acceptor for: as much as fills its initial window, if that is as large as this end's. Where segments are so large that this
+/// would be more than can be asked for, a part of it would change nothing.
+fn padding(conn: &Conn, options: &ConnectOptions, route: &Route) -> Option<u16> {
+    let info = options.is_fetch.then(|| conn.info().ok()).flatten()?;
+    let is_long = info.rtt >= LONG_FROM_RTT || !route.is_direct();
+    let fills = (INITIAL_WINDOW_SEGMENTS * info.send_mss).checked_sub(FIRST_FLIGHT_BYTES)?;
+    let fills = u16::try_from(fills)
+        .ok()
+        .filter(|bytes| (1..=MAX_PADDING).contains(bytes));
+    fills.filter(|_| is_long)
 }
 
 /// Connects to the first address of `endpoint` that answers.
@@ -233,6 +258,7 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     route: &Route,
     deadline: Instant,
     now_unix_ms: u64,
+    padding: Option<u16>,
 ) -> Result<(Secured<S>, SessionId, longhaul_proto::PublicKey), Error> {
     let budget = deadline
         .saturating_duration_since(Instant::now())
@@ -251,6 +277,7 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     open.duration = options.duration;
     open.onward = options.onward.clone();
     open.grant = options.grant.clone();
+    open.padding = padding;
     open.sign(options.identity.signing_key(), now_unix_ms)?;
     let mut bytes = BytesMut::new();
     let binding = open.binding();

@@ -6,9 +6,13 @@ use bytes::BytesMut;
 
 use super::{assert_one_line, assert_short_line};
 use crate::{
-    Admission, Chain, CircuitGrant, Endpoint, Hop, Host, MAX_OPEN, MAX_STATUS, Open, OpenDecoder, OpenError,
-    Progress, PublicKey, Route, Service, SessionId, Status, StatusDecoder, StatusError, text,
+    Admission, Chain, CircuitGrant, Endpoint, Hop, Host, MAX_OPEN, MAX_PADDING, MAX_STATUS, Open,
+    OpenDecoder, OpenError, Progress, PublicKey, Route, Service, SessionId, Status, StatusDecoder,
+    StatusError, text,
 };
+
+/// Of the longest STATUS, with all the padding that can be asked for.
+const LONGEST_STATUS: usize = MAX_STATUS + MAX_PADDING as usize;
 
 /// Any bytes as an OPEN: as they are, and as the options behind a header that is in order.
 pub(super) fn open(data: &[u8]) {
@@ -92,7 +96,7 @@ fn decoded_status(data: &[u8]) {
         assert_short_line(error);
     }
     if let Ok(Some((status, used))) = &whole {
-        assert!(*used <= MAX_STATUS && status.detail.chars().all(text::is_printable));
+        assert!(*used <= LONGEST_STATUS && status.detail.chars().all(text::is_printable));
         let mut again = BytesMut::new();
         status.encode(&mut again);
         let _ = status.verify(&[7; 64]);
@@ -102,13 +106,14 @@ fn decoded_status(data: &[u8]) {
     for route in ["direct", "d1.example,d2.example", "~d1.example", &keyed] {
         let id = SessionId::from_bytes([1; 16]);
         let destination = "server.example:7511".parse().unwrap();
-        let open = Open::new(
+        let mut open = Open::new(
             id,
             Service::COPY,
             route.parse().unwrap(),
             destination,
             Duration::from_secs(1),
         );
+        open.padding = Some(MAX_PADDING).filter(|_| route.starts_with('d'));
         let mut chain = Chain::new(
             &open,
             Some(PublicKey::from_bytes([5; 32])).filter(|_| route.contains('@')),
@@ -122,14 +127,14 @@ fn decoded_status(data: &[u8]) {
 }
 
 fn feed_status(pieces: &[&[u8]]) -> Result<Option<(Status, usize)>, StatusError> {
-    let mut decoder = StatusDecoder::new();
+    let mut decoder = StatusDecoder::with_padding(MAX_PADDING);
     let mut before = 0;
     for piece in pieces {
         if let Some((status, used)) = decoder.feed(piece)? {
             return Ok(Some((status, before + used)));
         }
         before += piece.len();
-        assert!(decoder.held() <= before.min(MAX_STATUS));
+        assert!(decoder.held() <= before.min(LONGEST_STATUS));
     }
     Ok(None)
 }

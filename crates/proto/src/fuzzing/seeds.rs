@@ -45,6 +45,7 @@ fn every_option(open: &mut Open) {
     open.purpose = Some("backup of Tuesday".to_owned());
     open.rate = Some(u64::MAX);
     open.duration = Some(1);
+    open.padding = Some(11_920);
     open.circuit = Some(b"circuit-7".to_vec());
     open.trace = Some(TraceContext {
         trace_id: [7; 16],
@@ -195,6 +196,8 @@ pub(super) fn open() -> Vec<Seed> {
             "body-grant-cut-short",
             with_option(&granted, 19, Some(&grant().to_bytes().unwrap()[..90])),
         ),
+        ("body-padding-0", with_option(&full, 20, Some(&[0; 2]))),
+        ("body-padding-short", with_option(&full, 20, Some(&[9]))),
         ("body-rate-0", with_option(&server, 16, Some(&[0; 8]))),
         ("body-duration-short", with_option(&server, 17, Some(&[0; 4]))),
         ("body-without-service", with_option(&direct, 0x8000 | 15, None)),
@@ -280,6 +283,13 @@ pub(super) fn status() -> Vec<Seed> {
     ]
     .concat();
     let full = signed(failed.clone(), 2);
+    let padded = signed(
+        Status {
+            padding: 600,
+            ..Status::of_acceptor(StatusCode::Ok, 1)
+        },
+        4,
+    );
     [
         ("established", established.clone()),
         ("unsigned", encoded(&all(1))),
@@ -306,6 +316,9 @@ pub(super) fn status() -> Vec<Seed> {
         ("length-65535", changed(&established, 6, &[0xff, 0xff])),
         ("another-protocol", b"SSH-2.0-OpenSSH_9\r\n".to_vec()),
         ("body-established", [&[0][..], &established[HEADER..]].concat()),
+        ("padded", padded.clone()),
+        ("body-padded", padded[HEADER..].to_vec()),
+        ("body-padding-cut-short", padded[HEADER..300].to_vec()),
         ("body-failed", full[HEADER..].to_vec()),
         ("body-empty", vec![]),
         (

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_proto::{Endpoint, OpenError, Refusal, Service};
+use longhaul_proto::{Endpoint, MAX_PADDING, OpenError, Refusal, Service};
 
 use crate::{bytes, decode, edited, key, signed};
 
@@ -76,6 +76,37 @@ fn wishes_travel_as_they_were_signed() {
             }));
             assert!(matches!(odd, Err(OpenError::Invalid { .. })), "{number}: {odd:?}");
         }
+    }
+}
+
+/// LH-OPEN-16.
+#[test]
+fn padding_is_asked_for_within_its_bounds() {
+    let open = signed(|open| open.padding = Some(MAX_PADDING));
+    let passed_on = open.passed_on(key().public(), Duration::ZERO).unwrap();
+    let (found, _) = decode(&bytes(&passed_on)).unwrap().unwrap();
+    assert_eq!((found.padding, found.verify()), (Some(MAX_PADDING), Ok(())));
+    let mut less = found.clone();
+    less.padding = None;
+    assert_eq!(less.verify(), Err(Refusal::BadSignature));
+    for value in [&[0, 0][..], &(MAX_PADDING + 1).to_be_bytes(), &[1], &[0, 0, 1]] {
+        let odd = decode(&edited(&open, |options| {
+            for (kind, found) in options {
+                if *kind == 20 {
+                    *found = value.to_vec();
+                }
+            }
+        }));
+        assert!(
+            matches!(
+                odd,
+                Err(OpenError::Invalid {
+                    option: "padding",
+                    ..
+                })
+            ),
+            "{odd:?}"
+        );
     }
 }
 

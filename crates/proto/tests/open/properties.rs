@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use longhaul_proto::{
-    Endpoint, LAST_KNOWN_OPTION, MAX_OPEN, Open, OpenDecoder, PublicKey, Route, Service, SessionId,
-    UnknownOption,
+    Endpoint, LAST_KNOWN_OPTION, MAX_OPEN, MAX_PADDING, Open, OpenDecoder, PublicKey, Route, Service,
+    SessionId, UnknownOption,
 };
 use proptest::prelude::*;
 
@@ -28,6 +28,7 @@ prop_compose! {
         size: Option<u64>, purpose in prop::option::of("[a-zA-Z ä]{1,32}"), circuit in prop::option::of(prop::collection::vec(any::<u8>(), 1..=128)),
         numbers in prop::collection::btree_map(LAST_KNOWN_OPTION + 1..0x4000, (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..8), signed_at: u64, service in "[a-z0-9-]{1,32}",
         rate in prop::option::of(1u64..), duration in prop::option::of(1u64..), onward in prop::option::of(any_endpoint()),
+        padding in prop::option::of(1..=MAX_PADDING),
     ) -> Open {
         let hops = hops.into_iter().map(|(endpoint, strict, key)| longhaul_proto::Hop { endpoint, strict, key: key.map(PublicKey::from_bytes) }).collect();
         let route = Route::new(hops).unwrap();
@@ -36,7 +37,7 @@ prop_compose! {
         open.cursor = u8::try_from(cursor.index(places)).unwrap();
         open.passed = passed.into_iter().map(PublicKey::from_bytes).collect();
         (open.hop_limit, open.size, open.purpose, open.circuit) = (hop_limit, size, purpose, circuit);
-        (open.rate, open.duration) = (rate, duration);
+        (open.rate, open.duration, open.padding) = (rate, duration, padding);
         if let Some(server) = onward {
             (open.service, open.onward) = (Service::TCP, Some(server));
         } else if open.service == Service::TCP {

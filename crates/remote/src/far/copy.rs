@@ -103,6 +103,7 @@ async fn reach(ask: &CopyAsk, identity: Arc<Identity>) -> Result<Reached, String
     let host = ask.hosts.first().map_or("", String::as_str);
     let base = ConnectOptions {
         congestion: ask.congestion.clone(),
+        is_fetch: ask.direction == Direction::Pull,
         ..ConnectOptions::new(
             Service::COPY,
             Route::direct(),

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use bytes::BytesMut;
-use longhaul_proto::OpenDecoder;
+use longhaul_proto::{MAX_PADDING, OpenDecoder, StatusDecoder};
 
 use super::*;
 use crate::{ConnectOptions, ServerTrust, connect};
@@ -85,7 +85,7 @@ async fn the_first_flight_carries_the_hello() {
     let options = options(Identity::generate().unwrap(), &server, "depot.example");
     let (near, mut far) = duplex(1 << 16);
     let deadline = Instant::now() + Duration::from_secs(20);
-    let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms());
+    let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms(), None);
     let hearing = async {
         let (open, _, early) = receive_open(&mut far).await.unwrap();
         assert_eq!((open.cursor, open.principal), (1, options.identity.public()));
@@ -109,7 +109,7 @@ async fn both_ends_come_together() {
     for capacity in [1 << 16, 256] {
         let (near, far) = duplex(capacity);
         let deadline = Instant::now() + Duration::from_secs(20);
-        let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms());
+        let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms(), None);
         let (connected, accepted) = tokio::join!(connecting, set_up(&server, far));
         let (mut near, id, peer) = connected.unwrap();
         let (mut far, open) = accepted.unwrap();
@@ -123,6 +123,47 @@ async fn both_ends_come_together() {
         read.unwrap();
         assert_eq!(heard, b"words");
     }
+}
+
+/// LH-STATUS-9: as much as was asked for, in the STATUS of who takes the session and of nobody else; the initiator's own reader sees none of it.
+#[tokio::test(start_paused = true)]
+async fn padding_comes_with_the_answer_of_who_takes_the_session() {
+    let identity = Identity::generate().unwrap();
+    for (known, padding) in [(identity.public(), 11_920), (PublicKey::from_bytes([0; 32]), 0)] {
+        let server = acceptor(known);
+        let sent = open_of(&identity, |open| open.padding = Some(11_920));
+        let (mut near, far) = duplex(1 << 16);
+        near.write_all(&sent).await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        let (_, read) = tokio::join!(set_up(&server, far), near.read_to_end(&mut answer));
+        read.unwrap();
+        let (status, _) = StatusDecoder::with_padding(11_920)
+            .feed(&answer)
+            .unwrap()
+            .unwrap();
+        assert_eq!((status.acceptor, status.padding), (true, padding));
+    }
+    let server = acceptor(identity.public());
+    let options = options(identity, &server, "direct");
+    let (near, far) = duplex(1 << 16);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let connecting = connect::secure(
+        near,
+        &options,
+        &options.route,
+        deadline,
+        unix_ms(),
+        Some(MAX_PADDING),
+    );
+    let (connected, accepted) = tokio::join!(connecting, set_up(&server, far));
+    let ((mut near, ..), (mut far, open)) = (connected.unwrap(), accepted.unwrap());
+    assert_eq!(open.padding, Some(MAX_PADDING));
+    far.write_all(b"words").await.unwrap();
+    far.flush().await.unwrap();
+    let mut words = [0; 5];
+    near.read_exact(&mut words).await.unwrap();
+    assert_eq!(&words, b"words");
 }
 
 /// LH-ACCEPT-1: silence and a trickle alike end when the time for the OPEN is over, counted from the connection on.
@@ -229,7 +270,8 @@ async fn the_tls_client_must_be_the_principal() {
     let deadline = Instant::now() + Duration::from_secs(20);
     let connecting = async {
         // The client learns of it when it first reads: its own part of the handshake was over before (RFC 8446, section 2).
-        let (mut stream, ..) = connect::secure(near, &options, &options.route, deadline, unix_ms()).await?;
+        let (mut stream, ..) =
+            connect::secure(near, &options, &options.route, deadline, unix_ms(), None).await?;
         stream.read_u8().await.map_err(Error::Peer)
     };
     let (connected, accepted) = tokio::join!(connecting, set_up(&server, far));
@@ -262,7 +304,7 @@ async fn a_chain_that_falls_silent_times_out_at_its_hop() {
         let began = Instant::now();
         let deadline = began + Duration::from_secs(20);
         let (connected, ()) = tokio::join!(
-            connect::secure(near, &options, &options.route, deadline, unix_ms()),
+            connect::secure(near, &options, &options.route, deadline, unix_ms(), None),
             answering
         );
         let error = connected.unwrap_err();
@@ -305,7 +347,7 @@ async fn a_handshake_belongs_to_its_own_open() {
             tokio::io::copy_bidirectional(&mut from_two, &mut to_second)
         );
     };
-    let connecting = |near| connect::secure(near, &options, &options.route, deadline, unix_ms());
+    let connecting = |near| connect::secure(near, &options, &options.route, deadline, unix_ms(), None);
     let (one, two, first, second, ()) = tokio::join!(
         connecting(one),
         connecting(two),
