@@ -54,6 +54,8 @@ bench: bench-deps build
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@# What fuzzes is a workspace of its own, with versions of its own, which nothing else here reads.
+	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null
 
 deny:
 	cargo deny --locked check bans licenses sources

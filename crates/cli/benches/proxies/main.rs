@@ -1,5 +1,5 @@
 //! What the on-ramp's proxies cost on loopback, beside Dante's SOCKS server and beside no proxy at all: rate and processor time at 1 and
-//! at 64 connections, and how long a connection and an answer take.
+//! at 64 connections; and how long a connection and an answer take, in rounds of all kinds in turns.
 //!
 //! `cargo bench -p longhaul-cli --bench proxies`. Dante (`danted`, Debian's dante-server) is left out, and said so, where it is not installed.
 
@@ -20,8 +20,10 @@ const BYTES: u64 = 4 << 30;
 const CONNECTIONS: [u64; 2] = [1, 64];
 /// Runs of each kind; the middle one counts.
 const RUNS: usize = 5;
-/// Connections, and answers over one of them, that are timed.
+/// Connections, and answers over one of them, that are timed in a round.
 const TIMED: usize = 500;
+/// Rounds in which all kinds are timed in turns: where the system has put the threads of both ends makes a factor of two.
+const ROUNDS: usize = 9;
 
 fn main() {
     // As cargo calls it when it tests rather than measures.
@@ -29,38 +31,48 @@ fn main() {
         return;
     }
     let server = server::start();
-    println!(
-        "{:<16} {:>6} {:>12} {:>14} {:>14} {:>14}",
-        "proxy", "conns", "Gbit/s", "CPU s/GB", "connect us", "answer us"
-    );
+    let mut proxies = Vec::new();
     for kind in Kind::ALL {
-        let Some(proxy) = Proxy::start(kind, server) else {
-            println!("{:<16} not installed", kind.name());
-            continue;
-        };
-        for connections in CONNECTIONS {
-            let mut runs: Vec<(f64, f64)> = (0..RUNS).map(|_| bulk(&proxy, server, connections)).collect();
-            runs.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let (rate, cpu) = runs[RUNS / 2];
-            let (connect, answer) = match connections {
-                1 => latency(&proxy, server),
-                _ => (f64::NAN, f64::NAN),
-            };
-            let shown = |value: f64| {
-                if value.is_nan() {
-                    "-".to_owned()
-                } else {
-                    format!("{value:.0}")
-                }
-            };
-            println!(
-                "{:<16} {connections:>6} {rate:>12.2} {cpu:>14.3} {:>14} {:>14}",
-                kind.name(),
-                shown(connect),
-                shown(answer)
-            );
+        match Proxy::start(kind, server) {
+            Some(proxy) => proxies.push((kind.name(), proxy)),
+            None => println!("{:<16} not installed", kind.name()),
         }
     }
+    println!(
+        "{:<16} {:>6} {:>12} {:>14}",
+        "proxy", "conns", "Gbit/s", "CPU s/GB"
+    );
+    for (name, proxy) in &proxies {
+        for connections in CONNECTIONS {
+            let mut runs: Vec<(f64, f64)> = (0..RUNS).map(|_| bulk(proxy, server, connections)).collect();
+            runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let (rate, cpu) = runs[RUNS / 2];
+            println!("{name:<16} {connections:>6} {rate:>12.2} {cpu:>14.3}");
+        }
+    }
+    let mut times = vec![(Vec::new(), Vec::new()); proxies.len()];
+    for _ in 0..ROUNDS {
+        for ((_, proxy), (connects, answers)) in proxies.iter().zip(&mut times) {
+            let (connect, answer) = latency(proxy, server);
+            connects.push(connect);
+            answers.push(answer);
+        }
+    }
+    println!("{:<16} {:>24} {:>24}", "proxy", "connect us", "answer us");
+    for ((name, _), (connects, answers)) in proxies.iter().zip(times) {
+        println!("{name:<16} {:>24} {:>24}", spread(connects), spread(answers));
+    }
+}
+
+/// The median of the rounds, with the least and the greatest.
+fn spread(mut rounds: Vec<f64>) -> String {
+    rounds.sort_by(f64::total_cmp);
+    format!(
+        "{:.0} ({:.0}..{:.0})",
+        rounds[ROUNDS / 2],
+        rounds[0],
+        rounds[ROUNDS - 1]
+    )
 }
 
 /// Downloads over so many connections at once: Gbit/s, and the proxy's processor seconds for a gigabyte.
