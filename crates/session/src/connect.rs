@@ -13,6 +13,7 @@ use longhaul_hop::{Conn, Dialled, Options, Resolver, check_congestion, dial, uni
 use longhaul_proto::{
     Chain, ChainFailure, CircuitGrant, Endpoint, MAX_PADDING, Open, Route, Service, SessionId, payload_rate,
 };
+use quantities::path::INITIAL_WINDOW;
 use rustls::client::UnbufferedClientConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -28,8 +29,6 @@ use crate::{
 
 /// Round trip of the first hop from which a path is long: a round trip less of slow start is then worth some kilobytes of padding.
 const LONG_FROM_RTT: Duration = Duration::from_millis(25);
-/// Segments of TCP's initial window (RFC 6928).
-const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 /// Bytes of the acceptor's first flight that are not padding: its STATUS, which has at most 1024 bytes, and its part of the handshake, with room
 /// to spare. What does not fit would take a further round trip.
 const FIRST_FLIGHT_BYTES: u32 = 2560;
@@ -231,13 +230,17 @@ async fn initiate(
 /// How much padding to ask the acceptor for: as much as fills its initial window, if that is as large as this end's. Where segments are so large that this
 /// would be more than can be asked for, a part of it would change nothing.
 fn padding(conn: &Conn, options: &ConnectOptions, route: &Route) -> Option<u16> {
-    let info = options.is_fetch.then(|| conn.info().ok()).flatten()?;
-    let is_long = info.rtt >= LONG_FROM_RTT || !route.is_direct();
-    let fills = (INITIAL_WINDOW_SEGMENTS * info.send_mss).checked_sub(FIRST_FLIGHT_BYTES)?;
-    let fills = u16::try_from(fills)
+    if !options.is_fetch {
+        return None;
+    }
+    let info = conn.info().ok()?;
+    if info.rtt < LONG_FROM_RTT && route.is_direct() {
+        return None;
+    }
+    let fills = (INITIAL_WINDOW * info.send_mss).checked_sub(FIRST_FLIGHT_BYTES)?;
+    u16::try_from(fills)
         .ok()
-        .filter(|bytes| (1..=MAX_PADDING).contains(bytes));
-    fills.filter(|_| is_long)
+        .filter(|fills| (1..=MAX_PADDING).contains(fills))
 }
 
 /// Connects to the first address of `endpoint` that answers.

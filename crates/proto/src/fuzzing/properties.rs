@@ -11,9 +11,6 @@ use crate::{
     StatusError, text,
 };
 
-/// Of the longest STATUS, with all the padding that can be asked for.
-const LONGEST_STATUS: usize = MAX_STATUS + MAX_PADDING as usize;
-
 /// Any bytes as an OPEN: as they are, and as the options behind a header that is in order.
 pub(super) fn open(data: &[u8]) {
     decoded_open(data);
@@ -89,18 +86,8 @@ fn feed_open(pieces: &[&[u8]]) -> Result<Option<(Open, usize)>, OpenError> {
 }
 
 fn decoded_status(data: &[u8]) {
-    let whole = feed_status(&[data]);
-    let (first, second) = data.split_at(data.len() / 3);
-    assert_eq!(whole, feed_status(&[first, second]));
-    if let Err(error) = &whole {
-        assert_short_line(error);
-    }
-    if let Ok(Some((status, used))) = &whole {
-        assert!(*used <= LONGEST_STATUS && status.detail.chars().all(text::is_printable));
-        let mut again = BytesMut::new();
-        status.encode(&mut again);
-        let _ = status.verify(&[7; 64]);
-        assert_eq!(feed_status(&[&again]), Ok(Some((status.clone(), again.len()))));
+    for padding in [0, MAX_PADDING] {
+        decoded_padded_status(data, padding);
     }
     let keyed = format!("{}@d1.example,~d2.example", PublicKey::from_bytes([3; 32]));
     for route in ["direct", "d1.example,d2.example", "~d1.example", &keyed] {
@@ -126,15 +113,36 @@ fn decoded_status(data: &[u8]) {
     }
 }
 
-fn feed_status(pieces: &[&[u8]]) -> Result<Option<(Status, usize)>, StatusError> {
-    let mut decoder = StatusDecoder::with_padding(MAX_PADDING);
+/// As who asked for so much padding takes them.
+fn decoded_padded_status(data: &[u8], padding: u16) {
+    let whole = feed_status(&[data], padding);
+    let (first, second) = data.split_at(data.len() / 3);
+    assert_eq!(whole, feed_status(&[first, second], padding));
+    if let Err(error) = &whole {
+        assert_short_line(error);
+    }
+    if let Ok(Some((status, used))) = &whole {
+        let longest = MAX_STATUS + usize::from(padding);
+        assert!(*used <= longest && status.detail.chars().all(text::is_printable));
+        let mut again = BytesMut::new();
+        status.encode(&mut again);
+        let _ = status.verify(&[7; 64]);
+        assert_eq!(
+            feed_status(&[&again], padding),
+            Ok(Some((status.clone(), again.len())))
+        );
+    }
+}
+
+fn feed_status(pieces: &[&[u8]], padding: u16) -> Result<Option<(Status, usize)>, StatusError> {
+    let mut decoder = StatusDecoder::with_padding(padding);
     let mut before = 0;
     for piece in pieces {
         if let Some((status, used)) = decoder.feed(piece)? {
             return Ok(Some((status, before + used)));
         }
         before += piece.len();
-        assert!(decoder.held() <= before.min(LONGEST_STATUS));
+        assert!(decoder.held() <= before.min(MAX_STATUS + usize::from(padding)));
     }
     Ok(None)
 }
