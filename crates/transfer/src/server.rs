@@ -17,6 +17,7 @@ use crate::frame_io::{FrameReader, Incoming};
 use crate::grants::{Grants, GrantsInForce};
 use crate::limits::Limits;
 use crate::lock::Locked;
+use crate::part::Portion;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
 use crate::send::{ClearData, send_stream};
 use crate::store::confine::Dir;
@@ -49,13 +50,19 @@ pub struct Server {
 #[derive(Default)]
 struct Copies {
     running: HashMap<Token, Arc<Copy>>,
-    /// Copies that are over and may not have let go of their files yet: whose, of what, and what ends when they have.
+    /// Copies that are over and may not have let go of their files yet.
     ending: Vec<Ending>,
     over: VecDeque<Token>,
 }
 
-/// The key and the request of a copy that is over, and what ends when it has let go of its files.
-type Ending = (PublicKey, Request, mpsc::Receiver<()>);
+/// A copy that is over.
+struct Ending {
+    principal: PublicKey,
+    request: Request,
+    portion: Portion,
+    /// Disconnected when it has let go of its files.
+    ended: mpsc::Receiver<()>,
+}
 
 /// A refusal as it goes to the client.
 struct Refusal {
@@ -284,10 +291,14 @@ impl Copies {
     fn end(&mut self, token: Token) -> Option<Arc<Copy>> {
         let copy = self.running.remove(&token)?;
         let is_over = |ended: &mpsc::Receiver<()>| ended.try_recv() == Err(mpsc::TryRecvError::Disconnected);
-        self.ending.retain(|(.., ended)| !is_over(ended));
+        self.ending.retain(|ending| !is_over(&ending.ended));
         if let Some(ended) = copy.ended() {
-            self.ending
-                .push((copy.principal, copy.hello.request.clone(), ended));
+            self.ending.push(Ending {
+                principal: copy.principal,
+                request: copy.hello.request.clone(),
+                portion: copy.hello.portion,
+                ended,
+            });
         }
         if self.over.len() == REMEMBERED {
             self.over.pop_front();

@@ -86,8 +86,10 @@ const MIN_LEFT_RTTS: u32 = 12;
 /// For how much longer a queue must stand than not before streams are retired, in time and in round trips: others' flows empty it at times.
 const QUEUE_STANDS: Duration = Duration::from_secs(1);
 const QUEUE_STANDS_RTTS: u32 = 8;
-/// So many times longer where the queue is so short that one stream less no longer fills the path at once.
-const SHORT_QUEUE_FACTOR: u32 = 3;
+/// The same where the queue is so short that one stream less no longer fills the path at once. The others then take as many more round trips as the
+/// path is longer, until they do; by this time windows that have come to a plateau of CUBIC's (RFC 9438, section 4.1) have left it, and the queue is longer.
+const SHORT_QUEUE_STANDS: Duration = Duration::from_secs(3);
+const SHORT_QUEUE_STANDS_RTTS: u32 = 56;
 /// Copies that are over sooner than this retire none.
 const RETIRE_MIN_LEFT: Duration = Duration::from_secs(2);
 
@@ -236,7 +238,7 @@ impl StreamCount {
             return;
         };
         self.window = Some(Window::open(view));
-        tracing::trace!(?seen, streams = self.wanted, rtt = ?view.rtt, min_rtt = ?view.min_rtt, queue = ?view.queue, "a window");
+        tracing::trace!(?seen, streams = self.wanted, rtt = ?view.rtt, min_rtt = ?view.min_rtt, queue = ?view.queue, least_share = ?view.least_share, "a window");
         self.losses.add(&seen);
         self.decide(view, &seen);
         self.rate_before = Some(seen.rate);
@@ -462,13 +464,14 @@ impl StreamCount {
             0.0 => self.wanted,
             rtt => (self.wanted as f64 * view.min_rtt.as_secs_f64() / rtt).ceil() as usize,
         };
-        let wait = QUEUE_STANDS.max(view.rtt.saturating_mul(QUEUE_STANDS_RTTS));
-        let (wait, next) = if filling < self.wanted {
-            (wait, filling.max(self.wanted / 2))
+        let (next, (stands, rtts)) = if filling < self.wanted {
+            (filling.max(self.wanted / 2), (QUEUE_STANDS, QUEUE_STANDS_RTTS))
+        } else if view.can_spare_least() {
+            (self.wanted - 1, (QUEUE_STANDS, QUEUE_STANDS_RTTS))
         } else {
-            (wait.saturating_mul(SHORT_QUEUE_FACTOR), self.wanted - 1)
+            (self.wanted - 1, (SHORT_QUEUE_STANDS, SHORT_QUEUE_STANDS_RTTS))
         };
-        if self.queue_stood < wait {
+        if self.queue_stood < stands.max(view.rtt.saturating_mul(rtts)) {
             return;
         }
         self.queue_stood = Duration::ZERO;

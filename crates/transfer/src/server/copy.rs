@@ -126,7 +126,7 @@ impl Copy {
         // The sender lives in here: it can't be gone.
         match why.ok().and_then(|why| *why) {
             Some(EarlyEnd::Superseded) => {
-                Error::Refused("another copy of the same by the same key goes on in its place".into())
+                Error::Refused("another copy of the same goes on in its place".into())
             }
             _ => Error::Unauthorised("the server's operator has withdrawn the grant for this copy".into()),
         }

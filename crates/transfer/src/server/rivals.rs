@@ -1,16 +1,21 @@
 //! Copies that have what another one of the same is to go on with, and that nobody carries any more: they let go of it.
 //!
-//! A client that was killed, or that lost its network, comes back with a new copy, while the old one still waits for it here.
+//! A client that was killed, or that lost its network, comes back with a new copy, while the old one still waits for it here. Or another client goes on with
+//! what it did, by a key of its own, as where agents share jobs.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use longhaul_proto::PublicKey;
+
 use super::copy::{Copy, EarlyEnd};
 use super::{Copies, Ending, Server};
 use crate::frame_io::KEEP_ALIVE;
 use crate::lock::Locked;
+use crate::part::Portion;
 use crate::store::Rivals;
+use crate::wire::Request;
 
 /// How long a copy waits for a rival whose client is there: it may have been killed, which its host tells at once. Shorter where nothing
 /// says that the rival has anything.
@@ -70,6 +75,8 @@ impl Server {
                 let silence = rival.heard.silence();
                 match rival.streams.load(Ordering::Relaxed) {
                     0 => Rival::Gone,
+                    // Whoever lives must not lose its copy by what another key asks for.
+                    _ if rival.principal != copy.principal => Rival::Carried,
                     _ if silence >= RIVAL_SILENCE => Rival::Gone,
                     _ if silence >= began.elapsed() => Rival::Silent,
                     _ => Rival::Carried,
@@ -105,19 +112,27 @@ impl Server {
     }
 }
 
-/// Other copies of the same by the same key.
+/// Other copies of the same.
 fn rivals(copies: &Copies, copy: &Copy) -> Vec<Arc<Copy>> {
     let is_rival = |other: &&Arc<Copy>| {
-        let (theirs, ours) = (&other.hello, &copy.hello);
-        other.principal == copy.principal && theirs.request == ours.request && theirs.token != ours.token
+        let theirs = &other.hello;
+        theirs.token != copy.hello.token
+            && is_of_the_same(copy, &other.principal, &theirs.request, theirs.portion)
     };
     copies.running.values().filter(is_rival).cloned().collect()
+}
+
+/// Whether what a copy of this may have is what `copy` is to go on with. One client has one part of a tree at a time, whatever part it had before;
+/// other clients have other parts of it.
+fn is_of_the_same(copy: &Copy, principal: &PublicKey, request: &Request, portion: Portion) -> bool {
+    let ours = &copy.hello;
+    *request == ours.request && (*principal == copy.principal || portion == ours.portion)
 }
 
 /// What ends when copies that are over have let go of what `copy` is to go on with.
 fn take_ending(copies: &mut Copies, copy: &Copy) -> Vec<mpsc::Receiver<()>> {
     let is_rival =
-        |(principal, request, _): &mut Ending| *principal == copy.principal && *request == copy.hello.request;
+        |ending: &mut Ending| is_of_the_same(copy, &ending.principal, &ending.request, ending.portion);
     let ending = copies.ending.extract_if(.., is_rival);
-    ending.map(|(.., ended)| ended).collect()
+    ending.map(|ending| ending.ended).collect()
 }

@@ -10,6 +10,7 @@
 //! - A file of one block, and one that is whole before its first flush is due, never has a journal.
 //! - The journal is locked by whoever writes it. A second copy of the same source to the same target at the same
 //!   time writes a data file of its own, without a journal.
+//! - Once one of them has finished the file, there is nothing that the other's would be gone on with for, and it goes with it.
 //! - A journal that another user made, a link, or anything but a regular file, is never opened.
 //! - What the journal does not speak of is cleared before the copy goes on: nothing that may be torn stays, even where
 //!   the source has a hole.
@@ -28,6 +29,7 @@ mod names;
 mod notes;
 mod open;
 mod storage;
+mod superseded;
 #[cfg(test)]
 mod tests;
 
@@ -42,7 +44,7 @@ pub use crate::tree_hash::Subtree;
 pub use flush::{AtRisk, MAX_AGE_AT_RISK};
 pub use identity::Identity;
 pub use leftovers::{Leftover, LeftoverUse, MAX_LEFTOVERS, leftovers, remove_leftover};
-pub use storage::{DirStorage, Found, Storage};
+pub use storage::{DirStorage, Found, Named, Storage};
 
 use crate::error::{Failure, FailureKind};
 use crate::lock::Locked;
@@ -66,6 +68,8 @@ pub struct Journal<S: Storage = DirStorage> {
     data: S::File,
     data_name: OsString,
     target: OsString,
+    /// What had the target's name when this copy began.
+    replaces: Option<Named>,
     is_contested: bool,
     pace: Mutex<Pace>,
     /// Held by whoever waits for the disk; taken before `disk`.
@@ -266,7 +270,10 @@ impl<S: Storage> Journal<S> {
         if has_journal {
             self.storage.sync_dir()?;
         }
-        disk.log.remove(&self.storage, &self.names);
+        match disk.log {
+            Log::Stale(_) | Log::Open(_) => disk.log.remove(&self.storage, &self.names),
+            Log::Off | Log::Absent => self.remove_superseded(),
+        }
         Ok(())
     }
 
@@ -308,8 +315,12 @@ impl<S: Storage> Journal<S> {
     /// Ends this copy's hold on the files: what the journal speaks of stays, anything else is removed.
     fn close(&self, disk: &mut Disk<S::File>) {
         if matches!(disk.log, Log::Open(_)) {
+            // It gives up the lock, and only then looks: whoever has finished the file looks for the lock afterwards.
             disk.log = Log::Off;
             disk.data_gone = true;
+            if self.is_superseded() {
+                self.remove_superseded();
+            }
         } else {
             disk.log.remove(&self.storage, &self.names);
             self.remove_data(disk);

@@ -192,6 +192,72 @@ async fn a_push_whose_client_is_dropped_in_mid_flight_is_gone_on_with() {
     assert_no_temps(bench.tmp.path());
 }
 
+/// Has one key begin to copy a file; once some of it has travelled, another key copies the same.
+async fn by_two_keys(
+    bench: &Bench,
+    begun: impl FnOnce(Pipes) -> Pipes,
+    is_killed: bool,
+) -> (Option<Run>, Run) {
+    std::fs::create_dir(bench.root("in")).unwrap();
+    std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
+    let from = [bench.local("f")];
+    let options = WriteOptions {
+        overwrite: true,
+        ..options()
+    };
+    let (reached, is_reached) = oneshot::channel();
+    let pipes = begun(bench.pipes_of(2));
+    let hook = move || {
+        let _ = reached.send(());
+    };
+    *pipes.hook.lock().unwrap() = Some((6 * BLOCK, Box::new(hook)));
+    let first = bench.push(pipes, &from, "/in/f", options);
+    let next = || bench.push(bench.pipes(), &from, "/in/f", options);
+    if is_killed {
+        tokio::select! {
+            run = first => panic!("{:?}", run.result),
+            _ = is_reached => {}
+        }
+        return (None, next().await);
+    }
+    let next = async {
+        is_reached.await.unwrap();
+        next().await
+    };
+    let (first, next) = tokio::join!(first, next);
+    (Some(first), next)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_client_has_begun_another_key_goes_on_with_at_once() {
+    let bench = Bench::new();
+    let (_, next) = by_two_keys(&bench, |pipes| pipes, true).await;
+    next.ok();
+    assert!(resumed(&next) >= BLOCK, "{}", resumed(&next));
+    assert_eq!(
+        std::fs::read(bench.root("in/f")).unwrap(),
+        noise(SIZE as usize, 7)
+    );
+    assert_no_temps(bench.tmp.path());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_carried_is_not_ended_by_what_another_key_asks_for() {
+    let bench = Bench::new();
+    let slow = |pipes: Pipes| Pipes {
+        one_way: Duration::from_millis(10),
+        ..pipes
+    };
+    let (first, next) = by_two_keys(&bench, slow, false).await;
+    next.ok();
+    first.unwrap().ok();
+    assert_eq!(
+        std::fs::read(bench.root("in/f")).unwrap(),
+        noise(SIZE as usize, 7)
+    );
+    assert_no_temps(bench.tmp.path());
+}
+
 // LH-COPY-33.
 #[tokio::test(start_paused = true)]
 async fn another_state_of_the_source_is_copied_from_its_start() {

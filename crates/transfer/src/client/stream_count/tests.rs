@@ -20,6 +20,8 @@ struct Copy {
     loss: u64,
     /// Whether this end sees them before it is told.
     sees_losses: bool,
+    /// What the stream that carries least does of what all carry.
+    least_share: Option<f64>,
     /// The round trip that the queue of so many streams makes of the path's own, in percent of it.
     rtt_percent: fn(usize) -> u32,
     min_rtt: Duration,
@@ -39,6 +41,7 @@ impl Copy {
             limit,
             loss: 0,
             sees_losses: false,
+            least_share: None,
             rtt_percent: |_| 100,
             min_rtt: Duration::from_millis(rtt_ms),
         }
@@ -68,6 +71,7 @@ impl Copy {
         self.view.loss_signs = if self.sees_losses { self.view.lost } else { 0 };
         self.view.now += TICK;
         self.view.left = self.total - self.done;
+        self.view.least_share = self.least_share;
         self.view.min_rtt = self.min_rtt;
         self.view.rtt = self.min_rtt * (self.rtt_percent)(self.view.open) / 100;
         let queue = self.view.rtt - self.min_rtt;
@@ -298,6 +302,30 @@ fn at_a_standing_queue_streams_are_retired_down_to_two() {
     let mut count = auto();
     assert!(copy.run(&mut count, 4).last() > Some(&8));
     assert_eq!(copy.run(&mut count, 60).last(), Some(&2));
+}
+
+#[test]
+fn a_stream_that_has_less_in_flight_than_the_queue_holds_goes_sooner() {
+    // Of four streams, over 200 ms with a queue of 34 ms; when the third is left.
+    let retired_after = |least_share| {
+        let mut copy = Copy::new(LARGE, 200, |_| Limit::Path, |_| 50 * MB);
+        copy.rtt_percent = |_| 117;
+        copy.least_share = least_share;
+        let mut count = StreamCount::new(None, Some(4), 64);
+        while count.wanted() != 4 {
+            copy.tick(&mut count);
+        }
+        while count.wanted() == 4 {
+            copy.tick(&mut count);
+        }
+        copy.view.now.as_secs()
+    };
+    let seconds = retired_after(Some(0.14));
+    assert!((1..4).contains(&seconds), "{seconds}");
+    for least_share in [Some(0.15), None] {
+        let seconds = retired_after(least_share);
+        assert!((13..17).contains(&seconds), "{seconds}");
+    }
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub(in super::super) struct View {
     pub congestion: Option<CongestionControl>,
     /// The most that one stream's window can grow to, as far as this end knows, in bytes.
     pub largest_window: Option<u64>,
+    /// What part of all that the open streams carried lately was carried by the one of them that carried least, 0 to 1; none before there is anything.
+    pub least_share: Option<f64>,
 }
 
 impl View {
@@ -77,6 +79,14 @@ impl View {
     /// Whether one may stand.
     pub(super) fn may_have_queue(&self) -> bool {
         self.is_more_than(self.queue.at_most, QUEUE)
+    }
+
+    /// Whether the queue holds more than the stream that carries least has in flight, so that without it the path stays full.
+    pub(super) fn can_spare_least(&self) -> bool {
+        let in_queue = self.queue.at_least.as_secs_f64();
+        let in_flight = self.min_rtt.as_secs_f64() + in_queue;
+        self.least_share
+            .is_some_and(|share| in_flight > 0.0 && share <= in_queue / in_flight)
     }
 
     fn is_more_than(&self, queue: Duration, (part, least): (f64, Duration)) -> bool {

@@ -156,8 +156,18 @@ impl<C: Connector> Supervisor<'_, C> {
             rtt: mean,
             min_rtt: least,
             queue,
+            least_share: self.least_share(),
             ..view
         }
+    }
+
+    /// The part of what the open streams carried lately that the least of them did.
+    fn least_share(&self) -> Option<f64> {
+        let open = self.slots.iter().filter(|slot| slot.open().is_some());
+        let shares: Vec<u64> = open.map(|slot| slot.share.of(slot.moved())).collect();
+        let all = shares.iter().fold(0_u64, |all, share| all.saturating_add(*share));
+        let least = shares.iter().min()?;
+        (all > 0).then(|| *least as f64 / all as f64)
     }
 
     /// Adds slots, or retires streams, until there are as many as there should be.

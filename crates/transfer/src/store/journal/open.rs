@@ -175,6 +175,7 @@ impl<S: Storage> Journal<S> {
         Self {
             data_name: names.data(&header.data),
             names,
+            replaces: storage.named(&target).ok().flatten(),
             target,
             is_contested: false,
             data,

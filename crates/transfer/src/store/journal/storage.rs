@@ -26,6 +26,15 @@ pub enum Found<F> {
     Own(F),
 }
 
+/// What tells the file that has a name from another that has it later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Named {
+    /// The file's number (`st_ino`, stat(2)).
+    pub inode: u64,
+    /// Bytes of it.
+    pub size: u64,
+}
+
 /// One directory, as a journal uses it. Errors are those of the system calls.
 pub trait Storage {
     /// An open file.
@@ -39,6 +48,8 @@ pub trait Storage {
     fn lock(&self, file: &Self::File) -> Result<bool, Errno>;
     /// Whether `name` is the name of this very file still.
     fn is_named(&self, file: &Self::File, name: &OsStr) -> Result<bool, Errno>;
+    /// Which file has this name; none if it is no regular file.
+    fn named(&self, name: &OsStr) -> Result<Option<Named>, Errno>;
     /// Bytes of a file.
     fn size(&self, file: &Self::File) -> Result<u64, Errno>;
     /// Cuts a file off, or has it end in a hole.
@@ -110,6 +121,18 @@ impl Storage for DirStorage {
             Ok(named) => Ok((named.st_dev, named.st_ino) == (file.st_dev, file.st_ino)),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),
+        }
+    }
+
+    fn named(&self, name: &OsStr) -> Result<Option<Named>, Errno> {
+        match self.0.stat_name(name) {
+            Err(Errno::NOENT) => Ok(None),
+            stat => Ok(Some(stat?)
+                .filter(|stat| kind_of(stat) == Kind::File)
+                .map(|stat| Named {
+                    inode: stat.st_ino,
+                    size: stat.st_size as u64,
+                })),
         }
     }
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::Random;
 use crate::lock::Locked;
-use crate::store::journal::{Found, Storage};
+use crate::store::journal::{Found, Named, Storage};
 
 #[derive(Clone, Default)]
 pub(super) struct SimDisk(Arc<Mutex<State>>);
@@ -247,6 +247,14 @@ impl Storage for SimDisk {
 
     fn is_named(&self, file: &SimFile, name: &OsStr) -> Result<bool, Errno> {
         Ok(self.0.locked().names.get(name) == Some(&file.inode))
+    }
+
+    fn named(&self, name: &OsStr) -> Result<Option<Named>, Errno> {
+        let state = self.0.locked();
+        Ok(state.names.get(name).map(|inode| Named {
+            inode: *inode,
+            size: state.inodes[inode].now.len() as u64,
+        }))
     }
 
     fn size(&self, file: &SimFile) -> Result<u64, Errno> {

@@ -115,7 +115,51 @@ fn two_copies_of_the_same_never_share_a_file() {
     second.finish(true).unwrap();
     assert_eq!(disk.content("target"), Some(content(SIZE, 1)));
     drop(third);
+    // The file is there, and this copy has less of it.
     drop(first);
+    assert_eq!(disk.names(), ["target"]);
+}
+
+#[test]
+fn what_another_copy_left_goes_when_the_file_is_finished() {
+    let disk = SimDisk::default();
+    let (first, _) = open(&disk);
+    write(&first, SECOND, 0..3);
+    assert_eq!(flush(&first, SECOND * 2), Ok(Flushed::Recorded));
+    let (second, _) = open(&disk);
+    assert!(second.is_contested());
+    write(&second, SECOND, 0..20);
+    drop(first);
+    assert_eq!(disk.names().len(), 3);
+    second.finish(true).unwrap();
+    assert_eq!(disk.names(), ["target"]);
+    // It was synced before the other's went.
+    drop(second);
+    disk.fail_power(&mut Random(1));
+    assert_eq!(disk.content("target"), Some(content(SIZE, 1)));
+}
+
+#[test]
+fn what_a_copy_left_stays_where_the_file_is_another_or_cannot_be_synced() {
+    let disk = SimDisk::default();
+    let (older, _) = open(&disk);
+    write(&older, SECOND, 0..20);
+    older.finish(true).unwrap();
+    drop(older);
+    // As long as the file that is to be replaced: it was there before.
+    let (journal, _) = open(&disk);
+    write(&journal, SECOND, 0..3);
+    assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
+    drop(journal);
+    let (journal, resume) = open(&disk);
+    assert_eq!(resume.ranges(), [0..bytes(3)]);
+    // Its target was replaced in the meantime by a copy that nothing has synced.
+    let (rival, _) = open(&disk);
+    write(&rival, SECOND, 0..20);
+    rival.finish(true).unwrap();
+    disk.set_trouble(Trouble::SyncFails);
+    drop((rival, journal));
+    disk.set_trouble(Trouble::None);
     assert_eq!(open(&disk).1.ranges(), [0..bytes(3)]);
 }
 
