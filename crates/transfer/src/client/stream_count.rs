@@ -86,8 +86,8 @@ const MIN_LEFT_RTTS: u32 = 12;
 /// For how much longer a queue must stand than not before streams are retired, in time and in round trips: others' flows empty it at times.
 const QUEUE_STANDS: Duration = Duration::from_secs(1);
 const QUEUE_STANDS_RTTS: u32 = 8;
-/// The same where the queue is so short that one stream less no longer fills the path at once. The others then take as many more round trips as the
-/// path is longer, until they do; by this time windows that have come to a plateau of CUBIC's (RFC 9438, section 4.1) have left it, and the queue is longer.
+/// The same where the queue is so short that one stream less no longer fills the path at once: it runs dry until the others' windows have grown, which takes
+/// a number of round trips. After this many, windows that stood at CUBIC's plateau (RFC 9438, section 4.1) grow again.
 const SHORT_QUEUE_STANDS: Duration = Duration::from_secs(3);
 const SHORT_QUEUE_STANDS_RTTS: u32 = 56;
 /// Copies that are over sooner than this retire none.

@@ -1,6 +1,6 @@
 //! A copy that ended early, at whatever frame, is gone on with by the next one: the right bytes, and little of them twice.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -158,17 +158,23 @@ async fn a_pull_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
     assert!(most >= 10 * BLOCK && all > 100 * BLOCK, "{most} {all}");
 }
 
+/// Resolves once so many bytes have passed over the first pipe.
+fn once_carried(pipes: &Pipes, bytes: u64) -> oneshot::Receiver<()> {
+    let (carried, is_carried) = oneshot::channel();
+    let hook = move || {
+        let _ = carried.send(());
+    };
+    *pipes.hook.lock().unwrap() = Some((bytes, Box::new(hook)));
+    is_carried
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_push_whose_client_is_dropped_in_mid_flight_is_gone_on_with() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
     for part in 1..12 {
-        let (stop, stopped) = oneshot::channel();
         let pipes = bench.pipes();
-        let hook = move || {
-            let _ = stop.send(());
-        };
-        *pipes.hook.lock().unwrap() = Some((part * BLOCK, Box::new(hook)));
+        let stopped = once_carried(&pipes, part * BLOCK);
         let to = format!("/{part}");
         let from = [bench.local("f")];
         tokio::select! {
@@ -192,70 +198,59 @@ async fn a_push_whose_client_is_dropped_in_mid_flight_is_gone_on_with() {
     assert_no_temps(bench.tmp.path());
 }
 
-/// Has one key begin to copy a file; once some of it has travelled, another key copies the same.
-async fn by_two_keys(
-    bench: &Bench,
-    begun: impl FnOnce(Pipes) -> Pipes,
-    is_killed: bool,
-) -> (Option<Run>, Run) {
+/// The file of two copies of the same by different keys, and how both write it.
+fn of_two_keys(bench: &Bench) -> ([PathBuf; 1], WriteOptions) {
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
-    let from = [bench.local("f")];
     let options = WriteOptions {
         overwrite: true,
         ..options()
     };
-    let (reached, is_reached) = oneshot::channel();
-    let pipes = begun(bench.pipes_of(2));
-    let hook = move || {
-        let _ = reached.send(());
-    };
-    *pipes.hook.lock().unwrap() = Some((6 * BLOCK, Box::new(hook)));
-    let first = bench.push(pipes, &from, "/in/f", options);
-    let next = || bench.push(bench.pipes(), &from, "/in/f", options);
-    if is_killed {
-        tokio::select! {
-            run = first => panic!("{:?}", run.result),
-            _ = is_reached => {}
-        }
-        return (None, next().await);
-    }
-    let next = async {
-        is_reached.await.unwrap();
-        next().await
-    };
-    let (first, next) = tokio::join!(first, next);
-    (Some(first), next)
+    ([bench.local("f")], options)
+}
+
+fn assert_whole(bench: &Bench) {
+    assert_eq!(
+        std::fs::read(bench.root("in/f")).unwrap(),
+        noise(SIZE as usize, 7)
+    );
+    assert_no_temps(bench.tmp.path());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_killed_client_has_begun_another_key_goes_on_with_at_once() {
     let bench = Bench::new();
-    let (_, next) = by_two_keys(&bench, |pipes| pipes, true).await;
+    let (from, options) = of_two_keys(&bench);
+    let pipes = bench.pipes_of(2);
+    let killed = once_carried(&pipes, 6 * BLOCK);
+    tokio::select! {
+        run = bench.push(pipes, &from, "/in/f", options) => panic!("{:?}", run.result),
+        _ = killed => {}
+    }
+    let next = bench.push(bench.pipes(), &from, "/in/f", options).await;
     next.ok();
     assert!(resumed(&next) >= BLOCK, "{}", resumed(&next));
-    assert_eq!(
-        std::fs::read(bench.root("in/f")).unwrap(),
-        noise(SIZE as usize, 7)
-    );
-    assert_no_temps(bench.tmp.path());
+    assert_whole(&bench);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_is_carried_is_not_ended_by_what_another_key_asks_for() {
     let bench = Bench::new();
-    let slow = |pipes: Pipes| Pipes {
+    let (from, options) = of_two_keys(&bench);
+    let pipes = Pipes {
         one_way: Duration::from_millis(10),
-        ..pipes
+        ..bench.pipes_of(2)
     };
-    let (first, next) = by_two_keys(&bench, slow, false).await;
+    let begun = once_carried(&pipes, 6 * BLOCK);
+    let first = bench.push(pipes, &from, "/in/f", options);
+    let next = async {
+        begun.await.unwrap();
+        bench.push(bench.pipes(), &from, "/in/f", options).await
+    };
+    let (first, next) = tokio::join!(first, next);
     next.ok();
-    first.unwrap().ok();
-    assert_eq!(
-        std::fs::read(bench.root("in/f")).unwrap(),
-        noise(SIZE as usize, 7)
-    );
-    assert_no_temps(bench.tmp.path());
+    first.ok();
+    assert_whole(&bench);
 }
 
 // LH-COPY-33.
