@@ -207,7 +207,20 @@ fn validity<C, S>(records: &[Record<C, S>]) -> String {
         distinct(&|record| &record.made.kernel),
         distinct(&|record| &record.made.backend),
         distinct(&|record| &record.made.processor),
+    ) + &kept_awake(
+        records.iter().filter(|record| record.made.awake).count(),
+        records.len(),
     )
+}
+
+/// How many of `all` runs were made with the processors kept awake; nothing where none was.
+fn kept_awake(awake: usize, all: usize) -> String {
+    let runs = match awake {
+        0 => return String::new(),
+        some if some == all => "all runs".to_owned(),
+        some => format!("{some} of the runs"),
+    };
+    format!(" The machine is a guest; in {runs} its processors were kept from halting (`docs/wanbed.md`).")
 }
 
 /// Which code made the runs, and how many each where there is more than one.

@@ -10,13 +10,14 @@ use crate::record::Made;
 const CODE: [&str; 3] = ["crates", "scenarios", "Cargo.lock"];
 
 impl Made {
-    /// Here and today, in a lab with this backend.
-    pub fn here(commit: &str, backend: &str) -> Self {
+    /// Here and today, in a lab with this backend, with the processors kept awake or not.
+    pub fn here(commit: &str, backend: &str, awake: bool) -> Self {
         Self {
             commit: commit.to_owned(),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             backend: backend.to_owned(),
             processor: processor(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+            awake,
             date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
         }
     }

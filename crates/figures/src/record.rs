@@ -86,6 +86,9 @@ pub struct Made {
     pub backend: String,
     /// Model and number of the processors.
     pub processor: String,
+    /// Whether the processors, a guest's, were kept from halting meanwhile ([`wanbed::Awake`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awake: bool,
     /// The day, in UTC: YYYY-MM-DD.
     pub date: String,
 }

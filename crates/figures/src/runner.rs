@@ -237,7 +237,7 @@ pub fn run<E: Experiment>(
                     cell: key.clone(),
                     seen,
                     gate,
-                    made: Made::here(commit, lab.backend()),
+                    made: Made::here(commit, lab.backend(), tools.are_processors_awake()),
                 });
             }
         }

@@ -94,6 +94,7 @@ pub mod tests {
                 kernel: "6.1".into(),
                 backend: "user/tun".into(),
                 processor: "2 x A 1".into(),
+                awake: false,
                 date: "2026-01-01".into(),
             },
         }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use wanbed::Awake;
 
 use crate::identities::Identities;
 
@@ -16,13 +17,15 @@ pub struct Tools {
     pub scratch: tempfile::TempDir,
     /// Keys of client, server and depots.
     pub identities: Identities,
+    /// In a guest, what keeps its processors from halting: else its labs are late by what the host takes to resume them.
+    awake: Option<Awake>,
 }
 
 impl Tools {
     /// Finds the programs beside this one, and makes keys and a folder.
     ///
     /// # Errors
-    /// `longhaul` has not been built, or the folder cannot be made.
+    /// `longhaul` or `wanbed` has not been built, or the folder cannot be made.
     pub fn prepare(scenarios: &Path) -> Result<Self> {
         let longhaul = built("longhaul")?;
         let scratch = scratch()?;
@@ -32,7 +35,13 @@ impl Tools {
             scenarios: scenarios.to_path_buf(),
             scratch,
             identities,
+            awake: Awake::keep()?,
         })
+    }
+
+    /// Whether this machine's processors are kept from halting.
+    pub fn are_processors_awake(&self) -> bool {
+        self.awake.is_some()
     }
 }
 

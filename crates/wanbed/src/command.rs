@@ -8,6 +8,7 @@ mod trace;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use wanbed::{Backend, Lab, Overrides, Setting};
 
@@ -45,6 +46,9 @@ enum Verb {
     /// The process of a lab; started by the other commands
     #[command(hide = true)]
     Daemon,
+    /// The process that keeps a guest's processors from halting; started by what measures
+    #[command(hide = true)]
+    Awake,
     /// The process that cleans up after a lab; started by it
     #[command(hide = true)]
     Reaper {
@@ -134,6 +138,10 @@ impl CommandLine {
                 } else {
                     ExitCode::FAILURE
                 })
+            }
+            Verb::Awake => {
+                wanbed::stay_awake().context("keeping the processors awake")?;
+                Ok(ExitCode::SUCCESS)
             }
             Verb::Reaper { directory } => {
                 wanbed::daemon::reap(&directory)?;

@@ -341,7 +341,7 @@ fn own_name() -> String {
 }
 
 /// The `wanbed` program: the one named in WANBED_BIN, this program itself, one beside it (as `cargo` lays them), or in PATH.
-fn program() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("WANBED_BIN").map(PathBuf::from) {
         return if is_program(&named) {
             Ok(named)

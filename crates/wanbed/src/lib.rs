@@ -5,6 +5,7 @@
 //! layer over the same calls. `docs/wanbed.md` describes the scenario language, what must be installed, and how far the
 //! emulation can be trusted.
 
+mod awake;
 mod check;
 mod control;
 pub mod daemon;
@@ -21,6 +22,7 @@ pub mod scenario;
 mod setup;
 pub mod spec;
 
+pub use awake::{Awake, stay_awake};
 pub use check::{Finding, LinkCheck, Verdict};
 pub use error::{Error, Result, ScenarioError};
 pub use lab::{Lab, become_command, exit_code};

@@ -13,7 +13,7 @@ pub(crate) struct CpuTicks {
 /// How the processors spent a span of time, as shares of all their time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
-    /// Share of the time spent working, 0 to 1.
+    /// Share of the time spent working, 0 to 1; what programs do that gave up their priority (nice(1)) is left out, since it gives way to a lab.
     pub busy: f64,
     /// Share of the time the hypervisor gave to others although there was work, 0 to 1.
     pub steal: f64,
@@ -39,11 +39,11 @@ impl CpuTicks {
         let [user, nice, system, idle, iowait, irq, softirq, steal] = ticks[..] else {
             return None;
         };
-        let busy = user + nice + system + irq + softirq;
+        let busy = user + system + irq + softirq;
         Some(CpuTicks {
             busy,
             steal,
-            all: busy + idle + iowait + steal,
+            all: busy + nice + idle + iowait + steal,
         })
     }
 
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn shares_are_of_the_time_between_two_readings() {
         let first = CpuTicks::parse("cpu  100 0 50 800 10 5 5 30 0 0\ncpu0 1 2 3\n").unwrap();
-        let second = CpuTicks::parse("cpu  130 0 70 840 10 5 5 40 0 0\n").unwrap();
+        let second = CpuTicks::parse("cpu  130 10 70 830 10 5 5 40 0 0\n").unwrap();
         assert_eq!(
             second.since(first),
             CpuUse {
