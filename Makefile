@@ -38,14 +38,16 @@ test: deps web
 
 # A running agent, and all that its API's description allows and forbids.
 test-api: deps web
-	$(CARGO) build --locked -p longhaul-cli --bin longhaul
+	@# With the features that `make test` builds it with, so that nothing is compiled twice.
+	$(CARGO) test --no-run --locked --workspace --test command
 	LONGHAUL=$(TARGET_DIR)/debug/longhaul CARGO_TARGET_DIR=$(TARGET_DIR) scripts/api-fuzz
 
 # The page in Debian's Chromium, over a lab: all that a person does with it, while the network goes away and the agent is killed.
 test-page: build
 	@scripts/install-deps chromium:chromium unshare:util-linux mount:mount
-	$(CARGO) build --release --workspace --locked --example history
-	PROGRAMS=$(TARGET_DIR)/release e2e/run.sh $(SCREENSHOTS)
+	@# As `make test` builds it: examples have the features of tests, with which half of the release would be compiled once more.
+	$(CARGO) build --workspace --locked --example history
+	PROGRAMS=$(TARGET_DIR)/release HISTORY=$(TARGET_DIR)/debug/examples/history e2e/run.sh $(SCREENSHOTS)
 
 bench: bench-deps build
 	benches/relay/run.sh

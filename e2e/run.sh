@@ -1,6 +1,7 @@
 #!/bin/bash
 # The page in Debian's Chromium, against a server and an ssh host 100 ms away: e2e/run.sh [FOLDER FOR SCREENSHOTS]
-# It lays out a lab of its own; needs root or user namespaces, chromium, sshd, ssh and Node.js. The programs are those of target/release, or of $PROGRAMS.
+# It lays out a lab of its own; needs root or user namespaces, chromium, sshd, ssh and Node.js. The programs are those of target/release, or of $PROGRAMS;
+# what fills the history is target/debug/examples/history, or $HISTORY.
 # Times are printed; with E2E_ASSERT_SPEED=1 the run fails, too, where they are not what they should be. What it fails at is shown in target/e2e.png.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,7 +22,7 @@ memory=$(awk '$1 == "MemAvailable:" { print $2 }' /proc/meminfo)
 if [ "${free:-0}" -gt $kibibytes ] && [ "${memory:-0}" -gt $((2 * kibibytes)) ]; then scratch=/dev/shm; else scratch=/tmp; fi
 scratch=$(mktemp -d "$scratch/longhaul-e2e.XXXX")
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$scratch"' EXIT
-export LONGHAUL="$programs/longhaul" HISTORY="$programs/examples/history" CHROMIUM="${CHROMIUM:-/usr/bin/chromium}" SERVER="$WANBED_ADDRESS_SERVER"
+export LONGHAUL="$programs/longhaul" HISTORY="${HISTORY:-$here/../target/debug/examples/history}" CHROMIUM="${CHROMIUM:-/usr/bin/chromium}" SERVER="$WANBED_ADDRESS_SERVER"
 export ROOT="$scratch/root" HOST="$scratch/host" HOME="$scratch/home" LONGHAUL_HOME="$scratch/client" TARGET="$here/../target"
 mkdir -p "$ROOT/tree" "$ROOT/many" "$ROOT/open" "$HOST" "$HOME"
 head -c 1073741824 /dev/urandom >"$ROOT/large"

@@ -157,20 +157,13 @@ impl World {
     }
 }
 
-/// `longhaul`, which cargo does not build for the tests of another package by itself.
+/// `longhaul`, which cargo does not build for the tests of another package by itself. Asked for as a part of the tests of its own package, it is the one that all
+/// tests of the workspace have built: by itself its dependencies would have fewer features, and be compiled once more.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args([
-            "build",
-            "--quiet",
-            "--locked",
-            "--package",
-            "longhaul-cli",
-            "--bin",
-            "longhaul",
-        ])
+        .args(["test", "--no-run", "--quiet", "--locked", "--workspace", "--test", "command"])
         .current_dir(Path::new(HERE).join("../.."))
         .arg("--target-dir")
         .arg(target);
