@@ -163,7 +163,15 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
     cargo
-        .args(["test", "--no-run", "--quiet", "--locked", "--workspace", "--test", "command"])
+        .args([
+            "test",
+            "--no-run",
+            "--quiet",
+            "--locked",
+            "--workspace",
+            "--test",
+            "command",
+        ])
         .current_dir(Path::new(HERE).join("../.."))
         .arg("--target-dir")
         .arg(target);

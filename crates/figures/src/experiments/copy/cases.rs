@@ -35,6 +35,8 @@ const LIGHT_BPS: f64 = 60e6;
 const SIDE_BY_SIDE_BPS: f64 = 300e6;
 /// How many go side by side, at most, in networks of their own.
 const MAX_SIDE_BY_SIDE: u32 = 10;
+/// What they come to in bytes, at most: source and copies lie in memory, beside the programs.
+const SIDE_BY_SIDE_BYTES: u64 = 12 * GIB;
 /// What two processors encrypt or copy, about, where nothing else is the limit.
 const PROCESSORS_BPS: f64 = 2e9;
 
@@ -135,9 +137,14 @@ impl Case {
             true => self.hop.rate.bits_per_second(),
             false => 8.0 * bytes as f64 / (moving + waiting),
         };
+        let side_by_side = [
+            expected / SIDE_BY_SIDE_BPS,
+            bytes as f64 / SIDE_BY_SIDE_BYTES as f64,
+            1.0 / f64::from(MAX_SIDE_BY_SIDE),
+        ];
         Cost {
             share: match expected < LIGHT_BPS {
-                true => (expected / SIDE_BY_SIDE_BPS).max(1.0 / f64::from(MAX_SIDE_BY_SIDE)),
+                true => side_by_side.into_iter().fold(0.0, f64::max).min(1.0),
                 false => 1.0,
             },
             seconds: SET_UP_SECONDS + (moving + waiting).min(self.time_limit.as_secs_f64()),
@@ -347,6 +354,22 @@ mod tests {
             for other in all.iter().skip(nth + 1) {
                 assert!(!case.name.contains(&other.name), "{} {}", case.name, other.name);
                 assert!(!other.name.contains(&case.name), "{} {}", case.name, other.name);
+            }
+        }
+    }
+
+    #[test]
+    fn copies_that_go_side_by_side_have_room_in_memory() {
+        for case in all() {
+            for way in &WAYS {
+                let share = case.cost(way).share;
+                let copies = if share < 1.0 {
+                    (1.0 / share).floor() as u64
+                } else {
+                    1
+                };
+                let (_, bytes) = case.data.extent();
+                assert!(copies * bytes <= SIDE_BY_SIDE_BYTES, "{}@{}", way.name, case.name);
             }
         }
     }
