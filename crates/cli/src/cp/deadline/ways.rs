@@ -22,7 +22,7 @@ pub struct WayReport {
     pub rate_bps: f64,
     /// Why a stream was not opened, or was lost, last; null where none was.
     pub error: Option<String>,
-    /// Whether it carries none now although it should.
+    /// Whether it has failed, and no stream was open there since.
     pub failed: bool,
 }
 
@@ -69,7 +69,10 @@ struct Way {
     rate_bps: f64,
     /// Since when it has no stream.
     without: Option<Instant>,
+    /// Whether that has been said to have failed, of what is promised now.
     failed: bool,
+    /// The same, whatever was promised since.
+    had_failed: bool,
     error: Option<String>,
 }
 
@@ -97,6 +100,7 @@ impl Ways {
                 rate_bps: 0.0,
                 without: None,
                 failed: false,
+                had_failed: false,
                 error: None,
             });
             way.rate_bps = way.rate_bps.max(*rate_bps);
@@ -105,6 +109,7 @@ impl Ways {
             }
             if streams.open.contains(&name) {
                 way.without = None;
+                way.had_failed = false;
                 if std::mem::take(&mut way.failed) {
                     changed.push(Changed {
                         path: *path,
@@ -122,6 +127,7 @@ impl Ways {
             }
             let since = *way.without.get_or_insert(now);
             if now.duration_since(since) >= FAILED_AFTER && !std::mem::replace(&mut way.failed, true) {
+                way.had_failed = true;
                 let why = way.error.as_deref().unwrap_or("no stream opens");
                 changed.push(Changed {
                     path: *path,
@@ -146,7 +152,7 @@ impl Ways {
             route: name.clone(),
             rate_bps: way.rate_bps,
             error: way.error.clone(),
-            failed: way.failed,
+            failed: way.had_failed,
         });
         ways.collect()
     }
@@ -204,10 +210,21 @@ mod tests {
             "{}",
             ways.report()[0].line()
         );
+        // Something else is promised, and the copy ends before it is found out anew.
+        ways.look_anew();
+        assert_eq!(at(&mut ways, 21, &streams), []);
+        assert!(ways.report()[0].failed);
+        assert_eq!(at(&mut ways, 26, &streams).len(), 1);
+        // It is not to carry anything any more.
+        assert_eq!(ways.look(begun + Duration::from_secs(27), &[], &streams), []);
+        assert!(ways.report()[0].failed);
+        assert_eq!(at(&mut ways, 28, &streams), []);
+        assert_eq!(at(&mut ways, 33, &streams).len(), 1);
         streams.open.insert(name);
-        assert!(at(&mut ways, 21, &streams)[0].works);
+        assert!(at(&mut ways, 34, &streams)[0].works);
+        assert!(!ways.report()[0].failed);
         // A copy that has no stream at all says nothing of its ways.
-        assert_eq!(at(&mut ways, 30, &Streams::default()), []);
+        assert_eq!(at(&mut ways, 40, &Streams::default()), []);
         assert_eq!(at(&mut ways, 60, &Streams::default()), []);
     }
 }
