@@ -59,8 +59,9 @@ const TWO_WINDOWS_BYTES: usize = 22_000;
 /// What does not fit the initial window takes a round trip more, unless the window has grown before there was anything to send. Reno sends a window at once; BBR
 /// would spread it over the round trip. As above, half of a hop's round trip is the line.
 ///
-/// The hops keep what their windows have grown to while nothing is sent, as docs/operating.md has depots do. Else a window is halved after a retransmission timeout
-/// without data (RFC 5681, section 4.1): 304 ms over a hop of 100 ms, 4 ms more than the request takes over all three hops. On a machine that is busy it takes longer.
+/// The hops keep what their windows have grown to while nothing is sent, as docs/operating.md has depots do. Else Linux halves a window for each retransmission timeout
+/// without data (RFC 2861). Over a hop of 100 ms that is 300 ms, rounded up to the kernel's next tick, and the request is under way over all three hops for 300 ms
+/// and what the programs take: a busy machine decides which is longer.
 #[test]
 fn twenty_kilobytes_arrive_as_soon_as_one_byte() {
     let hosts = Overrides::default()
