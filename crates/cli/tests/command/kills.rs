@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::stage::*;
 
 /// Who is killed.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
     Client,
     Server,
@@ -17,7 +17,7 @@ enum Side {
 }
 
 /// What the copy says when somebody is killed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Sign {
     Opened,
     FileDone,
@@ -41,8 +41,8 @@ const KILLS: [(Side, Sign); 7] = [
 const SMALL_FILES: usize = 100;
 const MIDDLE_FILES: usize = 3;
 const LARGE_BYTES: usize = 10_000_000;
-/// A depot on the way holds the rate, so that there is a middle.
-const RATE: &str = "60 Mbit/s";
+/// A depot on the way holds the rate, so that there is a middle: the last tenth of all takes 0.36 s, and progress is reported every 0.25 s.
+const RATE: &str = "30 Mbit/s";
 /// More commands than this, and the copy comes to no end.
 const MAX_COMMANDS: usize = 3 * KILLS.len();
 /// How long a client may take to know that its server has been started again.
@@ -130,7 +130,11 @@ fn killed_at_every_state(push: bool) {
             );
         }
     }
-    assert!(kills.peek().is_none(), "it comes to no end");
+    assert!(
+        kills.peek().is_none(),
+        "it comes to no end: {:?} is not reached",
+        kills.peek()
+    );
     check(&arrived, &files);
 }
 
