@@ -157,7 +157,7 @@ pub fn all() -> Vec<Case> {
     let mut all = clean();
     all.extend(lossy());
     all.push(small_windows());
-    all.extend([drs(), lsr(1), lsr(4).large()]);
+    all.extend([drs(), lsr(1), lsr(4).large(), lsr_tenth()]);
     all.push(unlimited());
     all.extend(shapes());
     all
@@ -285,6 +285,27 @@ fn lsr(gib: u64) -> Case {
         },
         bottleneck: Bottleneck::Steady,
         time_limit: TIME_LIMIT,
+    }
+}
+
+/// The same at a tenth of the rate, which two processors carry beside any program: queue and windows are as long in time.
+fn lsr_tenth() -> Case {
+    let set = |path: &str, value: &str| (path.to_owned(), format!("\"{value}\""));
+    let whole = lsr(4);
+    Case {
+        name: "lsr-tenth-4gib".into(),
+        title: "One file of 4 GiB over the LSR path at a tenth: 240 Mbit/s, 180 ms, MTU 9000, Reno, 5.4 MB hosts".into(),
+        set: vec![
+            set("links.stm16.rate", "240 Mbit/s"),
+            set("links.stm16.queue", "400 KB"),
+            set("nodes.geneva.buffers", "5.4 MB"),
+            set("nodes.sunnyvale.buffers", "5.4 MB"),
+        ],
+        hop: Hop {
+            rate: Rate::nearest(whole.hop.rate.bits_per_second() / 10.0),
+            ..whole.hop
+        },
+        ..whole.large()
     }
 }
 
